@@ -1,0 +1,55 @@
+use std::borrow::Cow;
+use std::{error, fmt};
+
+/// A setting that a builder refuses: which one, what it was, and what it may be.
+///
+/// ```
+/// use tower_attempt::Budget;
+///
+/// let error = Budget::ratio(-0.5).validate().unwrap_err();
+/// assert_eq!(error.field(), "budget.ratio");
+/// assert_eq!(error.to_string(), "budget.ratio is -0.5, but must be from 0 to 10 extra attempts per deposit");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError {
+    field: &'static str,
+    value: String,
+    bound: Cow<'static, str>,
+}
+
+impl BuildError {
+    /// Says that `field` was set to `value`, and that it must be `bound`.
+    ///
+    /// `bound` completes the sentence "but must be …".
+    #[must_use]
+    pub fn new(
+        field: &'static str,
+        value: impl fmt::Debug,
+        bound: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            field,
+            value: format!("{value:?}"),
+            bound: bound.into(),
+        }
+    }
+
+    /// The setting's name, as its setter is called.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field,
+            value,
+            bound,
+        } = self;
+        write!(f, "{field} is {value}, but must be {bound}")
+    }
+}
+
+impl error::Error for BuildError {}

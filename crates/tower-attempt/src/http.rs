@@ -1,0 +1,151 @@
+mod message;
+mod outcome;
+mod retry_after;
+
+use http::{Method, StatusCode, header};
+
+pub use self::message::{HttpRequest, HttpResponse};
+pub use self::outcome::HttpOutcome;
+use crate::{Attempt, Classify, Verdict};
+
+/// The request header that makes any method safe to repeat
+/// (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The rules for HTTP.
+///
+/// | | idempotent request | other request |
+/// |---|---|---|
+/// | 429 | throttled | throttled |
+/// | 503 with `Retry-After` | throttled | fatal |
+/// | 408, 504 | timeout | fatal |
+/// | 425, 500, 502, 503 | transient | fatal |
+/// | other 5xx | fatal | fatal |
+/// | any other status | success | success |
+/// | `Err` | transient | fatal |
+///
+/// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), and any request
+/// with an `Idempotency-Key`. A 429 is repeated for every method, since a server refuses before it
+/// processes. CONNECT, requests with `Upgrade` and switched protocols are left alone.
+///
+/// `Retry-After` in seconds is the hint of any answer that is to be repeated; a malformed one is
+/// ignored. Success is judged at the response head: a body that breaks later is the caller's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HttpClassify;
+
+/// What [`HttpClassify`] remembers of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpContext {
+    idempotent: bool,
+    tunnel: bool,
+}
+
+impl HttpContext {
+    fn new<Req: HttpRequest>(request: &Req) -> Self {
+        let (method, headers) = (request.method(), request.headers());
+        Self {
+            idempotent: method.is_idempotent() || headers.contains_key(IDEMPOTENCY_KEY),
+            tunnel: method == Method::CONNECT || headers.contains_key(header::UPGRADE),
+        }
+    }
+
+    fn may_repeat(self) -> bool {
+        !self.tunnel
+    }
+
+    fn may_hedge(self) -> bool {
+        self.idempotent && !self.tunnel
+    }
+}
+
+/// [`HttpClassify`] with a closure that has the last word.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpClassifyFn<F>(F);
+
+impl<F> HttpClassifyFn<F>
+where
+    F: Fn(HttpOutcome<'_>) -> Verdict,
+{
+    /// Asks `classify`, which sees the standard verdict beside the outcome.
+    pub const fn new(classify: F) -> Self {
+        Self(classify)
+    }
+}
+
+impl<Req: HttpRequest, Res: HttpResponse, E: 'static> Classify<Req, Res, E> for HttpClassify {
+    type Context = HttpContext;
+
+    fn context(&self, request: &Req) -> HttpContext {
+        HttpContext::new(request)
+    }
+
+    fn may_repeat(&self, context: &HttpContext) -> bool {
+        context.may_repeat()
+    }
+
+    fn may_hedge(&self, context: &HttpContext) -> bool {
+        context.may_hedge()
+    }
+
+    fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+        judge(*context, outcome)
+    }
+}
+
+impl<F, Req, Res, E> Classify<Req, Res, E> for HttpClassifyFn<F>
+where
+    F: Fn(HttpOutcome<'_>) -> Verdict,
+    Req: HttpRequest,
+    Res: HttpResponse,
+    E: 'static,
+{
+    type Context = HttpContext;
+
+    fn context(&self, request: &Req) -> HttpContext {
+        HttpContext::new(request)
+    }
+
+    fn may_repeat(&self, context: &HttpContext) -> bool {
+        context.may_repeat()
+    }
+
+    fn may_hedge(&self, context: &HttpContext) -> bool {
+        context.may_hedge()
+    }
+
+    fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+        (self.0)(HttpOutcome::new(outcome, judge(*context, outcome)))
+    }
+}
+
+fn judge<Res: HttpResponse, E>(context: HttpContext, outcome: &Result<Res, E>) -> Verdict {
+    let Ok(response) = outcome else {
+        return match context.idempotent {
+            true => Verdict::transient(),
+            false => Verdict::Fatal,
+        };
+    };
+    let status = response.status();
+    let hint = || retry_after::parse(response.headers());
+    let verdict = match status {
+        StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
+        StatusCode::SERVICE_UNAVAILABLE if hint().is_some() => Verdict::throttled(),
+        StatusCode::TOO_EARLY
+        | StatusCode::INTERNAL_SERVER_ERROR
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE => Verdict::transient(),
+        _ if status.is_server_error() => return Verdict::Fatal,
+        _ => return Verdict::Success,
+    };
+    if !context.idempotent && status != StatusCode::TOO_MANY_REQUESTS {
+        return Verdict::Fatal;
+    }
+    match hint() {
+        Some(hint) => verdict.after(hint),
+        None => verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests;

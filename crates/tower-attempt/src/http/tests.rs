@@ -1,0 +1,141 @@
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+
+use super::*;
+use crate::RetryReason;
+
+type Outcome = Result<Response<()>, &'static str>;
+
+fn verdict(request: &Request<()>, outcome: &Outcome) -> Verdict {
+    let context = Classify::<_, Response<()>, &str>::context(&HttpClassify, request);
+    HttpClassify.classify_with(&context, outcome)
+}
+
+impl HttpClassify {
+    fn classify_with(self, context: &HttpContext, outcome: &Outcome) -> Verdict {
+        Classify::<Request<()>, _, _>::classify(&self, context, &Attempt::PRIMARY, outcome)
+    }
+}
+
+fn request(method: Method, fields: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::builder().method(method);
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap()
+}
+
+fn status(status: u16) -> Outcome {
+    Ok(Response::builder().status(status).body(()).unwrap())
+}
+
+fn status_after(status: u16, retry_after: &str) -> Outcome {
+    let response = Response::builder().status(status);
+    let response = response.header("retry-after", retry_after);
+    Ok(response.body(()).unwrap())
+}
+
+#[test]
+fn every_status_has_the_verdict_of_the_table() {
+    let get = request(Method::GET, &[]);
+    let post = request(Method::POST, &[]);
+    for code in 100..600 {
+        let (idempotent, other) = match code {
+            429 => (Verdict::throttled(), Verdict::throttled()),
+            408 | 504 => (Verdict::timeout(), Verdict::Fatal),
+            425 | 500 | 502 | 503 => (Verdict::transient(), Verdict::Fatal),
+            501 | 505.. => (Verdict::Fatal, Verdict::Fatal),
+            _ => (Verdict::Success, Verdict::Success),
+        };
+        assert_eq!(verdict(&get, &status(code)), idempotent, "GET {code}");
+        assert_eq!(verdict(&post, &status(code)), other, "POST {code}");
+    }
+}
+
+#[test]
+fn methods_are_idempotent_as_rfc_9110_says() {
+    for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"] {
+        let request = request(method.parse().unwrap(), &[]);
+        assert_eq!(
+            verdict(&request, &Err("reset")),
+            Verdict::transient(),
+            "{method}"
+        );
+    }
+    for method in ["POST", "PATCH", "PROPFIND", "get"] {
+        let request = request(method.parse().unwrap(), &[]);
+        assert_eq!(verdict(&request, &Err("reset")), Verdict::Fatal, "{method}");
+    }
+}
+
+#[test]
+fn an_idempotency_key_makes_a_post_repeatable() {
+    let post = request(Method::POST, &[("Idempotency-Key", "\"8e03978e\"")]);
+    assert_eq!(verdict(&post, &status(503)), Verdict::transient());
+    assert_eq!(verdict(&post, &Err("reset")), Verdict::transient());
+    assert!(HttpContext::new(&post).may_hedge());
+}
+
+#[test]
+fn a_post_may_be_repeated_but_never_hedged() {
+    let context = HttpContext::new(&request(Method::POST, &[]));
+    assert!(context.may_repeat());
+    assert!(!context.may_hedge());
+}
+
+#[test]
+fn tunnels_and_upgrades_are_left_alone() {
+    let handshake = request(
+        Method::GET,
+        &[("connection", "upgrade"), ("upgrade", "websocket")],
+    );
+    for request in [handshake, request(Method::CONNECT, &[])] {
+        let context = HttpContext::new(&request);
+        assert!(!context.may_repeat());
+        assert!(!context.may_hedge());
+    }
+}
+
+#[test]
+fn retry_after_is_a_hint_on_retried_statuses_only() {
+    let get = request(Method::GET, &[]);
+    let second = Duration::from_secs(1);
+    assert_eq!(
+        verdict(&get, &status_after(503, "1")),
+        Verdict::throttled().after(second)
+    );
+    assert_eq!(
+        verdict(&get, &status_after(502, "1")),
+        Verdict::transient().after(second)
+    );
+    assert_eq!(verdict(&get, &status_after(301, "1")), Verdict::Success);
+    assert_eq!(verdict(&get, &status_after(501, "1")), Verdict::Fatal);
+    assert_eq!(
+        verdict(&get, &status_after(503, "soon")),
+        Verdict::transient()
+    );
+}
+
+#[test]
+fn a_closure_sees_the_outcome_and_the_standard_verdict() {
+    let classify = HttpClassifyFn::new(|outcome| match outcome.status() {
+        Some(StatusCode::NOT_FOUND) => Verdict::transient(),
+        None if outcome.error().is_some_and(|error| error.is::<&str>()) => Verdict::Fatal,
+        _ => outcome.verdict(),
+    });
+    let get = request(Method::GET, &[]);
+    let context = Classify::<_, Response<()>, &str>::context(&classify, &get);
+    let judged = |outcome: Outcome| {
+        Classify::<Request<()>, _, _>::classify(&classify, &context, &Attempt::PRIMARY, &outcome)
+    };
+    assert_eq!(judged(status(404)), Verdict::transient());
+    assert_eq!(judged(Err("reset")), Verdict::Fatal);
+    assert_eq!(
+        judged(status(429)),
+        Verdict::Retry {
+            reason: RetryReason::Throttled,
+            hint: None
+        }
+    );
+}

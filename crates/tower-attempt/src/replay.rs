@@ -1,0 +1,49 @@
+#[cfg(feature = "http")]
+mod body;
+#[cfg(feature = "http")]
+mod by_body;
+
+#[cfg(feature = "http")]
+pub use self::body::ReplayableBody;
+#[cfg(feature = "http")]
+pub use self::by_body::ByBody;
+use crate::Attempt;
+
+/// Makes further copies of a request.
+///
+/// A request is taken by value; what comes back is the request to send now and, if it can be
+/// repeated, what further copies are made from.
+pub trait Replays<Req> {
+    /// What further copies are made from.
+    type Saved;
+
+    /// Takes a request apart before its first attempt.
+    fn first(&self, request: Req) -> (Req, Option<Self::Saved>);
+
+    /// A copy for `attempt`, while more may follow. `None`: the request can't be repeated any more.
+    fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
+
+    /// The copy for the last attempt.
+    fn last(&self, saved: Self::Saved, attempt: Attempt) -> Option<Req>;
+}
+
+/// Repeats requests that are `Clone`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByClone;
+
+impl<Req: Clone> Replays<Req> for ByClone {
+    type Saved = Req;
+
+    fn first(&self, request: Req) -> (Req, Option<Req>) {
+        let saved = request.clone();
+        (request, Some(saved))
+    }
+
+    fn again(&self, saved: &Req, _: Attempt) -> Option<Req> {
+        Some(saved.clone())
+    }
+
+    fn last(&self, saved: Req, _: Attempt) -> Option<Req> {
+        Some(saved)
+    }
+}
