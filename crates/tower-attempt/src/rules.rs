@@ -1,6 +1,6 @@
-use crate::{ByClone, EveryError};
 #[cfg(feature = "http")]
 use crate::{ByBody, HttpClassify};
+use crate::{ByClone, EveryError};
 
 /// What a layer needs to know of a protocol: how outcomes are judged and how requests are copied.
 #[derive(Clone, Copy, Debug, Default)]

@@ -182,7 +182,10 @@ fn threads_never_overdraw_it() {
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
     let left = spend_all(&budget);
     assert!(spent + left <= 10 + 8 * 2_000 / 2, "{spent} + {left}");

@@ -1,0 +1,249 @@
+mod schedule;
+
+use std::time::Duration;
+
+use tower_attempt::{BuildError, RetryReason};
+
+pub use self::schedule::Schedule;
+pub(crate) use self::schedule::Seeds;
+use crate::Jitter;
+
+/// How long to wait before each retry.
+///
+/// # Default
+///
+/// Exponential from 100 ms by a factor of 2 up to 20 s with full jitter, as the AWS SDKs do.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_jitter_retry::{Backoff, Jitter};
+///
+/// let (base, cap) = (Duration::from_millis(100), Duration::from_secs(1));
+/// let delays = Backoff::exponential(base, cap).jitter(Jitter::None).schedule();
+/// let millis: Vec<_> = delays.take(5).map(|delay| delay.as_millis()).collect();
+/// assert_eq!(millis, [100, 200, 400, 800, 1000]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    growth: Growth,
+    jitter: Jitter,
+    seed: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Growth {
+    None,
+    Constant(Duration),
+    Linear {
+        step: Duration,
+        cap: Duration,
+    },
+    Exponential {
+        base: Duration,
+        cap: Duration,
+        factor: f64,
+        throttled_base: Duration,
+    },
+}
+
+/// AWS SDKs' base, in the article's and today's standard mode.
+const BASE: Duration = Duration::from_millis(100);
+/// AWS SDKs' cap in standard mode.
+const CAP: Duration = Duration::from_secs(20);
+/// AWS SDKs' base for answers that ask for less load.
+const THROTTLED_BASE: Duration = Duration::from_secs(1);
+
+impl Backoff {
+    /// `base · factorⁿ` before the 0-based retry n, at most `cap`, with full jitter.
+    ///
+    /// `base` may be anything up to `cap`; the factor is 2 unless [set](Self::factor).
+    #[must_use]
+    pub fn exponential(base: Duration, cap: Duration) -> Self {
+        Self::new(Growth::Exponential {
+            base,
+            cap,
+            factor: 2.0,
+            throttled_base: THROTTLED_BASE,
+        })
+    }
+
+    /// `step · (n + 1)` before the 0-based retry n, at most `cap`, with full jitter.
+    #[must_use]
+    pub fn linear(step: Duration, cap: Duration) -> Self {
+        Self::new(Growth::Linear { step, cap })
+    }
+
+    /// Always `delay`, with full jitter.
+    #[must_use]
+    pub fn constant(delay: Duration) -> Self {
+        Self::new(Growth::Constant(delay))
+    }
+
+    /// No wait: a retry yields to the executor once and goes out.
+    ///
+    /// For services where another attempt reaches another place. Against one server, it is the
+    /// quickest way to bring it down.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(Growth::None)
+    }
+
+    fn new(growth: Growth) -> Self {
+        Self {
+            growth,
+            jitter: Jitter::default(),
+            seed: None,
+        }
+    }
+
+    /// What an exponential backoff is multiplied by for each retry: a finite number, at least 1.
+    ///
+    /// # Default
+    ///
+    /// 2. Of no effect on the other kinds.
+    #[must_use]
+    pub fn factor(mut self, value: f64) -> Self {
+        if let Growth::Exponential { factor, .. } = &mut self.growth {
+            *factor = value;
+        }
+        self
+    }
+
+    /// The base of an exponential backoff after an answer that asks for less load, if it is longer
+    /// than the usual one.
+    ///
+    /// # Default
+    ///
+    /// 1 s, as in the AWS SDKs. Never above the cap. Of no effect on the other kinds.
+    #[must_use]
+    pub fn throttled_base(mut self, value: Duration) -> Self {
+        if let Growth::Exponential { throttled_base, .. } = &mut self.growth {
+            *throttled_base = value;
+        }
+        self
+    }
+
+    /// How much is left to chance.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// Makes the jitter repeatable: the same seed gives the same delays.
+    ///
+    /// # Default
+    ///
+    /// Seeded at random. Either way each call of a retry layer has a sequence of its own.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The delays, without end. Serves outside of tower, too.
+    ///
+    /// With a [seed](Self::seed) each schedule is the same, otherwise each is another.
+    #[must_use]
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(*self, self.seeds().next())
+    }
+
+    /// Checks the settings. [`RetryLayerBuilder::build`](crate::RetryLayerBuilder::build) calls this.
+    ///
+    /// # Errors
+    ///
+    /// A cap below the base or step, and a factor that is not a finite number from 1 on. Delays of
+    /// an unchecked backoff are still never above the cap.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        match self.growth {
+            Growth::Linear { step, cap } if cap < step => {
+                let bound = format!("at least the step of {step:?}");
+                Err(BuildError::new("backoff.cap", cap, bound))
+            }
+            Growth::Exponential { base, cap, .. } if cap < base => {
+                let bound = format!("at least the base of {base:?}");
+                Err(BuildError::new("backoff.cap", cap, bound))
+            }
+            Growth::Exponential { factor, .. } if !(1.0..f64::INFINITY).contains(&factor) => Err(
+                BuildError::new("backoff.factor", factor, "finite and at least 1"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn seeds(&self) -> Seeds {
+        Seeds::new(self.seed)
+    }
+
+    /// The delay before the 0-based `retry`; `previous` is the one before it.
+    fn delay(
+        &self,
+        retry: u32,
+        reason: RetryReason,
+        previous: Option<Duration>,
+        random: u64,
+    ) -> Duration {
+        let ceiling = self.growth.ceiling(retry, reason);
+        match self.jitter {
+            Jitter::None => ceiling,
+            Jitter::Full => crate::jitter::share(ceiling, random),
+            Jitter::Equal => {
+                let half = ceiling / 2;
+                half + crate::jitter::share(ceiling - half, random)
+            }
+            Jitter::Decorrelated => {
+                let base = self.growth.ceiling(0, reason);
+                // A base that grew since, because the server now asks for less load, counts too.
+                let previous = previous.unwrap_or(base).max(base);
+                let spread = previous.saturating_mul(3) - base;
+                let delay = base.saturating_add(crate::jitter::share(spread, random));
+                delay.min(self.growth.cap())
+            }
+        }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::exponential(BASE, CAP)
+    }
+}
+
+impl Growth {
+    fn cap(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Constant(delay) => delay,
+            Self::Linear { cap, .. } | Self::Exponential { cap, .. } => cap,
+        }
+    }
+
+    /// The backoff before jitter.
+    fn ceiling(self, retry: u32, reason: RetryReason) -> Duration {
+        let grown = match self {
+            Self::None => Duration::ZERO,
+            Self::Constant(delay) => delay,
+            Self::Linear { step, .. } => step.saturating_mul(retry.saturating_add(1)),
+            Self::Exponential {
+                base,
+                factor,
+                throttled_base,
+                ..
+            } => match reason {
+                RetryReason::Throttled => power(base.max(throttled_base), factor, retry),
+                _ => power(base, factor, retry),
+            },
+        };
+        grown.min(self.cap())
+    }
+}
+
+/// `base · factorⁿ`, exact for a factor of 2 as long as it fits 53 bits of nanoseconds (104 days).
+fn power(base: Duration, factor: f64, n: u32) -> Duration {
+    let n = i32::try_from(n).unwrap_or(i32::MAX);
+    Duration::try_from_secs_f64(base.as_secs_f64() * factor.powi(n)).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

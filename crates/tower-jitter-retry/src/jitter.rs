@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+/// How much of a backoff is left to chance.
+///
+/// Clients that failed together and wait equally long come back together. Jitter spreads them.
+/// With `c` the capped backoff before the retry and `r` uniform in [0, 1), from the AWS article
+/// *Exponential Backoff And Jitter* (2015):
+///
+/// | | delay | in the article's simulation |
+/// |---|---|---|
+/// | `None` | c | most calls, and by far the longest |
+/// | `Full` | r · c | fewest calls |
+/// | `Equal` | c/2 + r · c/2 | a little more calls than `Full`, much slower |
+/// | `Decorrelated` | min(cap, base + r · (3 · previous − base)) | faster than `Full` for more calls |
+///
+/// # Default
+///
+/// `Full`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jitter {
+    /// The backoff as it is: for a single client, or where something else spreads the load.
+    None,
+    /// Anything from nothing to the whole backoff.
+    #[default]
+    Full,
+    /// At least half of the backoff: for when a very short wait would be useless.
+    Equal,
+    /// Between the base and three times the previous delay.
+    Decorrelated,
+}
+
+/// A uniform share of `whole`, rounded to the nearest nanosecond.
+///
+/// The share is the upper 53 bits of `random`, as in the usual float in [0, 1), but in integers: no
+/// precision is lost however long `whole` is, up to the 584 years that fit a word.
+pub(crate) fn share(whole: Duration, random: u64) -> Duration {
+    let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+    let share = (u128::from(nanos) * u128::from(random >> 11) + (1 << 52)) >> 53;
+    // At most `nanos`, so it fits.
+    Duration::from_nanos(u64::try_from(share).unwrap_or(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_share_is_never_more_than_the_whole(nanos: u64, random: u64) {
+            let whole = Duration::from_nanos(nanos);
+            prop_assert!(share(whole, random) <= whole);
+        }
+
+        #[test]
+        fn a_share_grows_with_chance(nanos: u64, a: u64, b: u64) {
+            let whole = Duration::from_nanos(nanos);
+            prop_assert!(share(whole, a.min(b)) <= share(whole, a.max(b)));
+        }
+    }
+
+    #[test]
+    fn the_ends_of_chance_give_nothing_and_everything() {
+        let second = Duration::from_secs(1);
+        assert_eq!(share(second, 0), Duration::ZERO);
+        assert_eq!(share(second, 1 << 63), second / 2);
+        assert_eq!(share(second, u64::MAX), second);
+        assert!(share(Duration::MAX, u64::MAX) <= Duration::MAX);
+    }
+}

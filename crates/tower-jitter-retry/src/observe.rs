@@ -1,0 +1,80 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_attempt::Attempt;
+
+/// Is told what a retry layer does.
+///
+/// Every method does nothing unless implemented, and is called on the task that polls the call, so
+/// it should be quick. Each call holds a clone of the observer: an `Arc` of one is one, too.
+///
+/// A call ends with exactly one of [`stopped`](Self::stopped) and [`cancelled`](Self::cancelled).
+pub trait Observer {
+    /// An attempt goes out; also the first one of each call.
+    fn attempt_started(&self, _attempt: &Attempt) {}
+
+    /// `attempt` failed, and the next one follows after `delay`.
+    fn retry_scheduled(&self, _attempt: &Attempt, _delay: Duration, _source: DelaySource) {}
+
+    /// The call ended with the outcome of `attempt`.
+    fn stopped(&self, _attempt: &Attempt, _reason: StopReason) {}
+
+    /// The caller dropped the call during `attempt` or the wait after it.
+    fn cancelled(&self, _attempt: &Attempt) {}
+}
+
+/// Observes nothing, at no cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {}
+
+impl<T: Observer + ?Sized> Observer for Arc<T> {
+    fn attempt_started(&self, attempt: &Attempt) {
+        (**self).attempt_started(attempt);
+    }
+
+    fn retry_scheduled(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
+        (**self).retry_scheduled(attempt, delay, source);
+    }
+
+    fn stopped(&self, attempt: &Attempt, reason: StopReason) {
+        (**self).stopped(attempt, reason);
+    }
+
+    fn cancelled(&self, attempt: &Attempt) {
+        (**self).cancelled(attempt);
+    }
+}
+
+/// Where a delay comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DelaySource {
+    /// The layer's backoff.
+    Backoff,
+    /// A closure given to [`backoff_fn`](crate::RetryLayerBuilder::backoff_fn).
+    Custom,
+    /// The server's hint.
+    Server,
+}
+
+/// Why a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The outcome is a success.
+    Success,
+    /// The outcome is a failure that a repeat would not mend, or must not follow.
+    Fatal,
+    /// No attempts are left.
+    AttemptsExhausted,
+    /// There is no copy of the request: its kind is never repeated, or its body streams.
+    NotRepeatable,
+    /// The server asks for a longer wait than the layer is willing to make.
+    HintTooLong,
+    /// The budget has no token.
+    BudgetExhausted,
+    /// The inner service failed to become ready for the next attempt.
+    NotReady,
+}
