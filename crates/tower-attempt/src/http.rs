@@ -6,7 +6,7 @@ use http::{Method, StatusCode, header};
 
 pub use self::message::{HttpRequest, HttpResponse};
 pub use self::outcome::HttpOutcome;
-use crate::{Attempt, Classify, Verdict};
+use crate::{Attempt, AttemptKind, Classify, Verdict};
 
 /// The request header that makes any method safe to repeat
 /// (draft-ietf-httpapi-idempotency-key-header).
@@ -26,7 +26,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), and any request
 /// with an `Idempotency-Key`. A 429 is repeated for every method, since a server refuses before it
-/// processes. CONNECT, requests with `Upgrade` and switched protocols are left alone.
+/// processes. CONNECT, requests with `Upgrade` and switched protocols are left alone. Only
+/// idempotent requests are hedged, and only those that are no hedge already.
 ///
 /// `Retry-After` in seconds is the hint of any answer that is to be repeated; a malformed one is
 /// ignored. Success is judged at the response head: a body that breaks later is the caller's.
@@ -38,6 +39,7 @@ pub struct HttpClassify;
 pub struct HttpContext {
     idempotent: bool,
     tunnel: bool,
+    hedge: bool,
 }
 
 impl HttpContext {
@@ -46,6 +48,9 @@ impl HttpContext {
         Self {
             idempotent: method.is_idempotent() || headers.contains_key(IDEMPOTENCY_KEY),
             tunnel: method == Method::CONNECT || headers.contains_key(header::UPGRADE),
+            hedge: request
+                .attempt()
+                .is_some_and(|attempt| attempt.kind() == AttemptKind::Hedge),
         }
     }
 
@@ -54,7 +59,7 @@ impl HttpContext {
     }
 
     fn may_hedge(self) -> bool {
-        self.idempotent && !self.tunnel
+        self.idempotent && !self.tunnel && !self.hedge
     }
 }
 

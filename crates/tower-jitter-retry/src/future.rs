@@ -1,3 +1,5 @@
+mod call;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +11,10 @@ use tokio::time::{Sleep, sleep};
 use tower_attempt::{Classify, Replays};
 use tower_service::Service;
 
-use crate::call::Call;
+pub(crate) use self::call::{Call, Repeat};
 use crate::{Observer, StopReason};
+
+type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
 /// A call and its repeats; made by [`Retry`](crate::Retry).
 ///
@@ -73,7 +77,7 @@ where
     R: Replays<Req>,
     O: Observer,
 {
-    type Output = Result<S::Response, S::Error>;
+    type Output = Outcome<S, Req>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();

@@ -40,7 +40,6 @@ impl RetryLayer<Http> {
 
 impl RetryLayer {
     /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
-    #[must_use]
     pub fn builder() -> RetryLayerBuilder {
         RetryLayerBuilder {
             rules: Plain::default(),

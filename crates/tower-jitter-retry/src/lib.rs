@@ -3,7 +3,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
-mod call;
 mod future;
 mod jitter;
 mod layer;

@@ -6,7 +6,7 @@ use arc_swap::{ArcSwap, Cache};
 use tower_attempt::{Classify, Plain, Replays, Rules};
 use tower_service::Service;
 
-use crate::call::{Call, Repeat};
+use crate::future::{Call, Repeat};
 use crate::settings::Settings;
 use crate::{NoObserver, Observer, ResponseFuture};
 

@@ -1,11 +1,15 @@
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
+use crate::Attempt;
+
 /// What the rules read of a request: implemented for every framework's type.
 pub trait HttpRequest {
     /// The method.
     fn method(&self) -> &Method;
     /// The header fields.
     fn headers(&self) -> &HeaderMap;
+    /// Which attempt of another layer this request is; `None` for a first one.
+    fn attempt(&self) -> Option<Attempt>;
 }
 
 /// What the rules read of a response: implemented for every framework's type.
@@ -16,37 +20,53 @@ pub trait HttpResponse {
     fn headers(&self) -> &HeaderMap;
 }
 
-macro_rules! request {
-    ($(#[$cfg:meta])? $($generic:ident)?, $type:ty) => {
-        $(#[$cfg])?
-        impl$(<$generic>)? HttpRequest for $type {
-            fn method(&self) -> &Method {
-                self.method()
-            }
+impl<B> HttpRequest for Request<B> {
+    fn method(&self) -> &Method {
+        self.method()
+    }
 
-            fn headers(&self) -> &HeaderMap {
-                self.headers()
-            }
-        }
-    };
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+
+    fn attempt(&self) -> Option<Attempt> {
+        self.extensions().get().copied()
+    }
 }
 
-macro_rules! response {
-    ($(#[$cfg:meta])? $($generic:ident)?, $type:ty) => {
-        $(#[$cfg])?
-        impl$(<$generic>)? HttpResponse for $type {
-            fn status(&self) -> StatusCode {
-                self.status()
-            }
+impl<B> HttpResponse for Response<B> {
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
 
-            fn headers(&self) -> &HeaderMap {
-                self.headers()
-            }
-        }
-    };
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
 }
 
-request!(B, Request<B>);
-response!(B, Response<B>);
-request!(#[cfg(feature = "reqwest-013")] , reqwest::Request);
-response!(#[cfg(feature = "reqwest-013")] , reqwest::Response);
+#[cfg(feature = "reqwest-013")]
+impl HttpRequest for reqwest::Request {
+    fn method(&self) -> &Method {
+        self.method()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+
+    /// Never known: reqwest keeps its requests' extensions to itself.
+    fn attempt(&self) -> Option<Attempt> {
+        None
+    }
+}
+
+#[cfg(feature = "reqwest-013")]
+impl HttpResponse for reqwest::Response {
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+}

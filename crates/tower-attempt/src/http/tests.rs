@@ -85,6 +85,16 @@ fn a_post_may_be_repeated_but_never_hedged() {
 }
 
 #[test]
+fn a_hedge_is_not_hedged_again_but_a_retry_may_be() {
+    for (attempt, may_hedge) in [(Attempt::hedge(2), false), (Attempt::retry(2), true)] {
+        let mut request = request(Method::GET, &[]);
+        request.extensions_mut().insert(attempt);
+        assert_eq!(HttpContext::new(&request).may_hedge(), may_hedge);
+        assert!(HttpContext::new(&request).may_repeat());
+    }
+}
+
+#[test]
 fn tunnels_and_upgrades_are_left_alone() {
     let handshake = request(
         Method::GET,

@@ -37,9 +37,11 @@ fn is_all(frame: &Frame<Bytes>, size: u64) -> bool {
         .is_some_and(|data| data.len() as u64 == size)
 }
 
+type Polled<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
+
 /// A body whose first poll has been taken and is given again.
 pub(super) struct Unread<B: Body> {
-    first: Option<Option<Result<Frame<B::Data>, B::Error>>>,
+    first: Option<Polled<B>>,
     rest: B,
 }
 

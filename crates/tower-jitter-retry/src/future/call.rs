@@ -5,6 +5,7 @@ use std::time::Duration;
 use tower_attempt::{Attempt, Classify, Permit, Replays, RetryReason, Rules, Verdict};
 use tower_service::Service;
 
+use super::Outcome;
 use crate::backoff::Schedule;
 use crate::settings::Settings;
 use crate::{DelaySource, Observer, StopReason, retry_after};
@@ -84,10 +85,7 @@ where
     /// Decides what follows an outcome: another attempt after this delay, or the end.
     ///
     /// The budget comes last, so that nothing stops an attempt that was paid for.
-    pub(crate) fn after(
-        &mut self,
-        outcome: &Result<S::Response, S::Error>,
-    ) -> Result<Duration, StopReason> {
+    pub(crate) fn after(&mut self, outcome: &Outcome<S, Req>) -> Result<Duration, StopReason> {
         let knobs = &self.settings.knobs;
         let classify = &self.rules.classify;
         let (reason, hint) = match classify.classify(&self.context, &self.attempt, outcome) {
@@ -130,7 +128,7 @@ where
         &mut self,
         reason: RetryReason,
         hint: Option<Duration>,
-        outcome: &Result<S::Response, S::Error>,
+        outcome: &Outcome<S, Req>,
     ) -> (Duration, DelaySource) {
         let retry = self.attempt.number() - 1;
         let custom = self.rules.classify.backoff(retry, outcome);

@@ -1,0 +1,196 @@
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::time::Instant;
+use tower_attempt::{Attempt, Classify, Replays, Rules};
+use tower_service::Service;
+
+use super::Outcome;
+use super::hedge::Hedge;
+use crate::Observer;
+use crate::settings::Settings;
+
+/// All of a call but its first attempt and its timer.
+pub(crate) struct Race<S, C, R, O, Req>
+where
+    S: Service<Req>,
+    C: Classify<Req, S::Response, S::Error>,
+    R: Replays<Req>,
+    O: Observer,
+{
+    rules: Rules<C, R>,
+    observer: O,
+    settings: Arc<Settings>,
+    context: C::Context,
+    /// `None` if this call is not hedged, or not any more.
+    spare: Option<Spare<S, R::Saved>>,
+    /// How many hedges came due, sent or not.
+    stage: u32,
+    /// In flight, the oldest first.
+    hedges: Vec<Hedge<S, Req>>,
+    ended: bool,
+}
+
+/// What hedges are made from.
+pub(crate) struct Spare<S, V> {
+    service: S,
+    saved: V,
+    /// When the call began.
+    start: Instant,
+}
+
+impl<S, V> Spare<S, V> {
+    pub(crate) fn new(service: S, saved: V) -> Self {
+        Self {
+            service,
+            saved,
+            start: Instant::now(),
+        }
+    }
+}
+
+/// When the next hedge is due.
+pub(super) enum Due {
+    Now,
+    At(Instant),
+    Never,
+}
+
+impl<S, C, R, O, Req> Race<S, C, R, O, Req>
+where
+    S: Service<Req> + Clone,
+    C: Classify<Req, S::Response, S::Error>,
+    R: Replays<Req>,
+    O: Observer,
+{
+    pub(crate) fn new(
+        rules: Rules<C, R>,
+        observer: O,
+        settings: Arc<Settings>,
+        context: C::Context,
+        spare: Option<Spare<S, R::Saved>>,
+    ) -> Self {
+        observer.attempt_started(&Attempt::PRIMARY);
+        if spare.is_some() && settings.deposits {
+            settings.budget.deposit();
+        }
+        Self {
+            rules,
+            observer,
+            settings,
+            context,
+            spare,
+            stage: 0,
+            hedges: Vec::new(),
+            ended: false,
+        }
+    }
+
+    pub(super) fn due(&self) -> Due {
+        let Some(spare) = &self.spare else {
+            return Due::Never;
+        };
+        match self.settings.due(self.stage) {
+            None => Due::Never,
+            Some(delay) if delay.is_zero() => Due::Now,
+            Some(delay) => spare.start.checked_add(delay).map_or(Due::Never, Due::At),
+        }
+    }
+
+    /// Adds the hedge that is due, if the budget has a token for it.
+    pub(super) fn add_hedge(&mut self) {
+        self.stage += 1;
+        let attempt = Attempt::hedge(self.stage + 1);
+        let Some(permit) = self.settings.budget.withdraw() else {
+            self.observer.hedge_denied(&attempt);
+            return;
+        };
+        let replays = &self.rules.replays;
+        let next = match self.settings.due(self.stage) {
+            Some(_) => self.spare.as_ref().and_then(|spare| {
+                let request = replays.again(&spare.saved, attempt)?;
+                Some((spare.service.clone(), request))
+            }),
+            None => self.spare.take().and_then(|spare| {
+                let request = replays.last(spare.saved, attempt)?;
+                Some((spare.service, request))
+            }),
+        };
+        if let Some((service, request)) = next {
+            self.hedges
+                .push(Hedge::new(attempt, service, request, permit));
+        }
+    }
+
+    /// The first good answer among the hedges.
+    ///
+    /// One that failed is dropped: the first attempt's failure is what the caller gets to see if
+    /// they all fail.
+    pub(super) fn poll_hedges(&mut self, cx: &mut Context<'_>) -> Poll<(Attempt, Outcome<S, Req>)> {
+        let mut next = 0;
+        while let Some(hedge) = self.hedges.get_mut(next) {
+            match hedge.poll(cx, &self.observer) {
+                Poll::Pending => next += 1,
+                Poll::Ready(outcome) => {
+                    let attempt = self.hedges.remove(next).attempt;
+                    match outcome {
+                        Some(outcome) if self.is_good(&attempt, &outcome) => {
+                            return Poll::Ready((attempt, outcome));
+                        }
+                        _ => self.observer.attempt_failed(&attempt),
+                    }
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Whether the first attempt's outcome ends the race.
+    ///
+    /// Without others in flight any outcome does: repeating is not this layer's business, and a
+    /// hedge whose service is not ready is no reason to wait.
+    pub(super) fn is_decided_by(&self, outcome: &Outcome<S, Req>) -> bool {
+        !self.has_sent() || self.is_good(&Attempt::PRIMARY, outcome)
+    }
+
+    pub(super) fn has_sent(&self) -> bool {
+        self.hedges.iter().any(Hedge::is_sent)
+    }
+
+    pub(super) fn primary_failed(&self) {
+        self.observer.attempt_failed(&Attempt::PRIMARY);
+    }
+
+    /// Drops the losers.
+    pub(super) fn end(&mut self, winner: &Attempt) {
+        self.hedges.clear();
+        self.spare = None;
+        self.ended = true;
+        self.observer.finished(winner);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn is_good(&self, attempt: &Attempt, outcome: &Outcome<S, Req>) -> bool {
+        let classify = &self.rules.classify;
+        !classify
+            .classify(&self.context, attempt, outcome)
+            .is_retry()
+    }
+}
+
+impl<S, C, R, O, Req> Drop for Race<S, C, R, O, Req>
+where
+    S: Service<Req>,
+    C: Classify<Req, S::Response, S::Error>,
+    R: Replays<Req>,
+    O: Observer,
+{
+    fn drop(&mut self) {
+        if !self.ended {
+            self.observer.cancelled();
+        }
+    }
+}

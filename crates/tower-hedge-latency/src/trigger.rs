@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use tower_attempt::BuildError;
+
+/// When hedges are due, as offsets from the call's start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Hedge k after k times the delay.
+    Fixed(Duration),
+    /// Hedge k after the k-th delay.
+    Delays(Vec<Duration>),
+    /// So many attempts in all, at once.
+    FanOut(u32),
+}
+
+impl Trigger {
+    /// When the 0-based `hedge` is due; `None` if there is no such hedge.
+    pub(crate) fn due(&self, hedge: u32, max_hedges: Option<u32>) -> Option<Duration> {
+        match self {
+            Self::Fixed(delay) => (hedge < max_hedges.unwrap_or(1))
+                .then(|| delay.saturating_mul(hedge.saturating_add(1))),
+            Self::Delays(delays) => delays.get(usize::try_from(hedge).ok()?).copied(),
+            Self::FanOut(attempts) => (hedge + 1 < *attempts).then_some(Duration::ZERO),
+        }
+    }
+
+    pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
+        match (self, max_hedges) {
+            (Self::Delays(delays), _) if delays.is_empty() => {
+                Err(BuildError::new("delays", delays, "at least one"))
+            }
+            (Self::Delays(delays), _) if !delays.is_sorted() => {
+                Err(BuildError::new("delays", delays, "in ascending order"))
+            }
+            (Self::FanOut(attempts @ 0..=1), _) => Err(BuildError::new(
+                "fan_out",
+                attempts,
+                "at least 2 attempts in all",
+            )),
+            (Self::Fixed(_), Some(0)) => Err(BuildError::new("max_hedges", 0, "at least 1")),
+            (Self::Delays(_), Some(hedges)) => {
+                let bound = "unset: delays say how many hedges there are";
+                Err(BuildError::new("max_hedges", hedges, bound))
+            }
+            (Self::FanOut(_), Some(hedges)) => {
+                let bound = "unset: fan_out says how many attempts there are";
+                Err(BuildError::new("max_hedges", hedges, bound))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn all(trigger: &Trigger, max_hedges: Option<u32>) -> Vec<Duration> {
+        let due = |hedge| trigger.due(hedge, max_hedges);
+        (0..).map_while(due).collect()
+    }
+
+    #[test]
+    fn hedges_are_due_at_offsets_from_the_start() {
+        let fixed = Trigger::Fixed(ms(21));
+        assert_eq!(all(&fixed, None), [ms(21)]);
+        assert_eq!(all(&fixed, Some(3)), [ms(21), ms(42), ms(63)]);
+        let delays = Trigger::Delays(vec![ms(21), ms(30)]);
+        assert_eq!(all(&delays, None), [ms(21), ms(30)]);
+        assert_eq!(all(&Trigger::FanOut(3), None), [Duration::ZERO; 2]);
+    }
+
+    #[test]
+    fn a_huge_delay_saturates() {
+        let fixed = Trigger::Fixed(Duration::MAX);
+        assert_eq!(fixed.due(u32::MAX - 1, Some(u32::MAX)), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_bound() {
+        let delays = |delays: &[Duration]| Trigger::Delays(delays.to_vec());
+        for (trigger, max_hedges, message) in [
+            (delays(&[]), None, "delays is [], but must be at least one"),
+            (
+                delays(&[ms(2), ms(1)]),
+                None,
+                "delays is [2ms, 1ms], but must be in ascending order",
+            ),
+            (
+                delays(&[ms(1)]),
+                Some(2),
+                "max_hedges is 2, but must be unset: delays say how many hedges there are",
+            ),
+            (
+                Trigger::FanOut(1),
+                None,
+                "fan_out is 1, but must be at least 2 attempts in all",
+            ),
+            (
+                Trigger::FanOut(3),
+                Some(2),
+                "max_hedges is 2, but must be unset: fan_out says how many attempts there are",
+            ),
+            (
+                Trigger::Fixed(ms(1)),
+                Some(0),
+                "max_hedges is 0, but must be at least 1",
+            ),
+        ] {
+            let error = trigger.validate(max_hedges).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}
