@@ -1,0 +1,431 @@
+//! What a hedge layer does, at which instant.
+
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::advance;
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower_hedge_latency::{Attempt, Budget, HedgeLayer, HedgeLayerBuilder, Observer, Verdict};
+use tower_test::mock::{self, Handle, SendResponse};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn fixed(millis: u64) -> HedgeLayerBuilder {
+    HedgeLayer::builder().fixed(ms(millis))
+}
+
+/// What an observer was told.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Event>>>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Started(u32),
+    Denied(u32),
+    Failed(u32),
+    Finished(u32),
+    Cancelled,
+}
+use Event::{Cancelled, Denied, Failed, Finished, Started};
+
+impl Log {
+    fn add(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+
+    fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Log {
+    fn attempt_started(&self, attempt: &Attempt) {
+        self.add(Started(attempt.number()));
+    }
+
+    fn hedge_denied(&self, attempt: &Attempt) {
+        self.add(Denied(attempt.number()));
+    }
+
+    fn attempt_failed(&self, attempt: &Attempt) {
+        self.add(Failed(attempt.number()));
+    }
+
+    fn finished(&self, winner: &Attempt) {
+        self.add(Finished(winner.number()));
+    }
+
+    fn cancelled(&self) {
+        self.add(Cancelled);
+    }
+}
+
+/// A call of the service under test, over a mock that a test answers for and that gets ready as
+/// often as `ready` says.
+macro_rules! call {
+    ($layer:expr, ready: $ready:expr) => {{
+        let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>($layer.build().unwrap());
+        handle.allow($ready);
+        assert_ready_ok!(service.poll_ready());
+        (task::spawn(service.call(7)), handle)
+    }};
+    ($layer:expr) => {
+        call!($layer, ready: u64::from(u32::MAX))
+    };
+}
+
+async fn next(handle: &mut Handle<u32, u32>) -> SendResponse<u32> {
+    let (request, respond) = handle.next_request().await.expect("a request");
+    assert_eq!(request, 7);
+    respond
+}
+
+fn assert_no_request(handle: &mut Handle<u32, u32>) {
+    // `None` once the call has dropped the last instance of the mock.
+    assert!(!matches!(handle.poll_request(), Poll::Ready(Some(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_answers_before_the_trigger_is_not_hedged() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(fixed(10).observer(log.clone()));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(9)).await;
+    assert_pending!(call.poll());
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert_no_request(&mut handle);
+    assert_eq!(log.take(), [Started(1), Finished(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hedge_goes_out_at_the_trigger_and_wins() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(fixed(10).observer(log.clone()));
+    assert_pending!(call.poll());
+    let _primary = next(&mut handle).await;
+    advance(ms(9)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1)).await;
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(2);
+    assert!(call.is_woken());
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+    assert_eq!(log.take(), [Started(1), Started(2), Finished(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tie_goes_to_the_oldest_attempt() {
+    for oldest in 1..=3 {
+        let (mut call, mut handle) = call!(fixed(10).max_hedges(2));
+        let mut attempts = Vec::new();
+        for _ in 0..3 {
+            assert_pending!(call.poll());
+            attempts.push(next(&mut handle).await);
+            advance(ms(10)).await;
+        }
+        // The youngest answers first; the first of these is polled first.
+        for (number, attempt) in [1, 2, 3].into_iter().zip(attempts).skip(oldest - 1).rev() {
+            attempt.send_response(number);
+        }
+        assert_eq!(
+            assert_ready_ok!(call.poll()),
+            u32::try_from(oldest).unwrap()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_count_from_the_calls_start() {
+    let delays = HedgeLayer::builder().delays([ms(21), ms(42)]);
+    for layer in [delays, fixed(21).max_hedges(2)] {
+        let (mut call, mut handle) = call!(layer);
+        assert_pending!(call.poll());
+        let mut attempts = vec![next(&mut handle).await];
+        for _ in 0..2 {
+            advance(ms(20)).await;
+            assert_pending!(call.poll());
+            assert_no_request(&mut handle);
+            advance(ms(1)).await;
+            assert_pending!(call.poll());
+            attempts.push(next(&mut handle).await);
+        }
+        advance(ms(1_000)).await;
+        assert_pending!(call.poll());
+        assert_no_request(&mut handle);
+        attempts.remove(0).send_response(1);
+        assert_eq!(assert_ready_ok!(call.poll()), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fan_out_sends_all_attempts_at_the_first_poll() {
+    let (mut call, mut handle) = call!(HedgeLayer::builder().fan_out(3));
+    assert_pending!(call.poll());
+    let _first = next(&mut handle).await;
+    let _second = next(&mut handle).await;
+    next(&mut handle).await.send_response(3);
+    assert_eq!(assert_ready_ok!(call.poll()), 3);
+    assert_no_request(&mut handle);
+}
+
+/// The time counts from the call, not from its first poll.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_polled_late_is_hedged_at_once() {
+    let (mut call, mut handle) = call!(fixed(10));
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let _primary = next(&mut handle).await;
+    next(&mut handle).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_trigger_is_returned_at_once() {
+    let (mut call, mut handle) = call!(fixed(10));
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("refused");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "refused");
+    assert_no_request(&mut handle);
+}
+
+/// tower::hedge takes the first `Err`: a hedge refused at once beats a healthy first attempt.
+#[tokio::test(start_paused = true)]
+async fn a_failed_hedge_does_not_beat_a_healthy_first_attempt() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(fixed(10).observer(log.clone()));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("refused");
+    assert_pending!(call.poll());
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert_eq!(log.take(), [Started(1), Started(2), Failed(2), Finished(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_first_attempt_leaves_the_race_to_its_hedges() {
+    let log = Log::default();
+    let layer = fixed(10).max_hedges(2).observer(log.clone());
+    let (mut call, mut handle) = call!(layer);
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let _second = next(&mut handle).await;
+    primary.send_error("reset");
+    assert_pending!(call.poll());
+    // The next hedge still comes when it is due.
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(3);
+    assert_eq!(assert_ready_ok!(call.poll()), 3);
+    assert_eq!(
+        log.take(),
+        [Started(1), Started(2), Failed(1), Started(3), Finished(3)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_fail_the_first_attempts_outcome_is_returned() {
+    let (mut call, mut handle) = call!(fixed(10));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let hedge = next(&mut handle).await;
+    primary.send_error("the first");
+    assert_pending!(call.poll());
+    hedge.send_error("the second");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_a_retry_would_repeat_does_not_win() {
+    let classify = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+        Ok(503) | Err(_) => Verdict::transient(),
+        Ok(_) => Verdict::Success,
+    };
+    let (mut call, mut handle) = call!(fixed(10).classify_fn(classify));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(503);
+    assert_pending!(call.poll());
+    primary.send_response(200);
+    assert_eq!(assert_ready_ok!(call.poll()), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_is_not_ready_delays_nothing_and_costs_nothing() {
+    let budget = Budget::ratio(0.0).burst(1);
+    let (mut call, mut handle) = call!(fixed(10).budget(budget.clone()), ready: 1);
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert!(budget.withdraw().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_is_not_ready_does_not_hold_up_a_failure() {
+    let (mut call, mut handle) = call!(fixed(10), ready: 1);
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    primary.send_error("reset");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_gets_ready_late_is_sent_late() {
+    let (mut call, mut handle) = call!(fixed(10), ready: 1);
+    assert_pending!(call.poll());
+    let _primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    handle.allow(1);
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_whose_service_fails_is_forgotten() {
+    let log = Log::default();
+    let budget = Budget::ratio(0.0).burst(1);
+    let layer = fixed(10).budget(budget.clone()).observer(log.clone());
+    let (mut call, mut handle) = call!(layer, ready: 1);
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    handle.send_error("closed");
+    assert_pending!(call.poll());
+    assert!(budget.withdraw().is_some());
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert_eq!(log.take(), [Started(1), Failed(2), Finished(1)]);
+}
+
+/// failsafe-go fails the whole call when the budget is out.
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_budget_leaves_the_first_attempt_running() {
+    let log = Log::default();
+    let budget = Budget::ratio(0.0).burst(1);
+    let layer = fixed(10).max_hedges(2).shared_budget(budget.clone());
+    let (mut call, mut handle) = call!(layer.observer(log.clone()));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    let held = budget.withdraw().unwrap();
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    // The next stage asks again.
+    drop(held);
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let _hedge = next(&mut handle).await;
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert_eq!(log.take(), [Started(1), Denied(2), Started(3), Finished(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_deposits_once_unless_the_budget_is_shared() {
+    for (shared, deposits) in [(false, true), (true, false)] {
+        let budget = Budget::ratio(1.0).burst(1).initial(0);
+        let layer = match shared {
+            true => fixed(10).shared_budget(budget.clone()),
+            false => fixed(10).budget(budget.clone()),
+        };
+        let (mut call, _handle) = call!(layer);
+        assert_pending!(call.poll());
+        assert_eq!(budget.withdraw().is_some(), deposits);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_largest_delay_is_never() {
+    let (mut call, mut handle) = call!(HedgeLayer::builder().fixed(Duration::MAX));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(Duration::from_secs(365 * 24 * 3600)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_call_gives_back_what_was_not_sent() {
+    let log = Log::default();
+    let budget = Budget::ratio(0.0).burst(1);
+    let layer = fixed(10).budget(budget.clone()).observer(log.clone());
+    let (mut call, _handle) = call!(layer, ready: 1);
+    assert_pending!(call.poll());
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    assert!(budget.withdraw().is_none());
+    drop(call);
+    assert!(budget.withdraw().is_some());
+    assert_eq!(log.take(), [Started(1), Cancelled]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retuned_layer_changes_from_the_next_call_on() {
+    let layer = fixed(10).build().unwrap();
+    let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer.clone());
+    assert_ready_ok!(service.poll_ready());
+    let mut before = task::spawn(service.call(7));
+    layer.handle().retune(&fixed(20).build().unwrap());
+    assert_ready_ok!(service.poll_ready());
+    let mut after = task::spawn(service.call(7));
+    assert_pending!(before.poll());
+    assert_pending!(after.poll());
+    let _primaries = (next(&mut handle).await, next(&mut handle).await);
+    advance(ms(10)).await;
+    assert_pending!(after.poll());
+    assert_no_request(&mut handle);
+    assert_pending!(before.poll());
+    let _hedge = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(after.poll());
+    let _hedge = next(&mut handle).await;
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_bound() {
+    let messages = [
+        HedgeLayer::builder().build(),
+        HedgeLayer::builder().fan_out(0).build(),
+        HedgeLayer::builder().fixed(ms(10)).max_hedges(0).build(),
+        fixed(10).budget(Budget::ratio(0.1).burst(0)).build(),
+    ]
+    .map(|layer| layer.unwrap_err().to_string());
+    assert_eq!(
+        messages,
+        [
+            "trigger is None, but must be set, by one of fixed, delays and fan_out",
+            "fan_out is 0, but must be at least 2 attempts in all",
+            "max_hedges is 0, but must be at least 1",
+            "budget.burst is 0, but must be at least 1; for no extra attempt ever use Budget::none()",
+        ]
+    );
+}

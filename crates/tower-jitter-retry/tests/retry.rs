@@ -1,0 +1,428 @@
+//! What a retry layer does, at which instant.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower_jitter_retry::{
+    Attempt, Backoff, Budget, DelaySource, Jitter, Observer, RetryLayer, RetryLayerBuilder,
+    StopReason, Verdict,
+};
+use tower_test::mock::{self, Handle, SendResponse};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// 100 ms, 200 ms, 400 ms …
+fn backoff() -> Backoff {
+    Backoff::exponential(ms(100), ms(20_000)).jitter(Jitter::None)
+}
+
+fn builder() -> RetryLayerBuilder {
+    RetryLayer::builder().backoff(backoff())
+}
+
+/// What an observer was told.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Event>>>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Started(u32),
+    Scheduled(u32, Duration, DelaySource),
+    Stopped(u32, StopReason),
+    Cancelled(u32),
+}
+use Event::{Cancelled, Scheduled, Started, Stopped};
+
+impl Log {
+    fn add(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+
+    fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Log {
+    fn attempt_started(&self, attempt: &Attempt) {
+        self.add(Started(attempt.number()));
+    }
+
+    fn retry_scheduled(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
+        self.add(Scheduled(attempt.number(), delay, source));
+    }
+
+    fn stopped(&self, attempt: &Attempt, reason: StopReason) {
+        self.add(Stopped(attempt.number(), reason));
+    }
+
+    fn cancelled(&self, attempt: &Attempt) {
+        self.add(Cancelled(attempt.number()));
+    }
+}
+
+/// A call of the service under test, over a mock that a test answers for.
+macro_rules! call {
+    ($layer:expr) => {{
+        let (mut service, handle) = mock::spawn_layer::<u32, u32, _>($layer);
+        assert_ready_ok!(service.poll_ready());
+        (task::spawn(service.call(7)), handle)
+    }};
+}
+
+async fn next(handle: &mut Handle<u32, u32>) -> SendResponse<u32> {
+    let (request, respond) = handle.next_request().await.expect("a request");
+    assert_eq!(request, 7);
+    respond
+}
+
+/// Lets the next attempt fail.
+async fn fail(handle: &mut Handle<u32, u32>) {
+    next(handle).await.send_error("failed");
+}
+
+fn assert_no_request(handle: &mut Handle<u32, u32>) {
+    assert_pending!(handle.poll_request());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_is_passed_on_at_once() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(builder().observer(log.clone()).build().unwrap());
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert_eq!(log.take(), [Started(1), Stopped(1, StopReason::Success)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_wait_exactly_as_long_as_the_backoff_says() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(builder().observer(log.clone()).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+
+    advance(ms(99)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1)).await;
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+
+    advance(ms(199)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(3);
+    assert_eq!(assert_ready_ok!(call.poll()), 3);
+    assert_eq!(
+        log.take(),
+        [
+            Started(1),
+            Scheduled(1, ms(100), DelaySource::Backoff),
+            Started(2),
+            Scheduled(2, ms(200), DelaySource::Backoff),
+            Started(3),
+            Stopped(3, StopReason::Success),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_outcome_is_returned_untouched_when_attempts_run_out() {
+    let log = Log::default();
+    let layer = builder().max_attempts(2).observer(log.clone()).build();
+    let (mut call, mut handle) = call!(layer.unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("the second");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "the second");
+    assert_eq!(
+        log.take().pop(),
+        Some(Stopped(2, StopReason::AttemptsExhausted))
+    );
+    assert_no_request(&mut handle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_budget_returns_the_outcome_without_a_wait() {
+    let log = Log::default();
+    let layer = builder().budget(Budget::none()).observer(log.clone());
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "failed");
+    assert_eq!(
+        log.take(),
+        [Started(1), Stopped(1, StopReason::BudgetExhausted)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_costs_one_token_and_a_cancelled_wait_none() {
+    let budget = Budget::ratio(0.0).burst(1);
+    let layer = builder().budget(budget.clone()).build().unwrap();
+    let log = Log::default();
+    let observed = builder().budget(budget.clone()).observer(log.clone());
+
+    // Cancelled while it waits: the token comes back.
+    let (mut call, mut handle) = call!(observed.build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    assert!(budget.withdraw().is_none());
+    drop(call);
+    assert!(budget.withdraw().is_some());
+    assert_eq!(log.take().pop(), Some(Cancelled(1)));
+
+    // Cancelled when the attempt is out: it does not.
+    let (mut call, mut handle) = call!(layer);
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await;
+    drop(call);
+    assert!(budget.withdraw().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_successes_deposit_and_only_where_the_budget_is_not_shared() {
+    let budget = || Budget::ratio(1.0).burst(1).initial(0);
+    let (own, shared) = (budget(), budget());
+    let deposits = |layer: RetryLayer| async move {
+        let (mut call, mut handle) = call!(layer);
+        assert_pending!(call.poll());
+        next(&mut handle).await.send_response(1);
+        assert_ready_ok!(call.poll());
+    };
+    deposits(builder().budget(own.clone()).build().unwrap()).await;
+    assert!(own.withdraw().is_some());
+    deposits(builder().shared_budget(shared.clone()).build().unwrap()).await;
+    assert!(shared.withdraw().is_none());
+
+    let failing = budget();
+    let (mut call, mut handle) = call!(builder().budget(failing.clone()).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_ready_err!(call.poll());
+    assert!(failing.withdraw().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_service_of_a_layer_draws_on_the_same_budget() {
+    let layer = builder()
+        .budget(Budget::ratio(0.0).burst(1))
+        .build()
+        .unwrap();
+    let (mut first, mut first_handle) = call!(layer.clone());
+    let (mut second, mut second_handle) = call!(layer);
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    fail(&mut first_handle).await;
+    fail(&mut second_handle).await;
+    assert_pending!(first.poll());
+    assert_ready_err!(second.poll());
+}
+
+/// A zero sleep of tokio's takes a millisecond.
+#[tokio::test(start_paused = true)]
+async fn no_backoff_means_one_turn_of_the_executor_and_no_timer() {
+    let start = Instant::now();
+    let layer = RetryLayer::builder().backoff(Backoff::none()).build();
+    let (mut call, mut handle) = call!(layer.unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_attempt_waits_for_readiness_and_passes_its_error_on() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(builder().observer(log.clone()).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    handle.allow(0);
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    handle.send_error("closed");
+    assert!(call.is_woken());
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "closed");
+    assert_eq!(log.take().pop(), Some(Stopped(1, StopReason::NotReady)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_servers_hint_is_a_floor_and_a_longer_one_than_allowed_ends_the_call() {
+    let log = Log::default();
+    let hinted = |seconds| {
+        let verdict = Verdict::throttled().after(Duration::from_secs(seconds));
+        let classify = move |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+            Ok(_) => Verdict::Success,
+            Err(_) => verdict,
+        };
+        let builder = RetryLayer::builder().backoff(Backoff::default().seed(1));
+        let builder = builder.observer(log.clone()).classify_fn(classify);
+        builder.build().unwrap()
+    };
+    let (mut call, mut handle) = call!(hinted(30));
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    let Some(Scheduled(1, delay, DelaySource::Server)) = log.take().pop() else {
+        panic!("not scheduled");
+    };
+    assert!(delay > ms(30_000) && delay <= ms(31_000), "{delay:?}");
+    advance(ms(30_000)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1_000)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await;
+
+    let (mut call, mut handle) = call!(hinted(61));
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_ready_err!(call.poll());
+    assert_eq!(log.take().pop(), Some(Stopped(1, StopReason::HintTooLong)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fatal_outcome_is_returned_at_once_and_deposits_nothing() {
+    let budget = Budget::ratio(1.0).burst(1).initial(0);
+    let log = Log::default();
+    let layer = builder()
+        .budget(budget.clone())
+        .observer(log.clone())
+        .classify_fn(|_: &Result<u32, Error>, _| Verdict::Fatal);
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+    assert_eq!(log.take(), [Started(1), Stopped(1, StopReason::Fatal)]);
+    assert!(budget.withdraw().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_backoff_sees_the_retry_from_zero_and_the_outcome() {
+    let log = Log::default();
+    let layer =
+        builder()
+            .observer(log.clone())
+            .backoff_fn(|retry, outcome: &Result<u32, Error>| {
+                assert!(outcome.is_err());
+                ms(10) * (retry + 1)
+            });
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    for _ in 0..2 {
+        fail(&mut handle).await;
+        assert_pending!(call.poll());
+        advance(ms(20)).await;
+        assert_pending!(call.poll());
+    }
+    let delays: Vec<_> = log
+        .take()
+        .into_iter()
+        .filter(|event| matches!(event, Scheduled(..)))
+        .collect();
+    assert_eq!(
+        delays,
+        [
+            Scheduled(1, ms(10), DelaySource::Custom),
+            Scheduled(2, ms(20), DelaySource::Custom)
+        ]
+    );
+}
+
+/// tower 0.5.3 clones its random state with each request: all sleep the same sequence.
+#[tokio::test(start_paused = true)]
+async fn no_two_calls_wait_equally_long() {
+    let log = Log::default();
+    let jittered = || {
+        let backoff = Backoff::exponential(ms(10_000), ms(20_000)).seed(7);
+        let layer = RetryLayer::builder().backoff(backoff);
+        layer.observer(log.clone()).build().unwrap()
+    };
+    async fn delays(layer: RetryLayer<tower_jitter_retry::Plain, Log>, log: &Log) -> Vec<Event> {
+        let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer);
+        for _ in 0..10 {
+            assert_ready_ok!(service.poll_ready());
+            // Each from a clone of its own, as servers and clients use it.
+            let mut clone = mock::Spawn::new(service.get_ref().clone());
+            assert_ready_ok!(clone.poll_ready());
+            let mut call = task::spawn(clone.call(7));
+            assert_pending!(call.poll());
+            fail(&mut handle).await;
+            assert_pending!(call.poll());
+        }
+        let mut events = log.take();
+        events.retain(|event| matches!(event, Scheduled(..)));
+        events
+    }
+    let first = delays(jittered(), &log).await;
+    for (n, delay) in first.iter().enumerate() {
+        assert!(!first[..n].contains(delay), "{first:?}");
+    }
+    assert_eq!(first, delays(jittered(), &log).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retuned_layer_changes_from_the_next_call_on() {
+    let layer = builder().build().unwrap();
+    let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer.clone());
+    assert_ready_ok!(service.poll_ready());
+    let mut before = task::spawn(service.call(7));
+    layer
+        .handle()
+        .retune(&builder().max_attempts(1).build().unwrap());
+    assert_ready_ok!(service.poll_ready());
+    let mut after = task::spawn(service.call(7));
+    assert_pending!(before.poll());
+    assert_pending!(after.poll());
+    fail(&mut handle).await;
+    fail(&mut handle).await;
+    assert_pending!(before.poll());
+    assert_ready_err!(after.poll());
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_bound() {
+    let messages = [
+        RetryLayer::builder().max_attempts(0).build(),
+        RetryLayer::builder()
+            .backoff(Backoff::default().factor(0.0))
+            .build(),
+        RetryLayer::builder().budget(Budget::ratio(-1.0)).build(),
+    ]
+    .map(|layer| layer.unwrap_err().to_string());
+    assert_eq!(
+        messages,
+        [
+            "max_attempts is 0, but must be at least 1, the first attempt included",
+            "backoff.factor is 0.0, but must be finite and at least 1",
+            "budget.ratio is -1.0, but must be from 0 to 10 extra attempts per deposit",
+        ]
+    );
+}
