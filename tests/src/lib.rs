@@ -1,1 +1,5 @@
-//! tests
+//! What the tests share.
+
+mod probe;
+
+pub use self::probe::{Answer, Probe, ProbeError, Readiness, Record, Request, Response};

@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use tests::{Probe, ProbeError, Request, Response};
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, Service, ServiceBuilder};
+use tower_hedge_latency::{Budget, HedgeLayer, Http as HedgeHttp};
+use tower_jitter_retry::{Backoff, Http, Jitter, RetryLayer};
+
+/// The wait before each retry, in milliseconds.
+pub(crate) const BACKOFF: u32 = 50;
+/// When a hedge is due, in milliseconds.
+pub(crate) const TRIGGER: u32 = 10;
+
+/// Any stack, without its type: a box calls just the instance that it holds.
+pub(crate) type Stack = BoxCloneSyncService<Request, Response, ProbeError>;
+
+/// A stack to test.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) stack: fn(Probe) -> Stack,
+}
+
+/// Every layer, and their compositions.
+pub(crate) fn all() -> Vec<Subject> {
+    let subject = |name, stack| Subject { name, stack };
+    vec![
+        subject("retry", |probe| boxed(retry().layer(probe))),
+        subject("hedge", |probe| boxed(hedge().layer(probe))),
+        subject("fan-out", |probe| boxed(fan_out().layer(probe))),
+        subject("retry over hedge", |probe| {
+            boxed(retry().layer(hedge().layer(probe)))
+        }),
+        subject("hedge over retry", |probe| {
+            boxed(hedge().layer(retry().layer(probe)))
+        }),
+        subject("retry over retry", |probe| {
+            boxed(retry().layer(retry().layer(probe)))
+        }),
+        subject("hedge over hedge", |probe| {
+            boxed(hedge().layer(hedge().layer(probe)))
+        }),
+    ]
+}
+
+fn retry() -> RetryLayer<Http> {
+    let backoff = Duration::from_millis(u64::from(BACKOFF));
+    RetryLayer::builder()
+        .backoff(Backoff::constant(backoff).jitter(Jitter::None))
+        .budget(Budget::unlimited())
+        .http()
+        .build()
+        .unwrap()
+}
+
+fn hedge() -> HedgeLayer<HedgeHttp> {
+    let trigger = Duration::from_millis(u64::from(TRIGGER));
+    HedgeLayer::builder().fixed(trigger).http().build().unwrap()
+}
+
+fn fan_out() -> HedgeLayer<HedgeHttp> {
+    HedgeLayer::builder().fan_out(3).http().build().unwrap()
+}
+
+fn boxed<S>(service: S) -> Stack
+where
+    S: Service<Request, Response = Response, Error = ProbeError>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    BoxCloneSyncService::new(ServiceBuilder::new().service(service))
+}

@@ -1,0 +1,200 @@
+//! The stacks that users build compile without a type annotation.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tower::buffer::BufferLayer;
+use tower::limit::ConcurrencyLimitLayer;
+use tower::load_shed::LoadShedLayer;
+use tower::timeout::TimeoutLayer;
+use tower::{BoxError, Layer, Service, ServiceBuilder, service_fn};
+use tower_hedge_latency::{Hedge, HedgeLayer};
+use tower_jitter_retry::{Budget, Http, Plain, Retry, RetryLayer};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn retry() -> RetryLayer<Http> {
+    RetryLayer::http()
+}
+
+fn hedge() -> HedgeLayer<Http> {
+    HedgeLayer::builder().fixed(SECOND).http().build().unwrap()
+}
+
+fn plain_retry() -> RetryLayer {
+    RetryLayer::builder().build().unwrap()
+}
+
+fn plain_hedge() -> HedgeLayer {
+    HedgeLayer::builder().fixed(SECOND).build().unwrap()
+}
+
+/// What a server or a client asks of a service: shared by threads, and with a future that may move
+/// between them.
+fn usable<S, Req>(service: S) -> S
+where
+    S: Service<Req, Future: Send> + Clone + Send + Sync + 'static,
+{
+    service
+}
+
+fn hyper_client() -> Client<HttpConnector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new()).build_http()
+}
+
+type HyperRequest = http::Request<Full<Bytes>>;
+
+#[tokio::test]
+async fn axum_router() {
+    let _: Router = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .layer(retry())
+        .layer(hedge())
+        .layer(ServiceBuilder::new().layer(retry()).layer(hedge()))
+        .route_layer(hedge());
+}
+
+#[tokio::test]
+async fn axum_router_as_a_service() {
+    let router: Router = Router::new().route("/", get(|| async { "hello" }));
+    usable::<_, http::Request<axum::body::Body>>(retry().layer(hedge().layer(router)));
+}
+
+#[tokio::test]
+async fn hyper_util_client() {
+    usable::<_, HyperRequest>(retry().layer(hedge().layer(hyper_client())));
+    usable::<_, HyperRequest>(hedge().layer(retry().layer(hyper_client())));
+}
+
+#[tokio::test]
+async fn hyper_util_client_under_a_box_error() {
+    let service = ServiceBuilder::new()
+        .layer(retry())
+        .layer(hedge())
+        .layer(TimeoutLayer::new(SECOND))
+        .service(hyper_client());
+    let mut service = usable::<_, HyperRequest>(service);
+    // The error type is the inner service's.
+    let error = async {
+        let request = http::Request::new(Full::default());
+        tower::ServiceExt::oneshot(&mut service, request).await
+    };
+    let _: Result<http::Response<hyper::body::Incoming>, BoxError> = error.await;
+}
+
+#[tokio::test]
+async fn hyper_util_client_with_any_known_body() {
+    type Boxed = http_body_util::combinators::BoxBody<Bytes, Infallible>;
+    type Unsync = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
+    type Empty = http_body_util::Empty<Bytes>;
+
+    macro_rules! with_body {
+        ($($body:ty),* $(,)?) => {$(
+            let client: Client<_, $body> = Client::builder(TokioExecutor::new()).build_http();
+            usable::<_, http::Request<$body>>(retry().layer(hedge().layer(client)));
+        )*};
+    }
+    with_body!(
+        Empty,
+        Boxed,
+        Unsync,
+        axum::body::Body,
+        tonic::body::Body,
+        reqwest::Body
+    );
+}
+
+#[tokio::test]
+async fn tonic_channel() {
+    let channel = || tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+    let stack = retry().layer(hedge().layer(channel()));
+    usable::<_, http::Request<tonic::body::Body>>(stack.clone());
+    let _ = tonic::client::Grpc::new(stack);
+
+    let boxed = ServiceBuilder::new()
+        .layer(hedge())
+        .layer(retry())
+        .layer(TimeoutLayer::new(SECOND))
+        .service(channel());
+    let _ = tonic::client::Grpc::new(usable::<_, http::Request<tonic::body::Body>>(boxed));
+}
+
+#[tokio::test]
+async fn tonic_server() {
+    let routes = tonic::service::Routes::from(Router::new());
+    let _ = tonic::transport::Server::builder()
+        .layer(retry())
+        .layer(hedge())
+        .add_routes(routes);
+}
+
+#[tokio::test]
+async fn reqwest_client() {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    usable::<_, reqwest::Request>(retry().layer(hedge().layer(client.clone())));
+    usable::<_, reqwest::Request>(hedge().layer(retry().layer(client.clone())));
+    let boxed = ServiceBuilder::new()
+        .layer(retry())
+        .layer(hedge())
+        .layer(TimeoutLayer::new(SECOND))
+        .service(client);
+    usable::<_, reqwest::Request>(boxed);
+}
+
+#[tokio::test]
+async fn service_fns_in_both_orders() {
+    let service = service_fn(|request: u64| async move { Ok::<_, Infallible>(request) });
+    usable::<_, u64>(plain_retry().layer(plain_hedge().layer(service)));
+    usable::<_, u64>(plain_hedge().layer(plain_retry().layer(service)));
+    let service =
+        service_fn(|request: String| async move { Err::<(), _>(BoxError::from(request)) });
+    usable::<_, String>(plain_retry().layer(plain_hedge().layer(service)));
+}
+
+#[tokio::test]
+async fn towers_own_layers_above_and_below() {
+    let service = service_fn(|request: u64| async move { Ok::<_, BoxError>(request) });
+    macro_rules! around {
+        ($($layer:expr),* $(,)?) => {$(
+            usable::<_, u64>(
+                ServiceBuilder::new()
+                    .layer($layer)
+                    .layer(plain_retry())
+                    .layer(plain_hedge())
+                    .layer($layer)
+                    .service(service),
+            );
+        )*};
+    }
+    around!(
+        LoadShedLayer::new(),
+        TimeoutLayer::new(SECOND),
+        ConcurrencyLimitLayer::new(1),
+        BufferLayer::new(1),
+    );
+}
+
+/// A service's type can be written down.
+#[expect(dead_code, reason = "it only has to compile")]
+struct Named {
+    http: Retry<Hedge<Client<HttpConnector, Full<Bytes>>, Http>, Http>,
+    plain: Retry<Hedge<Client<HttpConnector, Full<Bytes>>>>,
+    also_plain: Retry<(), Plain>,
+}
+
+#[test]
+fn layers_are_shared_by_threads() {
+    fn shared<T: Clone + Send + Sync + 'static>(_: &T) {}
+    shared(&retry());
+    shared(&hedge());
+    shared(&retry().handle());
+    shared(&hedge().handle());
+    shared(&Budget::default());
+}
