@@ -1,0 +1,219 @@
+//! Retry and hedge together: one budget, and no more attempts than both allow.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::Full;
+use tests::{Answer, Probe, Request};
+use tower::{Layer, Service, ServiceExt};
+use tower_attempt::{Attempt, AttemptKind};
+use tower_hedge_latency::{Budget, HedgeLayer, Http};
+use tower_jitter_retry::{Backoff, RetryLayer};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn get() -> Request {
+    Request::new(Full::new(Bytes::new()))
+}
+
+fn put(body: &'static str) -> Request {
+    let mut request = Request::new(Full::new(Bytes::from(body)));
+    *request.method_mut() = http::Method::PUT;
+    request
+}
+
+fn retry(budget: Budget) -> RetryLayer<Http> {
+    let backoff = Backoff::constant(ms(50)).seed(1);
+    let builder = RetryLayer::builder().backoff(backoff).budget(budget);
+    builder.http().build().unwrap()
+}
+
+fn hedge(budget: Budget) -> HedgeLayer<Http> {
+    let builder = HedgeLayer::builder().fixed(ms(10)).max_hedges(2);
+    builder.shared_budget(budget).http().build().unwrap()
+}
+
+/// Every attempt is slow and fails: each call would have 9 of them.
+#[tokio::test(start_paused = true)]
+async fn one_budget_bounds_the_extra_load_of_retries_and_hedges_together() {
+    let budget = Budget::ratio(0.2).burst(10);
+    let probe = Probe::new(|n, _| match n % 4 {
+        // Successes deposit, and are hedged all the same.
+        0 => Answer::OK.after(100),
+        _ => Answer::UNAVAILABLE.after(100),
+    });
+    let stack = retry(budget.clone()).layer(hedge(budget).layer(probe.clone()));
+    let (mut calls, mut successes) = (0_u32, 0_u32);
+    for _ in 0..500 {
+        let response = stack.clone().oneshot(get()).await.unwrap();
+        calls += 1;
+        successes += u32::from(response.status() == StatusCode::OK);
+        let extra = u32::try_from(probe.record().calls()).unwrap() - calls;
+        assert!(extra <= 10 + successes / 5, "{extra} after {calls} calls");
+    }
+    let extra = u32::try_from(probe.record().calls()).unwrap() - calls;
+    assert!(
+        successes > 100 && extra >= successes / 5,
+        "{extra} for {successes}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_successes_only_the_burst_is_spent() {
+    let budget = Budget::ratio(0.2).burst(10);
+    let probe = Probe::always(Answer::UNAVAILABLE.after(100));
+    let stack = retry(budget.clone()).layer(hedge(budget).layer(probe.clone()));
+    for _ in 0..100 {
+        stack.clone().oneshot(get()).await.unwrap();
+    }
+    assert_eq!(probe.record().calls(), 110);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_is_not_hedged_again_below() {
+    let probe = Probe::always(Answer::OK.after(1_000));
+    let one = || {
+        let builder = HedgeLayer::builder().fixed(ms(10));
+        builder.http().build().unwrap()
+    };
+    let stack = one().layer(one().layer(one().layer(probe.clone())));
+    stack.oneshot(get()).await.unwrap();
+    // Each layer hedges the first attempt, none hedges a hedge: 4 and not 8.
+    assert_eq!(probe.record().calls(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_retry_of_a_hedge_is_still_a_hedge() {
+    let probe = Probe::new(|n, _| match n {
+        1 => Answer::OK.never(),
+        2 => Answer::UNAVAILABLE,
+        _ => Answer::OK,
+    });
+    let builder = HedgeLayer::builder().fixed(ms(10));
+    let hedge = builder.http().build().unwrap();
+    let stack = hedge.layer(retry(Budget::unlimited()).layer(probe.clone()));
+    stack.oneshot(get()).await.unwrap();
+    let attempts: Vec<_> = attempts(&probe).into_iter().flatten().collect();
+    assert_eq!(attempts, [Attempt::hedge(2), Attempt::hedge(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn extra_attempts_carry_their_number_and_kind() {
+    let probe = Probe::always(Answer::UNAVAILABLE);
+    let mut stack = retry(Budget::unlimited()).layer(probe.clone());
+    stack.ready().await.unwrap().call(get()).await.unwrap();
+    assert_eq!(
+        attempts(&probe),
+        [None, Some(Attempt::retry(2)), Some(Attempt::retry(3))]
+    );
+
+    let probe = Probe::always(Answer::OK.after(25));
+    let mut stack = hedge(Budget::unlimited()).layer(probe.clone());
+    stack.ready().await.unwrap().call(get()).await.unwrap();
+    assert_eq!(
+        attempts(&probe),
+        [None, Some(Attempt::hedge(2)), Some(Attempt::hedge(3))]
+    );
+    assert_eq!(Attempt::hedge(2).kind(), AttemptKind::Hedge);
+}
+
+fn attempts(probe: &Probe) -> Vec<Option<Attempt>> {
+    let calls = probe.record().extensions();
+    calls.iter().map(|call| call.get().copied()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_and_hedges_share_the_body() {
+    let probe = Probe::new(|n, request: &Request| {
+        let body = request.body().clone().into_inner();
+        assert_eq!(body.as_deref(), Some(&b"hello"[..]));
+        match n {
+            1 => Answer::UNAVAILABLE,
+            2 => Answer::OK.after(1_000),
+            _ => Answer::OK,
+        }
+    });
+    let budget = Budget::unlimited();
+    let mut stack = retry(budget.clone()).layer(hedge(budget).layer(probe.clone()));
+    let response = stack.ready().await.unwrap().call(put("hello")).await;
+    assert_eq!(response.unwrap().status(), StatusCode::OK);
+    assert_eq!(probe.record().calls(), 3);
+    assert_eq!(probe.record().peak(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_waits_as_long_as_the_server_asks() {
+    let probe = Probe::new(|n, _| match n {
+        1 => Answer::UNAVAILABLE.retry_after(2),
+        _ => Answer::OK,
+    });
+    let mut stack = retry(Budget::unlimited()).layer(probe.clone());
+    stack.ready().await.unwrap().call(get()).await.unwrap();
+    let second = probe.record().call_times()[1];
+    assert!((2_000..=2_200).contains(&second), "{second}");
+
+    let probe = Probe::always(Answer::UNAVAILABLE.retry_after(u64::MAX));
+    let mut stack = retry(Budget::unlimited()).layer(probe.clone());
+    let response = stack.ready().await.unwrap().call(get()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(probe.record().calls(), 1);
+}
+
+/// reqwest-retry repeats a POST on any 5xx.
+#[tokio::test(start_paused = true)]
+async fn a_post_is_repeated_only_when_it_was_refused_or_has_a_key() {
+    let post = |key: bool| {
+        let mut request = put("order");
+        *request.method_mut() = http::Method::POST;
+        if key {
+            let headers = request.headers_mut();
+            headers.insert("idempotency-key", "\"1\"".parse().unwrap());
+        }
+        request
+    };
+    for (answer, key, calls) in [
+        (Answer::UNAVAILABLE, false, 1),
+        (Answer::error("reset"), false, 1),
+        (Answer::status(StatusCode::TOO_MANY_REQUESTS), false, 3),
+        (Answer::UNAVAILABLE, true, 3),
+    ] {
+        let probe = Probe::always(answer);
+        let mut stack = retry(Budget::unlimited()).layer(probe.clone());
+        let _ = stack.ready().await.unwrap().call(post(key)).await;
+        assert_eq!(probe.record().calls(), calls, "{answer:?}, key: {key}");
+    }
+}
+
+/// failsafe-go checks its budget only after the sleep.
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_budget_answers_without_a_wait() {
+    let start = tokio::time::Instant::now();
+    let probe = Probe::always(Answer::UNAVAILABLE.retry_after(30));
+    let mut stack = retry(Budget::none()).layer(probe);
+    let response = stack.ready().await.unwrap().call(get()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+/// aws-smithy keeps one permit per client, which concurrent calls overwrite.
+#[tokio::test(start_paused = true)]
+async fn concurrent_calls_each_hold_their_own_permit() {
+    let budget = Budget::ratio(0.0).burst(3);
+    let probe = Probe::always(Answer::UNAVAILABLE);
+    let stack = retry(budget.clone()).layer(probe.clone());
+    let calls: Vec<_> = (0..10)
+        .map(|_| tokio::spawn(stack.clone().oneshot(get())))
+        .collect();
+    tokio::time::sleep(ms(1)).await;
+    assert!(budget.withdraw().is_none());
+    // Those that wait for their retry are the ones that have a permit.
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    for call in calls {
+        let _ = call.await;
+    }
+    let free = std::iter::from_fn(|| budget.withdraw()).collect::<Vec<_>>();
+    assert_eq!(free.len() + probe.record().calls(), 3 + 10);
+}
