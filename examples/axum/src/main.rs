@@ -1,1 +1,88 @@
-fn main() {}
+//! All three layers in one axum service: a rate limit for its clients, and retries and hedged
+//! requests towards the service it calls.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Router, routing::get};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key::peer_addr};
+use tower_hedge_latency::{Hedge, HedgeLayer};
+use tower_jitter_retry::{Budget, Http, Retry, RetryLayer};
+
+type Outbound = Retry<Hedge<Client<HttpConnector, Empty<Bytes>>, Http>, Http>;
+
+/// The service: `/` answers with what it gets from `upstream`.
+fn app(upstream: Uri) -> Result<Router, BoxError> {
+    // Retries and hedges share one allowance; the outermost layer is the one that pays in.
+    let budget = Budget::ratio(0.2).per_second(10);
+    let retry = RetryLayer::builder()
+        .budget(budget.clone())
+        .http()
+        .build()?;
+    let hedge = HedgeLayer::builder()
+        .fixed(Duration::from_millis(50))
+        .shared_budget(budget)
+        .http()
+        .build()?;
+    let outbound = ServiceBuilder::new()
+        // Repeats what failed, after a pause.
+        .layer(retry)
+        // Sends a second request when the first takes longer than usual.
+        .layer(hedge)
+        .service(Client::builder(TokioExecutor::new()).build_http());
+    let limit = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("per-client", Quota::per_second(5).burst(10)).by(peer_addr()))
+        .build()?;
+    Ok(Router::new()
+        .route("/", get(relay))
+        .with_state((outbound, upstream))
+        // Refuses before the handler runs.
+        .layer(limit))
+}
+
+async fn relay(State((outbound, upstream)): State<(Outbound, Uri)>) -> Response {
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = upstream;
+    match outbound.oneshot(request).await {
+        Ok(response) => (response.status(), Body::new(response.into_body())).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+    }
+}
+
+/// Something to call: fails at first and every fourth time.
+async fn unreliable() -> Result<&'static str, StatusCode> {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    match CALLS.fetch_add(1, Ordering::Relaxed) % 4 {
+        0 => Err(StatusCode::SERVICE_UNAVAILABLE),
+        _ => Ok("hello\n"),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let upstream = TcpListener::bind("127.0.0.1:0").await?;
+    let uri = format!("http://{}/", upstream.local_addr()?).parse()?;
+    let unreliable = Router::new().route("/", get(unreliable));
+    tokio::spawn(axum::serve(upstream, unreliable).into_future());
+
+    let listener = TcpListener::bind("127.0.0.1:3001").await?;
+    println!("try: curl -i http://{}/", listener.local_addr()?);
+    // With the addresses of clients, which are the keys of the limit.
+    let app = app(uri)?.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

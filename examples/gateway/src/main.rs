@@ -1,1 +1,64 @@
-fn main() {}
+//! A gateway with a rate limit for its clients, and retries and hedged requests towards its
+//! upstream; `stack.rs` is the part to copy. The README says what to try.
+
+mod caller;
+mod demo;
+mod hop;
+mod load;
+mod options;
+mod problem;
+mod profile;
+mod proxy;
+mod report;
+mod serve;
+mod server;
+mod shutdown;
+mod stack;
+mod upstream;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tower::BoxError;
+
+use crate::options::{Command, Options};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) if error.use_stderr() => {
+            // The first paragraph says what is wrong; the rest repeats the usage.
+            let text = error.to_string();
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .take_while(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ");
+            log(line.trim_start_matches("error: "));
+            return ExitCode::from(2);
+        }
+        // --help
+        Err(error) => error.exit(),
+    };
+    match run(options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<(), BoxError> {
+    match options.command {
+        Some(Command::Demo(demo)) => demo::run(&demo, &options.stack).await,
+        None => serve::run(options.serve, &options.stack).await,
+    }
+}
+
+/// One line on stderr; unlike `eprintln!` it does not panic when nobody reads there any more.
+fn log(message: &str) {
+    let _ = writeln!(std::io::stderr(), "gateway: {message}");
+}

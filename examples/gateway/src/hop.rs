@@ -1,0 +1,103 @@
+//! What an HTTP intermediary does to headers: what belongs to one connection stays there, and the
+//! next hop learns where the request came from (RFC 9110, sections 7.6.1 and 7.6.3).
+
+use std::net::SocketAddr;
+
+use axum::http::header::{
+    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+
+static HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Removes the headers that describe one connection, those that `Connection` names included.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Makes a request's headers those of the next hop: without `Host`, which the client sets anew
+/// from the URI, and without `Expect`, which was met when the body was read.
+pub(crate) fn forward(headers: &mut HeaderMap, peer: SocketAddr) {
+    strip(headers);
+    headers.remove(EXPECT);
+    if let Some(host) = headers.remove(HOST) {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+    let peer = peer.ip().to_canonical().to_string();
+    // A second line means the same as a longer list.
+    if let Ok(peer) = HeaderValue::try_from(peer) {
+        headers.append(X_FORWARDED_FOR, peer);
+    }
+    headers.append(VIA, HeaderValue::from_static("1.1 gateway"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                let name = HeaderName::from_static(name);
+                (name, HeaderValue::from_static(value))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_belongs_to_the_connection_stays_there() {
+        let mut map = headers(&[
+            ("connection", "close, X-Mine"),
+            ("connection", "x-other, , not a name"),
+            ("x-mine", "1"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("proxy-authorization", "secret"),
+            ("accept", "*/*"),
+        ]);
+        strip(&mut map);
+        assert_eq!(map, headers(&[("accept", "*/*")]));
+    }
+
+    #[test]
+    fn the_next_hop_learns_where_a_request_came_from() {
+        let mut map = headers(&[
+            ("host", "shop.example"),
+            ("expect", "100-continue"),
+            ("x-forwarded-for", "192.0.2.1"),
+        ]);
+        forward(&mut map, SocketAddr::from(([127, 0, 0, 1], 1234)));
+        let expected = headers(&[
+            ("x-forwarded-host", "shop.example"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("via", "1.1 gateway"),
+        ]);
+        assert_eq!(map, expected);
+    }
+}

@@ -1,0 +1,103 @@
+//! The load generator: requests on schedule over real sockets.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::http::{Request, StatusCode, Uri};
+use bytes::Bytes;
+use hdrhistogram::Histogram;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use indicatif::ProgressBar;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+use tower::BoxError;
+
+type LoadClient = Client<HttpConnector, Empty<Bytes>>;
+
+/// Bounds the run whatever the gateway does.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Half of the requests come from one client; so many others share the rest.
+const MODEST_CLIENTS: u64 = 20;
+
+/// How much to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) requests: u64,
+    pub(crate) per_second: u32,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// Microseconds from the moment a request was due to the end of its answer; refusals are not
+    /// in it.
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) succeeded: u64,
+    pub(crate) refused: u64,
+}
+
+impl Load {
+    /// Sends every request when it is due, whether or not earlier ones were answered: a load that
+    /// waits for slow answers would measure fewer of them.
+    pub(crate) async fn run(
+        self,
+        gateway: SocketAddr,
+        progress: &ProgressBar,
+    ) -> Result<Answers, BoxError> {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let uri: Uri = format!("http://{gateway}/").parse()?;
+        let mut schedule = interval(Duration::from_secs(1) / self.per_second);
+        let mut tasks = JoinSet::new();
+        for number in 0..self.requests {
+            let due = schedule.tick().await;
+            let (client, uri) = (client.clone(), uri.clone());
+            let progress = progress.clone();
+            tasks.spawn(async move {
+                let answer = timeout(PATIENCE, get(&client, uri, &name(number))).await;
+                progress.inc(1);
+                (due.elapsed(), answer.ok().and_then(Result::ok))
+            });
+        }
+        let mut answers = Answers {
+            latency: Histogram::new(3)?,
+            succeeded: 0,
+            refused: 0,
+        };
+        while let Some(done) = tasks.join_next().await {
+            let (latency, status) = done?;
+            if status == Some(StatusCode::TOO_MANY_REQUESTS) {
+                answers.refused += 1;
+                continue;
+            }
+            answers
+                .latency
+                .record(u64::try_from(latency.as_micros())?)?;
+            answers.succeeded += u64::from(status.is_some_and(|status| status.is_success()));
+        }
+        Ok(answers)
+    }
+}
+
+/// The client that sends the `number`-th request.
+fn name(number: u64) -> String {
+    match number % 2 {
+        0 => "greedy".into(),
+        _ => format!("modest-{}", number / 2 % MODEST_CLIENTS),
+    }
+}
+
+/// Reads the answer to its end.
+async fn get(client: &LoadClient, uri: Uri, api_key: &str) -> Result<StatusCode, BoxError> {
+    let request = Request::get(uri)
+        .header("x-api-key", api_key)
+        .body(Empty::new())?;
+    let response = client.request(request).await?;
+    let status = response.status();
+    response.into_body().collect().await?;
+    Ok(status)
+}

@@ -1,0 +1,164 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::http::Uri;
+use axum::http::uri::{Authority, Scheme};
+use clap::{Args, Parser, Subcommand};
+
+use crate::profile::Profile;
+
+/// A gateway with a rate limit for its clients, and retries and hedged requests towards its upstream.
+///
+/// Without a subcommand it serves until Ctrl-C or SIGTERM, and then lets the requests in flight finish.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: ServeOptions,
+    #[command(flatten)]
+    pub(crate) stack: StackOptions,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Drives load through the gateway, with and without its layers, and prints a table of the results.
+    Demo(DemoOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeOptions {
+    /// Address to listen on; port 0 takes any free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
+    pub(crate) listen: SocketAddr,
+    /// Forward to this server, e.g. http://127.0.0.1:8080, instead of the built-in flaky one.
+    #[arg(long, value_name = "URL", value_parser = http_authority, conflicts_with = "profile")]
+    pub(crate) upstream: Option<Authority>,
+    /// How the built-in upstream behaves.
+    #[arg(long, value_enum, default_value = "default")]
+    pub(crate) profile: Profile,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoOptions {
+    /// Print one JSON array instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Requests per scenario.
+    #[arg(long, value_name = "N", default_value = "5000", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) requests: u64,
+    /// Requests per second, sent on schedule whether or not earlier ones have been answered.
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) load: u32,
+}
+
+/// What the layers are set to.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Layers")]
+pub(crate) struct StackOptions {
+    /// Requests per second that each client may send.
+    #[arg(long, global = true, value_name = "N", default_value = "50")]
+    pub(crate) limit: u64,
+    /// Requests that a client may send at once after a pause.
+    #[arg(long, global = true, value_name = "N", default_value = "100")]
+    pub(crate) burst: u64,
+    /// Attempts per request through retries, the first included.
+    #[arg(long, global = true, value_name = "N", default_value = "3")]
+    pub(crate) attempts: u32,
+    /// Send hedges when so many milliseconds have passed without an answer.
+    #[arg(
+        long,
+        global = true,
+        value_name = "MS,..",
+        default_value = "21,42",
+        value_delimiter = ',',
+        value_parser = milliseconds
+    )]
+    pub(crate) hedge_at: Vec<Duration>,
+    /// Retries and hedges per successful request in the long run.
+    #[arg(long, global = true, value_name = "RATIO", default_value = "0.2")]
+    pub(crate) budget: f64,
+    /// Give each attempt this long to begin its answer, in milliseconds.
+    #[arg(long, global = true, value_name = "MS", default_value = "500", value_parser = milliseconds)]
+    pub(crate) attempt_timeout: Duration,
+    /// Seed of the built-in upstream.
+    #[arg(long, global = true, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
+        _ => Err("expected milliseconds, from 1 to 3600000".into()),
+    }
+}
+
+/// The authority of an `http://` URL that has nothing else.
+fn http_authority(text: &str) -> Result<Authority, String> {
+    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    if uri.scheme() == Some(&Scheme::HTTPS) {
+        return Err("https is not supported, only http:// upstreams are".into());
+    }
+    match uri.authority() {
+        Some(authority)
+            if uri.scheme() == Some(&Scheme::HTTP)
+                && uri.path_and_query().is_none_or(|path| path == "/")
+                && !authority.host().is_empty()
+                && !authority.as_str().contains('@') =>
+        {
+            Ok(authority.clone())
+        }
+        _ => Err("expected http://host or http://host:port".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_is_an_http_host_and_nothing_else() {
+        for good in [
+            "http://a",
+            "http://a:1",
+            "http://127.0.0.1:8080/",
+            "http://[::1]:80",
+        ] {
+            assert!(http_authority(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "a:1",
+            "/a",
+            "ftp://a",
+            "http://",
+            "http://:1",
+            "http://a/b",
+            "http://a?b",
+            "http://u@a",
+            "http://a b",
+        ] {
+            assert!(http_authority(bad).is_err(), "{bad}");
+        }
+        let https = http_authority("https://a").unwrap_err();
+        assert!(https.contains("only http://"), "{https}");
+    }
+
+    #[test]
+    fn milliseconds_are_bounded() {
+        assert_eq!(milliseconds("21"), Ok(Duration::from_millis(21)));
+        for bad in ["0", "-1", "3600001", "1.5", "1s", ""] {
+            assert!(milliseconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Options::command().debug_assert();
+    }
+}

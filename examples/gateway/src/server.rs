@@ -1,0 +1,54 @@
+//! An axum server on a socket, from bind to drain.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower::BoxError;
+
+/// A running server; stops when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    /// Binds `addr` (port 0: any free port) and serves `app` on it.
+    pub(crate) async fn start(addr: SocketAddr, app: Router) -> Result<Self, BoxError> {
+        let listener = TcpListener::bind(addr)
+            .await
+            .map_err(|error| format!("cannot listen on {addr}: {error}"))?;
+        let addr = listener.local_addr()?;
+        // Answers are small: Nagle's algorithm would hold them back for the sake of a fuller packet.
+        let listener = listener.tap_io(|socket| {
+            let _ = socket.set_nodelay(true);
+        });
+        let (stop, stopped) = oneshot::channel();
+        let serving = axum::serve(
+            listener,
+            app.into_make_service_with_connect_info::<SocketAddr>(),
+        )
+        .with_graceful_shutdown(async {
+            let _ = stopped.await;
+        });
+        let task = tokio::spawn(serving.into_future());
+        Ok(Self { addr, stop, task })
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Accepts nothing more and lets the requests in flight finish, for at most `limit`. Says
+    /// whether they did.
+    pub(crate) async fn drain(self, limit: Duration) -> bool {
+        let _ = self.stop.send(());
+        tokio::time::timeout(limit, self.task).await.is_ok()
+    }
+}

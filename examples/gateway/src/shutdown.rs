@@ -1,0 +1,26 @@
+//! When to stop: Ctrl-C, or SIGTERM where there is one.
+
+use std::io;
+
+/// Listens from this call on; the future ends with the first signal.
+#[cfg(unix)]
+pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Listens from this call on; the future ends with the first signal.
+#[cfg(windows)]
+pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    Ok(async move {
+        interrupt.recv().await;
+    })
+}

@@ -1,0 +1,82 @@
+//! The composition: what a request passes on its way in and out.
+
+use axum::Router;
+use axum::http::uri::Authority;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tower::timeout::TimeoutLayer;
+use tower::util::option_layer;
+use tower::{BoxError, ServiceBuilder};
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
+use tower_hedge_latency::HedgeLayer;
+use tower_jitter_retry::{Budget, RetryLayer};
+
+use crate::caller::Caller;
+use crate::options::StackOptions;
+use crate::proxy::{Proxy, forward};
+
+/// Which of the layers are there; the demo leaves some out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layers {
+    pub(crate) limit: bool,
+    pub(crate) retry: bool,
+    pub(crate) hedge: bool,
+}
+
+impl Layers {
+    pub(crate) const ALL: Self = Self {
+        limit: true,
+        retry: true,
+        hedge: true,
+    };
+}
+
+/// The gateway: rate limit → proxy handler → retry → hedge → timeout → client.
+pub(crate) fn gateway(
+    options: &StackOptions,
+    layers: Layers,
+    upstream: Authority,
+) -> Result<Router, BoxError> {
+    let quota = Quota::per_second(options.limit).burst(options.burst);
+    let limit = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("per-client", quota).by(Caller))
+        .build()?;
+
+    // One allowance for all extra load. The outermost of the layers that share it pays in.
+    let budget = Budget::ratio(options.budget).per_second(10);
+    let retry = RetryLayer::builder()
+        .max_attempts(options.attempts)
+        .budget(budget.clone())
+        .http()
+        .build()?;
+    let hedge = HedgeLayer::builder()
+        .delays(options.hedge_at.clone())
+        .http();
+    let hedge = if layers.retry {
+        hedge.shared_budget(budget)
+    } else {
+        hedge.budget(budget)
+    }
+    .build()?;
+
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+
+    let outbound = ServiceBuilder::new()
+        // Outermost: repeats what still failed after hedging, and waits with nothing in flight.
+        .option_layer(layers.retry.then_some(retry))
+        // Inside the retry: each try is a race, whose losers are cancelled before the next.
+        .option_layer(layers.hedge.then_some(hedge))
+        // Innermost: bounds one attempt, so that a stalled one leaves time for another.
+        .layer(TimeoutLayer::new(options.attempt_timeout))
+        .service(client);
+
+    Ok(Router::new()
+        .fallback(forward)
+        .with_state(Proxy { upstream, outbound })
+        // Around everything: a refused request costs no body, no attempt and no upstream.
+        .layer(option_layer(layers.limit.then_some(limit))))
+}

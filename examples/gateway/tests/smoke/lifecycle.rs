@@ -1,0 +1,91 @@
+//! How it starts, and how it stops.
+
+use std::net::TcpListener;
+
+use crate::process::output;
+
+#[tokio::test]
+async fn what_cannot_work_is_one_line_on_stderr() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (args, reason) in [
+        (&["--listen", &taken][..], "in use"),
+        (
+            &["--listen", "nowhere"],
+            "invalid value 'nowhere' for '--listen",
+        ),
+        (&["--upstream", "https://a"], "only http://"),
+        (&["--upstream", "a:b:c"], "--upstream"),
+        (&["--profile", "good"], "possible values: default, tail"),
+        (&["--frobnicate"], "'--frobnicate'"),
+        (&["--hedge-at", "0"], "from 1 to 3600000"),
+        (&["--attempts", "0"], "attempts"),
+        (&["--burst", "0"], "burst"),
+        (&["--budget", "11"], "budget"),
+        (&["demo", "--requests", "0"], "--requests"),
+        (&["demo", "--listen", "127.0.0.1:0"], "--listen"),
+    ] {
+        let output = output(args).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{args:?}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+        assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("gateway: ") && stderr.contains(reason),
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn help_names_the_options() {
+    let output = output(&["--help"]).await;
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    for option in [
+        "--listen",
+        "--upstream",
+        "--profile",
+        "--limit",
+        "--hedge-at",
+        "demo",
+    ] {
+        assert!(stdout.contains(option), "{option}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_signal_lets_the_request_in_flight_finish() {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use tokio::sync::Notify;
+
+    use crate::client::{get, serve, text};
+    use crate::process::Gateway;
+
+    for signal in ["TERM", "INT"] {
+        let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (tell, wait) = (arrived.clone(), release.clone());
+        let slow = async move || {
+            tell.notify_one();
+            wait.notified().await;
+            "done"
+        };
+        let upstream = serve(Router::new().fallback(slow)).await;
+        let patient = ["--attempt-timeout", "60000", "--hedge-at", "60000"];
+        let mut gateway = Gateway::before(upstream, &patient);
+        let url = format!("http://{}/", gateway.addr);
+        let answer = tokio::spawn(get(url));
+        arrived.notified().await;
+        gateway.signal(signal);
+        // It listens no more, but the connection that waits for its answer is still there.
+        while tokio::net::TcpStream::connect(gateway.addr).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        release.notify_one();
+        assert_eq!(text(answer.await.unwrap()).await, "done");
+        assert!(gateway.wait().success(), "{signal}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Each client has its own rate limit.
+
+use axum::http::{Request, StatusCode};
+
+use crate::client::{header, send, text};
+use crate::process::Gateway;
+
+#[tokio::test]
+async fn the_request_after_the_burst_is_429_and_says_when_to_come_back() {
+    let gateway = Gateway::start(&["--limit", "1", "--burst", "3", "--profile", "tail"]);
+    let url = format!("http://{}/", gateway.addr);
+    // A slow machine may let one more token come back.
+    let refused = async |key: Option<&str>| {
+        for sent in 0..10 {
+            let mut request = Request::get(&url);
+            if let Some(key) = key {
+                request = request.header("x-api-key", key);
+            }
+            let response = send(request, "").await;
+            if response.status() != StatusCode::OK {
+                assert!(sent >= 3, "only {sent} passed");
+                return response;
+            }
+            let field = header(response.headers(), "ratelimit");
+            assert!(field.starts_with("\"per-client\";r="), "{field}");
+        }
+        panic!("nothing was refused");
+    };
+
+    let response = refused(Some("a")).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let headers = response.headers();
+    assert_eq!(header(headers, "retry-after"), "1");
+    assert_eq!(header(headers, "ratelimit"), "\"per-client\";r=0;t=1");
+    assert_eq!(
+        header(headers, "ratelimit-policy"),
+        "\"per-client\";q=1;w=1"
+    );
+    assert!(
+        text(response)
+            .await
+            .contains(r#""violated-policies":["per-client"]"#)
+    );
+
+    // Another key has a bucket of its own, and so has an address without a key.
+    for other in [Some("b"), None] {
+        assert_eq!(refused(other).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+}
