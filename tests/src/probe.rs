@@ -45,12 +45,14 @@ pub struct Probe {
 }
 
 struct Shared {
-    answer: Box<dyn Fn(u32, &Request) -> Answer + Send + Sync>,
-    readiness: Box<dyn Fn(u32) -> Readiness + Send + Sync>,
+    answer: Box<AnswerFn>,
+    readiness: Box<ReadinessFn>,
     permits: Arc<Semaphore>,
     record: Arc<Record>,
 }
 
+type AnswerFn = dyn Fn(u32, &Request) -> Answer + Send + Sync;
+type ReadinessFn = dyn Fn(u32) -> Readiness + Send + Sync;
 type Readying =
     Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, ProbeError>> + Send + Sync>>;
 

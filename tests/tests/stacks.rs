@@ -15,6 +15,8 @@ use tower::limit::ConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder, service_fn};
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
 use tower_hedge_latency::{Hedge, HedgeLayer};
 use tower_jitter_retry::{Budget, Http, Plain, Retry, RetryLayer};
 
@@ -26,6 +28,12 @@ fn retry() -> RetryLayer<Http> {
 
 fn hedge() -> HedgeLayer<Http> {
     HedgeLayer::builder().fixed(SECOND).http().build().unwrap()
+}
+
+fn limit() -> RateLimitLayer {
+    let policy = Policy::new("all", Quota::per_second(10));
+    let builder = RateLimitLayer::builder(Memory::default());
+    builder.limit(policy).build().unwrap()
 }
 
 fn plain_retry() -> RetryLayer {
@@ -58,13 +66,25 @@ async fn axum_router() {
         .layer(retry())
         .layer(hedge())
         .layer(ServiceBuilder::new().layer(retry()).layer(hedge()))
-        .route_layer(hedge());
+        .route_layer(hedge())
+        .layer(limit())
+        .route_layer(limit());
 }
 
 #[tokio::test]
 async fn axum_router_as_a_service() {
     let router: Router = Router::new().route("/", get(|| async { "hello" }));
-    usable::<_, http::Request<axum::body::Body>>(retry().layer(hedge().layer(router)));
+    let router = retry().layer(hedge().layer(router));
+    usable::<_, http::Request<axum::body::Body>>(limit().layer(router));
+}
+
+#[tokio::test]
+async fn hyper_service_behind_a_limit() {
+    let service = service_fn(|_: http::Request<hyper::body::Incoming>| async {
+        Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default()))
+    });
+    let service = usable::<_, http::Request<hyper::body::Incoming>>(limit().layer(service));
+    let _ = hyper_util::service::TowerToHyperService::new(service);
 }
 
 #[tokio::test]
@@ -196,5 +216,6 @@ fn layers_are_shared_by_threads() {
     shared(&hedge());
     shared(&retry().handle());
     shared(&hedge().handle());
+    shared(&limit());
     shared(&Budget::default());
 }

@@ -1,4 +1,127 @@
-#![doc = include_str!("../README.md")]
+//! Retries for any [tower](https://docs.rs/tower) service, on either side of the wire: what is safe to repeat is repeated,
+//! after an exponential backoff with jitter, within a budget that keeps a failing backend from being buried.
+//!
+//! # Five minutes
+//!
+//! For HTTP there is nothing to decide at first:
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http_body_util::Full;
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use tower::ServiceBuilder;
+//! use tower_jitter_retry::RetryLayer;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+//! let client = ServiceBuilder::new().layer(RetryLayer::http()).service(client);
+//! # let _ = client;
+//! # }
+//! ```
+//!
+//! Any other service, with any request that is `Clone`; an `Err` is a failure and an `Ok` is not:
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+//! use std::time::Duration;
+//! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+//! use tower_jitter_retry::{Backoff, Budget, Jitter, RetryLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tower::BoxError> {
+//! let layer = RetryLayer::builder()
+//!     .max_attempts(4)
+//!     .backoff(Backoff::exponential(Duration::from_millis(50), Duration::from_secs(20)).jitter(Jitter::Decorrelated))
+//!     .budget(Budget::ratio(0.2))
+//!     .build()?;
+//!
+//! static CALLS: AtomicU32 = AtomicU32::new(0);
+//! let flaky = service_fn(|name: &'static str| async move {
+//!     match CALLS.fetch_add(1, Relaxed) {
+//!         0 | 1 => Err("busy"),
+//!         _ => Ok(format!("hello, {name}")),
+//!     }
+//! });
+//! let mut service = ServiceBuilder::new().layer(layer).service(flaky);
+//! assert_eq!(service.ready().await?.call("ada").await?, "hello, ada");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The delays by themselves, without tower:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_jitter_retry::{Backoff, Jitter};
+//!
+//! let (base, cap) = (Duration::from_millis(100), Duration::from_secs(20));
+//! let delays: Vec<Duration> = Backoff::exponential(base, cap).jitter(Jitter::Full).seed(7).schedule().take(5).collect();
+//! assert!(delays.iter().all(|delay| *delay <= cap));
+//! ```
+//!
+//! # What is repeated
+//!
+//! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
+//! |---|---|---|
+//! | 429 | after the server's hint or 1 s | the same: a refusal comes before the work |
+//! | 503 with `Retry-After` | after the server's hint or 1 s | no |
+//! | 408, 425, 500, 502, 503, 504 | yes | no |
+//! | an error of the client | yes | no |
+//! | anything else | no | no |
+//!
+//! `Retry-After` in seconds is a floor for the delay, with up to a tenth more by chance; when it is longer than `max_hint`,
+//! the answer is returned. CONNECT and requests with `Upgrade` are never repeated. A body is sent again if it is in memory;
+//! one that streams is sent once, and its failures are returned.
+//!
+//! [`classify_fn`](RetryLayerBuilder::classify_fn) has the last word where your service says it differently.
+//!
+//! # Defaults
+//!
+//! | setting | default | why |
+//! |---|---|---|
+//! | `max_attempts` | 3 in all | AWS SDKs, Google's SRE book: what two repeats don't mend, ten won't either |
+//! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs |
+//! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
+//! | `max_hint` | 60 s | nobody waits longer |
+//!
+//! Every answer that stops a call comes back untouched: when attempts or budget run out, the caller sees the last attempt's
+//! own response or error, and no error type changes.
+//!
+//! # Where it goes
+//!
+//! ```text
+//! timeout for the whole call        what the caller is willing to wait
+//!   retry                           waits with nothing in flight and no permit held
+//!     hedge                         each try is a race
+//!       timeout for one attempt     a stalled attempt leaves time for the next
+//!         client
+//! ```
+//!
+//! A retry layer above another multiplies: 3 attempts of 3 are 9. Put it in one place, as close to the fault as you can tell
+//! a repeat is right, and let the layers that share a backend share one [`Budget`]: the outermost takes it with
+//! [`budget`](RetryLayerBuilder::budget), those below with [`shared_budget`](RetryLayerBuilder::shared_budget).
+//!
+//! # Watching and changing it
+//!
+//! An [`Observer`] is told of every attempt, delay and end. A [`RetryHandle`] changes the numbers while the service runs.
+//!
+//! # Cost
+//!
+//! A call whose first attempt succeeds pays for the copy of its request and of the service, and for a load or two of atomics:
+//! no allocation of ours, no lock, no timer, no clock, no boxed future. A request that may not be repeated costs no copy.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
+//! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated |
+//!
+//! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.
+//!
+//! # Limits of this version
+//!
+//! Bodies that stream are not recorded, so a request with one is sent once. `Retry-After` as a date is not read. gRPC has no
+//! rules of its own. There are no time limits of its own; use tower's `Timeout`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -25,3 +148,7 @@ pub use self::layer::{RetryLayer, RetryLayerBuilder};
 pub use self::observe::{DelaySource, NoObserver, Observer, StopReason};
 pub use self::service::Retry;
 pub use self::settings::RetryHandle;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,6 +3,8 @@ use std::time::Duration;
 use tests::{Probe, ProbeError, Request, Response};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceBuilder};
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
 use tower_hedge_latency::{Budget, HedgeLayer, Http as HedgeHttp};
 use tower_jitter_retry::{Backoff, Http, Jitter, RetryLayer};
 
@@ -39,6 +41,16 @@ pub(crate) fn all() -> Vec<Subject> {
         subject("hedge over hedge", |probe| {
             boxed(hedge().layer(hedge().layer(probe)))
         }),
+        subject("rate limit", |probe| boxed(limit(1).layer(probe))),
+        subject("rate limit with two policies", |probe| {
+            boxed(limit(2).layer(probe))
+        }),
+        subject("rate limit over retry over hedge", |probe| {
+            boxed(limit(1).layer(retry().layer(hedge().layer(probe))))
+        }),
+        subject("hedge over retry over rate limit", |probe| {
+            boxed(hedge().layer(retry().layer(limit(1).layer(probe))))
+        }),
     ]
 }
 
@@ -59,6 +71,18 @@ fn hedge() -> HedgeLayer<HedgeHttp> {
 
 fn fan_out() -> HedgeLayer<HedgeHttp> {
     HedgeLayer::builder().fan_out(3).http().build().unwrap()
+}
+
+/// A limit that is out of reach.
+fn limit(policies: u32) -> RateLimitLayer {
+    let policy = |n| {
+        let policy = Policy::new(format!("policy-{n}"), Quota::per_second(1_000_000));
+        policy.by(key::header("x-api-key"))
+    };
+    let builder = (0..policies).fold(RateLimitLayer::builder(Memory::default()), |builder, n| {
+        builder.limit(policy(n))
+    });
+    builder.build().unwrap()
 }
 
 fn boxed<S>(service: S) -> Stack

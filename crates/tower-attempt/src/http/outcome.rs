@@ -42,7 +42,7 @@ impl<'a> HttpOutcome<'a> {
 
     /// The service's error; `None` if there is a response.
     ///
-    /// It is the service's own error type, to be found with [`downcast_ref`](dyn Any): behind
+    /// It is the service's own error type, to be found with `downcast_ref`: behind
     /// `tower::timeout`, for one, that is `tower::BoxError` and not the error inside.
     #[must_use]
     pub fn error(&self) -> Option<&'a dyn Any> {

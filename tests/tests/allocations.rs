@@ -1,0 +1,213 @@
+//! What the fast path allocates: nothing but the copies of the request.
+#![expect(
+    unsafe_code,
+    reason = "counting allocations takes a global allocator, which is an unsafe trait"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio_test::{assert_ready_ok, task};
+use tower::{Layer, Service};
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{Fields, Policy, Quota, RateLimitLayer, key};
+use tower_hedge_latency::HedgeLayer;
+use tower_jitter_retry::{Budget, RetryLayer};
+
+/// Counts each thread's allocations.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: leaves all the work to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the system allocator's demands.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's demands.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many allocations `work` makes, apart from those for what it is given.
+fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
+    let before = ALLOCATIONS.get();
+    let result = work();
+    let after = ALLOCATIONS.get();
+    drop(result);
+    after - before
+}
+
+/// Answers at once, or at the second poll.
+#[derive(Clone)]
+struct Immediate;
+
+type HttpRequest = Request<Full<Bytes>>;
+type HttpResponse = Response<Full<Bytes>>;
+
+impl Service<HttpRequest> for Immediate {
+    type Response = HttpResponse;
+    type Error = Infallible;
+    type Future = Ready<Result<HttpResponse, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: HttpRequest) -> Self::Future {
+        ready(Ok(Response::default()))
+    }
+}
+
+impl Service<u64> for Immediate {
+    type Response = u64;
+    type Error = Infallible;
+    type Future = Ready<Result<u64, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: u64) -> Self::Future {
+        ready(Ok(request))
+    }
+}
+
+fn request() -> HttpRequest {
+    Request::put("http://example.com/path?query")
+        .header("x-api-key", "key")
+        .header("accept", "*/*")
+        .body(Full::from("hello"))
+        .unwrap()
+}
+
+/// A call on an instance that has been used before.
+fn call<S, Req>(service: &mut S, request: impl Fn() -> Req) -> u64
+where
+    S: Service<Req>,
+    S::Error: std::fmt::Debug,
+{
+    let mut made = 0;
+    // The first one may allocate what is kept, such as a key's slot.
+    for _ in 0..3 {
+        let request = request();
+        // The test's own waker and its box.
+        let mut unit = task::spawn(());
+        made = allocations(|| {
+            unit.enter(|cx, _| {
+                assert_ready_ok!(service.poll_ready(cx));
+                let mut future = std::pin::pin!(service.call(request));
+                assert_ready_ok!(future.as_mut().poll(cx))
+            })
+        });
+    }
+    made
+}
+
+#[tokio::test]
+async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
+    let budget = Budget::default();
+    let retry = RetryLayer::builder().budget(budget.clone()).http();
+    let hedge = HedgeLayer::builder()
+        .fixed(Duration::from_millis(10))
+        .shared_budget(budget)
+        .http();
+    let policy = Policy::new("per-client", Quota::per_second(1_000));
+    let limit = RateLimitLayer::builder(Memory::default())
+        .limit(policy.by(key::header("x-api-key")))
+        .headers(Fields::Never);
+    let stack = retry
+        .build()
+        .unwrap()
+        .layer(hedge.build().unwrap().layer(Immediate));
+    let mut stack = limit.build().unwrap().layer(stack);
+
+    let bare = call(&mut Immediate, request);
+    // One copy for retries, one for hedges.
+    let copies = {
+        let request = request();
+        allocations(|| (request.clone(), request.clone()))
+    };
+    assert!(copies > 0);
+    assert_eq!(call(&mut stack, request), bare + copies);
+}
+
+#[tokio::test]
+async fn each_layer_allocates_nothing_but_its_copy_of_the_request() {
+    let retry = RetryLayer::builder().build().unwrap();
+    assert_eq!(call(&mut retry.layer(Immediate), || 7_u64), 0);
+    let hedge = HedgeLayer::builder().fixed(Duration::from_millis(10));
+    let hedge = hedge.budget(Budget::default()).build().unwrap();
+    assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 0);
+}
+
+/// The timer of a hedge is in the future itself.
+#[tokio::test]
+async fn arming_a_hedge_allocates_nothing() {
+    let hedge = HedgeLayer::builder().fixed(Duration::from_secs(10));
+    let hedge = hedge.build().unwrap();
+    // Wakes its task by itself: what tokio's own yields allocate does not count here.
+    let service = tower::service_fn(|request: u64| {
+        let mut yielded = false;
+        std::future::poll_fn(move |cx| match std::mem::replace(&mut yielded, true) {
+            true => Poll::Ready(Ok::<_, Infallible>(request)),
+            false => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+    });
+    let mut service = hedge.layer(service);
+    let mut unit = task::spawn(());
+    let made = allocations(|| {
+        unit.enter(|cx, _| {
+            assert_ready_ok!(service.poll_ready(cx));
+            let mut future = std::pin::pin!(service.call(7));
+            assert!(future.as_mut().poll(cx).is_pending());
+            assert_ready_ok!(future.as_mut().poll(cx));
+        });
+    });
+    assert_eq!(made, 0);
+}
+
+/// A request that may not be repeated, or a layer that never does, costs no copy.
+#[tokio::test]
+async fn what_is_not_repeated_is_not_copied() {
+    let connect = || {
+        let mut request = request();
+        *request.method_mut() = http::Method::CONNECT;
+        request
+    };
+    let bare = call(&mut Immediate, request);
+    let retry = RetryLayer::http();
+    assert_eq!(call(&mut retry.layer(Immediate), connect), bare);
+    let once = RetryLayer::builder()
+        .http()
+        .max_attempts(1)
+        .build()
+        .unwrap();
+    assert_eq!(call(&mut once.layer(Immediate), request), bare);
+    let post = || {
+        let mut request = request();
+        *request.method_mut() = http::Method::POST;
+        request
+    };
+    let hedge = HedgeLayer::builder().fan_out(2).http().build().unwrap();
+    assert_eq!(call(&mut hedge.layer(Immediate), post), bare);
+}
