@@ -1,4 +1,5 @@
 //! What the fast path allocates: nothing but the copies of the request.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 #![expect(
     unsafe_code,
     reason = "counting allocations takes a global allocator, which is an unsafe trait"

@@ -1,5 +1,8 @@
 //! Retry and hedge together: one budget, and no more attempts than both allow.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +12,7 @@ use tests::{Answer, Probe, Request};
 use tower::{Layer, Service, ServiceExt};
 use tower_attempt::{Attempt, AttemptKind};
 use tower_hedge_latency::{Budget, HedgeLayer, Http};
-use tower_jitter_retry::{Backoff, RetryLayer};
+use tower_jitter_retry::{Backoff, Observer, RetryLayer, StopReason};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -216,4 +219,62 @@ async fn concurrent_calls_each_hold_their_own_permit() {
     }
     let free = std::iter::from_fn(|| budget.withdraw()).collect::<Vec<_>>();
     assert_eq!(free.len() + probe.record().calls(), 3 + 10);
+}
+
+/// Polly waits for the losers before it returns the winner.
+#[tokio::test(start_paused = true)]
+async fn losers_are_gone_when_the_winner_is_returned() {
+    let probe = Probe::new(|n, _| match n {
+        2 => Answer::OK.after(5),
+        _ => Answer::OK.never(),
+    })
+    .permits(3);
+    let mut stack = hedge(Budget::unlimited()).layer(probe.clone());
+    let call = stack.ready().await.unwrap().call(get());
+    let mut call = std::pin::pin!(call);
+    let response = call.as_mut().await.unwrap();
+    // Also while the future itself is still there.
+    assert_eq!(probe.record().in_flight(), 0);
+    assert_eq!(probe.record().live_responses(), 1);
+    drop(response);
+    assert_eq!(probe.record().live_responses(), 0);
+}
+
+/// tower 0.5.3 neither judges nor counts a request that its policy does not clone.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
+    let budget = Budget::ratio(1.0).burst(1).initial(0);
+    let stops = Arc::new(Mutex::new(Vec::new()));
+    let layer = RetryLayer::builder()
+        .budget(budget.clone())
+        .observer(Arc::new(Stops(Arc::clone(&stops))))
+        .http()
+        .build()
+        .unwrap();
+    let service = tower::service_fn(|request: http::Request<axum::body::Body>| async move {
+        let status = request.uri().path().trim_start_matches('/').parse();
+        let status = StatusCode::from_u16(status.unwrap()).unwrap();
+        let response = http::Response::builder().status(status);
+        Ok::<_, Infallible>(response.body(()).unwrap())
+    });
+    let mut service = layer.layer(service);
+    for status in [503, 200] {
+        let stream = futures_util::stream::iter([Ok::<_, Infallible>("streams")]);
+        let request = http::Request::put(format!("/{status}"));
+        let request = request.body(axum::body::Body::from_stream(stream));
+        let response = service.ready().await.unwrap().call(request.unwrap()).await;
+        assert_eq!(response.unwrap().status(), status);
+    }
+    let stops = stops.lock().unwrap();
+    assert_eq!(*stops, [StopReason::NotRepeatable, StopReason::Success]);
+    assert!(budget.withdraw().is_some());
+}
+
+/// Keeps the reasons why calls ended.
+struct Stops(Arc<Mutex<Vec<StopReason>>>);
+
+impl Observer for Stops {
+    fn stopped(&self, _: &Attempt, reason: StopReason) {
+        self.0.lock().unwrap().push(reason);
+    }
 }
