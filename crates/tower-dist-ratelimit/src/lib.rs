@@ -1,1 +1,93 @@
-//! x
+//! Rate limits for any tower service over HTTP, with exact decisions and standard answers.
+//!
+//! # Why
+//!
+//! A service that takes whatever comes is as slow as its greediest client makes it. A rate limit gives each client a
+//! share, and tells those who ask for more when to come back. That is only fair if the count is right, only cheap if
+//! refusing costs less than serving, and only useful to a client that is told something true.
+//!
+//! - **Exact.** A refused request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond
+//!   before. Refusals charge nothing. The count has no drift, however long the limiter runs.
+//! - **All or nothing.** Several limits are decided in one step: a request that one of them refuses is charged to none.
+//! - **Cheap.** An allowed request to one policy takes no lock and no allocation.
+//! - **Standard.** 429, `Retry-After`, a problem document, and the IETF's `RateLimit` fields.
+//!
+//! # Five minutes
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
+//!
+//! let layer = RateLimitLayer::builder(Memory::default())
+//!     // 600 requests a minute from each client, at most 100 of them at once.
+//!     .limit(Policy::new("per-client", Quota::per_minute(600).burst(100)).by(key::header("x-api-key")))
+//!     // And no more than 5,000 a second from all of them.
+//!     .limit(Policy::new("total", Quota::per_second(5_000)))
+//!     .build()?;
+//! let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
+//! # Ok::<(), tower_dist_ratelimit::BuildError>(())
+//! ```
+//!
+//! | to choose | with |
+//! |---|---|
+//! | how much | [`Quota`]: a token bucket of [`burst`](Quota::burst) tokens that gains `limit` of them per window |
+//! | for whom | [`Policy::by`], [`by_fn`](Policy::by_fn), [`by_str`](Policy::by_str) and [`key`]; without, for all together |
+//! | what a request costs | [`Policy::cost`], [`cost_fn`](Policy::cost_fn) |
+//! | who has no key | [`Policy::missing_key`] |
+//! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`refusal`](RateLimitLayerBuilder::refusal) |
+//! | where the state is | a [`backend`]; [`backend::Memory`] keeps it in this process |
+//! | what happens when that fails | [`OnError`] |
+//!
+//! Without HTTP there is the [`Limiter`]: [`check`](Limiter::check), [`peek`](Limiter::peek),
+//! [`refund`](Limiter::refund), [`reset`](Limiter::reset).
+//!
+//! # Where it goes
+//!
+//! Outside of what costs something: above timeouts, concurrency limits and buffers, so that refused requests do not
+//! queue for them. Below whatever finds out who the client is, if a key depends on it. The limit is ready whenever the
+//! inner service is, and a refusal gives back what that readiness held. Retries of your own clients count as requests.
+//!
+//! The state is made when the layer is built. Services and clones of one layer share it, which is what frameworks that
+//! call `layer` more than once need.
+//!
+//! # Features
+//!
+//! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`.
+//! - `tracing`: one warning per policy whose requests come without a key, and one event each when a store starts to fail
+//!   and when it answers again.
+//!
+//! Time is `tokio`'s, so a paused clock governs all limits in tests.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod algorithm;
+pub mod backend;
+mod build_error;
+mod decision;
+mod future;
+mod headers;
+pub mod key;
+mod ladder;
+mod layer;
+mod limiter;
+mod limits;
+mod policy;
+mod quota;
+mod refuse;
+mod service;
+
+pub use build_error::BuildError;
+pub use decision::{Decision, Decisions};
+pub use future::ResponseFuture;
+pub use headers::Fields;
+pub use ladder::OnError;
+pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
+pub use limiter::Limiter;
+pub use policy::{MissingKey, Policy};
+pub use quota::Quota;
+pub use refuse::{ProblemJson, Reason, Refusal, Refuse, RefuseWith};
+pub use service::RateLimit;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

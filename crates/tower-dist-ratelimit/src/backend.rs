@@ -1,0 +1,71 @@
+//! Where the state of limits is kept, and who decides on it.
+//!
+//! [`Memory`] keeps it in this process. Others can be written: see [`Backend`].
+
+mod answer;
+mod bounded;
+mod charge;
+mod error;
+mod memory;
+
+use std::{future::Future, pin::Pin};
+
+pub use answer::{Answer, Verdict};
+pub(crate) use bounded::{Bounded, DEADLINE};
+pub use charge::{Charge, PolicyId};
+pub use error::BackendError;
+pub use memory::Memory;
+
+use crate::{BuildError, Decision, Policy};
+
+/// A boxed future, as `futures` spells it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A store of limits that decides on requests.
+///
+/// Object safe; not stable before 0.2. An implementation keeps these promises:
+///
+/// - `acquire` is one atomic step, over all its charges: all of them are made, or none.
+/// - A refused request writes nothing, nor does one of zero cost.
+/// - An answer that comes [`Later`](Answer::Later) is not repeated and may be dropped at any time. What is on its way to
+///   a server then stays charged.
+///
+/// Nothing has to be bounded in time: the callers wait at most their deadline.
+pub trait Backend: Send + Sync + 'static {
+    /// What this backend can do; asked once, by those who build a limiter.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Prepares a set of policies that are decided together, and names each for the calls to come, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// A policy that this backend cannot keep: its name, quota or algorithm. Then none is prepared.
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
+
+    /// Makes all the charges, or none. They belong to policies of one `register` call, each policy at most once.
+    ///
+    /// `out` has one place per charge. [`Answer::Done`] means that all are written.
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer;
+
+    /// Corrects charges after the fact: takes `delta` more tokens for each, also when they are not there, so that what
+    /// follows waits longer; or, when negative, puts them back, of each charge at most its cost.
+    ///
+    /// The verdict has no decisions and is `true`.
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer;
+
+    /// Forgets what a key has used of a policy.
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>>;
+}
+
+/// What a [`Backend`] can do.
+///
+/// ```
+/// use tower_dist_ratelimit::backend::{Backend, Memory};
+///
+/// assert_eq!(Memory::default().capabilities().max_policies, 16);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The most policies that one `acquire` can decide together, all or nothing. Building a limiter with more fails.
+    pub max_policies: usize,
+}

@@ -1,0 +1,247 @@
+mod bucket;
+mod fingerprint;
+mod table;
+
+use std::{
+    array, fmt, slice,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use self::{
+    fingerprint::{Fingerprint, Hasher},
+    table::Table,
+};
+use super::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId};
+use crate::{
+    BuildError, Decision, Policy,
+    algorithm::{TokenBucket, saturating_nanos},
+};
+
+/// The most policies that one `Memory` keeps in its life.
+const MAX_TABLES: usize = 64;
+
+/// The most policies in a set: as many as anyone has, and few enough to lock one after the other.
+const MAX_POLICIES: usize = 16;
+
+/// More locks than a machine has cores, so that two sets seldom share one by accident.
+const LOCKS: usize = 256;
+
+/// Keeps limits in this process.
+///
+/// Each instance of a service then has limits of its own: with twelve instances behind a load balancer a client gets
+/// twelve times the limit.
+///
+/// # Default
+///
+/// 100,000 keys per policy. Memory is bounded: 24 bytes a key, claimed as keys arrive. At capacity a new key takes the
+/// place of the least limited among its sixteen neighbours, which then starts anew with a full bucket. Keys whose bucket
+/// is full again need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
+/// clean-up to run. An attacker who can make up keys at will can push others out; use keys that cost something to get.
+///
+/// # Errors
+///
+/// Building a limiter fails if its quota cannot be counted exactly (see [`Quota`](crate::Quota)), if a set has more than
+/// 16 policies, or if this `Memory` has kept 64 policies already. It never fails at call time.
+///
+/// # Cost
+///
+/// A limiter with one policy decides with one compare-and-swap: no lock, no allocation. A key's first request, and every
+/// request to several policies at once, takes a short lock that only the same key, or by chance another one, can contend
+/// for. A SipHash-1-3 under a random key of this process stands for the key; the key itself is not kept.
+///
+/// ```
+/// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+///
+/// let limiter = Limiter::new(Memory::with_capacity(1_000_000), Policy::new("per-user", Quota::per_second(5)))?;
+/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// ```
+pub struct Memory {
+    capacity: usize,
+    hasher: Hasher,
+    created: Instant,
+    /// Filled from the front and never emptied, so that finding a policy takes no lock.
+    tables: Box<[OnceLock<Table>; MAX_TABLES]>,
+    /// How many of the tables there are; held while adding to them.
+    registered: Mutex<usize>,
+    /// The keys of sets. See [`Memory::lock`].
+    locks: Box<[Mutex<()>; LOCKS]>,
+}
+
+/// One charge, looked up.
+struct Asked<'a> {
+    table: &'a Table,
+    key: Fingerprint,
+    cost: u64,
+    lock: Option<usize>,
+}
+
+type Locked<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
+
+impl Memory {
+    /// Room for this many keys per policy that are limited at the same time, at least 1.
+    #[must_use]
+    pub fn with_capacity(keys: usize) -> Self {
+        Self {
+            capacity: keys,
+            hasher: Hasher::random(),
+            created: Instant::now(),
+            tables: Box::new(array::from_fn(|_| OnceLock::new())),
+            registered: Mutex::new(0),
+            locks: Box::new(array::from_fn(|_| Mutex::new(()))),
+        }
+    }
+
+    fn ask(&self, charge: &Charge<'_>) -> Result<Asked<'_>, BackendError> {
+        let number = usize::try_from(charge.policy.number()).unwrap_or(usize::MAX);
+        let Some(table) = self.tables.get(number).and_then(OnceLock::get) else {
+            return Err(BackendError::new("this policy was not registered here"));
+        };
+        let key = self.hasher.hash(charge.key);
+        let lock = table.in_set().then(|| key.spread(number, LOCKS));
+        Ok(Asked {
+            table,
+            key,
+            cost: charge.cost,
+            lock,
+        })
+    }
+
+    /// Holds the keys of a set still while all are checked and then all charged, which makes the two one atomic step:
+    /// whatever charges a policy that was registered in a set comes through here. One fixed order, so no deadlock.
+    fn lock(&self, asked: &[Asked<'_>]) -> Locked<'_> {
+        let mut order: SmallVec<[usize; 4]> = asked.iter().filter_map(|one| one.lock).collect();
+        order.sort_unstable();
+        order.dedup();
+        order
+            .into_iter()
+            .map(|lock| {
+                self.locks[lock]
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+            })
+            .collect()
+    }
+
+    /// Nanoseconds since this was made.
+    fn now(&self) -> u64 {
+        saturating_nanos(Instant::now().saturating_duration_since(self.created))
+    }
+
+    fn decide(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Result<bool, BackendError> {
+        if let [charge] = charges
+            && let [out] = out
+        {
+            let one = self.ask(charge)?;
+            let _locked = one.lock.is_some().then(|| self.lock(slice::from_ref(&one)));
+            one.table.charge(one.key, self.now(), one.cost, out);
+            return Ok(out.allowed);
+        }
+        let asked = self.ask_all(charges)?;
+        let _locked = self.lock(&asked);
+        let now = self.now();
+        for (one, out) in asked.iter().zip(&mut *out) {
+            one.table.check(one.key, now, one.cost, out);
+        }
+        let allowed = out.iter().all(|out| out.allowed);
+        for (one, out) in asked.iter().zip(out) {
+            if allowed {
+                one.table.charge(one.key, now, one.cost, out);
+            } else if out.allowed {
+                // It would have passed, but nothing is taken: say what is really left.
+                one.table.check(one.key, now, 0, out);
+            }
+        }
+        Ok(allowed)
+    }
+
+    fn ask_all(&self, charges: &[Charge<'_>]) -> Result<SmallVec<[Asked<'_>; 4]>, BackendError> {
+        charges.iter().map(|charge| self.ask(charge)).collect()
+    }
+
+    fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<(), BackendError> {
+        let asked = self.ask_all(charges)?;
+        let _locked = self.lock(&asked);
+        let now = self.now();
+        for one in asked {
+            let refund = i64::try_from(one.cost).unwrap_or(i64::MAX);
+            one.table.settle(one.key, now, delta.max(-refund));
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Memory {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_policies: MAX_POLICIES,
+        }
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        let mut registered = self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let after = registered.saturating_add(policies.len());
+        if after > MAX_TABLES {
+            return Err(BuildError::new(
+                "policies of a Memory",
+                after,
+                format_args!("at most {MAX_TABLES}"),
+            ));
+        }
+        let in_set = policies.len() > 1;
+        let tables = policies
+            .iter()
+            .map(|policy| {
+                TokenBucket::new(policy.quota())
+                    .and_then(|bucket| Table::new(bucket, self.capacity, in_set))
+                    .map_err(|error| error.in_policy(policy.name()))
+            })
+            .collect::<Result<Vec<_>, BuildError>>()?;
+        Ok(tables
+            .into_iter()
+            .map(|table| {
+                let number = *registered;
+                self.tables[number].get_or_init(|| table);
+                *registered += 1;
+                PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX))
+            })
+            .collect())
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        self.decide(charges, out)
+            .map_or_else(Answer::Failed, Answer::Done)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        self.correct(charges, delta)
+            .map_or_else(Answer::Failed, |()| Answer::Done(true))
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        let done = self
+            .ask(&Charge::new(policy, key, 0))
+            .map(|one| one.table.reset(one.key));
+        Box::pin(std::future::ready(done))
+    }
+}
+
+impl Default for Memory {
+    /// Room for 100,000 keys per policy.
+    fn default() -> Self {
+        Self::with_capacity(100_000)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}

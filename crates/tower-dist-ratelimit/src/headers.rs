@@ -1,0 +1,182 @@
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+use crate::Decision;
+
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
+const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// Which responses tell the client where it stands, in the `RateLimit-Policy` and `RateLimit` fields of
+/// `draft-ietf-httpapi-ratelimit-headers-11`.
+///
+/// ```text
+/// RateLimit-Policy: "per-client";q=600;w=60
+/// RateLimit: "per-client";r=99;t=1
+/// ```
+///
+/// `q` and `w` are the limit and its window in seconds (left out below one second), `r` the tokens that are left, `t` the
+/// seconds until the bucket is full again, or until the same request can pass if it was refused. There is one member
+/// per policy. Fields of inner services are kept. A refusal's `Retry-After` comes in any case.
+///
+/// # Cost
+///
+/// A response with fields takes an allocation for the value and those of the header map; without, nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Fields {
+    /// Every response. The default: a client that can see the limit can keep it.
+    #[default]
+    Always,
+    /// Refusals only.
+    OnRefusal,
+    /// Refusals, and responses after which at most this share of a burst is left: above 0, at most 1.
+    NearLimit(f64),
+    /// None.
+    Never,
+}
+
+/// A field's value under construction. Structured fields are lists here: members between commas, then parameters.
+#[derive(Default)]
+struct Line(SmallVec<[u8; 128]>);
+
+/// `RateLimit-Policy`: a constant, for all the policies.
+pub(crate) fn policies<'a>(
+    policies: impl Iterator<Item = (&'a str, crate::Quota)>,
+) -> Option<HeaderValue> {
+    let mut line = Line::default();
+    for (quoted, quota) in policies {
+        line.member(quoted);
+        line.parameter("q", quota.limit());
+        if quota.window() >= Duration::from_secs(1) {
+            line.parameter("w", whole_seconds(quota.window()));
+        }
+    }
+    line.finish()
+}
+
+/// `RateLimit`: what was decided, for the policies that were asked.
+pub(crate) fn state<'a>(
+    decided: impl Iterator<Item = (&'a str, &'a Decision)>,
+) -> Option<HeaderValue> {
+    let mut line = Line::default();
+    for (quoted, decision) in decided {
+        line.member(quoted);
+        line.parameter("r", decision.remaining);
+        let wait = if decision.allowed {
+            Some(decision.reset_after)
+        } else {
+            decision.retry_after
+        };
+        if let Some(wait) = wait {
+            line.parameter("t", whole_seconds(wait));
+        }
+    }
+    line.finish()
+}
+
+/// A `Retry-After`: at least a second, since 0 would invite the client to come back at once.
+pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
+    HeaderValue::from(whole_seconds(wait).max(1))
+}
+
+/// As text in quotes: a string of structured fields, and just so one of JSON, for printable ASCII.
+pub(crate) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('\\', r"\\").replace('"', r#"\""#))
+}
+
+/// Rounded up, so that who waits this long has waited long enough.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+impl Line {
+    fn member(&mut self, quoted: &str) {
+        if !self.0.is_empty() {
+            self.0.extend_from_slice(b", ");
+        }
+        self.0.extend_from_slice(quoted.as_bytes());
+    }
+
+    fn parameter(&mut self, name: &str, value: u64) {
+        self.0.push(b';');
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'=');
+        self.integer(value.min(MAX_INTEGER));
+    }
+
+    /// By hand: the formatting machinery takes three times as long, on every response.
+    fn integer(&mut self, mut value: u64) {
+        let start = self.0.len();
+        loop {
+            self.0.push(b"0123456789"[usize::from((value % 10) as u8)]);
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        self.0[start..].reverse();
+    }
+
+    fn finish(self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(&self.0).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn a_wait_of_less_than_a_second_is_told_as_a_second() {
+        assert_eq!(retry_after(Duration::ZERO), "1");
+        assert_eq!(retry_after(Duration::from_nanos(1)), "1");
+        assert_eq!(retry_after(Duration::from_millis(1001)), "2");
+        assert_eq!(retry_after(Duration::MAX), u64::MAX.to_string());
+    }
+
+    #[test]
+    fn fields_are_structured_fields_whatever_the_name_and_numbers() {
+        let names = ["plain", r#"quo"ted"#, r"back\slash", "spa ce;q=1, x"];
+        let decision = Decision::refuse(u64::MAX, u64::MAX, Some(Duration::MAX), Duration::MAX);
+        for name in names {
+            let quoted = quote(name);
+            let quota = Quota::per_minute(u64::MAX);
+            for value in [
+                policies([(quoted.as_str(), quota)].into_iter()).unwrap(),
+                state([(quoted.as_str(), &decision)].into_iter()).unwrap(),
+            ] {
+                let list: sfv::List = sfv::Parser::new(value.as_bytes()).parse().unwrap();
+                let sfv::ListEntry::Item(item) = &list[0] else {
+                    panic!("{list:?}")
+                };
+                assert_eq!(
+                    (list.len(), item.bare_item.as_string().unwrap().as_str()),
+                    (1, name)
+                );
+            }
+            assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn windows_below_a_second_are_left_out() {
+        let quota = Quota::new(5, Duration::from_millis(999));
+        assert_eq!(
+            policies([("\"a\"", quota)].into_iter()).unwrap(),
+            r#""a";q=5"#
+        );
+        let quota = Quota::new(5, Duration::from_millis(1001));
+        assert_eq!(
+            policies([("\"a\"", quota)].into_iter()).unwrap(),
+            r#""a";q=5;w=2"#
+        );
+    }
+}

@@ -1,0 +1,59 @@
+use super::{IntoKey, KeySink, RequestHead};
+use crate::BuildError;
+
+/// Finds a request's key.
+///
+/// For what a closure cannot say: an extractor with settings of its own, or one that borrows several things at once.
+///
+/// ```
+/// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestHead};
+///
+/// /// One key per host and method.
+/// struct HostAndMethod;
+///
+/// impl KeyExtractor for HostAndMethod {
+///     fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+///         sink.part(head.uri().host()?.as_bytes());
+///         sink.part(head.method().as_str().as_bytes());
+///         Some(())
+///     }
+/// }
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Writes the key's parts; `None` if the request has no key, whatever was written before.
+    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()>;
+
+    /// Called once when a limiter is built.
+    ///
+    /// # Errors
+    ///
+    /// A setting with which no request could ever have a key. By default there is none.
+    fn check(&self) -> Result<(), BuildError> {
+        Ok(())
+    }
+}
+
+/// An owned key from a closure.
+pub(crate) struct FnKey<F>(pub(crate) F);
+
+impl<F, K> KeyExtractor for FnKey<F>
+where
+    F: Fn(RequestHead<'_>) -> K + Send + Sync + 'static,
+    K: IntoKey,
+{
+    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+        (self.0)(head).write(sink)
+    }
+}
+
+/// A borrowed key from a closure.
+pub(crate) struct StrKey<F>(pub(crate) F);
+
+impl<F> KeyExtractor for StrKey<F>
+where
+    F: for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+{
+    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+        (self.0)(head).write(sink)
+    }
+}

@@ -1,0 +1,112 @@
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::HeaderValue;
+
+use super::KeySink;
+
+/// What can be a key: text, bytes, a number, an address, a header's value, pairs of these, and an `Option` of these.
+///
+/// - `None`, also inside a pair, is a missing key.
+/// - An `IpAddr` is what one client can use: IPv6 addresses are taken by their /64 network, which is the least that a
+///   subscriber gets (RFC 6177), and IPv4 addresses written as IPv6 are IPv4 addresses.
+///
+/// ```
+/// use tower_dist_ratelimit::{Policy, Quota};
+///
+/// Policy::new("per-tenant-and-method", Quota::per_second(10)).by_fn(|head| {
+///     let tenant = head.headers().get("x-tenant").cloned();
+///     (tenant, head.method().to_string())
+/// });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key",
+    label = "not a key",
+    note = "keys are `&'static str`, `String`, bytes, `u64`, `IpAddr`, `HeaderValue`, pairs of these, and `Option` of these",
+    note = "a key that is borrowed from the request goes through `by_str`"
+)]
+pub trait IntoKey {
+    /// Writes the key's parts; `None` if there is no key.
+    fn write(self, sink: &mut KeySink) -> Option<()>;
+}
+
+impl IntoKey for &[u8] {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        sink.part(self);
+        Some(())
+    }
+}
+
+impl IntoKey for &str {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        self.as_bytes().write(sink)
+    }
+}
+
+impl IntoKey for String {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        self.as_bytes().write(sink)
+    }
+}
+
+impl IntoKey for HeaderValue {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        self.as_bytes().write(sink)
+    }
+}
+
+impl IntoKey for u64 {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        self.to_le_bytes().as_slice().write(sink)
+    }
+}
+
+impl IntoKey for IpAddr {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        match self.to_canonical() {
+            IpAddr::V4(v4) => v4.octets().as_slice().write(sink),
+            IpAddr::V6(v6) => network(v6).as_slice().write(sink),
+        }
+    }
+}
+
+/// The /64 that an address is in.
+fn network(address: Ipv6Addr) -> [u8; 8] {
+    let [a, b, c, d, e, f, g, h, ..] = address.octets();
+    [a, b, c, d, e, f, g, h]
+}
+
+impl<A: IntoKey, B: IntoKey> IntoKey for (A, B) {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        self.0.write(sink)?;
+        self.1.write(sink)
+    }
+}
+
+impl<K: IntoKey> IntoKey for Option<K> {
+    fn write(self, sink: &mut KeySink) -> Option<()> {
+        self?.write(sink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Vec<u8> {
+        let mut sink = KeySink::new();
+        text.parse::<IpAddr>().unwrap().write(&mut sink);
+        sink.bytes().to_vec()
+    }
+
+    #[test]
+    fn ipv6_addresses_count_by_their_64_network() {
+        assert_eq!(address("2001:db8:1:2::1"), address("2001:db8:1:2:ffff::9"));
+        assert_ne!(address("2001:db8:1:2::1"), address("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn an_ipv4_address_written_as_ipv6_is_the_ipv4_address() {
+        assert_eq!(address("::ffff:192.0.2.7"), address("192.0.2.7"));
+        assert_ne!(address("::ffff:192.0.2.7"), address("::ffff:192.0.2.8"));
+    }
+}

@@ -1,0 +1,73 @@
+use std::net::{IpAddr, SocketAddr};
+
+use super::{IntoKey, KeyExtractor, KeySink, RequestHead};
+
+/// The address of the connection's other end, from [`peer_addr`].
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddr;
+
+/// One key per address that connects: a host in IPv4, a /64 network in IPv6. The port does not count.
+///
+/// The address is looked for in the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum-08`; serve
+/// with `into_make_service_with_connect_info::<SocketAddr>()`), then a plain `SocketAddr`. If neither is there the key is
+/// missing.
+///
+/// Behind a proxy this is the proxy's address, and all clients share one bucket. Forwarding headers are not looked at: a
+/// client can write in them what it likes.
+#[must_use]
+pub fn peer_addr() -> PeerAddr {
+    PeerAddr
+}
+
+impl KeyExtractor for PeerAddr {
+    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+        address(head)?.write(sink)
+    }
+}
+
+fn address(head: RequestHead<'_>) -> Option<IpAddr> {
+    #[cfg(feature = "axum-08")]
+    if let Some(info) = head
+        .extensions()
+        .get::<axum::extract::ConnectInfo<SocketAddr>>()
+    {
+        return Some(info.0.ip());
+    }
+    head.extensions().get::<SocketAddr>().map(SocketAddr::ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key<T: Clone + Send + Sync + 'static>(extension: T) -> (Vec<u8>, bool) {
+        let mut request = http::Request::new(());
+        request.extensions_mut().insert(extension);
+        let mut sink = KeySink::new();
+        let (_, found) = sink.key(|sink| peer_addr().extract(RequestHead::new(&request), sink));
+        (sink.bytes().to_vec(), found)
+    }
+
+    fn socket(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_peer_is_the_host_not_the_port() {
+        assert_eq!(key(socket("192.0.2.1:80")), key(socket("192.0.2.1:81")));
+        assert_ne!(key(socket("192.0.2.1:80")), key(socket("192.0.2.2:80")));
+        assert!(key(socket("192.0.2.1:80")).1);
+    }
+
+    #[test]
+    fn without_an_address_the_key_is_missing() {
+        assert_eq!(key(()), (Vec::new(), false));
+    }
+
+    #[cfg(feature = "axum-08")]
+    #[test]
+    fn the_peer_of_an_axum_server_is_found() {
+        let peer = socket("[2001:db8::1]:80");
+        assert_eq!(key(axum::extract::ConnectInfo(peer)), key(peer));
+    }
+}

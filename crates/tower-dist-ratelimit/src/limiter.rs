@@ -1,0 +1,171 @@
+use std::{fmt, future::Future, sync::Arc};
+
+use crate::{
+    BuildError, Decision, MissingKey, Policy,
+    backend::{Answer, Backend, BackendError, Bounded, Charge, DEADLINE, PolicyId, Verdict},
+    key::{IntoKey, KeySink},
+    limits,
+    policy::Cost,
+};
+
+/// A limit without HTTP and without tower: the caller says who asks, and what it means to be refused.
+///
+/// Clones count in the same buckets. A key that is `None` is the one bucket of all who have no key.
+///
+/// # Errors
+///
+/// The methods fail if the store does, or does not answer within 50 ms. [`Memory`](crate::backend::Memory) does neither.
+///
+/// # Cancel safety
+///
+/// The store is asked when the future is first polled. Dropping the future after that does not take the question back.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+///
+/// let limiter = Limiter::new(Memory::default(), Policy::new("mails", Quota::per_hour(100).burst(2)))?;
+/// assert!(limiter.check("alice").await?.allowed);
+/// assert!(limiter.check("alice").await?.allowed);
+/// assert!(!limiter.check("alice").await?.allowed);
+/// assert!(limiter.check("bob").await?.allowed);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    backend: Arc<dyn Backend>,
+    policy: Arc<Policy>,
+    id: PolicyId,
+    cost: u64,
+}
+
+impl Limiter {
+    /// A limiter that keeps this policy in this store.
+    ///
+    /// # Errors
+    ///
+    /// A policy that cannot work (see [`Policy`]), that the store cannot keep, or that takes keys or costs from requests
+    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `missing_key`): here the caller gives them.
+    pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
+        let of_requests =
+            |field| BuildError::new(field, "set", "unset in a Limiter").in_policy(policy.name());
+        if policy.key.is_some() {
+            return Err(of_requests("by"));
+        }
+        if policy.missing_key != MissingKey::default() {
+            return Err(of_requests("missing_key"));
+        }
+        let Cost::Fixed(cost) = policy.cost else {
+            return Err(of_requests("cost_fn"));
+        };
+        let ids = limits::register(&backend, std::slice::from_ref(&policy))?;
+        let Some(&id) = ids.first() else {
+            return Err(BuildError::new(
+                "backend",
+                "without an id for the policy",
+                "one that registers it",
+            ));
+        };
+        Ok(Self {
+            backend: Arc::new(backend),
+            policy: Arc::new(policy),
+            id,
+            cost,
+        })
+    }
+
+    /// Takes the policy's cost (1 by default) out of the key's bucket, if it has as many.
+    ///
+    /// # Errors
+    ///
+    /// See [`Limiter`].
+    pub fn check(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
+        self.acquire(key, self.cost)
+    }
+
+    /// Takes `cost` tokens out of the key's bucket, if it has as many.
+    ///
+    /// # Errors
+    ///
+    /// See [`Limiter`].
+    pub fn check_n(
+        &self,
+        key: impl IntoKey,
+        cost: u64,
+    ) -> impl Future<Output = Result<Decision, BackendError>> {
+        self.acquire(key, cost)
+    }
+
+    /// Looks at the key's bucket and takes nothing: what is left of it, and when it is full again. This is the decision
+    /// on a cost of zero, so it always allows.
+    ///
+    /// # Errors
+    ///
+    /// See [`Limiter`].
+    pub fn peek(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
+        self.acquire(key, 0)
+    }
+
+    /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst.
+    ///
+    /// # Errors
+    ///
+    /// See [`Limiter`].
+    pub async fn refund(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
+        let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
+        let answer = with_key(key, |key| {
+            self.backend
+                .settle(&[Charge::new(self.id, key, tokens)], delta)
+        });
+        match answer {
+            Answer::Done(_) => Ok(()),
+            Answer::Failed(error) => Err(error),
+            Answer::Later(answer) => Bounded::new(DEADLINE, answer).await.map(|_| ()),
+        }
+    }
+
+    /// Makes the key's bucket full.
+    ///
+    /// # Errors
+    ///
+    /// See [`Limiter`].
+    pub async fn reset(&self, key: impl IntoKey) -> Result<(), BackendError> {
+        let done = with_key(key, |key| self.backend.reset(self.id, key));
+        Bounded::new(DEADLINE, done).await
+    }
+
+    async fn acquire(&self, key: impl IntoKey, cost: u64) -> Result<Decision, BackendError> {
+        let mut out = [Decision::default()];
+        let answer = with_key(key, |key| {
+            self.backend
+                .acquire(&[Charge::new(self.id, key, cost)], &mut out)
+        });
+        let answer = match answer {
+            Answer::Done(_) => return Ok(out[0]),
+            Answer::Failed(error) => return Err(error),
+            Answer::Later(answer) => answer,
+        };
+        let Verdict { decisions, .. } = Bounded::new(DEADLINE, answer).await?;
+        decisions
+            .first()
+            .copied()
+            .ok_or_else(|| BackendError::new("an answer without a decision"))
+    }
+}
+
+/// The key's bytes live no longer than the question, so that no future has to carry them.
+fn with_key<T>(key: impl IntoKey, ask: impl FnOnce(&[u8]) -> T) -> T {
+    let mut sink = KeySink::new();
+    sink.key(|sink| key.write(sink));
+    ask(sink.bytes())
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,30 @@
+use crate::{BuildError, key::RequestHead};
+
+type CostFn = dyn Fn(RequestHead<'_>) -> u64 + Send + Sync;
+
+/// What a request costs, in tokens.
+pub(crate) enum Cost {
+    Fixed(u64),
+    Of(Box<CostFn>),
+}
+
+impl Cost {
+    pub(crate) fn of(&self, head: RequestHead<'_>) -> u64 {
+        match self {
+            Self::Fixed(tokens) => *tokens,
+            Self::Of(cost) => cost(head),
+        }
+    }
+
+    pub(crate) fn check(&self, burst: u64) -> Result<(), BuildError> {
+        match *self {
+            Self::Fixed(0) => Err(BuildError::new("cost", 0, "at least 1")),
+            Self::Fixed(tokens) if tokens > burst => Err(BuildError::new(
+                "cost",
+                tokens,
+                format_args!("at most the burst, {burst}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}

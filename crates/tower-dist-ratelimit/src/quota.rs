@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use crate::BuildError;
+
+/// The longest window, and the time for which a limiter's arithmetic is exact: 100 years of 365.25 days.
+pub(crate) const HORIZON: Duration = Duration::from_secs(3_155_760_000);
+
+/// How much is allowed: `limit` tokens in every `window`, and `burst` of them at once.
+///
+/// A quota is a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens per `window`,
+/// evenly. A request takes its [cost](crate::Policy::cost) out of it, or is refused and takes nothing.
+///
+/// # Default
+///
+/// `burst` is the `limit`. So a client that was idle can send a whole window's worth at once, and in the window that
+/// starts there up to twice the limit. A smaller burst smooths the load that reaches you; a burst of 1 spaces the
+/// requests evenly.
+///
+/// # Errors
+///
+/// Constructors take anything. A `limit`, `window` or `burst` of zero, a window above 100 years, and numbers too large
+/// to count exactly (about 2.9 tokens a nanosecond, a burst of 2⁶¹) are reported when the limiter is built.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_dist_ratelimit::Quota;
+///
+/// let quota = Quota::per_minute(600).burst(100);
+/// assert_eq!(quota, Quota::new(600, Duration::from_secs(60)).burst(100));
+/// assert_eq!((quota.limit(), quota.burst_size()), (600, 100));
+/// assert_eq!(Quota::per_day(1_000).burst_size(), 1_000);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    limit: u64,
+    window: Duration,
+    burst: u64,
+}
+
+impl Quota {
+    /// `limit` tokens per second.
+    #[must_use]
+    pub const fn per_second(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(1))
+    }
+
+    /// `limit` tokens per minute.
+    #[must_use]
+    pub const fn per_minute(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(60))
+    }
+
+    /// `limit` tokens per hour.
+    #[must_use]
+    pub const fn per_hour(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(3600))
+    }
+
+    /// `limit` tokens per 24 hours.
+    #[must_use]
+    pub const fn per_day(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(86_400))
+    }
+
+    /// `limit` tokens per `window`, a length of time from 1 ns to 100 years.
+    #[must_use]
+    pub const fn new(limit: u64, window: Duration) -> Self {
+        Self {
+            limit,
+            window,
+            burst: limit,
+        }
+    }
+
+    /// The size of the bucket: how many tokens a client that was idle can take at once, from 1 to 2⁶¹.
+    ///
+    /// # Default
+    ///
+    /// The limit.
+    #[must_use]
+    pub const fn burst(mut self, tokens: u64) -> Self {
+        self.burst = tokens;
+        self
+    }
+
+    /// Tokens per [`window`](Self::window).
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The time in which [`limit`](Self::limit) tokens come.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The size of the bucket, in tokens, as set by [`burst`](Self::burst).
+    #[must_use]
+    pub const fn burst_size(&self) -> u64 {
+        self.burst
+    }
+
+    /// Checks what no backend can do: nothing, never, and longer than anything runs.
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
+        if self.limit == 0 {
+            return Err(BuildError::new("limit", 0, "at least 1"));
+        }
+        if self.window.is_zero() {
+            return Err(BuildError::new("window", "0ns", "at least 1ns"));
+        }
+        if self.window > HORIZON {
+            return Err(BuildError::new(
+                "window",
+                format_args!("{:?}", self.window),
+                "at most 100 years",
+            ));
+        }
+        if self.burst == 0 {
+            return Err(BuildError::new("burst", 0, "at least 1"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+use bytes::Bytes;
+use http::{HeaderValue, Response, header::CONTENT_TYPE};
+
+use super::{Reason, Refusal, Refuse};
+
+/// The default refusal: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
+/// `http_body_util::Full`.
+///
+/// A refusal by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers for it, and names the
+/// policies that refused:
+///
+/// ```json
+/// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests",
+///  "status":429,"violated-policies":["per-client"]}
+/// ```
+///
+/// The others have the type `about:blank`, which says no more than their status does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProblemJson;
+
+impl<B: From<Bytes>> Refuse<B> for ProblemJson {
+    fn refuse(&self, refusal: &Refusal<'_>) -> Response<B> {
+        let mut response = Response::new(B::from(Bytes::from(document(refusal))));
+        *response.status_mut() = refusal.status();
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        response
+    }
+}
+
+fn document(refusal: &Refusal<'_>) -> String {
+    let kind = match refusal.reason() {
+        Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        Reason::MissingKey | Reason::Backend => "about:blank",
+    };
+    let status = refusal.status();
+    let title = status.canonical_reason().unwrap_or_default();
+    let mut document = format!(
+        r#"{{"type":"{kind}","title":"{title}","status":{}"#,
+        status.as_u16()
+    );
+    let mut before = r#","violated-policies":["#;
+    for quoted in refusal.violated_quoted() {
+        document.push_str(before);
+        document.push_str(quoted);
+        before = ",";
+    }
+    document.push_str(if before == "," { "]}" } else { "}" });
+    document
+}

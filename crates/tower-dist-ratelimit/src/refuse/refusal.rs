@@ -1,0 +1,88 @@
+use std::{fmt, time::Duration};
+
+use http::StatusCode;
+
+use crate::{
+    Decision,
+    limits::{Denied, Limits, Rule},
+};
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A policy has no tokens for it.
+    Quota,
+    /// It has no key, and a policy [refuses](crate::MissingKey::Refuse) such requests.
+    MissingKey,
+    /// The store has not decided, and the layer [denies](crate::OnError::Deny) in that case.
+    Backend,
+}
+
+/// A request that is refused, as [`Refuse`](crate::Refuse) gets to see it.
+pub struct Refusal<'a> {
+    limits: &'a Limits,
+    denied: &'a Denied,
+}
+
+impl<'a> Refusal<'a> {
+    pub(crate) fn new(limits: &'a Limits, denied: &'a Denied) -> Self {
+        Self { limits, denied }
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.denied.reason
+    }
+
+    /// The status that says so: 429 by quota, 400 without a key, 503 when the store fails.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.denied.reason {
+            Reason::Quota => StatusCode::TOO_MANY_REQUESTS,
+            Reason::MissingKey => StatusCode::BAD_REQUEST,
+            Reason::Backend => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The longest wait that a policy which refused asks for, to the nanosecond. `None` when waiting does not help or
+    /// nobody knows how long.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let waits = self.refused().map(|(_, decision)| decision.retry_after);
+        waits
+            .reduce(|longest, wait| Some(longest?.max(wait?)))
+            .flatten()
+    }
+
+    /// The names of the policies that refused, in the order in which the layer has them.
+    pub fn violated(&self) -> impl Iterator<Item = &'a str> {
+        self.refused().map(|(rule, _)| rule.policy.name())
+    }
+
+    /// The same names, as JSON strings.
+    pub(crate) fn violated_quoted(&self) -> impl Iterator<Item = &'a str> {
+        self.refused().map(|(rule, _)| rule.quoted.as_str())
+    }
+
+    fn refused(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
+        let (limits, denied) = (self.limits, self.denied);
+        let decided = denied
+            .asked
+            .iter()
+            .map(|&number| &limits.rules[number])
+            .zip(denied.decisions.iter());
+        decided.filter(|(_, decision)| !decision.allowed)
+    }
+}
+
+impl fmt::Debug for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusal")
+            .field("reason", &self.reason())
+            .field("violated", &self.violated().collect::<Vec<_>>())
+            .field("retry_after", &self.retry_after())
+            .finish()
+    }
+}

@@ -1,0 +1,203 @@
+//! What the client is told.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header::RETRY_AFTER};
+use tower::{Layer, ServiceBuilder, service_fn};
+use tower_dist_ratelimit::{Fields, Policy, Quota, RateLimitLayer, Reason, backend::Memory, key};
+
+use crate::support::{Probe, field, from, get, send};
+
+fn layer(fields: Fields) -> RateLimitLayer {
+    RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("per-client", Quota::per_minute(600).burst(3)).by(key::header("key")))
+        .headers(fields)
+        .build()
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_say_what_is_left() {
+    let mut service = layer(Fields::Always).layer(Probe::default());
+    let response = send(&mut service, from("a")).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(
+        field(&response, "ratelimit-policy"),
+        Some(r#""per-client";q=600;w=60"#)
+    );
+    assert_eq!(
+        field(&response, "ratelimit"),
+        Some(r#""per-client";r=2;t=1"#)
+    );
+    assert_eq!(field(&response, "retry-after"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_a_problem_document_with_all_the_fields() {
+    let mut service = layer(Fields::Always).layer(Probe::default());
+    for _ in 0..3 {
+        assert_eq!(send(&mut service, from("a")).await.status(), StatusCode::OK);
+    }
+    let response = send(&mut service, from("a")).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        field(&response, "content-type"),
+        Some("application/problem+json")
+    );
+    assert_eq!(
+        field(&response, "ratelimit-policy"),
+        Some(r#""per-client";q=600;w=60"#)
+    );
+    assert_eq!(
+        field(&response, "ratelimit"),
+        Some(r#""per-client";r=0;t=1"#)
+    );
+    let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Too Many Requests",
+            "status": 429,
+            "violated-policies": ["per-client"],
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_never_0() {
+    // tower_governor says 0 when the wait is below a second, and its clients come back at once.
+    let mut service = layer(Fields::Never).layer(Probe::default());
+    for _ in 0..3 {
+        send(&mut service, from("a")).await;
+    }
+    tokio::time::advance(Duration::from_nanos(99_999_999)).await;
+    let response = send(&mut service, from("a")).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(field(&response, "retry-after"), Some("1"));
+    tokio::time::advance(Duration::from_nanos(1)).await;
+    assert_eq!(send(&mut service, from("a")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_refusals_give_the_longest_wait_and_one_member_each() {
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("second", Quota::per_second(1)))
+        .limit(Policy::new("hour", Quota::per_hour(60).burst(1)))
+        .limit(Policy::new("roomy", Quota::per_second(9)))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    send(&mut service, get()).await;
+    let response = send(&mut service, get()).await;
+    assert_eq!(field(&response, "retry-after"), Some("60"));
+    assert_eq!(
+        field(&response, "ratelimit"),
+        Some(r#""second";r=0;t=1, "hour";r=0;t=60, "roomy";r=8;t=1"#)
+    );
+    assert_eq!(
+        field(&response, "ratelimit-policy"),
+        Some(r#""second";q=1;w=1, "hour";q=60;w=3600, "roomy";q=9;w=1"#)
+    );
+    let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+    assert_eq!(
+        body["violated-policies"],
+        serde_json::json!(["second", "hour"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_pass_is_not_told_to_come_back() {
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("weighted", Quota::per_second(1).burst(5)).cost_fn(|_| 6))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(field(&response, "retry-after"), None);
+    assert_eq!(field(&response, "ratelimit"), Some(r#""weighted";r=5"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_of_inner_services_are_kept() {
+    let inner = service_fn(async |_| {
+        Ok::<_, std::convert::Infallible>(
+            Response::builder()
+                .header("ratelimit", r#""inner";r=1"#)
+                .body(Bytes::new())
+                .unwrap(),
+        )
+    });
+    let mut service = ServiceBuilder::new()
+        .layer(layer(Fields::Always))
+        .service(inner);
+    let response = send(&mut service, from("a")).await;
+    let all: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
+    assert_eq!(all, [r#""inner";r=1"#, r#""per-client";r=2;t=1"#]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_come_when_they_are_asked_for() {
+    // The share of 3 is 1.5, rounded up: told when 2 are left, not when 3 would be.
+    for (fields, expected) in [
+        (Fields::Always, [true, true, true, true]),
+        (Fields::NearLimit(0.3), [false, true, true, true]),
+        (Fields::NearLimit(0.5), [true, true, true, true]),
+        (Fields::OnRefusal, [false, false, false, true]),
+        (Fields::Never, [false, false, false, false]),
+    ] {
+        let mut service = layer(fields).layer(Probe::default());
+        for (number, expected) in expected.into_iter().enumerate() {
+            let response = send(&mut service, from("a")).await;
+            let refused = response.status() == StatusCode::TOO_MANY_REQUESTS;
+            assert_eq!(
+                field(&response, "ratelimit").is_some(),
+                expected,
+                "{fields:?} {number}"
+            );
+            assert_eq!(
+                field(&response, "ratelimit-policy").is_some(),
+                expected,
+                "{fields:?} {number}"
+            );
+            assert_eq!(
+                field(&response, "retry-after").is_some(),
+                refused,
+                "{fields:?} {number}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_makes_refusals_in_any_body() {
+    let inner = service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(7_u8)));
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("all", Quota::per_minute(1)))
+        .refusal(|refusal| {
+            assert_eq!(refusal.reason(), Reason::Quota);
+            assert_eq!(refusal.retry_after(), Some(Duration::from_secs(60)));
+            assert_eq!(refusal.violated().collect::<Vec<_>>(), ["all"]);
+            let mut response = Response::new(9_u8);
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            response.headers_mut().insert(RETRY_AFTER, 5.into());
+            response
+        })
+        .build()
+        .unwrap()
+        .layer(inner);
+    assert_eq!(*send(&mut service, get()).await.body(), 7);
+    let response = send(&mut service, get()).await;
+    assert_eq!(
+        (*response.body(), response.status()),
+        (9, StatusCode::IM_A_TEAPOT)
+    );
+    assert_eq!(
+        field(&response, "retry-after"),
+        Some("5"),
+        "its own Retry-After stays"
+    );
+    assert_eq!(field(&response, "ratelimit"), Some(r#""all";r=0;t=60"#));
+}

@@ -1,0 +1,254 @@
+//! What cannot work is not built, and the error says what to change.
+
+use std::time::Duration;
+
+use tower_dist_ratelimit::{
+    BuildError, Fields, Limiter, MissingKey, Policy, Quota, RateLimitLayer,
+    backend::{Backend, Memory},
+    key,
+};
+
+use crate::support::Broken;
+
+fn built(policy: Policy) -> Result<RateLimitLayer, BuildError> {
+    RateLimitLayer::builder(Memory::default())
+        .limit(policy)
+        .build()
+}
+
+#[track_caller]
+fn rejects<T: std::fmt::Debug>(
+    result: Result<T, BuildError>,
+    policy: Option<&str>,
+    field: &str,
+    value: &str,
+    bound: &str,
+) {
+    let error = result.unwrap_err();
+    assert_eq!(
+        (error.policy(), error.field(), error.value(), error.bound()),
+        (policy, field, value, bound)
+    );
+}
+
+#[test]
+fn quotas_that_cannot_be_kept_are_rejected() {
+    let named = |quota| built(Policy::new("p", quota));
+    let max = u64::MAX.to_string();
+    rejects(
+        named(Quota::per_second(0)),
+        Some("p"),
+        "limit",
+        "0",
+        "at least 1",
+    );
+    rejects(
+        named(Quota::per_second(1).burst(0)),
+        Some("p"),
+        "burst",
+        "0",
+        "at least 1",
+    );
+    rejects(
+        named(Quota::new(1, Duration::ZERO)),
+        Some("p"),
+        "window",
+        "0ns",
+        "at least 1ns",
+    );
+    rejects(
+        named(Quota::per_second(u64::MAX)),
+        Some("p"),
+        "limit",
+        &max,
+        "at most 2922710230 in a window of 1s",
+    );
+    rejects(
+        named(Quota::per_second(1).burst(u64::MAX)),
+        Some("p"),
+        "burst",
+        &max,
+        "at most 2305843009213693952",
+    );
+    let error = named(Quota::new(1, Duration::MAX)).unwrap_err();
+    assert_eq!(
+        (error.field(), error.bound()),
+        ("window", "at most 100 years")
+    );
+}
+
+#[test]
+fn costs_that_are_nothing_or_too_much_are_rejected() {
+    let costing = |cost| built(Policy::new("p", Quota::per_second(5)).cost(cost));
+    rejects(costing(0), Some("p"), "cost", "0", "at least 1");
+    rejects(costing(6), Some("p"), "cost", "6", "at most the burst, 5");
+    assert!(costing(5).is_ok());
+}
+
+#[test]
+fn names_are_unique_and_can_stand_in_a_field() {
+    let named = |name: &str| built(Policy::new(name, Quota::per_second(5)));
+    let bound = "1 to 64 printable ASCII characters";
+    rejects(named(""), Some(""), "name", r#""""#, bound);
+    rejects(named("grün"), Some("grün"), "name", r#""grün""#, bound);
+    rejects(
+        named("a\r\nset-cookie: b"),
+        Some("a\r\nset-cookie: b"),
+        "name",
+        r#""a\r\nset-cookie: b""#,
+        bound,
+    );
+    assert!(named(&"n".repeat(65)).is_err());
+    assert!(named(&"n".repeat(64)).is_ok());
+    assert!(named(r#"with "quotes" and \"#).is_ok());
+    let twice = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("same", Quota::per_second(5)))
+        .limit(Policy::new("same", Quota::per_second(6)))
+        .build();
+    rejects(
+        twice,
+        Some("same"),
+        "name",
+        r#""same""#,
+        "another for each policy",
+    );
+}
+
+#[test]
+fn a_layer_has_at_least_one_policy_and_no_more_than_its_store_can_decide() {
+    rejects(
+        RateLimitLayer::builder(Memory::default()).build(),
+        None,
+        "number of policies",
+        "0",
+        "at least 1",
+    );
+    let all = (0..17).map(|n| Policy::new(n.to_string(), Quota::per_second(1)));
+    let many = all.fold(
+        RateLimitLayer::builder(Memory::default()),
+        |builder, policy| builder.limit(policy),
+    );
+    rejects(
+        many.build(),
+        None,
+        "number of policies",
+        "17",
+        "at most 16 with this backend",
+    );
+    let two = RateLimitLayer::builder(Broken)
+        .limit(Policy::new("a", Quota::per_second(1)))
+        .limit(Policy::new("b", Quota::per_second(1)));
+    rejects(
+        two.build(),
+        None,
+        "number of policies",
+        "2",
+        "at most 1 with this backend",
+    );
+}
+
+#[test]
+fn settings_out_of_range_are_rejected() {
+    let builder =
+        || RateLimitLayer::builder(Memory::default()).limit(Policy::new("p", Quota::per_second(1)));
+    let share = "above 0 and at most 1";
+    rejects(
+        builder().headers(Fields::NearLimit(0.0)).build(),
+        None,
+        "headers",
+        "NearLimit(0)",
+        share,
+    );
+    rejects(
+        builder().headers(Fields::NearLimit(1.5)).build(),
+        None,
+        "headers",
+        "NearLimit(1.5)",
+        share,
+    );
+    rejects(
+        builder().headers(Fields::NearLimit(f64::NAN)).build(),
+        None,
+        "headers",
+        "NearLimit(NaN)",
+        share,
+    );
+    let deadline = "above 0 and at most 60s";
+    rejects(
+        builder().backend_deadline(Duration::ZERO).build(),
+        None,
+        "backend_deadline",
+        "0ns",
+        deadline,
+    );
+    rejects(
+        builder().backend_deadline(Duration::from_secs(61)).build(),
+        None,
+        "backend_deadline",
+        "61s",
+        deadline,
+    );
+    assert!(builder().backend_deadline(Duration::MAX).build().is_err());
+}
+
+#[test]
+fn a_limiter_takes_no_policy_about_requests() {
+    let policy = || Policy::new("p", Quota::per_second(5));
+    let limiter = |policy| Limiter::new(Memory::default(), policy);
+    rejects(
+        limiter(policy().by(key::header("key"))),
+        Some("p"),
+        "by",
+        "set",
+        "unset in a Limiter",
+    );
+    rejects(
+        limiter(policy().cost_fn(|_| 1)),
+        Some("p"),
+        "cost_fn",
+        "set",
+        "unset in a Limiter",
+    );
+    rejects(
+        limiter(policy().missing_key(MissingKey::Skip)),
+        Some("p"),
+        "missing_key",
+        "set",
+        "unset in a Limiter",
+    );
+    rejects(
+        limiter(policy().cost(6)),
+        Some("p"),
+        "cost",
+        "6",
+        "at most the burst, 5",
+    );
+}
+
+#[test]
+fn a_memory_keeps_64_policies_and_those_it_has_when_one_more_comes() {
+    let memory = Memory::with_capacity(1);
+    for _ in 0..64 {
+        memory
+            .register(&[Policy::new("p", Quota::per_second(1))])
+            .unwrap();
+    }
+    let more = memory.register(&[Policy::new("p", Quota::per_second(1))]);
+    rejects(more, None, "policies of a Memory", "65", "at most 64");
+}
+
+#[test]
+fn a_capacity_beyond_the_address_space_is_rejected() {
+    let limiter = Limiter::new(
+        Memory::with_capacity(usize::MAX),
+        Policy::new("p", Quota::per_second(1)),
+    );
+    let max = usize::MAX.to_string();
+    rejects(
+        limiter,
+        Some("p"),
+        "capacity",
+        &max,
+        "what the system has memory for",
+    );
+}

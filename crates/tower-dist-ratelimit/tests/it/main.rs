@@ -1,0 +1,18 @@
+//! The promises of the crate, one test each.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "also outside of test functions, what fails a test panics"
+)]
+
+mod allocations;
+mod answers;
+mod building;
+#[cfg(feature = "tracing")]
+mod events;
+mod keys;
+mod laws;
+mod limiter;
+mod memory;
+mod remote;
+mod support;

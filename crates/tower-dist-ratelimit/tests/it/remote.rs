@@ -1,0 +1,87 @@
+//! A store that answers later, too late, or not at all.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::Instant;
+use tower::Layer;
+use tower_dist_ratelimit::{OnError, Policy, RateLimitLayer, backend::Backend};
+
+use crate::support::{Broken, Probe, Remote, field, get, send, slow};
+
+fn layer(backend: impl Backend, on_error: OnError) -> RateLimitLayer {
+    RateLimitLayer::builder(backend)
+        .limit(Policy::new("all", slow(1)))
+        .on_backend_error(on_error)
+        .build()
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_decides_like_an_early_one() {
+    let mut service =
+        layer(Remote::after(Duration::from_millis(3)), OnError::Deny).layer(Probe::default());
+    let started = Instant::now();
+    let response = send(&mut service, get()).await;
+    assert_eq!(started.elapsed(), Duration::from_millis(3));
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(field(&response, "ratelimit"), Some(r#""all";r=0;t=1"#));
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(field(&response, "retry-after"), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_too_late_is_not_waited_for() {
+    for (action, status, calls) in [
+        (OnError::Deny, StatusCode::SERVICE_UNAVAILABLE, 0),
+        (OnError::Allow, StatusCode::OK, 1),
+    ] {
+        let probe = Probe::default();
+        let mut service = layer(Remote::after(Duration::from_secs(9)), action).layer(probe.twin());
+        let started = Instant::now();
+        let response = send(&mut service, get()).await;
+        assert_eq!(started.elapsed(), Duration::from_millis(50));
+        assert_eq!((response.status(), probe.calls()), (status, calls));
+        assert_eq!(field(&response, "ratelimit"), None, "nothing was decided");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_can_be_set() {
+    let mut service = RateLimitLayer::builder(Remote::after(Duration::from_secs(9)))
+        .limit(Policy::new("all", slow(1)))
+        .backend_deadline(Duration::from_millis(7))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    let started = Instant::now();
+    send(&mut service, get()).await;
+    assert_eq!(started.elapsed(), Duration::from_millis(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_denies_by_default_and_says_so() {
+    let mut service = RateLimitLayer::builder(Broken)
+        .limit(Policy::new("all", slow(1)))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(field(&response, "retry-after"), None);
+    assert_eq!(
+        &response.body()[..],
+        br#"{"type":"about:blank","title":"Service Unavailable","status":503}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_can_be_ignored() {
+    let probe = Probe::default();
+    let mut service = layer(Broken, OnError::Allow).layer(probe.twin());
+    for _ in 0..3 {
+        assert_eq!(send(&mut service, get()).await.status(), StatusCode::OK);
+    }
+    assert_eq!((probe.calls(), probe.clones()), (3, 0), "called in place");
+}

@@ -1,0 +1,192 @@
+//! Services and stores to test with.
+
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tower::{Service, ServiceExt};
+use tower_dist_ratelimit::{
+    BuildError, Decision, Decisions, Policy, Quota,
+    backend::{
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
+    },
+};
+
+/// Answers at once, counts its calls, and panics when an instance is called that is not ready. Clones are not ready.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    calls: Arc<AtomicUsize>,
+    clones: Arc<AtomicUsize>,
+    ready: bool,
+}
+
+impl Probe {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Relaxed)
+    }
+
+    pub(crate) fn clones(&self) -> usize {
+        self.clones.load(Relaxed)
+    }
+
+    /// Sees the same counts.
+    pub(crate) fn twin(&self) -> Self {
+        Self {
+            calls: Arc::clone(&self.calls),
+            clones: Arc::clone(&self.clones),
+            ready: false,
+        }
+    }
+}
+
+impl Clone for Probe {
+    fn clone(&self) -> Self {
+        self.clones.fetch_add(1, Relaxed);
+        self.twin()
+    }
+}
+
+impl Service<Request<()>> for Probe {
+    type Response = Response<Bytes>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Bytes>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        assert!(
+            std::mem::take(&mut self.ready),
+            "called without being ready"
+        );
+        self.calls.fetch_add(1, Relaxed);
+        ready(Ok(Response::new(Bytes::new())))
+    }
+}
+
+/// Decides like [`Memory`], some time later.
+pub(crate) struct Remote {
+    memory: Memory,
+    delay: Arc<Mutex<Duration>>,
+}
+
+impl Remote {
+    pub(crate) fn after(delay: Duration) -> Self {
+        Self {
+            memory: Memory::default(),
+            delay: Arc::new(Mutex::new(delay)),
+        }
+    }
+
+    /// How long answers take from now on.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn delay(&self) -> Arc<Mutex<Duration>> {
+        Arc::clone(&self.delay)
+    }
+
+    fn later(&self, answer: Answer, decisions: Decisions) -> Answer {
+        let delay = *self.delay.lock().unwrap();
+        Answer::Later(Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            match answer {
+                Answer::Done(allowed) => Ok(Verdict { allowed, decisions }),
+                _ => Err(BackendError::new("out of order")),
+            }
+        }))
+    }
+}
+
+impl Backend for Remote {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.memory.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        let mut decisions = Decisions::refused(charges.len());
+        let answer = self.memory.acquire(charges, &mut decisions);
+        self.later(answer, decisions)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        self.later(self.memory.settle(charges, delta), Decisions::refused(0))
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        let (delay, done) = (*self.delay.lock().unwrap(), self.memory.reset(policy, key));
+        Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            done.await
+        })
+    }
+}
+
+/// Fails at once.
+pub(crate) struct Broken;
+
+impl Backend for Broken {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_policies: 1 }
+    }
+
+    fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        Ok(vec![PolicyId::new(0)])
+    }
+
+    fn acquire(&self, _: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        Answer::Failed(BackendError::new("out of order"))
+    }
+
+    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
+        Answer::Failed(BackendError::new("out of order"))
+    }
+
+    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        Box::pin(ready(Err(BackendError::new("out of order"))))
+    }
+}
+
+/// One token a second, `burst` of them at once.
+pub(crate) fn slow(burst: u64) -> Quota {
+    Quota::per_second(1).burst(burst)
+}
+
+pub(crate) fn get() -> Request<()> {
+    Request::new(())
+}
+
+/// A request with this key, for policies by `header("key")`.
+pub(crate) fn from(key: &str) -> Request<()> {
+    Request::builder().header("key", key).body(()).unwrap()
+}
+
+/// Readies and calls.
+pub(crate) async fn send<S, B>(service: &mut S, request: Request<()>) -> Response<B>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+{
+    let Ok(response) = service.ready().await.unwrap().call(request).await;
+    response
+}
+
+/// The value of a response's field, which it has once.
+pub(crate) fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
+    let mut values = response.headers().get_all(name).iter();
+    let value = values.next().map(|value| value.to_str().unwrap());
+    assert!(values.next().is_none(), "{name} comes twice");
+    value
+}
