@@ -1,1 +1,94 @@
-fn main() {}
+//! Ours beside what a user would pick instead, in one build and one run.
+
+mod alloc;
+mod callgrind;
+mod measure;
+mod report;
+mod retry;
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use clap::{Parser, ValueEnum};
+
+use self::callgrind::{Callgrind, Job};
+use self::measure::{Case, Effort};
+use self::report::Row;
+
+/// Times ours beside what a user would pick instead.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Only this group of cases.
+    #[arg(long)]
+    only: Option<Group>,
+    /// Print one array of flat objects instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    job: Job,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Group {
+    Retry,
+}
+
+impl Group {
+    fn cases(self) -> Vec<Case> {
+        match self {
+            Self::Retry => retry::cases(),
+        }
+    }
+}
+
+fn cases(only: Option<Group>) -> Vec<Case> {
+    let groups = only.map_or_else(|| Group::value_variants().to_vec(), |group| vec![group]);
+    groups.into_iter().flat_map(Group::cases).collect()
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let mut cases = cases(args.only);
+    if args.job.run(&mut cases) {
+        return Ok(());
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("built without optimisation: use --release for figures that mean something");
+    }
+    let mut rows = measure(&mut cases, Effort::FULL);
+    count_instructions(&mut rows);
+    let report = match args.json {
+        true => report::json(&rows)?,
+        false => report::table(&rows),
+    };
+    writeln!(io::stdout(), "{report}")?;
+    Ok(())
+}
+
+fn measure(cases: &mut [Case], effort: Effort) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for case in cases {
+        let (name, subjects, rounds) = (case.name, case.subjects.len(), effort.rounds);
+        eprintln!("{name}: {rounds} rounds of {subjects} subjects");
+        rows.extend(case.measure(effort));
+    }
+    rows
+}
+
+fn count_instructions(rows: &mut [Row]) {
+    let callgrind = match Callgrind::find() {
+        Ok(callgrind) => callgrind,
+        Err(error) => return callgrind::missing(format_args!("valgrind: {error}")),
+    };
+    for row in rows {
+        let (case, subject) = (row.case, row.subject);
+        eprintln!("{case}: counting instructions of {subject}");
+        match callgrind.instructions(case, subject) {
+            Ok(instructions) => row.instructions = Some(instructions),
+            Err(error) => callgrind::missing(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

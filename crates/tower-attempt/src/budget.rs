@@ -182,6 +182,7 @@ impl Budget {
     }
 
     /// Gives back `ratio` tokens.
+    #[inline]
     pub fn deposit(&self) {
         if let Kind::Limited(limited) = &self.0 {
             limited.bucket.deposit(|| limited.now());

@@ -10,15 +10,12 @@ pub use self::by_body::ByBody;
 use crate::Attempt;
 
 /// Makes further copies of a request.
-///
-/// A request is taken by value; what comes back is the request to send now and, if it can be
-/// repeated, what further copies are made from.
 pub trait Replays<Req> {
     /// What further copies are made from.
     type Saved;
 
-    /// Takes a request apart before its first attempt.
-    fn first(&self, request: Req) -> (Req, Option<Self::Saved>);
+    /// Prepares a request for its first attempt. `None`: it can't be repeated.
+    fn first(&self, request: &mut Req) -> Option<Self::Saved>;
 
     /// A copy for `attempt`, while more may follow. `None`: the request can't be repeated any more.
     fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
@@ -34,9 +31,8 @@ pub struct ByClone;
 impl<Req: Clone> Replays<Req> for ByClone {
     type Saved = Req;
 
-    fn first(&self, request: Req) -> (Req, Option<Req>) {
-        let saved = request.clone();
-        (request, Some(saved))
+    fn first(&self, request: &mut Req) -> Option<Req> {
+        Some(request.clone())
     }
 
     fn again(&self, saved: &Req, _: Attempt) -> Option<Req> {

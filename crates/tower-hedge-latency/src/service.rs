@@ -66,18 +66,16 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Req) -> Self::Future {
-        let context = self.rules.classify.context(&request);
-        let (request, spare) = match self.rules.classify.may_hedge(&context) {
-            true => {
-                let (request, saved) = self.rules.replays.first(request);
-                let spare = saved.map(|saved| Spare::new(self.inner.clone(), saved));
-                (request, spare)
-            }
-            false => (request, None),
-        };
+    fn call(&mut self, mut request: Req) -> Self::Future {
+        let rules = self.rules.clone();
+        let context = rules.classify.context(&request);
+        let may_hedge = rules.classify.may_hedge(&context);
+        let saved = may_hedge.then(|| rules.replays.first(&mut request));
+        let spare = saved
+            .flatten()
+            .map(|saved| Spare::new(self.inner.clone(), saved));
         let race = Race::new(
-            self.rules.clone(),
+            rules,
             self.observer.clone(),
             Arc::clone(self.settings.load()),
             context,

@@ -4,14 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use pin_project::pin_project;
-use tokio::time::{Sleep, sleep};
-use tower_attempt::{Classify, Replays};
+use tower_attempt::{Classify, Replays, Verdict};
 use tower_service::Service;
 
-pub(crate) use self::call::{Call, Repeat};
+pub(crate) use self::call::Call;
 use crate::{Observer, StopReason};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
@@ -30,29 +28,10 @@ where
     R: Replays<Req>,
     O: Observer,
 {
+    /// `None` while the next one is waited for.
     #[pin]
-    state: State<S::Future>,
+    attempt: Option<S::Future>,
     call: Call<S, C, R, O, Req>,
-}
-
-#[pin_project(project = StateProject)]
-enum State<F> {
-    Calling(#[pin] F),
-    /// Boxed, since most calls never sleep: it keeps the future small.
-    Sleeping(Pin<Box<Sleep>>),
-    /// A zero sleep, without the millisecond that tokio's timer would make of it.
-    Yielding,
-    Readying,
-    Done,
-}
-
-impl<F> State<F> {
-    fn waiting(delay: Duration) -> Self {
-        match delay {
-            Duration::ZERO => Self::Yielding,
-            delay => Self::Sleeping(Box::pin(sleep(delay))),
-        }
-    }
 }
 
 impl<S, C, R, O, Req> ResponseFuture<S, C, R, O, Req>
@@ -62,9 +41,10 @@ where
     R: Replays<Req>,
     O: Observer,
 {
+    #[inline]
     pub(crate) fn new(first: S::Future, call: Call<S, C, R, O, Req>) -> Self {
         Self {
-            state: State::Calling(first),
+            attempt: Some(first),
             call,
         }
     }
@@ -79,43 +59,30 @@ where
 {
     type Output = Outcome<S, Req>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let next = match this.state.as_mut().project() {
-                StateProject::Calling(attempt) => {
-                    let outcome = ready!(attempt.poll(cx));
-                    match this.call.after(&outcome) {
-                        // The failed response is dropped here and its future with the state, so
-                        // that the wait holds neither a connection nor a permit.
-                        Ok(delay) => State::waiting(delay),
-                        Err(reason) => {
-                            this.call.stop(reason);
-                            this.state.set(State::Done);
-                            return Poll::Ready(outcome);
-                        }
-                    }
+            if let Some(attempt) = this.attempt.as_mut().as_pin_mut() {
+                let outcome = ready!(attempt.poll(cx));
+                let verdict = this.call.judge(&outcome);
+                if verdict == Verdict::Success {
+                    this.call.succeed();
+                    return Poll::Ready(outcome);
                 }
-                StateProject::Sleeping(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
-                    State::Readying
+                // Its future goes before the wait, too, so that the wait holds no permit.
+                this.attempt.set(None);
+                if let Err(outcome) = this.call.after(verdict, outcome) {
+                    return Poll::Ready(outcome);
                 }
-                StateProject::Yielding => {
-                    cx.waker().wake_by_ref();
-                    this.state.set(State::Readying);
-                    return Poll::Pending;
+            }
+            match ready!(this.call.poll_next(cx)) {
+                Ok(attempt) => this.attempt.set(Some(attempt)),
+                Err(error) => {
+                    this.call.stop(StopReason::NotReady);
+                    return Poll::Ready(Err(error));
                 }
-                StateProject::Readying => match ready!(this.call.poll_send(cx)) {
-                    Ok(attempt) => State::Calling(attempt),
-                    Err(error) => {
-                        this.call.stop(StopReason::NotReady);
-                        this.state.set(State::Done);
-                        return Poll::Ready(Err(error));
-                    }
-                },
-                StateProject::Done => panic!("polled after it was ready"),
-            };
-            this.state.set(next);
+            }
         }
     }
 }

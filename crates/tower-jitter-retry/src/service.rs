@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
-use tower_attempt::{Classify, Plain, Replays, Rules};
+use tower_attempt::{Attempt, Classify, Plain, Replays, Rules};
 use tower_service::Service;
 
-use crate::future::{Call, Repeat};
+use crate::future::Call;
 use crate::settings::Settings;
 use crate::{NoObserver, Observer, ResponseFuture};
 
@@ -66,26 +66,23 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Req) -> Self::Future {
+    #[inline]
+    fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.settings.load();
-        let context = self.rules.classify.context(&request);
-        let may_repeat =
-            settings.knobs.max_attempts > 1 && self.rules.classify.may_repeat(&context);
-        let (request, repeat) = match may_repeat {
-            true => {
-                let (request, saved) = self.rules.replays.first(request);
-                let repeat = saved.map(|saved| Repeat::new(self.inner.clone(), saved));
-                (request, repeat)
-            }
-            false => (request, None),
+        let rules = self.rules.clone();
+        let context = rules.classify.context(&request);
+        let may_repeat = settings.knobs.max_attempts > 1 && rules.classify.may_repeat(&context);
+        let saved = match may_repeat {
+            true => rules.replays.first(&mut request),
+            false => None,
         };
-        let call = Call::new(
-            self.rules.clone(),
-            self.observer.clone(),
-            Arc::clone(settings),
-            context,
-            repeat,
-        );
-        ResponseFuture::new(self.inner.call(request), call)
+        let service = saved.is_some().then(|| self.inner.clone());
+        let observer = self.observer.clone();
+        observer.attempt_started(&Attempt::PRIMARY);
+        let first = self.inner.call(request);
+        // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
+        let settings = Arc::clone(settings);
+        let call = Call::new(rules, observer, settings, context, service, saved);
+        ResponseFuture::new(first, call)
     }
 }

@@ -42,8 +42,15 @@ impl Bucket {
     }
 
     /// Gives back a share of a token. `now` is read only if the bucket is not known to be full.
+    #[inline]
     pub(super) fn deposit(&self, now: impl Fn() -> u64) {
-        let mut full_at = self.full_at.load(Relaxed);
+        let full_at = self.full_at.load(Relaxed);
+        if full_at != 0 {
+            self.deposit_missing(full_at, now);
+        }
+    }
+
+    fn deposit_missing(&self, mut full_at: u64, now: impl Fn() -> u64) {
         while full_at != 0 {
             let after = full_at.saturating_sub(self.deposit);
             let after = if after <= now() { 0 } else { after };

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Empty, Full};
 
 use self::unread::in_memory;
 
-/// An HTTP body that can be sent again when it is in memory.
+/// An HTTP body that can be sent again when it is in memory. Its default is the empty body.
 ///
 /// Implemented for `Empty`, `Full`, `BoxBody` and `UnsyncBoxBody`, and behind features
 /// for `axum::body::Body`, `tonic::body::Body` and `reqwest::Body`.
@@ -24,7 +24,7 @@ use self::unread::in_memory;
     note = "to retry or hedge, use one of the bodies that implement `ReplayableBody`: `Full`, `Empty`, `BoxBody`, `UnsyncBoxBody`, or a framework's own behind its feature",
     note = "a server's `Incoming` body can be collected or boxed by a `map_request` above the layer"
 )]
-pub trait ReplayableBody: Sized {
+pub trait ReplayableBody: Default {
     /// The whole content, if it is in memory; otherwise the body, unchanged for its reader.
     ///
     /// A type that hides what it holds is polled once if it knows its exact size: a body in memory

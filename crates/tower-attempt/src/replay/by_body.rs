@@ -1,5 +1,7 @@
+use std::mem;
+
 use bytes::Bytes;
-use http::{Extensions, Request, request};
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
 use super::{ReplayableBody, Replays};
 use crate::{Attempt, AttemptKind};
@@ -12,27 +14,63 @@ use crate::{Attempt, AttemptKind};
 pub struct ByBody;
 
 impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
-    type Saved = (request::Parts, Bytes);
+    type Saved = SavedRequest;
 
-    fn first(&self, request: Request<B>) -> (Request<B>, Option<Self::Saved>) {
-        let (head, body) = request.into_parts();
-        match body.into_memory() {
-            Ok(bytes) => {
-                let saved = (head.clone(), bytes.clone());
-                let request = Request::from_parts(head, B::from_memory(bytes));
-                (request, Some(saved))
+    #[inline]
+    fn first(&self, request: &mut Request<B>) -> Option<SavedRequest> {
+        match mem::take(request.body_mut()).into_memory() {
+            Ok(content) => {
+                *request.body_mut() = B::from_memory(content.clone());
+                Some(SavedRequest::new(request, content))
             }
-            Err(body) => (Request::from_parts(head, body), None),
+            Err(body) => {
+                *request.body_mut() = body;
+                None
+            }
         }
     }
 
-    fn again(&self, (head, bytes): &Self::Saved, attempt: Attempt) -> Option<Request<B>> {
-        self.last((head.clone(), bytes.clone()), attempt)
+    fn again(&self, saved: &SavedRequest, attempt: Attempt) -> Option<Request<B>> {
+        self.last(saved.clone(), attempt)
     }
 
-    fn last(&self, (mut head, bytes): Self::Saved, attempt: Attempt) -> Option<Request<B>> {
-        mark(&mut head.extensions, attempt);
-        Some(Request::from_parts(head, B::from_memory(bytes)))
+    fn last(&self, saved: SavedRequest, attempt: Attempt) -> Option<Request<B>> {
+        let mut request = Request::new(B::from_memory(saved.content));
+        *request.method_mut() = saved.method;
+        *request.uri_mut() = saved.uri;
+        *request.version_mut() = saved.version;
+        *request.headers_mut() = saved.headers;
+        *request.extensions_mut() = saved.extensions;
+        mark(request.extensions_mut(), attempt);
+        Some(request)
+    }
+}
+
+/// A request whose content is in memory.
+///
+/// Field by field, and not a `Request<Bytes>`: cloned from a borrowed request, each field goes right
+/// into its place, where a `Request` would be made, filled and moved on the way of every call.
+#[derive(Clone, Debug)]
+pub struct SavedRequest {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    headers: HeaderMap,
+    extensions: Extensions,
+    content: Bytes,
+}
+
+impl SavedRequest {
+    #[inline]
+    fn new<B>(request: &Request<B>, content: Bytes) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            headers: request.headers().clone(),
+            extensions: request.extensions().clone(),
+            content,
+        }
     }
 }
 
@@ -52,9 +90,8 @@ fn mark(extensions: &mut Extensions, attempt: Attempt) {
 impl Replays<reqwest::Request> for ByBody {
     type Saved = reqwest::Request;
 
-    fn first(&self, request: reqwest::Request) -> (reqwest::Request, Option<Self::Saved>) {
-        let saved = request.try_clone();
-        (request, saved)
+    fn first(&self, request: &mut reqwest::Request) -> Option<reqwest::Request> {
+        request.try_clone()
     }
 
     fn again(&self, saved: &Self::Saved, _: Attempt) -> Option<reqwest::Request> {

@@ -1,7 +1,9 @@
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::time::{Sleep, sleep};
 use tower_attempt::{Attempt, Classify, Permit, Replays, RetryReason, Rules, Verdict};
 use tower_service::Service;
 
@@ -22,32 +24,28 @@ where
     observer: O,
     settings: Arc<Settings>,
     context: C::Context,
-    repeat: Option<Repeat<S, R::Saved>>,
+    /// What further attempts are made from, as long as there may be any.
+    service: Option<S>,
+    saved: Option<R::Saved>,
     attempt: Attempt,
-    /// Boxed, since most calls never wait.
+    /// Boxed, since most calls never wait: it keeps the future small.
     wait: Option<Box<Wait<Req>>>,
     ended: bool,
-}
-
-/// What further attempts are made from.
-pub(crate) struct Repeat<S, V> {
-    service: S,
-    /// `None` once the last copy is made.
-    saved: Option<V>,
 }
 
 /// What a call has besides once it has to wait.
 struct Wait<Req> {
     schedule: Schedule,
+    step: Step,
     /// What goes out after the wait.
     next: Option<(Req, Permit)>,
 }
 
-impl<S, V> Repeat<S, V> {
-    pub(crate) fn new(service: S, saved: V) -> Self {
-        let saved = Some(saved);
-        Self { service, saved }
-    }
+enum Step {
+    Sleeping(Pin<Box<Sleep>>),
+    /// A zero sleep, without the millisecond that tokio's timer would make of it.
+    Yielding,
+    Readying,
 }
 
 impl<S, C, R, O, Req> Call<S, C, R, O, Req>
@@ -57,22 +55,23 @@ where
     R: Replays<Req>,
     O: Observer,
 {
+    #[inline]
     pub(crate) fn new(
         rules: Rules<C, R>,
         observer: O,
         settings: Arc<Settings>,
         context: C::Context,
-        repeat: Option<Repeat<S, R::Saved>>,
+        service: Option<S>,
+        saved: Option<R::Saved>,
     ) -> Self {
-        let attempt = Attempt::PRIMARY;
-        observer.attempt_started(&attempt);
         Self {
             rules,
             observer,
             settings,
             context,
-            repeat,
-            attempt,
+            service,
+            saved,
+            attempt: Attempt::PRIMARY,
             wait: None,
             ended: false,
         }
@@ -82,23 +81,50 @@ where
         self.attempt
     }
 
-    /// Decides what follows an outcome: another attempt after this delay, or the end.
-    ///
-    /// The budget comes last, so that nothing stops an attempt that was paid for.
-    pub(crate) fn after(&mut self, outcome: &Outcome<S, Req>) -> Result<Duration, StopReason> {
-        let knobs = &self.settings.knobs;
+    #[inline]
+    pub(crate) fn judge(&self, outcome: &Outcome<S, Req>) -> Verdict {
         let classify = &self.rules.classify;
-        let (reason, hint) = match classify.classify(&self.context, &self.attempt, outcome) {
-            Verdict::Retry { reason, hint } => (reason, hint),
-            Verdict::Success => {
-                if knobs.deposits {
-                    knobs.budget.deposit();
-                }
-                return Err(StopReason::Success);
-            }
-            _ => return Err(StopReason::Fatal),
+        classify.classify(&self.context, &self.attempt, outcome)
+    }
+
+    /// The call ends with a success.
+    #[inline]
+    pub(crate) fn succeed(&mut self) {
+        if self.settings.knobs.deposits {
+            self.settings.knobs.budget.deposit();
+        }
+        self.stop(StopReason::Success);
+    }
+
+    /// Decides what follows a failure: another attempt, or the end with this outcome.
+    ///
+    /// When another follows, the response is dropped here, before the wait. The outcome is taken
+    /// by value so that one that is a success stays in registers.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn after(
+        &mut self,
+        verdict: Verdict,
+        outcome: Outcome<S, Req>,
+    ) -> Result<(), Outcome<S, Req>> {
+        let decided = match verdict {
+            Verdict::Retry { reason, hint } => self.prepare_next(reason, hint, &outcome),
+            _ => Err(StopReason::Fatal),
         };
-        if self.attempt.number() >= knobs.max_attempts {
+        decided.map_err(|reason| {
+            self.stop(reason);
+            outcome
+        })
+    }
+
+    /// The budget comes last, so that nothing stops an attempt that was paid for.
+    fn prepare_next(
+        &mut self,
+        reason: RetryReason,
+        hint: Option<Duration>,
+        outcome: &Outcome<S, Req>,
+    ) -> Result<(), StopReason> {
+        if self.attempt.number() >= self.settings.knobs.max_attempts {
             return Err(StopReason::AttemptsExhausted);
         }
         let request = self.copy().ok_or(StopReason::NotRepeatable)?;
@@ -109,18 +135,22 @@ where
         let permit = permit.ok_or(StopReason::BudgetExhausted)?;
 
         let (delay, source) = self.delay(reason, hint, outcome);
-        self.wait().next = Some((request, permit));
+        let wait = self.wait();
+        wait.next = Some((request, permit));
+        wait.step = match delay {
+            Duration::ZERO => Step::Yielding,
+            delay => Step::Sleeping(Box::pin(sleep(delay))),
+        };
         self.observer.retry_scheduled(&self.attempt, delay, source);
-        Ok(delay)
+        Ok(())
     }
 
     /// The next attempt's request, if there can be one.
     fn copy(&mut self) -> Option<Req> {
-        let repeat = self.repeat.as_mut()?;
         let attempt = Attempt::retry(self.attempt.number() + 1);
         match attempt.number() == self.settings.knobs.max_attempts {
-            true => self.rules.replays.last(repeat.saved.take()?, attempt),
-            false => self.rules.replays.again(repeat.saved.as_ref()?, attempt),
+            true => self.rules.replays.last(self.saved.take()?, attempt),
+            false => self.rules.replays.again(self.saved.as_ref()?, attempt),
         }
     }
 
@@ -147,24 +177,37 @@ where
         self.wait.get_or_insert_with(|| {
             Box::new(Wait {
                 schedule: self.settings.schedule(),
+                step: Step::Readying,
                 next: None,
             })
         })
     }
 
-    /// Sends the attempt that [`after`](Self::after) decided on, once the service is ready for it.
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
-        let (Some(repeat), Some(wait)) = (&mut self.repeat, &mut self.wait) else {
-            unreachable!("only what can be repeated waits");
+    /// Sends the attempt that [`after`](Self::after) decided on, once it is time and the service is
+    /// ready for it.
+    #[inline(never)]
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
+        let (Some(service), Some(wait)) = (&mut self.service, &mut self.wait) else {
+            panic!("polled after it was ready");
         };
-        ready!(repeat.service.poll_ready(cx))?;
+        match &mut wait.step {
+            Step::Sleeping(sleep) => ready!(sleep.as_mut().poll(cx)),
+            Step::Yielding => {
+                wait.step = Step::Readying;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Step::Readying => {}
+        }
+        wait.step = Step::Readying;
+        ready!(service.poll_ready(cx))?;
         let Some((request, permit)) = wait.next.take() else {
-            unreachable!("decided before the wait");
+            panic!("polled after it was ready");
         };
         permit.spend();
         self.attempt = Attempt::retry(self.attempt.number() + 1);
         self.observer.attempt_started(&self.attempt);
-        Poll::Ready(Ok(repeat.service.call(request)))
+        Poll::Ready(Ok(service.call(request)))
     }
 
     /// The call ends with the current attempt's outcome.

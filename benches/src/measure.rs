@@ -1,0 +1,154 @@
+//! Cases, and how they are timed.
+
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tower::Service;
+
+use crate::alloc::heap_of;
+use crate::report::Row;
+
+/// One table: the same work done by several subjects.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) subjects: Vec<Subject>,
+}
+
+/// One way of doing a case's work.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    goal: Option<f64>,
+    /// Does the work so many times, in a loop of its own: nothing is called through a pointer in it.
+    run: Box<dyn FnMut(u32)>,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub(crate) rounds: u32,
+    /// Short enough that most samples are not interrupted, long enough that reading the clock
+    /// (50 ns) does not show.
+    pub(crate) sample: Duration,
+}
+
+impl Effort {
+    pub(crate) const FULL: Self = Self {
+        rounds: 2001,
+        sample: Duration::from_micros(100),
+    };
+}
+
+/// Calls over which heap requests are counted.
+const COUNTED_CALLS: u32 = 1000;
+
+impl Subject {
+    /// Calls `service` with what `request` makes, the way an executor would: `poll_ready`, `call`,
+    /// then `poll` until there is an answer.
+    ///
+    /// # Panics
+    ///
+    /// When the service is not ready, has no answer at once, or the answer is an error: then it is
+    /// not what the case is about that would be timed.
+    pub(crate) fn new<S, Req>(name: &'static str, mut service: S, request: fn() -> Req) -> Self
+    where
+        S: Service<Req> + 'static,
+        Req: 'static,
+    {
+        let run = move |calls| {
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..calls {
+                // Neither what the service holds nor what it is asked may be known to the
+                // optimiser, or it would move work out of the loop and drop the paths not taken.
+                let service = black_box(&mut service);
+                let ready = service.poll_ready(&mut context);
+                assert!(matches!(ready, Poll::Ready(Ok(()))), "{name}: not ready");
+                let answer = pin!(service.call(black_box(request()))).poll(&mut context);
+                assert!(matches!(answer, Poll::Ready(Ok(_))), "{name}: no answer");
+                drop(black_box(answer));
+            }
+        };
+        Self {
+            name,
+            goal: None,
+            run: Box::new(run),
+        }
+    }
+
+    /// The share of this subject's time that ours may take.
+    pub(crate) fn goal(mut self, share: f64) -> Self {
+        self.goal = Some(share);
+        self
+    }
+
+    pub(crate) fn run(&mut self, calls: u32) {
+        (self.run)(calls);
+    }
+
+    /// Doubles the calls until they fill a sample. This warms up, too.
+    fn calls_per_sample(&mut self, sample: Duration) -> u32 {
+        let mut calls = 1;
+        while time(|| self.run(calls)) < sample {
+            calls *= 2;
+        }
+        calls
+    }
+
+    fn nanos_per_call(&mut self, calls: u32) -> f64 {
+        time(|| self.run(calls)).as_secs_f64() * 1e9 / f64::from(calls)
+    }
+}
+
+impl Case {
+    /// Times all subjects, one sample of each per round, so that whatever else the machine does
+    /// meets all of them. Every other round goes backwards: none always follows the same one.
+    pub(crate) fn measure(&mut self, effort: Effort) -> Vec<Row> {
+        let calls: Vec<u32> = self
+            .subjects
+            .iter_mut()
+            .map(|subject| subject.calls_per_sample(effort.sample))
+            .collect();
+        let mut samples = vec![Vec::new(); self.subjects.len()];
+        for round in 0..effort.rounds {
+            let forwards = 0..self.subjects.len();
+            let order: Vec<usize> = match round % 2 {
+                0 => forwards.collect(),
+                _ => forwards.rev().collect(),
+            };
+            for place in order {
+                let nanos = self.subjects[place].nanos_per_call(calls[place]);
+                samples[place].push(nanos);
+            }
+        }
+        let subjects = self.subjects.iter_mut().zip(samples);
+        subjects
+            .map(|(subject, samples)| row(self.name, subject, samples))
+            .collect()
+    }
+}
+
+fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row {
+    samples.sort_by(f64::total_cmp);
+    let heap = heap_of(|| subject.run(COUNTED_CALLS));
+    let per_call = |count| f64::from(count) / f64::from(COUNTED_CALLS);
+    Row {
+        ns_min: samples.first().copied(),
+        ns_median: samples.get(samples.len() / 2).copied(),
+        ns_max: samples.last().copied(),
+        allocs: Some(per_call(heap.allocations)),
+        bytes: Some(per_call(heap.bytes)),
+        goal: subject.goal,
+        ..Row::new(case, subject.name)
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "a benchmark measures real time, which a paused clock must not govern"
+)]
+fn time(run: impl FnOnce()) -> Duration {
+    let start = std::time::Instant::now();
+    run();
+    start.elapsed()
+}

@@ -1,0 +1,145 @@
+//! Rows, and how they are printed.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+/// What was measured of one subject in one case; `None` where a figure means nothing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Row {
+    pub(crate) case: &'static str,
+    pub(crate) subject: &'static str,
+    pub(crate) ns_min: Option<f64>,
+    pub(crate) ns_median: Option<f64>,
+    pub(crate) ns_max: Option<f64>,
+    pub(crate) per_second: Option<f64>,
+    pub(crate) allocs: Option<f64>,
+    pub(crate) bytes: Option<f64>,
+    pub(crate) instructions: Option<u64>,
+    pub(crate) bytes_per_key: Option<f64>,
+    pub(crate) server_cpu_us: Option<f64>,
+    /// The share of this subject's time that ours may take.
+    #[serde(skip)]
+    pub(crate) goal: Option<f64>,
+}
+
+impl Row {
+    pub(crate) fn new(case: &'static str, subject: &'static str) -> Self {
+        Self {
+            case,
+            subject,
+            ..Self::default()
+        }
+    }
+}
+
+/// The subject that goals are about.
+pub(crate) const OURS: &str = "ours";
+
+/// Below this many nanoseconds a difference is noise: two calls are equally fast.
+const EQUAL: f64 = 10.0;
+
+/// One array of flat objects.
+///
+/// # Errors
+///
+/// None that rows can cause.
+pub(crate) fn json(rows: &[Row]) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(rows)
+}
+
+/// Aligned columns, also a table in Markdown.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header([
+        "case",
+        "subject",
+        "ns min",
+        "ns median",
+        "ns max",
+        "per second",
+        "allocs",
+        "bytes",
+        "instructions",
+        "ours ÷ this",
+        "goal",
+        "met",
+    ]);
+    for row in rows {
+        let ours = rows
+            .iter()
+            .find(|other| other.case == row.case && other.subject == OURS);
+        table.add_row([
+            row.case.to_owned(),
+            row.subject.to_owned(),
+            figure(row.ns_min, 1),
+            figure(row.ns_median, 1),
+            figure(row.ns_max, 1),
+            figure(row.per_second, 0),
+            figure(row.allocs, 0),
+            figure(row.bytes, 0),
+            row.instructions.map(|n| n.to_string()).unwrap_or_default(),
+            figure(ours.and_then(|ours| share(ours, row)), 2),
+            row.goal.map(|goal| format!("≤ {goal}")).unwrap_or_default(),
+            ours.and_then(|ours| met(ours, row))
+                .unwrap_or_default()
+                .to_owned(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+}
+
+/// Of the least times, which other work on the machine blurs least.
+fn share(ours: &Row, other: &Row) -> Option<f64> {
+    (other.subject != OURS).then_some(ours.ns_min? / other.ns_min?)
+}
+
+fn met(ours: &Row, peer: &Row) -> Option<&'static str> {
+    let (share, goal) = (share(ours, peer)?, peer.goal?);
+    // Only "as fast as": a goal to be several times faster is not met by coming close.
+    let equal = goal >= 1.0 && ours.ns_min? - peer.ns_min? < EQUAL;
+    Some(match share <= goal {
+        true => "yes",
+        false if equal => "equal",
+        false => "NO",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn took(subject: &'static str, nanos: f64, goal: Option<f64>) -> Row {
+        Row {
+            ns_min: Some(nanos),
+            goal,
+            ..Row::new("case", subject)
+        }
+    }
+
+    #[test]
+    fn a_goal_is_met_up_to_its_share_and_parity_also_within_the_noise() {
+        let verdict = |ours, peer, goal| met(&took(OURS, ours, None), &took("peer", peer, goal));
+        assert_eq!(verdict(30.0, 100.0, Some(0.3)), Some("yes"));
+        assert_eq!(verdict(31.0, 100.0, Some(0.3)), Some("NO"));
+        assert_eq!(verdict(20.0, 15.0, Some(1.0)), Some("equal"));
+        assert_eq!(verdict(25.0, 15.0, Some(1.0)), Some("NO"));
+        assert_eq!(verdict(25.0, 15.0, None), None);
+    }
+
+    #[test]
+    fn rows_are_flat_objects_with_nulls_where_nothing_was_measured() {
+        let text = json(&[took(OURS, 1.5, Some(1.0))]).unwrap();
+        let rows: Vec<serde_json::Map<_, _>> = serde_json::from_str(&text).unwrap();
+        let null = serde_json::Value::Null;
+        assert_eq!(rows[0]["ns_min"], 1.5);
+        assert_eq!(rows[0]["per_second"], null);
+        assert_eq!(rows[0].len(), 11);
+    }
+}

@@ -1,0 +1,142 @@
+//! The peers, as their documentation says, with our defaults for numbers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Sleep;
+use tower::BoxError;
+use tower::retry::backoff::{Backoff, ExponentialBackoff, ExponentialBackoffMaker, MakeBackoff};
+use tower::retry::budget::{Budget, TpsBudget};
+use tower::retry::{Policy, RetryLayer};
+use tower::util::rng::HasherRng;
+use tower_resilience_retry::{
+    ExponentialRandomBackoff, RetryBudget, RetryBudgetBuilder, RetryConfigBuilder,
+};
+
+use super::inner::{Request, Response};
+
+const ATTEMPTS: usize = 3;
+const BASE: Duration = Duration::from_millis(100);
+const CAP: Duration = Duration::from_secs(20);
+
+/// tower's retries with a number of attempts and a backoff with jitter.
+pub(super) fn tower() -> RetryLayer<Attempts<NoBudget>> {
+    RetryLayer::new(Attempts::new(NoBudget))
+}
+
+/// The same with tower's budget and its defaults: 20 % of the calls and 10 per second.
+pub(super) fn tower_budget() -> RetryLayer<Attempts<SharedBudget>> {
+    let budget = SharedBudget(Arc::new(TpsBudget::default()));
+    RetryLayer::new(Attempts::new(budget))
+}
+
+/// tower-resilience's retries with a backoff that is random between nothing and twice its value.
+pub(super) fn resilience<Req, Res>() -> RetryConfigBuilder<Req, Res, BoxError> {
+    let backoff = ExponentialRandomBackoff::new(BASE, 1.0).expect("a factor in its range");
+    RetryConfigBuilder::new()
+        .max_attempts(ATTEMPTS)
+        .backoff(backoff.max_interval(CAP))
+}
+
+/// The same for HTTP, with the least that a safe policy looks at, as tower's also does here: the
+/// method and the status.
+pub(super) fn resilience_http() -> RetryConfigBuilder<Request, Response, BoxError> {
+    resilience()
+        .max_attempts_fn(|request: &Request| match request.method().is_idempotent() {
+            true => ATTEMPTS,
+            false => 1,
+        })
+        .retry_on_response(|response: &Response| response.status().is_server_error())
+}
+
+/// Its token bucket with 10 per second and a burst of 100.
+pub(super) fn resilience_budget() -> Arc<dyn RetryBudget> {
+    let budget = RetryBudgetBuilder::new().token_bucket();
+    budget.build().expect("defaults are valid")
+}
+
+/// What users of tower write themselves: `retry` decides, `clone_request` copies.
+#[derive(Clone, Debug)]
+pub(super) struct Attempts<B> {
+    left: usize,
+    backoff: ExponentialBackoff,
+    budget: B,
+}
+
+impl<B: Budget> Attempts<B> {
+    fn new(budget: B) -> Self {
+        let maker = ExponentialBackoffMaker::new(BASE, CAP, 0.99, HasherRng::default());
+        Self {
+            left: ATTEMPTS - 1,
+            backoff: maker.expect("a base below the cap").make_backoff(),
+            budget,
+        }
+    }
+
+    fn after(&mut self, failed: bool) -> Option<Sleep> {
+        if !failed {
+            self.budget.deposit();
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let paid = self.budget.withdraw();
+        paid.then(|| self.backoff.next_backoff())
+    }
+}
+
+impl<B: Budget> Policy<u64, u64, BoxError> for Attempts<B> {
+    type Future = Sleep;
+
+    fn retry(&mut self, _: &mut u64, outcome: &mut Result<u64, BoxError>) -> Option<Sleep> {
+        self.after(outcome.is_err())
+    }
+
+    fn clone_request(&mut self, request: &u64) -> Option<u64> {
+        Some(*request)
+    }
+}
+
+impl<B: Budget> Policy<Request, Response, BoxError> for Attempts<B> {
+    type Future = Sleep;
+
+    fn retry(
+        &mut self,
+        _: &mut Request,
+        outcome: &mut Result<Response, BoxError>,
+    ) -> Option<Sleep> {
+        self.after(match outcome {
+            Ok(response) => response.status().is_server_error(),
+            Err(_) => true,
+        })
+    }
+
+    fn clone_request(&mut self, request: &Request) -> Option<Request> {
+        request.method().is_idempotent().then(|| request.clone())
+    }
+}
+
+/// Costs nothing: it has no size and nothing to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoBudget;
+
+impl Budget for NoBudget {
+    fn deposit(&self) {}
+
+    fn withdraw(&self) -> bool {
+        true
+    }
+}
+
+/// One budget for all calls of a layer.
+#[derive(Clone, Debug)]
+pub(super) struct SharedBudget(Arc<TpsBudget>);
+
+impl Budget for SharedBudget {
+    fn deposit(&self) {
+        self.0.deposit();
+    }
+
+    fn withdraw(&self) -> bool {
+        self.0.withdraw()
+    }
+}

@@ -1,0 +1,50 @@
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::*;
+
+const TINY: Effort = Effort {
+    rounds: 3,
+    sample: Duration::from_micros(10),
+};
+
+fn rows() -> Vec<Row> {
+    measure(&mut cases(None), TINY)
+}
+
+#[test]
+fn a_case_has_one_row_per_subject_and_each_is_timed() {
+    let rows = rows();
+    let names: HashSet<_> = rows.iter().map(|row| (row.case, row.subject)).collect();
+    assert_eq!(names.len(), rows.len());
+    for row in &rows {
+        let nanos = [row.ns_min, row.ns_median, row.ns_max].map(Option::unwrap);
+        assert!(nanos[0] > 0.0 && nanos.is_sorted(), "{row:?}");
+    }
+}
+
+#[test]
+fn every_case_has_ours_and_bare_and_a_goal_against_a_peer() {
+    for case in cases(None) {
+        let names: Vec<_> = case.subjects.iter().map(|subject| subject.name).collect();
+        assert!(
+            names.contains(&report::OURS) && names.contains(&"bare"),
+            "{names:?}"
+        );
+    }
+    assert!(rows().iter().any(|row| row.goal.is_some()));
+}
+
+#[test]
+fn a_retry_layer_asks_the_heap_for_nothing_on_success() {
+    let rows = rows();
+    let heap = |subject| {
+        let row = rows
+            .iter()
+            .find(|row| row.case == retry::PLAIN && row.subject == subject)
+            .unwrap();
+        (row.allocs, row.bytes)
+    };
+    assert_eq!(heap("ours"), heap("bare"));
+    assert_eq!(heap("tower-resilience").0, Some(2.0), "the counter counts");
+}
