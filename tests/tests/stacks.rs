@@ -80,6 +80,21 @@ async fn axum_router_as_a_service() {
 }
 
 #[tokio::test]
+async fn axum_router_under_a_box_error() {
+    let router: Router = Router::new().route("/", get(|| async { "hello" }));
+    let service = ServiceBuilder::new()
+        .layer(limit())
+        .layer(retry())
+        .layer(hedge())
+        .layer(TimeoutLayer::new(SECOND))
+        .service(router);
+    let mut service = usable::<_, http::Request<axum::body::Body>>(service);
+    let request = http::Request::new(axum::body::Body::empty());
+    let response: Result<_, BoxError> = tower::ServiceExt::oneshot(&mut service, request).await;
+    assert_eq!(response.unwrap().status(), http::StatusCode::OK);
+}
+
+#[tokio::test]
 async fn hyper_service_behind_a_limit() {
     let service = service_fn(|_: http::Request<hyper::body::Incoming>| async {
         Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default()))
@@ -149,11 +164,19 @@ async fn tonic_channel() {
 
 #[tokio::test]
 async fn tonic_server() {
-    let routes = tonic::service::Routes::from(Router::new());
+    let routes = || tonic::service::Routes::from(Router::new());
     let _ = tonic::transport::Server::builder()
         .layer(retry())
         .layer(hedge())
-        .add_routes(routes);
+        .add_routes(routes());
+    // Under a `BoxError`.
+    let _ = tonic::transport::Server::builder()
+        .layer(retry())
+        .layer(hedge())
+        .layer(TimeoutLayer::new(SECOND))
+        .add_routes(routes())
+        .serve_with_shutdown(([127, 0, 0, 1], 0).into(), std::future::ready(()))
+        .await;
 }
 
 #[tokio::test]

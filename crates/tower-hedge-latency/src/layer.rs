@@ -192,6 +192,56 @@ impl<P, O> HedgeLayerBuilder<P, O> {
     }
 }
 
+impl<C, R, O> HedgeLayerBuilder<Rules<C, R>, O> {
+    /// Judges outcomes, and which requests may be hedged, with a [`Classify`](crate::Classify) of
+    /// your own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_hedge_latency::{Attempt, Classify, HedgeLayer, Verdict};
+    ///
+    /// /// Hedges small requests only.
+    /// #[derive(Clone)]
+    /// struct Small;
+    ///
+    /// impl<Res, E> Classify<String, Res, E> for Small {
+    ///     type Context = usize;
+    ///
+    ///     fn context(&self, request: &String) -> usize {
+    ///         request.len()
+    ///     }
+    ///
+    ///     fn may_hedge(&self, length: &usize) -> bool {
+    ///         *length < 1024
+    ///     }
+    ///
+    ///     fn classify(&self, _: &usize, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+    ///         match outcome {
+    ///             Ok(_) => Verdict::Success,
+    ///             Err(_) => Verdict::transient(),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let layer = HedgeLayer::builder()
+    ///     .fixed(Duration::from_millis(10))
+    ///     .classify(Small)
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn classify<T>(self, classify: T) -> HedgeLayerBuilder<Rules<T, R>, O> {
+        HedgeLayerBuilder {
+            rules: Rules {
+                classify,
+                replays: self.rules.replays,
+            },
+            observer: self.observer,
+            settings: self.settings,
+        }
+    }
+}
+
 impl<O> HedgeLayerBuilder<Plain, O> {
     /// Judges outcomes with a closure: what it calls a retry does not win while another attempt is
     /// in flight.
@@ -215,8 +265,7 @@ impl<O> HedgeLayerBuilder<Plain, O> {
     where
         F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
     {
-        let replays = ByClone;
-        self.rules(Rules { classify, replays })
+        self.classify(classify)
     }
 }
 
@@ -230,9 +279,6 @@ impl<O> HedgeLayerBuilder<Http, O> {
     where
         F: Fn(HttpOutcome<'_>) -> Verdict,
     {
-        self.rules(Rules {
-            classify: HttpClassifyFn::new(classify),
-            replays: ByBody,
-        })
+        self.classify(HttpClassifyFn::new(classify))
     }
 }

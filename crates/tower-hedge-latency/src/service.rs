@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
-use tower_attempt::{Classify, Plain, Replays, Rules};
+use tower_attempt::{Attempt, Classify, Plain, Replays, Rules};
 use tower_service::Service;
 
 use crate::future::{Race, Spare};
@@ -69,18 +69,17 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let rules = self.rules.clone();
         let context = rules.classify.context(&request);
-        let may_hedge = rules.classify.may_hedge(&context);
-        let saved = may_hedge.then(|| rules.replays.first(&mut request));
-        let spare = saved
-            .flatten()
-            .map(|saved| Spare::new(self.inner.clone(), saved));
-        let race = Race::new(
-            rules,
-            self.observer.clone(),
-            Arc::clone(self.settings.load()),
-            context,
-            spare,
-        );
-        ResponseFuture::new(self.inner.call(request), race)
+        let saved = match rules.classify.may_hedge(&context) {
+            true => rules.replays.first(&mut request),
+            false => None,
+        };
+        let spare = saved.map(|saved| Spare::new(self.inner.clone(), saved));
+        let observer = self.observer.clone();
+        observer.attempt_started(&Attempt::PRIMARY);
+        let primary = self.inner.call(request);
+        // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
+        let settings = Arc::clone(self.settings.load());
+        let race = Race::new(rules, observer, settings, context, spare);
+        ResponseFuture::new(primary, race)
     }
 }

@@ -197,7 +197,7 @@ impl<P, O> RetryLayerBuilder<P, O> {
 }
 
 impl<O> RetryLayerBuilder<Plain, O> {
-    /// Judges outcomes with a closure, or any other [`Classify`](crate::Classify).
+    /// Judges outcomes with a closure.
     ///
     /// ```
     /// use tower_jitter_retry::{Attempt, RetryLayer, Verdict};
@@ -216,8 +216,7 @@ impl<O> RetryLayerBuilder<Plain, O> {
     where
         F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
     {
-        let replays = ByClone;
-        self.rules(Rules { classify, replays })
+        self.classify(classify)
     }
 }
 
@@ -245,14 +244,61 @@ impl<O> RetryLayerBuilder<Http, O> {
     where
         F: Fn(HttpOutcome<'_>) -> Verdict,
     {
-        self.rules(Rules {
-            classify: HttpClassifyFn::new(classify),
-            replays: ByBody,
-        })
+        self.classify(HttpClassifyFn::new(classify))
     }
 }
 
 impl<C, R, O> RetryLayerBuilder<Rules<C, R>, O> {
+    /// Judges outcomes with a [`Classify`](crate::Classify) of your own: for when it depends on the
+    /// request whether a repeat is right.
+    ///
+    /// ```
+    /// use tower_jitter_retry::{Attempt, Classify, RetryLayer, Verdict};
+    ///
+    /// #[derive(Clone)]
+    /// enum Query {
+    ///     Read(String),
+    ///     Write(String),
+    /// }
+    ///
+    /// /// Only reads are safe to repeat.
+    /// #[derive(Clone)]
+    /// struct Reads;
+    ///
+    /// impl<Res, E> Classify<Query, Res, E> for Reads {
+    ///     type Context = bool;
+    ///
+    ///     fn context(&self, query: &Query) -> bool {
+    ///         matches!(query, Query::Read(_))
+    ///     }
+    ///
+    ///     fn may_repeat(&self, is_read: &bool) -> bool {
+    ///         *is_read
+    ///     }
+    ///
+    ///     fn classify(&self, _: &bool, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+    ///         match outcome {
+    ///             Ok(_) => Verdict::Success,
+    ///             Err(_) => Verdict::transient(),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let layer = RetryLayer::builder().classify(Reads).build()?;
+    /// # let _ = (layer, Query::Write(String::new()));
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn classify<T>(self, classify: T) -> RetryLayerBuilder<Rules<T, R>, O> {
+        RetryLayerBuilder {
+            rules: Rules {
+                classify,
+                replays: self.rules.replays,
+            },
+            observer: self.observer,
+            knobs: self.knobs,
+        }
+    }
+
     /// Computes the delays with a closure of the 0-based retry and the outcome before it, in place
     /// of [`backoff`](Self::backoff). A server's hint is still a floor.
     ///
@@ -276,10 +322,11 @@ impl<C, R, O> RetryLayerBuilder<Rules<C, R>, O> {
     where
         F: Fn(u32, &Result<Res, E>) -> Duration,
     {
+        let Rules { classify, replays } = self.rules;
         RetryLayerBuilder {
             rules: Rules {
-                classify: CustomBackoff::new(self.rules.classify, backoff),
-                replays: self.rules.replays,
+                classify: CustomBackoff::new(classify, backoff),
+                replays,
             },
             observer: self.observer,
             knobs: self.knobs,

@@ -1,4 +1,5 @@
 //! What a retry layer does, at which instant.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -70,7 +70,6 @@ where
         context: C::Context,
         spare: Option<Spare<S, R::Saved>>,
     ) -> Self {
-        observer.attempt_started(&Attempt::PRIMARY);
         if spare.is_some() && settings.deposits {
             settings.budget.deposit();
         }
