@@ -190,6 +190,21 @@ async fn a_post_is_repeated_only_when_it_was_refused_or_has_a_key() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_websocket_handshake_is_neither_repeated_nor_hedged() {
+    let budget = Budget::ratio(0.0).burst(1);
+    let probe = Probe::always(Answer::UNAVAILABLE.after(100));
+    let mut stack = retry(budget.clone()).layer(hedge(budget.clone()).layer(probe.clone()));
+    let mut handshake = get();
+    let headers = handshake.headers_mut();
+    headers.insert("connection", "upgrade".parse().unwrap());
+    headers.insert("upgrade", "websocket".parse().unwrap());
+    let response = stack.ready().await.unwrap().call(handshake).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(probe.record().calls(), 1);
+    assert!(budget.withdraw().is_some());
+}
+
 /// failsafe-go checks its budget only after the sleep.
 #[tokio::test(start_paused = true)]
 async fn an_exhausted_budget_answers_without_a_wait() {

@@ -2,7 +2,7 @@ mod message;
 mod outcome;
 mod retry_after;
 
-use http::{Method, StatusCode, header};
+use http::{Method, StatusCode};
 
 pub use self::message::{HttpRequest, HttpResponse};
 pub use self::outcome::HttpOutcome;
@@ -26,8 +26,9 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 ///
 /// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), and any request
 /// with an `Idempotency-Key`. A 429 is repeated for every method, since a server refuses before it
-/// processes. CONNECT, requests with `Upgrade` and switched protocols are left alone. Only
-/// idempotent requests are hedged, and only those that are no hedge already.
+/// processes. CONNECT and switched protocols are left alone, and [`ByBody`](crate::ByBody) copies no
+/// request with `Upgrade`. Only idempotent requests are hedged, and only those that are no hedge
+/// already.
 ///
 /// `Retry-After` in seconds is the hint of any answer that is to be repeated; a malformed one is
 /// ignored. Success is judged at the response head: a body that breaks later is the caller's.
@@ -38,7 +39,7 @@ pub struct HttpClassify;
 #[derive(Clone, Copy, Debug)]
 pub struct HttpContext {
     idempotent: bool,
-    tunnel: bool,
+    connect: bool,
     hedge: bool,
 }
 
@@ -47,7 +48,7 @@ impl HttpContext {
         let (method, headers) = (request.method(), request.headers());
         Self {
             idempotent: method.is_idempotent() || headers.contains_key(IDEMPOTENCY_KEY),
-            tunnel: method == Method::CONNECT || headers.contains_key(header::UPGRADE),
+            connect: method == Method::CONNECT,
             hedge: request
                 .attempt()
                 .is_some_and(|attempt| attempt.kind() == AttemptKind::Hedge),
@@ -55,11 +56,11 @@ impl HttpContext {
     }
 
     fn may_repeat(self) -> bool {
-        !self.tunnel
+        !self.connect
     }
 
     fn may_hedge(self) -> bool {
-        self.idempotent && !self.tunnel && !self.hedge
+        self.idempotent && !self.connect && !self.hedge
     }
 }
 

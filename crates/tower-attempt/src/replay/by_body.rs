@@ -1,6 +1,7 @@
 use std::mem;
 
 use bytes::Bytes;
+use http::header::UPGRADE;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
 use super::{ReplayableBody, Replays};
@@ -8,7 +9,8 @@ use crate::{Attempt, AttemptKind};
 
 /// Repeats HTTP requests whose body is empty or in memory; any other is sent once.
 ///
-/// The head is cloned, the body's bytes are shared. Extra attempts carry their [`Attempt`] in the
+/// The head is cloned, the body's bytes are shared. A request with `Upgrade` is sent once: its
+/// connection is about to become something else. Extra attempts carry their [`Attempt`] in the
 /// request's extensions. `reqwest::Request` keeps its extensions private, so there they don't.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByBody;
@@ -35,6 +37,10 @@ impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
     }
 
     fn last(&self, saved: SavedRequest, attempt: Attempt) -> Option<Request<B>> {
+        // Looked up only now, since looking up a header takes as long as copying several.
+        if saved.headers.contains_key(UPGRADE) {
+            return None;
+        }
         let mut request = Request::new(B::from_memory(saved.content));
         *request.method_mut() = saved.method;
         *request.uri_mut() = saved.uri;
@@ -94,11 +100,63 @@ impl Replays<reqwest::Request> for ByBody {
         request.try_clone()
     }
 
-    fn again(&self, saved: &Self::Saved, _: Attempt) -> Option<reqwest::Request> {
-        saved.try_clone()
+    fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<reqwest::Request> {
+        self.last(saved.try_clone()?, attempt)
     }
 
     fn last(&self, saved: Self::Saved, _: Attempt) -> Option<reqwest::Request> {
-        Some(saved)
+        (!saved.headers().contains_key(UPGRADE)).then_some(saved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    fn request() -> Request<Full<Bytes>> {
+        Request::put("http://example.com/?a=b")
+            .version(Version::HTTP_2)
+            .header("a", "1")
+            .header("a", "2")
+            .extension("from the caller")
+            .body(Full::from("hello"))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_copy_has_all_that_the_request_has() {
+        let mut first = request();
+        let saved = Replays::first(&ByBody, &mut first).unwrap();
+        let again: Request<Full<Bytes>> = ByBody.again(&saved, Attempt::retry(2)).unwrap();
+        let last: Request<Full<Bytes>> = ByBody.last(saved, Attempt::retry(3)).unwrap();
+        for copy in [first, again, last] {
+            assert_eq!(copy.method(), Method::PUT);
+            assert_eq!(copy.uri(), "http://example.com/?a=b");
+            assert_eq!(copy.version(), Version::HTTP_2);
+            assert_eq!(copy.headers().get_all("a").iter().count(), 2);
+            assert_eq!(copy.extensions().get(), Some(&"from the caller"));
+            assert_eq!(copy.into_body().into_inner().unwrap(), "hello");
+        }
+    }
+
+    #[test]
+    fn a_copy_carries_its_attempt_and_the_first_does_not() {
+        let mut first = request();
+        let saved = Replays::first(&ByBody, &mut first).unwrap();
+        assert_eq!(first.extensions().get::<Attempt>(), None);
+        let copy: Request<Full<Bytes>> = ByBody.last(saved, Attempt::retry(2)).unwrap();
+        assert_eq!(copy.extensions().get(), Some(&Attempt::retry(2)));
+    }
+
+    #[test]
+    fn a_request_that_asks_for_an_upgrade_is_sent_once() {
+        let mut handshake = request();
+        let headers = handshake.headers_mut();
+        headers.insert(UPGRADE, "websocket".parse().unwrap());
+        let saved = Replays::first(&ByBody, &mut handshake).unwrap();
+        let copy: Option<Request<Full<Bytes>>> = ByBody.again(&saved, Attempt::hedge(2));
+        assert!(copy.is_none());
     }
 }
