@@ -67,7 +67,8 @@ pub struct SavedRequest {
 }
 
 impl SavedRequest {
-    #[inline]
+    // Inlined, it would be put together in one place and copied to another.
+    #[inline(never)]
     fn new<B>(request: &Request<B>, content: Bytes) -> Self {
         Self {
             method: request.method().clone(),
