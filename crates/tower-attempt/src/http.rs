@@ -1,5 +1,6 @@
 mod message;
 mod outcome;
+mod ratelimit;
 mod retry_after;
 
 use http::{Method, StatusCode};
@@ -30,8 +31,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// request with `Upgrade`. Only idempotent requests are hedged, and only those that are no hedge
 /// already.
 ///
-/// `Retry-After` in seconds is the hint of any answer that is to be repeated; a malformed one is
-/// ignored. Success is judged at the response head: a body that breaks later is the caller's.
+/// `Retry-After`, in seconds or as a date, is the hint of any answer that is to be repeated; without
+/// one, the IETF's `RateLimit` field is. Malformed ones are ignored. Success is judged at the response head: a body that breaks later is the caller's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpClassify;
 
@@ -132,11 +133,11 @@ fn judge<Res: HttpResponse, E>(context: HttpContext, outcome: &Result<Res, E>) -
         };
     };
     let status = response.status();
-    let hint = || retry_after::parse(response.headers());
+    let retry_after = || retry_after::parse(response.headers());
     let verdict = match status {
         StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
-        StatusCode::SERVICE_UNAVAILABLE if hint().is_some() => Verdict::throttled(),
+        StatusCode::SERVICE_UNAVAILABLE if retry_after().is_some() => Verdict::throttled(),
         StatusCode::TOO_EARLY
         | StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
@@ -147,7 +148,7 @@ fn judge<Res: HttpResponse, E>(context: HttpContext, outcome: &Result<Res, E>) -
     if !context.idempotent && status != StatusCode::TOO_MANY_REQUESTS {
         return Verdict::Fatal;
     }
-    match hint() {
+    match retry_after().or_else(|| ratelimit::parse(response.headers())) {
         Some(hint) => verdict.after(hint),
         None => verdict,
     }

@@ -68,8 +68,8 @@
 //! | an error of the client | yes | no |
 //! | anything else | no | no |
 //!
-//! `Retry-After` in seconds is a floor for the delay, with up to a tenth more by chance; when it is longer than `max_hint`,
-//! the answer is returned. CONNECT and requests with `Upgrade` are never repeated. A body is sent again if it is in memory;
+//! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; without one, the
+//! IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and requests with `Upgrade` are never repeated. A body is sent again if it is in memory;
 //! one that streams is sent once, and its failures are returned.
 //!
 //! [`classify_fn`](RetryLayerBuilder::classify_fn) has the last word where your service says it differently.
@@ -120,8 +120,8 @@
 //!
 //! # Limits of this version
 //!
-//! Bodies that stream are not recorded, so a request with one is sent once. `Retry-After` as a date is not read. gRPC has no
-//! rules of its own. There are no time limits of its own; use tower's `Timeout`.
+//! Bodies that stream are not recorded, so a request with one is sent once. gRPC has no rules of its own. There are no time
+//! limits of its own; use tower's `Timeout`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

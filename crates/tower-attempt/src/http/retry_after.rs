@@ -1,11 +1,16 @@
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
-/// `Retry-After` in seconds (RFC 9110 §10.2.3). What is not a plain decimal number is no hint; one
-/// too large for 64 bits is the largest there is.
+/// `Retry-After` (RFC 9110 §10.2.3): plain decimal seconds, or a date in any of the three forms of
+/// HTTP. Anything else is no hint.
 pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.as_bytes();
+    let value = headers.get(header::RETRY_AFTER)?;
+    seconds(value.as_bytes()).or_else(|| wait_until(value, headers))
+}
+
+/// Seconds too large for 64 bits are the largest there are.
+fn seconds(value: &[u8]) -> Option<Duration> {
     if value.is_empty() {
         return None;
     }
@@ -20,19 +25,49 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
+/// From the response's own `Date`, so that clocks that disagree don't matter; without one, from the
+/// system's clock. A date that has passed is no wait.
+#[expect(
+    clippy::disallowed_types,
+    reason = "a date is wall-clock time, and this is the one place that compares it with the clock"
+)]
+fn wait_until(value: &HeaderValue, headers: &HeaderMap) -> Option<Duration> {
+    let until = date(value)?;
+    let now = headers.get(header::DATE).and_then(date);
+    let now = now.unwrap_or_else(std::time::SystemTime::now);
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
+#[expect(clippy::disallowed_types, reason = "what `httpdate` reads a date as")]
+fn date(value: &HeaderValue) -> Option<std::time::SystemTime> {
+    httpdate::parse_http_date(value.to_str().ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use http::HeaderValue;
     use proptest::prelude::*;
 
+    use super::*;
+
+    fn headers(retry_after: &[u8], date: Option<&str>) -> Option<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            header::RETRY_AFTER,
+            HeaderValue::from_bytes(retry_after).ok()?,
+        );
+        if let Some(date) = date {
+            headers.insert(header::DATE, date.parse().ok()?);
+        }
+        Some(headers)
+    }
+
     fn parsed(value: &[u8]) -> Option<Duration> {
-        let value = HeaderValue::from_bytes(value).ok()?;
-        parse(&HeaderMap::from_iter([(header::RETRY_AFTER, value)]))
+        // Far enough ahead that no date of these tests lies after it.
+        parse(&headers(value, Some("Tue, 31 Dec 2999 23:59:59 GMT"))?)
     }
 
     #[test]
-    fn only_plain_decimal_seconds_are_a_hint() {
+    fn only_plain_decimal_seconds_and_dates_are_a_hint() {
         for (value, seconds) in [
             ("0", Some(0)),
             ("1", Some(1)),
@@ -48,6 +83,9 @@ mod tests {
             ("1s", None),
             ("0x10", None),
             ("soon", None),
+            ("Sun, 06 Nov 1994 08:49:37 CET", None),
+            ("Sun, 06 Nov 1994", None),
+            ("1994-11-06T08:49:37Z", None),
         ] {
             let expected = seconds.map(Duration::from_secs);
             assert_eq!(parsed(value.as_bytes()), expected, "{value:?}");
@@ -55,13 +93,49 @@ mod tests {
         assert_eq!(parse(&HeaderMap::new()), None);
     }
 
+    #[test]
+    fn all_three_forms_of_a_date_count_from_the_responses_own_date() {
+        for date in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            for (now, seconds) in [
+                ("Sun, 06 Nov 1994 08:49:30 GMT", 7),
+                ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+                ("Sun, 06 Nov 1994 08:49:38 GMT", 0),
+                ("Sun Nov  6 08:49:35 1994", 2),
+            ] {
+                let headers = headers(date.as_bytes(), Some(now)).unwrap();
+                let expected = Some(Duration::from_secs(seconds));
+                assert_eq!(parse(&headers), expected, "{date} at {now}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_date_the_systems_clock_counts() {
+        for now in [None, Some("yesterday")] {
+            let past = headers(b"Sun, 06 Nov 1994 08:49:37 GMT", now).unwrap();
+            assert_eq!(parse(&past), Some(Duration::ZERO));
+            let future = headers(b"Tue, 31 Dec 2999 23:59:59 GMT", now).unwrap();
+            assert!(parse(&future).unwrap() > Duration::from_secs(365 * 24 * 3600));
+        }
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(value in proptest::collection::vec(any::<u8>(), 0..64)) {
             if let Some(hint) = parsed(&value) {
-                prop_assert!(value.iter().all(u8::is_ascii_digit));
                 prop_assert_eq!(hint.subsec_nanos(), 0);
             }
+        }
+
+        #[test]
+        fn what_looks_like_a_date_never_panics(
+            value in "(Sun|Sunday|Mon)[, ]{1,2}[0-9]{1,2}[ -](Nov|Feb)[ -][0-9]{2,5} [0-9:]{5,8}( GMT)?",
+        ) {
+            let _ = parsed(value.as_bytes());
         }
 
         #[test]

@@ -122,6 +122,33 @@ fn retry_after_is_a_hint_on_retried_statuses_only() {
 }
 
 #[test]
+fn the_ratelimit_field_serves_where_there_is_no_retry_after() {
+    let get = request(Method::GET, &[]);
+    let refused = |status: u16, retry_after: Option<&str>| {
+        let mut response = Response::builder().status(status);
+        if let Some(value) = retry_after {
+            response = response.header("retry-after", value);
+        }
+        let response = response.header("ratelimit", r#""default";r=0;t=3"#);
+        Ok(response.body(()).unwrap())
+    };
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        verdict(&get, &refused(429, None)),
+        Verdict::throttled().after(seconds(3))
+    );
+    assert_eq!(
+        verdict(&get, &refused(429, Some("1"))),
+        Verdict::throttled().after(seconds(1))
+    );
+    assert_eq!(
+        verdict(&get, &refused(503, None)),
+        Verdict::transient().after(seconds(3))
+    );
+    assert_eq!(verdict(&get, &refused(200, None)), Verdict::Success);
+}
+
+#[test]
 fn a_closure_sees_the_outcome_and_the_standard_verdict() {
     let classify = HttpClassifyFn::new(|outcome| match outcome.status() {
         Some(StatusCode::NOT_FOUND) => Verdict::transient(),

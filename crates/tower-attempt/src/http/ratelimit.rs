@@ -1,0 +1,164 @@
+use std::time::Duration;
+
+use http::HeaderMap;
+
+/// The field of draft-ietf-httpapi-ratelimit-headers-11.
+const RATELIMIT: &str = "ratelimit";
+
+/// How long until every policy that has nothing left (`r=0`) has something again (`t` seconds).
+///
+/// The field is a list of structured field items (RFC 9651): policy names with parameters. A field
+/// that is none is ignored as a whole, as that RFC wants it.
+pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
+    let mut longest = None;
+    for line in headers.get_all(RATELIMIT) {
+        let mut rest = Text(line.to_str().ok()?);
+        loop {
+            let (remaining, wait) = rest.member()?;
+            if remaining == Some(0) {
+                longest = longest.max(wait);
+            }
+            rest.skip_spaces();
+            if rest.0.is_empty() {
+                break;
+            }
+            rest.take(',')?;
+            rest.skip_spaces();
+        }
+    }
+    longest.map(Duration::from_secs)
+}
+
+/// What is left to read.
+struct Text<'a>(&'a str);
+
+impl<'a> Text<'a> {
+    /// A policy's name and its parameters `r` and `t`.
+    fn member(&mut self) -> Option<(Option<u64>, Option<u64>)> {
+        self.value()?;
+        let (mut remaining, mut wait) = (None, None);
+        while self.take(';').is_some() {
+            self.skip_spaces();
+            let key = self.token()?;
+            // A parameter without a value is a boolean.
+            let value = match self.take('=') {
+                Some(()) => self.value()?,
+                None => "",
+            };
+            match key {
+                "r" => remaining = value.parse().ok(),
+                "t" => wait = value.parse().ok(),
+                _ => {}
+            }
+        }
+        Some((remaining, wait))
+    }
+
+    /// A string, or anything that needs no quotes, as it is written.
+    fn value(&mut self) -> Option<&'a str> {
+        if self.take('"').is_none() {
+            return self.token();
+        }
+        let mut escaped = false;
+        let end = self.0.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        })?;
+        let value = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(value)
+    }
+
+    fn token(&mut self) -> Option<&'a str> {
+        let inside = |c: char| c.is_ascii_alphanumeric() || "_-.*:/%?@+!#$&'^`|~".contains(c);
+        let end = self.0.find(|c| !inside(c)).unwrap_or(self.0.len());
+        let (token, rest) = self.0.split_at(end);
+        self.0 = rest;
+        (!token.is_empty()).then_some(token)
+    }
+
+    fn take(&mut self, wanted: char) -> Option<()> {
+        self.0 = self.0.strip_prefix(wanted)?;
+        Some(())
+    }
+
+    fn skip_spaces(&mut self) {
+        self.0 = self.0.trim_start_matches([' ', '\t']);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(lines: &[&str]) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(RATELIMIT, line.parse().unwrap());
+        }
+        parse(&headers).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn the_longest_wait_of_an_exhausted_policy_counts() {
+        for (lines, expected) in [
+            (&[r#""default";r=0;t=3"#][..], Some(3)),
+            (&[r#""a";r=0;t=3, "b";r=0;t=5"#], Some(5)),
+            (&[r#""a";r=0;t=3"#, r#""b";r=0;t=5"#], Some(5)),
+            (&[r#""a";r=7;t=60, "b";r=0;t=5"#], Some(5)),
+            (&[r#""a";r=7;t=60"#], None),
+            (&[r#""a";t=60"#], None),
+            (&[r#""a";r=0"#], None),
+            (&[r#""a"; r=0; t=3;pk=:c2VjcmV0:;x"#], Some(3)),
+            (&[r#""q\"u;r=0;t=9, \\";r=0;t=3"#], Some(3)),
+            (&["token;r=0;t=3"], Some(3)),
+            (&[r#""a";r=0;t=99999999999999999999"#], None),
+            (&[r#""a";r=0;t=-1"#], None),
+            (&[r#""a";r=0;t=1.5"#], None),
+            (&[], None),
+        ] {
+            assert_eq!(parsed(lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_structured_field_is_ignored_as_a_whole() {
+        for line in [
+            "",
+            ",",
+            r#""a";r=0;t=3,"#,
+            r#""a";r=0;t=3 "b""#,
+            r#""a;r=0;t=3"#,
+            r#""a";r=0;t="#,
+            r#""a";;r=0;t=3"#,
+            r#"("a");r=0;t=3"#,
+            "100, 100;w=60",
+        ] {
+            assert_eq!(parsed(&[line]), None, "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(value in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                parse(&HeaderMap::from_iter([(http::HeaderName::from_static(RATELIMIT), value)]));
+            }
+        }
+
+        #[test]
+        fn what_looks_like_a_field_never_panics(value in r#"["a-z;=,rt0-9 \\]{0,40}"#) {
+            let _ = parsed(&[value.as_str()]);
+        }
+
+        #[test]
+        fn every_wait_is_read_back(seconds: u64, policies in 1..4_usize) {
+            let members = vec![format!(r#""p";r=0;t={seconds}"#); policies];
+            prop_assert_eq!(parsed(&[members.join(", ").as_str()]), Some(seconds));
+        }
+    }
+}
