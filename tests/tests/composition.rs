@@ -12,7 +12,7 @@ use tests::{Answer, Probe, Request};
 use tower::{Layer, Service, ServiceExt};
 use tower_attempt::{Attempt, AttemptKind};
 use tower_hedge_latency::{Budget, HedgeLayer, Http};
-use tower_jitter_retry::{Backoff, Observer, RetryLayer, StopReason};
+use tower_jitter_retry::{Backoff, Jitter, Observer, RetryInfo, RetryLayer, StopReason};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -292,4 +292,56 @@ impl Observer for Stops {
     fn stopped(&self, _: &Attempt, reason: StopReason) {
         self.0.lock().unwrap().push(reason);
     }
+}
+
+/// What the response of one call says, over a probe that answers so.
+async fn info(
+    layer: RetryLayer<Http>,
+    answer: impl Fn(u32) -> Answer + Send + Sync + 'static,
+) -> Option<RetryInfo> {
+    let probe = Probe::new(move |n, _| answer(n));
+    let response = layer.layer(probe).oneshot(get()).await.unwrap();
+    response.extensions().get().copied()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_tells_what_its_retries_did() {
+    let backoff = Backoff::exponential(ms(100), ms(1_000)).jitter(Jitter::None);
+    let layer = |budget| {
+        let builder = RetryLayer::builder().backoff(backoff).budget(budget);
+        builder.http().build().unwrap()
+    };
+    let told = |info: Option<RetryInfo>| info.map(|it| (it.attempts(), it.slept(), it.stop()));
+    let unlimited = || layer(Budget::unlimited());
+
+    assert_eq!(info(unlimited(), |_| Answer::OK).await, None);
+    let fatal = Answer::status(StatusCode::NOT_IMPLEMENTED);
+    assert_eq!(info(unlimited(), move |_| fatal).await, None);
+
+    let twice = info(unlimited(), |n| {
+        if n < 3 {
+            Answer::UNAVAILABLE
+        } else {
+            Answer::OK
+        }
+    });
+    let expected = (3, ms(100 + 200), StopReason::Success);
+    assert_eq!(told(twice.await), Some(expected));
+    let then_fatal = info(
+        unlimited(),
+        move |n| if n < 2 { Answer::UNAVAILABLE } else { fatal },
+    );
+    assert_eq!(
+        told(then_fatal.await),
+        Some((2, ms(100), StopReason::Fatal))
+    );
+    let never = info(unlimited(), |_| Answer::UNAVAILABLE);
+    let expected = (3, ms(100 + 200), StopReason::AttemptsExhausted);
+    assert_eq!(told(never.await), Some(expected));
+    let denied = info(layer(Budget::none()), |_| Answer::UNAVAILABLE);
+    let expected = (1, ms(0), StopReason::BudgetExhausted);
+    assert_eq!(told(denied.await), Some(expected));
+    let too_long = info(unlimited(), |_| Answer::UNAVAILABLE.retry_after(61));
+    let expected = (1, ms(0), StopReason::HintTooLong);
+    assert_eq!(told(too_long.await), Some(expected));
 }

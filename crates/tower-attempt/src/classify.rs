@@ -125,6 +125,14 @@ pub trait Classify<Req, Res, E> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
+    /// Puts `info` where whoever gets the outcome can find it, if it has such a place: an HTTP
+    /// response's extensions.
+    ///
+    /// # Default
+    ///
+    /// Nowhere.
+    fn attach<T: Clone + Send + Sync + 'static>(&self, _outcome: &mut Result<Res, E>, _info: T) {}
+
     /// A delay to use in place of the layer's backoff, before the 0-based `retry`.
     ///
     /// # Default
@@ -206,6 +214,10 @@ where
         outcome: &Result<Res, E>,
     ) -> Verdict {
         self.classify.classify(context, attempt, outcome)
+    }
+
+    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
+        self.classify.attach(outcome, info);
     }
 
     fn backoff(&self, retry: u32, outcome: &Result<Res, E>) -> Option<Duration> {

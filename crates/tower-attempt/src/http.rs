@@ -97,6 +97,10 @@ impl<Req: HttpRequest, Res: HttpResponse, E: 'static> Classify<Req, Res, E> for 
     fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
         judge(*context, outcome)
     }
+
+    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
+        attach(outcome, info);
+    }
 }
 
 impl<F, Req, Res, E> Classify<Req, Res, E> for HttpClassifyFn<F>
@@ -122,6 +126,20 @@ where
 
     fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
         (self.0)(HttpOutcome::new(outcome, judge(*context, outcome)))
+    }
+
+    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
+        attach(outcome, info);
+    }
+}
+
+fn attach<Res, E, T>(outcome: &mut Result<Res, E>, info: T)
+where
+    Res: HttpResponse,
+    T: Clone + Send + Sync + 'static,
+{
+    if let Ok(response) = outcome {
+        response.extensions_mut().insert(info);
     }
 }
 

@@ -67,8 +67,7 @@ where
                 let outcome = ready!(attempt.poll(cx));
                 let verdict = this.call.judge(&outcome);
                 if verdict == Verdict::Success {
-                    this.call.succeed();
-                    return Poll::Ready(outcome);
+                    return Poll::Ready(this.call.succeed(outcome));
                 }
                 // Its future goes before the wait, too, so that the wait holds no permit.
                 this.attempt.set(None);

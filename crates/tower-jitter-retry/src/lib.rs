@@ -102,7 +102,8 @@
 //!
 //! # Watching and changing it
 //!
-//! An [`Observer`] is told of every attempt, delay and end. A [`RetryHandle`] changes the numbers while the service runs.
+//! An HTTP response that took more than one attempt, or should have, has a [`RetryInfo`] in its extensions. An
+//! [`Observer`] is told of every attempt, delay and end. A [`RetryHandle`] changes the numbers while the service runs.
 //!
 //! # Cost
 //!
@@ -127,6 +128,7 @@
 
 mod backoff;
 mod future;
+mod info;
 mod jitter;
 mod layer;
 mod observe;
@@ -143,6 +145,7 @@ pub use tower_attempt::{Http, HttpClassify, HttpClassifyFn, HttpOutcome, Replaya
 
 pub use self::backoff::{Backoff, Schedule};
 pub use self::future::ResponseFuture;
+pub use self::info::RetryInfo;
 pub use self::jitter::Jitter;
 pub use self::layer::{RetryLayer, RetryLayerBuilder};
 pub use self::observe::{DelaySource, NoObserver, Observer, StopReason};

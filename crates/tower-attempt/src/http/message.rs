@@ -1,4 +1,4 @@
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::Attempt;
 
@@ -12,12 +12,14 @@ pub trait HttpRequest {
     fn attempt(&self) -> Option<Attempt>;
 }
 
-/// What the rules read of a response: implemented for every framework's type.
+/// What the rules read of a response, and where they leave word: implemented for every framework's type.
 pub trait HttpResponse {
     /// The status.
     fn status(&self) -> StatusCode;
     /// The header fields.
     fn headers(&self) -> &HeaderMap;
+    /// The extensions.
+    fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
 impl<B> HttpRequest for Request<B> {
@@ -41,6 +43,10 @@ impl<B> HttpResponse for Response<B> {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
+    }
+
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions_mut()
     }
 }
 
@@ -68,5 +74,9 @@ impl HttpResponse for reqwest::Response {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
+    }
+
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions_mut()
     }
 }

@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::Outcome;
 use crate::backoff::Schedule;
 use crate::settings::Settings;
-use crate::{DelaySource, Observer, StopReason, retry_after};
+use crate::{DelaySource, Observer, RetryInfo, StopReason, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
 pub(crate) struct Call<S, C, R, O, Req>
@@ -37,6 +37,8 @@ where
 struct Wait<Req> {
     schedule: Schedule,
     step: Step,
+    /// All waits of this call so far.
+    slept: Duration,
     /// What goes out after the wait.
     next: Option<(Req, Permit)>,
 }
@@ -89,11 +91,15 @@ where
 
     /// The call ends with a success.
     #[inline]
-    pub(crate) fn succeed(&mut self) {
+    pub(crate) fn succeed(&mut self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
         if self.settings.knobs.deposits {
             self.settings.knobs.budget.deposit();
         }
         self.stop(StopReason::Success);
+        match self.attempt.number() {
+            1 => outcome,
+            _ => self.with_info(outcome, StopReason::Success),
+        }
     }
 
     /// Decides what follows a failure: another attempt, or the end with this outcome.
@@ -113,7 +119,10 @@ where
         };
         decided.map_err(|reason| {
             self.stop(reason);
-            outcome
+            match (self.attempt.number(), reason) {
+                (1, StopReason::Fatal) => outcome,
+                _ => self.with_info(outcome, reason),
+            }
         })
     }
 
@@ -137,12 +146,22 @@ where
         let (delay, source) = self.delay(reason, hint, outcome);
         let wait = self.wait();
         wait.next = Some((request, permit));
+        wait.slept = wait.slept.saturating_add(delay);
         wait.step = match delay {
             Duration::ZERO => Step::Yielding,
             delay => Step::Sleeping(Box::pin(sleep(delay))),
         };
         self.observer.retry_scheduled(&self.attempt, delay, source);
         Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
+        let slept = self.wait.as_ref().map(|wait| wait.slept);
+        let info = RetryInfo::new(self.attempt.number(), slept.unwrap_or_default(), stop);
+        self.rules.classify.attach(&mut outcome, info);
+        outcome
     }
 
     /// The next attempt's request, if there can be one.
@@ -178,6 +197,7 @@ where
             Box::new(Wait {
                 schedule: self.settings.schedule(),
                 step: Step::Readying,
+                slept: Duration::ZERO,
                 next: None,
             })
         })
