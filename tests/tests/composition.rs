@@ -10,7 +10,7 @@ use http::StatusCode;
 use http_body_util::Full;
 use tests::{Answer, Probe, Request};
 use tower::{Layer, Service, ServiceExt};
-use tower_attempt::{Attempt, AttemptKind};
+use tower_attempt::{Attempt, AttemptKind, Deadline};
 use tower_hedge_latency::{Budget, HedgeLayer, Http};
 use tower_jitter_retry::{Backoff, Jitter, Observer, RetryInfo, RetryLayer, StopReason};
 
@@ -291,6 +291,50 @@ struct Stops(Arc<Mutex<Vec<StopReason>>>);
 impl Observer for Stops {
     fn stopped(&self, _: &Attempt, reason: StopReason) {
         self.0.lock().unwrap().push(reason);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
+    let backoff = Backoff::constant(ms(100)).jitter(Jitter::None);
+    let builder = RetryLayer::builder().backoff(backoff).max_attempts(10);
+    let layer = builder.http().retry_until(ms(250)).build().unwrap();
+    for (deadline, attempts, millis) in [
+        // At 0, 100 and 200 ms; the next would go out at 300 ms.
+        (None, 3, 200),
+        (Some(ms(100)), 1, 0),
+        (Some(ms(101)), 2, 100),
+        (Some(Duration::MAX), 10, 900),
+    ] {
+        let mut request = get();
+        if let Some(deadline) = deadline {
+            let deadline = Deadline::after(deadline);
+            request.extensions_mut().insert(deadline);
+        }
+        let probe = Probe::always(Answer::UNAVAILABLE);
+        let start = tokio::time::Instant::now();
+        let response = layer.layer(probe.clone()).oneshot(request).await.unwrap();
+        assert_eq!(start.elapsed(), ms(millis));
+        assert_eq!(probe.record().calls(), attempts);
+        let info: &RetryInfo = response.extensions().get().unwrap();
+        let expected = match attempts {
+            10 => StopReason::AttemptsExhausted,
+            _ => StopReason::DeadlineExceeded,
+        };
+        assert_eq!(info.stop(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hedge_goes_out_after_the_deadline() {
+    for (millis, attempts) in [(10, 1), (11, 2), (20, 2), (21, 3)] {
+        let probe = Probe::always(Answer::OK.after(100));
+        let mut request = get();
+        let deadline = Deadline::after(ms(millis));
+        request.extensions_mut().insert(deadline);
+        let stack = hedge(Budget::unlimited()).layer(probe.clone());
+        stack.oneshot(request).await.unwrap();
+        assert_eq!(probe.record().calls(), attempts, "{millis} ms");
     }
 }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::Attempt;
+use crate::{Attempt, Deadline};
 
 /// What an attempt's outcome means for a repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,15 @@ pub trait Classify<Req, Res, E> {
         self.may_repeat(context)
     }
 
+    /// When the caller stops waiting, if the request says so.
+    ///
+    /// # Default
+    ///
+    /// `None`: what the layer is set to.
+    fn deadline(&self, _context: &Self::Context) -> Option<Deadline> {
+        None
+    }
+
     /// Judges an outcome.
     fn classify(
         &self,
@@ -214,6 +223,10 @@ where
         outcome: &Result<Res, E>,
     ) -> Verdict {
         self.classify.classify(context, attempt, outcome)
+    }
+
+    fn deadline(&self, context: &Self::Context) -> Option<Deadline> {
+        self.classify.deadline(context)
     }
 
     fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {

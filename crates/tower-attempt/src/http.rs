@@ -3,15 +3,19 @@ mod outcome;
 mod ratelimit;
 mod retry_after;
 
-use http::{Method, StatusCode};
+use http::header::{IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderName, Method, StatusCode};
 
 pub use self::message::{HttpRequest, HttpResponse};
 pub use self::outcome::HttpOutcome;
-use crate::{Attempt, AttemptKind, Classify, Verdict};
+use crate::{Attempt, AttemptKind, Classify, Deadline, Verdict};
 
 /// The request header that makes any method safe to repeat
 /// (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// What makes an answer depend on an earlier attempt's effect.
+const PRECONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
 
 /// The rules for HTTP.
 ///
@@ -28,11 +32,16 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), and any request
 /// with an `Idempotency-Key`. A 429 is repeated for every method, since a server refuses before it
 /// processes. CONNECT and switched protocols are left alone, and [`ByBody`](crate::ByBody) copies no
-/// request with `Upgrade`. Only idempotent requests are hedged, and only those that are no hedge
-/// already.
+/// request with `Upgrade`.
 ///
-/// `Retry-After`, in seconds or as a date, is the hint of any answer that is to be repeated; without
-/// one, the IETF's `RateLimit` field is. Malformed ones are ignored. Success is judged at the response head: a body that breaks later is the caller's.
+/// Hedged are requests of idempotent methods that are no hedge already. An `Idempotency-Key` makes a
+/// request safe to send again, but not safe to send twice at once: the draft has a server answer 409
+/// to the second while it works on the first, and the 409 would win. For the same reason PUT and
+/// DELETE with a precondition (`If-Match`, `If-None-Match`, `If-Unmodified-Since`) are not hedged: the
+/// second may fail it because the first succeeded.
+///
+/// `Retry-After`, in seconds or as a date, is the hint of any answer that is to be repeated; a 429
+/// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Success is judged at the response head: a body that breaks later is the caller's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpClassify;
 
@@ -41,18 +50,23 @@ pub struct HttpClassify;
 pub struct HttpContext {
     idempotent: bool,
     connect: bool,
-    hedge: bool,
+    hedgeable: bool,
+    deadline: Option<Deadline>,
 }
 
 impl HttpContext {
     fn new<Req: HttpRequest>(request: &Req) -> Self {
         let (method, headers) = (request.method(), request.headers());
+        let by_method = method.is_idempotent();
+        let is_hedge = |attempt: Attempt| attempt.kind() == AttemptKind::Hedge;
+        let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
         Self {
-            idempotent: method.is_idempotent() || headers.contains_key(IDEMPOTENCY_KEY),
+            idempotent: by_method || headers.contains_key(IDEMPOTENCY_KEY),
             connect: method == Method::CONNECT,
-            hedge: request
-                .attempt()
-                .is_some_and(|attempt| attempt.kind() == AttemptKind::Hedge),
+            hedgeable: by_method
+                && (method.is_safe() || !conditional())
+                && !request.attempt().is_some_and(is_hedge),
+            deadline: request.deadline(),
         }
     }
 
@@ -61,7 +75,7 @@ impl HttpContext {
     }
 
     fn may_hedge(self) -> bool {
-        self.idempotent && !self.connect && !self.hedge
+        self.hedgeable
     }
 }
 
@@ -94,6 +108,10 @@ impl<Req: HttpRequest, Res: HttpResponse, E: 'static> Classify<Req, Res, E> for 
         context.may_hedge()
     }
 
+    fn deadline(&self, context: &HttpContext) -> Option<Deadline> {
+        context.deadline
+    }
+
     fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
         judge(*context, outcome)
     }
@@ -122,6 +140,10 @@ where
 
     fn may_hedge(&self, context: &HttpContext) -> bool {
         context.may_hedge()
+    }
+
+    fn deadline(&self, context: &HttpContext) -> Option<Deadline> {
+        context.deadline
     }
 
     fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
@@ -166,7 +188,12 @@ fn judge<Res: HttpResponse, E>(context: HttpContext, outcome: &Result<Res, E>) -
     if !context.idempotent && status != StatusCode::TOO_MANY_REQUESTS {
         return Verdict::Fatal;
     }
-    match retry_after().or_else(|| ratelimit::parse(response.headers())) {
+    let hint = match (retry_after(), status) {
+        // Elsewhere it tells when the quota is whole again, which is no reason to wait.
+        (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(response.headers()),
+        (hint, _) => hint,
+    };
+    match hint {
         Some(hint) => verdict.after(hint),
         None => verdict,
     }

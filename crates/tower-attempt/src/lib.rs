@@ -53,6 +53,7 @@ mod attempt;
 mod budget;
 mod build_error;
 mod classify;
+mod deadline;
 #[cfg(feature = "http")]
 mod http;
 mod replay;
@@ -62,6 +63,7 @@ pub use self::attempt::{Attempt, AttemptKind};
 pub use self::budget::{Budget, Permit};
 pub use self::build_error::BuildError;
 pub use self::classify::{Classify, CustomBackoff, EveryError, RetryReason, Verdict};
+pub use self::deadline::Deadline;
 #[cfg(feature = "http")]
 pub use self::http::{
     HttpClassify, HttpClassifyFn, HttpContext, HttpOutcome, HttpRequest, HttpResponse,

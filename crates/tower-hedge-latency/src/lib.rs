@@ -79,7 +79,8 @@
 //! - A failure before any hedge is out is returned at once: repeating is a retry layer's business.
 //! - Losers are dropped the moment the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream.
 //! - A hedge whose service is not ready delays nothing and costs nothing; one that the budget denies neither.
-//! - Over HTTP, a request that is a hedge already is not hedged again by a layer below.
+//! - Over HTTP, a request that is a hedge already is not hedged again by a layer below, and no hedge goes out at or after a
+//!   request's [`Deadline`].
 //!
 //! A first attempt that fails leaves the call to its hedges, however long they take: put a timeout for one attempt below.
 //!
@@ -130,8 +131,8 @@ mod settings;
 mod trigger;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, BuildError, Classify, EveryError, Plain, Replays, RetryReason,
-    Rules, Verdict,
+    Attempt, AttemptKind, Budget, BuildError, Classify, Deadline, EveryError, Plain, Replays,
+    RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Http, HttpClassify, HttpClassifyFn, HttpOutcome, ReplayableBody};

@@ -241,6 +241,10 @@ impl Growth {
 
 /// `base · factorⁿ`, exact for a factor of 2 as long as it fits 53 bits of nanoseconds (104 days).
 fn power(base: Duration, factor: f64, n: u32) -> Duration {
+    // Nothing times infinity is not a number.
+    if base.is_zero() {
+        return Duration::ZERO;
+    }
     let n = i32::try_from(n).unwrap_or(i32::MAX);
     Duration::try_from_secs_f64(base.as_secs_f64() * factor.powi(n)).unwrap_or(Duration::MAX)
 }

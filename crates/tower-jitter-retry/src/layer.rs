@@ -94,6 +94,7 @@ impl<P, O> fmt::Debug for RetryLayer<P, O> {
 /// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled answers start from 1 s | AWS SDKs |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_hint` | 60 s | |
+/// | `retry_until` | no limit; a request's own [`Deadline`](crate::Deadline) is honoured | |
 ///
 /// ```
 /// use std::time::Duration;
@@ -151,6 +152,16 @@ impl<P, O> RetryLayerBuilder<P, O> {
     /// The longest server hint to obey. When the server asks for more, its answer is returned.
     pub fn max_hint(mut self, longest: Duration) -> Self {
         self.knobs.max_hint = longest;
+        self
+    }
+
+    /// How long after a call's start further attempts may go out. A failure whose repeat would come
+    /// later is returned at once, without a wait.
+    ///
+    /// Ends nothing that is in flight; for that, put a timeout above or below. A
+    /// [`Deadline`](crate::Deadline) in an HTTP request's extensions wins over it.
+    pub fn retry_until(mut self, limit: Duration) -> Self {
+        self.knobs.retry_until = Some(limit);
         self
     }
 

@@ -68,8 +68,8 @@
 //! | an error of the client | yes | no |
 //! | anything else | no | no |
 //!
-//! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; without one, the
-//! IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and requests with `Upgrade` are never repeated. A body is sent again if it is in memory;
+//! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429
+//! without one, the IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and requests with `Upgrade` are never repeated. A body is sent again if it is in memory;
 //! one that streams is sent once, and its failures are returned.
 //!
 //! [`classify_fn`](RetryLayerBuilder::classify_fn) has the last word where your service says it differently.
@@ -82,6 +82,7 @@
 //! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs |
 //! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 //! | `max_hint` | 60 s | nobody waits longer |
+//! | `retry_until` | no limit; a [`Deadline`] in the request's extensions is honoured | |
 //!
 //! Every answer that stops a call comes back untouched: when attempts or budget run out, the caller sees the last attempt's
 //! own response or error, and no error type changes.
@@ -137,8 +138,8 @@ mod service;
 mod settings;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, BuildError, Classify, CustomBackoff, EveryError, Plain, Replays,
-    RetryReason, Rules, Verdict,
+    Attempt, AttemptKind, Budget, BuildError, Classify, CustomBackoff, Deadline, EveryError, Plain,
+    Replays, RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Http, HttpClassify, HttpClassifyFn, HttpOutcome, ReplayableBody};

@@ -73,6 +73,9 @@ pub enum StopReason {
     NotRepeatable,
     /// The server asks for a longer wait than the layer is willing to make.
     HintTooLong,
+    /// The next attempt would go out after the [`Deadline`](crate::Deadline), or later than
+    /// [`retry_until`](crate::RetryLayerBuilder::retry_until) allows.
+    DeadlineExceeded,
     /// The budget has no token.
     BudgetExhausted,
     /// The inner service failed to become ready for the next attempt.

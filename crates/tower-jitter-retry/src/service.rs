@@ -72,6 +72,8 @@ where
         let rules = self.rules.clone();
         let context = rules.classify.context(&request);
         let may_repeat = settings.knobs.max_attempts > 1 && rules.classify.may_repeat(&context);
+        let deadline = rules.classify.deadline(&context);
+        let deadline = deadline.unwrap_or_else(|| settings.deadline());
         let saved = match may_repeat {
             true => rules.replays.first(&mut request),
             false => None,
@@ -82,7 +84,7 @@ where
         let first = self.inner.call(request);
         // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
         let settings = Arc::clone(settings);
-        let call = Call::new(rules, observer, settings, context, service, saved);
+        let call = Call::new(rules, observer, settings, context, deadline, service, saved);
         ResponseFuture::new(first, call)
     }
 }

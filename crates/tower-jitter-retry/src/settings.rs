@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_attempt::{Budget, BuildError};
+use tower_attempt::{Budget, BuildError, Deadline};
 
 use crate::RetryLayer;
 use crate::backoff::{Backoff, Schedule, Seeds};
@@ -24,6 +24,7 @@ pub(crate) struct Settings {
 pub(crate) struct Knobs {
     pub(crate) max_attempts: u32,
     pub(crate) max_hint: Duration,
+    pub(crate) retry_until: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) budget: Budget,
     /// Whether successful calls deposit into the budget, or another layer's do.
@@ -35,6 +36,7 @@ impl Default for Knobs {
         Self {
             max_attempts: MAX_ATTEMPTS,
             max_hint: MAX_HINT,
+            retry_until: None,
             backoff: Backoff::default(),
             budget: Budget::default(),
             deposits: true,
@@ -57,6 +59,14 @@ impl Settings {
     pub(crate) fn new(knobs: Knobs) -> Self {
         let seeds = knobs.backoff.seeds();
         Self { knobs, seeds }
+    }
+
+    /// When a call that begins now sends no further attempt. Reads the clock only if it has to.
+    pub(crate) fn deadline(&self) -> Deadline {
+        match self.knobs.retry_until {
+            Some(limit) => Deadline::after(limit),
+            None => Deadline::NEVER,
+        }
     }
 
     /// The delays of one call.
@@ -84,7 +94,7 @@ impl RetryHandle {
         Self(Arc::clone(settings))
     }
 
-    /// Takes over another layer's attempts, backoff, budget and longest hint.
+    /// Takes over another layer's attempts, backoff, budget, longest hint and time limit.
     ///
     /// Every service of this handle's layer follows from its next call on; calls that are under way
     /// end as they began. Rules and observer stay. The budget is then shared with `layer`.

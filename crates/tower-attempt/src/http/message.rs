@@ -1,6 +1,6 @@
 use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
 
-use crate::Attempt;
+use crate::{Attempt, Deadline};
 
 /// What the rules read of a request: implemented for every framework's type.
 pub trait HttpRequest {
@@ -10,6 +10,8 @@ pub trait HttpRequest {
     fn headers(&self) -> &HeaderMap;
     /// Which attempt of another layer this request is; `None` for a first one.
     fn attempt(&self) -> Option<Attempt>;
+    /// When its caller stops waiting; `None` if it does not say.
+    fn deadline(&self) -> Option<Deadline>;
 }
 
 /// What the rules read of a response, and where they leave word: implemented for every framework's type.
@@ -32,6 +34,10 @@ impl<B> HttpRequest for Request<B> {
     }
 
     fn attempt(&self) -> Option<Attempt> {
+        self.extensions().get().copied()
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
         self.extensions().get().copied()
     }
 }
@@ -62,6 +68,11 @@ impl HttpRequest for reqwest::Request {
 
     /// Never known: reqwest keeps its requests' extensions to itself.
     fn attempt(&self) -> Option<Attempt> {
+        None
+    }
+
+    /// Never known, for the same reason.
+    fn deadline(&self) -> Option<Deadline> {
         None
     }
 }

@@ -74,7 +74,25 @@ fn an_idempotency_key_makes_a_post_repeatable() {
     let post = request(Method::POST, &[("Idempotency-Key", "\"8e03978e\"")]);
     assert_eq!(verdict(&post, &status(503)), Verdict::transient());
     assert_eq!(verdict(&post, &Err("reset")), Verdict::transient());
-    assert!(HttpContext::new(&post).may_hedge());
+}
+
+/// The server answers 409 to the second while it works on the first.
+#[test]
+fn what_may_fail_because_the_first_succeeded_is_not_hedged() {
+    let key = [("idempotency-key", "\"8e03978e\"")];
+    let condition = [("if-none-match", "*")];
+    for (method, fields, may_hedge) in [
+        (Method::POST, &key[..], false),
+        (Method::PUT, &condition[..], false),
+        (Method::DELETE, &[("if-match", "\"a\"")][..], false),
+        (Method::PUT, &[][..], true),
+        (Method::GET, &condition[..], true),
+        (Method::GET, &key[..], true),
+    ] {
+        let context = HttpContext::new(&request(method.clone(), fields));
+        assert_eq!(context.may_hedge(), may_hedge, "{method} {fields:?}");
+        assert!(context.may_repeat());
+    }
 }
 
 #[test]
@@ -122,7 +140,7 @@ fn retry_after_is_a_hint_on_retried_statuses_only() {
 }
 
 #[test]
-fn the_ratelimit_field_serves_where_there_is_no_retry_after() {
+fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
     let get = request(Method::GET, &[]);
     let refused = |status: u16, retry_after: Option<&str>| {
         let mut response = Response::builder().status(status);
@@ -141,10 +159,8 @@ fn the_ratelimit_field_serves_where_there_is_no_retry_after() {
         verdict(&get, &refused(429, Some("1"))),
         Verdict::throttled().after(seconds(1))
     );
-    assert_eq!(
-        verdict(&get, &refused(503, None)),
-        Verdict::transient().after(seconds(3))
-    );
+    // Of an answer that was allowed, it says when the quota is whole again.
+    assert_eq!(verdict(&get, &refused(500, None)), Verdict::transient());
     assert_eq!(verdict(&get, &refused(200, None)), Verdict::Success);
 }
 

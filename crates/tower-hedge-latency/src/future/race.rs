@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Classify, Replays, Rules};
+use tower_attempt::{Attempt, Classify, Deadline, Replays, Rules};
 use tower_service::Service;
 
 use super::Outcome;
@@ -22,6 +22,7 @@ where
     observer: O,
     settings: Arc<Settings>,
     context: C::Context,
+    deadline: Deadline,
     /// `None` if this call is not hedged, or not any more.
     spare: Option<Spare<S, R::Saved>>,
     /// How many hedges came due, sent or not.
@@ -73,7 +74,9 @@ where
         if spare.is_some() && settings.deposits {
             settings.budget.deposit();
         }
+        let deadline = rules.classify.deadline(&context);
         Self {
+            deadline: deadline.unwrap_or(Deadline::NEVER),
             rules,
             observer,
             settings,
@@ -92,7 +95,10 @@ where
         match self.settings.due(self.stage) {
             None => Due::Never,
             Some(delay) if delay.is_zero() => Due::Now,
-            Some(delay) => spare.start.checked_add(delay).map_or(Due::Never, Due::At),
+            Some(delay) => match spare.start.checked_add(delay) {
+                Some(due) if self.deadline.is_after(due) => Due::At(due),
+                _ => Due::Never,
+            },
         }
     }
 

@@ -53,6 +53,8 @@ fn each_kind_grows_as_it_says() {
     );
     assert_eq!(delays(Backoff::constant(ms(7))), [7; 5].map(ms));
     assert_eq!(delays(Backoff::none()), [0; 5].map(ms));
+    let zero = Backoff::exponential(Duration::ZERO, CAP);
+    assert!(zero.schedule().take(2_000).all(|delay| delay.is_zero()));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
-use tower_attempt::{Attempt, Classify, Permit, Replays, RetryReason, Rules, Verdict};
+use tower_attempt::{Attempt, Classify, Deadline, Permit, Replays, RetryReason, Rules, Verdict};
 use tower_service::Service;
 
 use super::Outcome;
@@ -24,6 +24,7 @@ where
     observer: O,
     settings: Arc<Settings>,
     context: C::Context,
+    deadline: Deadline,
     /// What further attempts are made from, as long as there may be any.
     service: Option<S>,
     saved: Option<R::Saved>,
@@ -63,6 +64,7 @@ where
         observer: O,
         settings: Arc<Settings>,
         context: C::Context,
+        deadline: Deadline,
         service: Option<S>,
         saved: Option<R::Saved>,
     ) -> Self {
@@ -71,6 +73,7 @@ where
             observer,
             settings,
             context,
+            deadline,
             service,
             saved,
             attempt: Attempt::PRIMARY,
@@ -140,10 +143,13 @@ where
         if hint.is_some_and(|hint| hint > self.settings.knobs.max_hint) {
             return Err(StopReason::HintTooLong);
         }
+        let (delay, source) = self.delay(reason, hint, outcome);
+        if !self.deadline.leaves(delay) {
+            return Err(StopReason::DeadlineExceeded);
+        }
         let permit = self.settings.knobs.budget.withdraw();
         let permit = permit.ok_or(StopReason::BudgetExhausted)?;
 
-        let (delay, source) = self.delay(reason, hint, outcome);
         let wait = self.wait();
         wait.next = Some((request, permit));
         wait.slept = wait.slept.saturating_add(delay);

@@ -107,6 +107,19 @@ async fn a_streaming_body_of_known_size_reaches_its_reader_whole() {
     assert_eq!(text(unread).await, "hello");
 }
 
+/// hyper asks once, before it reads, so such bodies are about.
+#[tokio::test]
+async fn a_body_that_never_changes_its_size_hint_keeps_its_length() {
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(2);
+    sender.send_data(Bytes::from("he")).await.unwrap();
+    sender.send_data(Bytes::from("llo")).await.unwrap();
+    drop(sender);
+    let unread = UnsyncBoxBody::new(Sized5(body)).into_memory();
+    let unread = unread.expect_err("in two frames");
+    assert_eq!(unread.size_hint().exact(), Some(5));
+    assert_eq!(text(unread).await, "hello");
+}
+
 #[tokio::test]
 async fn a_body_that_is_not_there_yet_is_given_back() {
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);

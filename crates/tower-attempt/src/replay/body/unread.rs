@@ -27,6 +27,7 @@ where
         Poll::Ready(first) => Err(wrap(Unread {
             first: Some(first),
             rest: body,
+            size,
         })),
     }
 }
@@ -43,6 +44,9 @@ type Polled<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
 pub(super) struct Unread<B: Body> {
     first: Option<Polled<B>>,
     rest: B,
+    /// What is still to be given: taken once and reduced by what was, since there are bodies that say
+    /// the same all along.
+    size: u64,
 }
 
 // Nothing in it is pinned but `rest`, which is `Unpin` wherever this is used.
@@ -56,10 +60,15 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Unread<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match self.first.take() {
+        let polled = match self.first.take() {
             Some(first) => Poll::Ready(first),
             None => Pin::new(&mut self.rest).poll_frame(cx),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let given = frame.data_ref().map_or(0, Bytes::len) as u64;
+            self.size = self.size.saturating_sub(given);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -70,14 +79,6 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Unread<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut hint = self.rest.size_hint();
-        if let Some(Some(Ok(frame))) = &self.first {
-            let read = frame.data_ref().map_or(0, Bytes::len) as u64;
-            if let Some(upper) = hint.upper() {
-                hint.set_upper(upper.saturating_add(read));
-            }
-            hint.set_lower(hint.lower().saturating_add(read));
-        }
-        hint
+        SizeHint::with_exact(self.size)
     }
 }

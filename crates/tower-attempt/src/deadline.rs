@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// When the caller stops waiting, in an HTTP request's extensions.
+///
+/// No extra attempt is sent at this instant or later, and a failure whose repeat would come that
+/// late is returned at once. It does not end what is in flight: that takes a timeout.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_attempt::Deadline;
+///
+/// let request = http::Request::get("/")
+///     .extension(Deadline::after(Duration::from_secs(2)))
+///     .body(())?;
+/// # let _ = request;
+/// # Ok::<_, http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// None at all, also where a layer sets one.
+    pub const NEVER: Self = Self(None);
+
+    /// At this instant.
+    #[must_use]
+    pub const fn at(instant: Instant) -> Self {
+        Self(Some(instant))
+    }
+
+    /// So long from now; a time too long to be counted is [`NEVER`](Self::NEVER).
+    #[must_use]
+    pub fn after(duration: Duration) -> Self {
+        Self(Instant::now().checked_add(duration))
+    }
+
+    /// Whether `instant` is before it.
+    #[must_use]
+    pub fn is_after(&self, instant: Instant) -> bool {
+        self.0.is_none_or(|deadline| instant < deadline)
+    }
+
+    /// Whether a wait of `delay` from now on would end before it. Reads the clock only if there is
+    /// a deadline.
+    #[must_use]
+    pub fn leaves(&self, delay: Duration) -> bool {
+        self.0.is_none_or(|deadline| {
+            let end = Instant::now().checked_add(delay);
+            end.is_some_and(|end| end < deadline)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_has_to_end_before_it() {
+        let second = Duration::from_secs(1);
+        let deadline = Deadline::after(second);
+        assert!(deadline.leaves(second - Duration::from_nanos(1)));
+        assert!(!deadline.leaves(second));
+        assert!(!deadline.leaves(Duration::MAX));
+        assert!(deadline.is_after(Instant::now()));
+        tokio::time::advance(second).await;
+        assert!(!deadline.is_after(Instant::now()));
+        assert!(!deadline.leaves(Duration::ZERO));
+    }
+
+    #[test]
+    fn never_leaves_any_time() {
+        assert_eq!(Deadline::after(Duration::MAX), Deadline::NEVER);
+        assert!(Deadline::NEVER.leaves(Duration::MAX));
+        assert!(Deadline::NEVER.is_after(Instant::now()));
+    }
+}

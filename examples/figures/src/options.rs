@@ -1,0 +1,64 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use indicatif::ProgressBar;
+use tower::BoxError;
+
+use crate::contention;
+use crate::report::Report;
+
+/// Makes published results again: the crates' own layers against simulated servers, in virtual time.
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    /// Which one.
+    #[arg(value_enum)]
+    pub(crate) figure: Selection,
+    /// Print one JSON array instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also draw the published graphs, as SVG files in this directory, which is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Seed of all that is left to chance; the same seed gives the same output.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Selection {
+    /// All of them, one after another.
+    All,
+    /// Clients that contend for one row ("Exponential Backoff And Jitter", AWS 2015).
+    Contention,
+}
+
+/// Makes one figure from a seed, and says how far it is.
+pub(crate) type Figure = fn(u64, &ProgressBar) -> Result<Report, BoxError>;
+
+impl Selection {
+    pub(crate) fn figures(self) -> &'static [Figure] {
+        match self {
+            Self::All => &[contention::run],
+            Self::Contention => &[contention::run],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn all_is_every_one() {
+        let single = Selection::value_variants().len() - 1;
+        assert_eq!(Selection::All.figures().len(), single);
+    }
+}

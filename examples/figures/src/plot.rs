@@ -1,0 +1,45 @@
+//! Plots as data; `svg` draws them.
+
+mod svg;
+
+/// One graph, or several above each other that share their x axis.
+#[derive(Debug)]
+pub(crate) struct Plot {
+    /// Of its file, without the extension.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) x: Axis,
+    pub(crate) panels: Vec<Panel>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Panel {
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
+}
+
+/// From 0 to `end`. What lies beyond is cut off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    /// With the unit.
+    pub(crate) label: &'static str,
+    pub(crate) end: f64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    pub(crate) mark: Mark,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// How points are drawn, in which colour of the palette.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mark {
+    /// Dots on a line.
+    Line(usize),
+    /// The area down to zero.
+    Area(usize),
+    /// Black rings by themselves, which leave visible what they are around.
+    Rings,
+}

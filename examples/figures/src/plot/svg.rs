@@ -1,0 +1,121 @@
+//! Draws plots as SVG.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use tower::BoxError;
+
+use super::{Axis, Mark, Panel, Plot, Series};
+
+/// Colours that stay apart for colour-blind readers too (Okabe and Ito 2008).
+const PALETTE: [RGBColor; 5] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xe6, 0x9f, 0x00),
+];
+/// In pixels, like all that follows.
+const WIDTH: u32 = 900;
+const SINGLE_HEIGHT: u32 = 500;
+const PANEL_HEIGHT: u32 = 240;
+const TITLE: (&str, i32) = ("sans-serif", 20);
+const TEXT: (&str, i32) = ("sans-serif", 14);
+const DOT: i32 = 3;
+const RING: i32 = 6;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, 'b> = ChartContext<
+    'a,
+    SVGBackend<'b>,
+    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
+>;
+
+impl Plot {
+    /// The text of an SVG file.
+    pub(crate) fn svg(&self) -> Result<String, BoxError> {
+        let panels = self.panels.len();
+        let height = match u32::try_from(panels)? {
+            1 => SINGLE_HEIGHT,
+            panels => panels * PANEL_HEIGHT,
+        };
+        let mut svg = String::new();
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let areas = root.titled(self.title, TITLE)?.split_evenly((panels, 1));
+        for (area, panel) in areas.iter().zip(&self.panels) {
+            panel.draw(area, self.x)?;
+        }
+        root.present()?;
+        drop(areas);
+        drop(root);
+        Ok(svg)
+    }
+}
+
+impl Panel {
+    fn draw(&self, area: &Area<'_>, x: Axis) -> Result<(), BoxError> {
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .x_label_area_size(46)
+            .y_label_area_size(76)
+            .build_cartesian_2d(0.0..x.end, 0.0..self.y.end)?;
+        chart
+            .configure_mesh()
+            .label_style(TEXT)
+            .x_desc(x.label)
+            .y_desc(self.y.label)
+            .x_label_formatter(&|value| value.to_string())
+            .y_label_formatter(&|value| value.to_string())
+            .light_line_style(WHITE)
+            .draw()?;
+        for series in &self.series {
+            series.draw(&mut chart, x.end, self.y.end)?;
+        }
+        chart
+            .configure_series_labels()
+            .label_font(TEXT)
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        Ok(())
+    }
+}
+
+impl Series {
+    fn draw<'b>(&self, chart: &mut Chart<'_, 'b>, x_end: f64, y_end: f64) -> Result<(), BoxError> {
+        let within = |(x, _): &(f64, f64)| *x <= x_end;
+        let points = self.points.iter().copied().filter(within);
+        let points = points.map(|(x, y)| (x, y.min(y_end)));
+        match self.mark {
+            Mark::Line(color) => {
+                let style = colour(color).stroke_width(2);
+                let line = LineSeries::new(points, style).point_size(DOT as u32);
+                let drawn = chart.draw_series(line)?;
+                drawn
+                    .label(self.name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            }
+            Mark::Area(color) => {
+                let style = colour(color);
+                let area = AreaSeries::new(points, 0.0, style.mix(0.4)).border_style(style);
+                let drawn = chart.draw_series(area)?;
+                drawn.label(self.name).legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 5), (x + 18, y + 5)], style.filled())
+                });
+            }
+            Mark::Rings => {
+                let rings = points.map(|point| Circle::new(point, RING, BLACK));
+                let drawn = chart.draw_series(rings)?;
+                drawn
+                    .label(self.name)
+                    .legend(|(x, y)| Circle::new((x + 9, y), RING, BLACK));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn colour(index: usize) -> RGBColor {
+    PALETTE[index % PALETTE.len()]
+}
