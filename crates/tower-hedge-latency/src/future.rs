@@ -21,8 +21,8 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops every attempt that is in flight. The token for a hedge that was not sent yet
-/// goes back to the budget.
+/// Dropping it drops every attempt that is in flight. A hedge that was not sent yet has no token
+/// of the budget.
 #[pin_project]
 pub struct ResponseFuture<S, C, R, O, Req>
 where

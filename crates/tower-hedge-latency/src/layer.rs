@@ -111,12 +111,13 @@ impl<P, O> HedgeLayerBuilder<P, O> {
         self.trigger(Trigger::Fixed(delay))
     }
 
-    /// Hedge k goes out at the k-th of these offsets from the call's start, in ascending order.
+    /// Hedge k goes out at the k-th of these offsets from the call's start: at most 100, in ascending
+    /// order.
     pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
         self.trigger(Trigger::Delays(delays.into_iter().collect()))
     }
 
-    /// So many attempts in all go out at once; at least 2.
+    /// So many attempts in all go out at once; from 2 to 101.
     ///
     /// Multiplies the load by this number.
     pub fn fan_out(self, attempts: u32) -> Self {
@@ -124,7 +125,7 @@ impl<P, O> HedgeLayerBuilder<P, O> {
     }
 
     /// How many hedges a call may have with [`fixed`](Self::fixed), the first attempt not counted;
-    /// at least 1.
+    /// from 1 to 100.
     pub fn max_hedges(mut self, hedges: u32) -> Self {
         self.settings.max_hedges = Some(hedges);
         self

@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use tower_attempt::BuildError;
 
+/// More attempts at once than any tail is worth; each keeps a place in its call.
+const MAX_HEDGES: usize = 100;
+
 /// When hedges are due, as offsets from the call's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
@@ -26,18 +29,20 @@ impl Trigger {
 
     pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
         match (self, max_hedges) {
-            (Self::Delays(delays), _) if delays.is_empty() => {
-                Err(BuildError::new("delays", delays, "at least one"))
+            (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
+                let bound = "from 1 to 100 of them";
+                Err(BuildError::new("number of delays", delays.len(), bound))
             }
             (Self::Delays(delays), _) if !delays.is_sorted() => {
                 Err(BuildError::new("delays", delays, "in ascending order"))
             }
-            (Self::FanOut(attempts @ 0..=1), _) => Err(BuildError::new(
-                "fan_out",
-                attempts,
-                "at least 2 attempts in all",
-            )),
-            (Self::Fixed(_), Some(0)) => Err(BuildError::new("max_hedges", 0, "at least 1")),
+            (Self::FanOut(attempts @ (0..=1 | 102..)), _) => {
+                let bound = "from 2 to 101 attempts in all";
+                Err(BuildError::new("fan_out", attempts, bound))
+            }
+            (Self::Fixed(_), Some(hedges @ (0 | 101..))) => {
+                Err(BuildError::new("max_hedges", hedges, "from 1 to 100"))
+            }
             (Self::Delays(_), Some(hedges)) => {
                 let bound = "unset: delays say how many hedges there are";
                 Err(BuildError::new("max_hedges", hedges, bound))
@@ -84,7 +89,26 @@ mod tests {
     fn a_wrong_value_is_named_with_its_bound() {
         let delays = |delays: &[Duration]| Trigger::Delays(delays.to_vec());
         for (trigger, max_hedges, message) in [
-            (delays(&[]), None, "delays is [], but must be at least one"),
+            (
+                delays(&[]),
+                None,
+                "number of delays is 0, but must be from 1 to 100 of them",
+            ),
+            (
+                delays(&[ms(1); 101]),
+                None,
+                "number of delays is 101, but must be from 1 to 100 of them",
+            ),
+            (
+                Trigger::FanOut(102),
+                None,
+                "fan_out is 102, but must be from 2 to 101 attempts in all",
+            ),
+            (
+                Trigger::Fixed(ms(1)),
+                Some(101),
+                "max_hedges is 101, but must be from 1 to 100",
+            ),
             (
                 delays(&[ms(2), ms(1)]),
                 None,
@@ -98,7 +122,7 @@ mod tests {
             (
                 Trigger::FanOut(1),
                 None,
-                "fan_out is 1, but must be at least 2 attempts in all",
+                "fan_out is 1, but must be from 2 to 101 attempts in all",
             ),
             (
                 Trigger::FanOut(3),
@@ -108,7 +132,7 @@ mod tests {
             (
                 Trigger::Fixed(ms(1)),
                 Some(0),
-                "max_hedges is 0, but must be at least 1",
+                "max_hedges is 0, but must be from 1 to 100",
             ),
         ] {
             let error = trigger.validate(max_hedges).unwrap_err();

@@ -375,18 +375,22 @@ async fn the_largest_delay_is_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_call_gives_back_what_was_not_sent() {
+async fn a_hedge_that_waits_for_readiness_keeps_no_token_from_others() {
     let log = Log::default();
     let budget = Budget::ratio(0.0).burst(1);
     let layer = fixed(10).budget(budget.clone()).observer(log.clone());
-    let (mut call, _handle) = call!(layer, ready: 1);
+    let (mut call, mut handle) = call!(layer, ready: 1);
     assert_pending!(call.poll());
     advance(ms(10)).await;
     assert_pending!(call.poll());
-    assert!(budget.withdraw().is_none());
+    // Another takes the token in the meantime, so this one is denied once it is ready.
+    budget.withdraw().unwrap().spend();
+    handle.allow(1);
+    assert_pending!(call.poll());
+    let _primary = next(&mut handle).await;
+    assert_no_request(&mut handle);
     drop(call);
-    assert!(budget.withdraw().is_some());
-    assert_eq!(log.take(), [Started(1), Cancelled]);
+    assert_eq!(log.take(), [Started(1), Denied(2), Cancelled]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -424,8 +428,8 @@ fn a_wrong_value_is_named_with_its_bound() {
         messages,
         [
             "trigger is None, but must be set, by one of fixed, delays and fan_out",
-            "fan_out is 0, but must be at least 2 attempts in all",
-            "max_hedges is 0, but must be at least 1",
+            "fan_out is 0, but must be from 2 to 101 attempts in all",
+            "max_hedges is 0, but must be from 1 to 100",
             "budget.burst is 0, but must be at least 1; for no extra attempt ever use Budget::none()",
         ]
     );

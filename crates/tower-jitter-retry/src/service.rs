@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
-use tower_attempt::{Attempt, Classify, Plain, Replays, Rules};
+use tower_attempt::{Classify, Plain, Replays, Rules};
 use tower_service::Service;
 
 use crate::future::Call;
@@ -80,7 +80,6 @@ where
         };
         let service = saved.is_some().then(|| self.inner.clone());
         let observer = self.observer.clone();
-        observer.attempt_started(&Attempt::PRIMARY);
         let first = self.inner.call(request);
         // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
         let settings = Arc::clone(settings);

@@ -71,6 +71,7 @@ where
         context: C::Context,
         spare: Option<Spare<S, R::Saved>>,
     ) -> Self {
+        observer.attempt_started(&Attempt::PRIMARY);
         if spare.is_some() && settings.deposits {
             settings.budget.deposit();
         }
@@ -102,14 +103,14 @@ where
         }
     }
 
-    /// Adds the hedge that is due, if the budget has a token for it.
+    /// Adds the hedge that is due, unless the budget has no token for it anyway.
     pub(super) fn add_hedge(&mut self) {
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
-        let Some(permit) = self.settings.budget.withdraw() else {
+        if self.settings.budget.withdraw().is_none() {
             self.observer.hedge_denied(&attempt);
             return;
-        };
+        }
         let replays = &self.rules.replays;
         let next = match self.settings.due(self.stage) {
             Some(_) => self.spare.as_ref().and_then(|spare| {
@@ -122,8 +123,7 @@ where
             }),
         };
         if let Some((service, request)) = next {
-            self.hedges
-                .push(Hedge::new(attempt, service, request, permit));
+            self.hedges.push(Hedge::new(attempt, service, request));
         }
     }
 
@@ -134,17 +134,16 @@ where
     pub(super) fn poll_hedges(&mut self, cx: &mut Context<'_>) -> Poll<(Attempt, Outcome<S, Req>)> {
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
-            match hedge.poll(cx, &self.observer) {
-                Poll::Pending => next += 1,
-                Poll::Ready(outcome) => {
-                    let attempt = self.hedges.remove(next).attempt;
-                    match outcome {
-                        Some(outcome) if self.is_good(&attempt, &outcome) => {
-                            return Poll::Ready((attempt, outcome));
-                        }
-                        _ => self.observer.attempt_failed(&attempt),
-                    }
+            let Poll::Ready(outcome) = hedge.poll(cx, &self.settings.budget, &self.observer) else {
+                next += 1;
+                continue;
+            };
+            let attempt = self.hedges.remove(next).attempt;
+            if let Some(outcome) = outcome {
+                if self.is_good(&attempt, &outcome) {
+                    return Poll::Ready((attempt, outcome));
                 }
+                self.observer.attempt_failed(&attempt);
             }
         }
         Poll::Pending

@@ -68,6 +68,7 @@ where
         service: Option<S>,
         saved: Option<R::Saved>,
     ) -> Self {
+        observer.attempt_started(&Attempt::PRIMARY);
         Self {
             rules,
             observer,
