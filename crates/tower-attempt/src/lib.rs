@@ -45,7 +45,8 @@
 //!
 //! # Limits of this version
 //!
-//! A body that streams is sent once: it can't be repeated. gRPC has no rules of its own yet.
+//! A body that streams is sent once: it can't be repeated. gRPC has no rules of its own yet, and tonic's own client
+//! streams each message, so its calls pass through as they are.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

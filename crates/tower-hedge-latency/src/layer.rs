@@ -157,13 +157,6 @@ impl<P, O> HedgeLayerBuilder<P, O> {
         }
     }
 
-    /// Goes by the rules of HTTP: only idempotent requests are hedged, and an answer that a retry
-    /// would repeat, such as a 503 or a 429, does not win. See [`HttpClassify`](crate::HttpClassify).
-    #[cfg(feature = "http")]
-    pub fn http(self) -> HedgeLayerBuilder<Http, O> {
-        self.rules(Http::default())
-    }
-
     /// Builds the layer.
     ///
     /// # Errors
@@ -193,7 +186,14 @@ impl<P, O> HedgeLayerBuilder<P, O> {
     }
 }
 
-impl<C, R, O> HedgeLayerBuilder<Rules<C, R>, O> {
+impl<O> HedgeLayerBuilder<Plain, O> {
+    /// Goes by the rules of HTTP: only idempotent requests are hedged, and an answer that a retry
+    /// would repeat, such as a 503 or a 429, does not win. See [`HttpClassify`](crate::HttpClassify).
+    #[cfg(feature = "http")]
+    pub fn http(self) -> HedgeLayerBuilder<Http, O> {
+        self.rules(Http::default())
+    }
+
     /// Judges outcomes, and which requests may be hedged, with a [`Classify`](crate::Classify) of
     /// your own.
     ///
@@ -231,19 +231,11 @@ impl<C, R, O> HedgeLayerBuilder<Rules<C, R>, O> {
     /// # let _ = layer;
     /// # Ok::<_, tower_hedge_latency::BuildError>(())
     /// ```
-    pub fn classify<T>(self, classify: T) -> HedgeLayerBuilder<Rules<T, R>, O> {
-        HedgeLayerBuilder {
-            rules: Rules {
-                classify,
-                replays: self.rules.replays,
-            },
-            observer: self.observer,
-            settings: self.settings,
-        }
+    pub fn classify<C>(self, classify: C) -> HedgeLayerBuilder<Rules<C, ByClone>, O> {
+        let replays = ByClone;
+        self.rules(Rules { classify, replays })
     }
-}
 
-impl<O> HedgeLayerBuilder<Plain, O> {
     /// Judges outcomes with a closure: what it calls a retry does not win while another attempt is
     /// in flight.
     ///
@@ -272,6 +264,13 @@ impl<O> HedgeLayerBuilder<Plain, O> {
 
 #[cfg(feature = "http")]
 impl<O> HedgeLayerBuilder<Http, O> {
+    /// Judges outcomes, and which requests may be repeated or hedged, with a
+    /// [`Classify`](crate::Classify) of your own.
+    pub fn classify<C>(self, classify: C) -> HedgeLayerBuilder<Rules<C, ByBody>, O> {
+        let replays = ByBody;
+        self.rules(Rules { classify, replays })
+    }
+
     /// Gives a closure the last word on outcomes; it sees what the standard rules say.
     pub fn classify_fn<F>(
         self,

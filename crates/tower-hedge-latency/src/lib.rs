@@ -119,7 +119,7 @@
 //! # Limits of this version
 //!
 //! Triggers are fixed: none is learned from live latency yet. A request whose body streams is not hedged. gRPC has no rules
-//! of its own.
+//! of its own, and its calls are POSTs, so they pass through as they are.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -174,12 +174,6 @@ impl<P, O> RetryLayerBuilder<P, O> {
         }
     }
 
-    /// Goes by the rules of HTTP; see [`HttpClassify`](crate::HttpClassify).
-    #[cfg(feature = "http")]
-    pub fn http(self) -> RetryLayerBuilder<Http, O> {
-        self.rules(Http::default())
-    }
-
     /// Builds the layer.
     ///
     /// # Errors
@@ -208,58 +202,12 @@ impl<P, O> RetryLayerBuilder<P, O> {
 }
 
 impl<O> RetryLayerBuilder<Plain, O> {
-    /// Judges outcomes with a closure.
-    ///
-    /// ```
-    /// use tower_jitter_retry::{Attempt, RetryLayer, Verdict};
-    ///
-    /// let layer = RetryLayer::builder()
-    ///     .classify_fn(|outcome: &Result<String, std::io::Error>, _| match outcome {
-    ///         Ok(answer) if answer == "try again" => Verdict::transient(),
-    ///         Ok(_) => Verdict::Success,
-    ///         Err(_) => Verdict::Fatal,
-    ///     })
-    ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn classify_fn<F, Res, E>(self, classify: F) -> RetryLayerBuilder<Rules<F, ByClone>, O>
-    where
-        F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
-    {
-        self.classify(classify)
+    /// Goes by the rules of HTTP; see [`HttpClassify`](crate::HttpClassify).
+    #[cfg(feature = "http")]
+    pub fn http(self) -> RetryLayerBuilder<Http, O> {
+        self.rules(Http::default())
     }
-}
 
-#[cfg(feature = "http")]
-impl<O> RetryLayerBuilder<Http, O> {
-    /// Gives a closure the last word on outcomes; it sees what the standard rules say.
-    ///
-    /// ```
-    /// use tower_jitter_retry::{RetryLayer, Verdict};
-    ///
-    /// let layer = RetryLayer::builder()
-    ///     .http()
-    ///     .classify_fn(|outcome| match outcome.status() {
-    ///         Some(status) if status == 404 => Verdict::transient(),
-    ///         _ => outcome.verdict(),
-    ///     })
-    ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn classify_fn<F>(
-        self,
-        classify: F,
-    ) -> RetryLayerBuilder<Rules<HttpClassifyFn<F>, ByBody>, O>
-    where
-        F: Fn(HttpOutcome<'_>) -> Verdict,
-    {
-        self.classify(HttpClassifyFn::new(classify))
-    }
-}
-
-impl<C, R, O> RetryLayerBuilder<Rules<C, R>, O> {
     /// Judges outcomes with a [`Classify`](crate::Classify) of your own: for when it depends on the
     /// request whether a repeat is right.
     ///
@@ -299,19 +247,72 @@ impl<C, R, O> RetryLayerBuilder<Rules<C, R>, O> {
     /// # let _ = (layer, Query::Write(String::new()));
     /// # Ok::<_, tower_jitter_retry::BuildError>(())
     /// ```
-    pub fn classify<T>(self, classify: T) -> RetryLayerBuilder<Rules<T, R>, O> {
-        RetryLayerBuilder {
-            rules: Rules {
-                classify,
-                replays: self.rules.replays,
-            },
-            observer: self.observer,
-            knobs: self.knobs,
-        }
+    pub fn classify<C>(self, classify: C) -> RetryLayerBuilder<Rules<C, ByClone>, O> {
+        let replays = ByClone;
+        self.rules(Rules { classify, replays })
     }
 
+    /// Judges outcomes with a closure.
+    ///
+    /// ```
+    /// use tower_jitter_retry::{Attempt, RetryLayer, Verdict};
+    ///
+    /// let layer = RetryLayer::builder()
+    ///     .classify_fn(|outcome: &Result<String, std::io::Error>, _| match outcome {
+    ///         Ok(answer) if answer == "try again" => Verdict::transient(),
+    ///         Ok(_) => Verdict::Success,
+    ///         Err(_) => Verdict::Fatal,
+    ///     })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn classify_fn<F, Res, E>(self, classify: F) -> RetryLayerBuilder<Rules<F, ByClone>, O>
+    where
+        F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
+    {
+        self.classify(classify)
+    }
+}
+
+#[cfg(feature = "http")]
+impl<O> RetryLayerBuilder<Http, O> {
+    /// Judges outcomes, and which requests may be repeated or hedged, with a
+    /// [`Classify`](crate::Classify) of your own.
+    pub fn classify<C>(self, classify: C) -> RetryLayerBuilder<Rules<C, ByBody>, O> {
+        let replays = ByBody;
+        self.rules(Rules { classify, replays })
+    }
+
+    /// Gives a closure the last word on outcomes; it sees what the standard rules say.
+    ///
+    /// ```
+    /// use tower_jitter_retry::{RetryLayer, Verdict};
+    ///
+    /// let layer = RetryLayer::builder()
+    ///     .http()
+    ///     .classify_fn(|outcome| match outcome.status() {
+    ///         Some(status) if status == 404 => Verdict::transient(),
+    ///         _ => outcome.verdict(),
+    ///     })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn classify_fn<F>(
+        self,
+        classify: F,
+    ) -> RetryLayerBuilder<Rules<HttpClassifyFn<F>, ByBody>, O>
+    where
+        F: Fn(HttpOutcome<'_>) -> Verdict,
+    {
+        self.classify(HttpClassifyFn::new(classify))
+    }
+}
+
+impl<C, R, O> RetryLayerBuilder<Rules<C, R>, O> {
     /// Computes the delays with a closure of the 0-based retry and the outcome before it, in place
-    /// of [`backoff`](Self::backoff). A server's hint is still a floor.
+    /// of [`backoff`](Self::backoff). A server's hint is still a floor. Comes after the rules are chosen.
     ///
     /// ```
     /// use std::{io, time::Duration};

@@ -122,7 +122,8 @@
 //!
 //! # Limits of this version
 //!
-//! Bodies that stream are not recorded, so a request with one is sent once. gRPC has no rules of its own. There are no time
+//! Bodies that stream are not recorded, so a request with one is sent once. gRPC has no rules of its own, and tonic's own
+//! client streams each message, so its calls pass through as they are. There are no time
 //! limits of its own; use tower's `Timeout`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -9,7 +9,18 @@ pub(crate) struct Plot {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) x: Axis,
+    /// Where the data leave room for the legends.
+    pub(crate) legend: Corner,
+    /// Of each panel, in pixels.
+    pub(crate) height: u32,
     pub(crate) panels: Vec<Panel>,
+}
+
+/// At the top of a panel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Corner {
+    Left,
+    Right,
 }
 
 #[derive(Debug)]

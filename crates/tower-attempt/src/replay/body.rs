@@ -1,6 +1,7 @@
 mod unread;
 
 use bytes::Bytes;
+use http_body::Body;
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Empty, Full};
 
@@ -24,7 +25,7 @@ use self::unread::in_memory;
     note = "to retry or hedge, use one of the bodies that implement `ReplayableBody`: `Full`, `Empty`, `BoxBody`, `UnsyncBoxBody`, or a framework's own behind its feature",
     note = "a server's `Incoming` body can be collected or boxed by a `map_request` above the layer"
 )]
-pub trait ReplayableBody: Default {
+pub trait ReplayableBody: Body<Data = Bytes> + Default {
     /// The whole content, if it is in memory; otherwise the body, unchanged for its reader.
     ///
     /// A type that hides what it holds is polled once if it knows its exact size: a body in memory

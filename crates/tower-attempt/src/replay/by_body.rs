@@ -1,7 +1,7 @@
 use std::mem;
 
 use bytes::Bytes;
-use http::header::UPGRADE;
+use http::header::{EXPECT, UPGRADE};
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
 use super::{ReplayableBody, Replays};
@@ -10,7 +10,8 @@ use crate::{Attempt, AttemptKind};
 /// Repeats HTTP requests whose body is empty or in memory; any other is sent once.
 ///
 /// The head is cloned, the body's bytes are shared. A request with `Upgrade` is sent once: its
-/// connection is about to become something else. Extra attempts carry their [`Attempt`] in the
+/// connection is about to become something else. So is one with a body and `Expect`, which is not
+/// looked at before it is wanted. Extra attempts carry their [`Attempt`] in the
 /// request's extensions. `reqwest::Request` keeps its extensions private, so there they don't.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByBody;
@@ -20,6 +21,11 @@ impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
 
     #[inline]
     fn first(&self, request: &mut Request<B>) -> Option<SavedRequest> {
+        // With `Expect: 100-continue` the sender waits for the first poll, and a look at a body that
+        // hides what it holds is one.
+        if !request.body().is_end_stream() && request.headers().contains_key(EXPECT) {
+            return None;
+        }
         match mem::take(request.body_mut()).into_memory() {
             Ok(content) => {
                 *request.body_mut() = B::from_memory(content.clone());
@@ -149,6 +155,16 @@ mod tests {
         assert_eq!(first.extensions().get::<Attempt>(), None);
         let copy: Request<Full<Bytes>> = ByBody.last(saved, Attempt::retry(2)).unwrap();
         assert_eq!(copy.extensions().get(), Some(&Attempt::retry(2)));
+    }
+
+    #[test]
+    fn a_body_that_is_expected_is_not_looked_at() {
+        let mut expected = request();
+        let headers = expected.headers_mut();
+        headers.insert(EXPECT, "100-continue".parse().unwrap());
+        assert!(Replays::first(&ByBody, &mut expected).is_none());
+        *expected.body_mut() = Full::default();
+        assert!(Replays::first(&ByBody, &mut expected).is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::cell::{BIN, Cell};
 use super::published::Published;
 use super::strategy::Strategy;
-use crate::plot::{Axis, Mark, Panel, Plot, Series};
+use crate::plot::{Axis, Corner, Mark, Panel, Plot, Series};
 
 const CLIENTS: Axis = Axis {
     label: "contending clients",
@@ -29,6 +29,8 @@ fn calls(cells: &[Cell]) -> Plot {
         name: "contention-calls",
         title: "Calls until every client has written the row",
         x: CLIENTS,
+        legend: Corner::Left,
+        height: 500,
         panels: vec![panel],
     }
 }
@@ -52,9 +54,11 @@ fn completion(cells: &[Cell]) -> Plot {
         name: "contention-completion",
         title: "Time until every client has written the row",
         x: CLIENTS,
+        legend: Corner::Left,
+        height: 400,
         panels: vec![
-            panel("ms, mean", 14_000.0, &others),
-            panel("ms, mean", 140_000.0, &without),
+            panel("completion in ms, mean", 12_000.0, &others),
+            panel("completion in ms, mean", 120_000.0, &without),
         ],
     }
 }
@@ -96,7 +100,7 @@ fn over_time(cells: &[Cell]) -> Plot {
             points: middles.zip(cell.calls_over_time.iter().copied()).collect(),
         };
         let y = Axis {
-            label: "calls per 20 ms",
+            label: "calls per 20 ms, mean",
             end: 60.0,
         };
         Panel {
@@ -109,11 +113,13 @@ fn over_time(cells: &[Cell]) -> Plot {
         .filter(|cell| cell.clients == CLIENTS_OVER_TIME);
     Plot {
         name: "contention-over-time",
-        title: "When 100 clients call (mean over the trials)",
+        title: "When 100 clients call (mean over the trials; the first peaks are cut off)",
         x: Axis {
             label: "ms since all clients started",
             end: 6000.0,
         },
+        legend: Corner::Right,
+        height: 240,
         panels: cells.map(panel).collect(),
     }
 }

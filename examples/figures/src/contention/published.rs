@@ -2,8 +2,8 @@
 
 use super::strategy::Strategy;
 
-/// Averages from the simulator that the article was made with (github.com/aws-samples/
-/// aws-arch-backoff-simulator), since its graphs have no numbers to read off.
+/// Averages from the simulator that the article was made with, as its authors published it
+/// (aws-arch-backoff-simulator), since the article's graphs have no numbers to read off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Published {
     pub(crate) calls: f64,

@@ -54,3 +54,33 @@ impl Strategy {
         Backoff::exponential(virtual_ms(base), virtual_ms(CAP)).jitter(jitter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::virtual_time::figure_ms;
+
+    #[test]
+    fn waits_are_the_articles() {
+        let waits = |strategy: Strategy| {
+            let delays = strategy.backoff().seed(1).schedule().take(10);
+            delays.map(figure_ms).collect::<Vec<f64>>()
+        };
+        assert_eq!(waits(Strategy::None), [0.0; 10]);
+        let ceilings = [
+            10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2000.0, 2000.0,
+        ];
+        assert_eq!(waits(Strategy::Exponential), ceilings);
+        for (wait, ceiling) in waits(Strategy::FullJitter).into_iter().zip(ceilings) {
+            assert!((0.0..=ceiling).contains(&wait));
+        }
+        for (wait, ceiling) in waits(Strategy::EqualJitter).into_iter().zip(ceilings) {
+            assert!((ceiling / 2.0..=ceiling).contains(&wait));
+        }
+        let mut previous = 5.0;
+        for wait in waits(Strategy::DecorrelatedJitter) {
+            assert!((5.0..=2000.0_f64.min(3.0 * previous)).contains(&wait));
+            previous = wait;
+        }
+    }
+}

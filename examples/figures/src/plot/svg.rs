@@ -1,10 +1,11 @@
 //! Draws plots as SVG.
 
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use tower::BoxError;
 
-use super::{Axis, Mark, Panel, Plot, Series};
+use super::{Axis, Corner, Mark, Panel, Plot, Series};
 
 /// Colours that stay apart for colour-blind readers too (Okabe and Ito 2008).
 const PALETTE: [RGBColor; 5] = [
@@ -16,34 +17,25 @@ const PALETTE: [RGBColor; 5] = [
 ];
 /// In pixels, like all that follows.
 const WIDTH: u32 = 900;
-const SINGLE_HEIGHT: u32 = 500;
-const PANEL_HEIGHT: u32 = 240;
 const TITLE: (&str, i32) = ("sans-serif", 20);
 const TEXT: (&str, i32) = ("sans-serif", 14);
-const DOT: i32 = 3;
+const DOT: u32 = 3;
 const RING: i32 = 6;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<
-    'a,
-    SVGBackend<'b>,
-    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
->;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 impl Plot {
     /// The text of an SVG file.
     pub(crate) fn svg(&self) -> Result<String, BoxError> {
         let panels = self.panels.len();
-        let height = match u32::try_from(panels)? {
-            1 => SINGLE_HEIGHT,
-            panels => panels * PANEL_HEIGHT,
-        };
+        let height = self.height * u32::try_from(panels)?;
         let mut svg = String::new();
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         root.fill(&WHITE)?;
         let areas = root.titled(self.title, TITLE)?.split_evenly((panels, 1));
         for (area, panel) in areas.iter().zip(&self.panels) {
-            panel.draw(area, self.x)?;
+            panel.draw(area, self.x, self.legend)?;
         }
         root.present()?;
         drop(areas);
@@ -53,9 +45,10 @@ impl Plot {
 }
 
 impl Panel {
-    fn draw(&self, area: &Area<'_>, x: Axis) -> Result<(), BoxError> {
+    fn draw(&self, area: &Area<'_>, x: Axis, legend: Corner) -> Result<(), BoxError> {
         let mut chart = ChartBuilder::on(area)
             .margin(12)
+            .margin_right(30)
             .x_label_area_size(46)
             .y_label_area_size(76)
             .build_cartesian_2d(0.0..x.end, 0.0..self.y.end)?;
@@ -74,7 +67,7 @@ impl Panel {
         chart
             .configure_series_labels()
             .label_font(TEXT)
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(legend.into())
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .draw()?;
@@ -90,7 +83,7 @@ impl Series {
         match self.mark {
             Mark::Line(color) => {
                 let style = colour(color).stroke_width(2);
-                let line = LineSeries::new(points, style).point_size(DOT as u32);
+                let line = LineSeries::new(points, style).point_size(DOT);
                 let drawn = chart.draw_series(line)?;
                 drawn
                     .label(self.name)
@@ -116,6 +109,56 @@ impl Series {
     }
 }
 
+impl From<Corner> for SeriesLabelPosition {
+    fn from(corner: Corner) -> Self {
+        match corner {
+            Corner::Left => Self::UpperLeft,
+            Corner::Right => Self::UpperRight,
+        }
+    }
+}
+
 fn colour(index: usize) -> RGBColor {
     PALETTE[index % PALETTE.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_says_what_it_shows() {
+        let series = |name, mark| Series {
+            name,
+            mark,
+            points: vec![(1.0, 1.0), (2.0, 3.0)],
+        };
+        let plot = Plot {
+            name: "test",
+            title: "the title",
+            x: Axis {
+                label: "the x axis",
+                end: 10.0,
+            },
+            legend: Corner::Right,
+            height: 300,
+            panels: vec![Panel {
+                y: Axis {
+                    label: "the y axis",
+                    end: 10.0,
+                },
+                series: vec![
+                    series("a line", Mark::Line(0)),
+                    series("an area", Mark::Area(1)),
+                    series("some rings", Mark::Rings),
+                ],
+            }],
+        };
+        let svg = plot.svg().unwrap();
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+        let texts = ["the title", "the x axis", "the y axis"];
+        for text in texts.into_iter().chain(["a line", "an area", "some rings"]) {
+            assert!(svg.contains(text), "{text} is missing");
+        }
+    }
 }
