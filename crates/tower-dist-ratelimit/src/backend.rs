@@ -8,7 +8,7 @@ mod charge;
 mod error;
 mod memory;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use answer::{Answer, Verdict};
 pub(crate) use bounded::{Bounded, DEADLINE};
@@ -55,6 +55,43 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Forgets what a key has used of a policy.
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>>;
+}
+
+/// A shared backend: one store for several layers, or for a layer and a [`Limiter`](crate::Limiter), and one that is
+/// chosen at run time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tower_dist_ratelimit::backend::{Backend, Memory};
+/// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
+///
+/// let backend: Arc<dyn Backend> = Arc::new(Memory::default());
+/// let reads = Policy::new("reads", Quota::per_second(100));
+/// let reads = RateLimitLayer::builder(Arc::clone(&backend)).limit(reads).build()?;
+/// let writes = Policy::new("writes", Quota::per_second(10));
+/// let writes = RateLimitLayer::builder(backend).limit(writes).build()?;
+/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// ```
+impl<T: Backend + ?Sized> Backend for Arc<T> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        (**self).register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        (**self).acquire(charges, out)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        (**self).settle(charges, delta)
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        (**self).reset(policy, key)
+    }
 }
 
 /// What a [`Backend`] can do.

@@ -61,17 +61,10 @@ impl Limiter {
             return Err(of_requests("cost_fn"));
         };
         let ids = limits::register(&backend, std::slice::from_ref(&policy))?;
-        let Some(&id) = ids.first() else {
-            return Err(BuildError::new(
-                "backend",
-                "without an id for the policy",
-                "one that registers it",
-            ));
-        };
         Ok(Self {
             backend: Arc::new(backend),
             policy: Arc::new(policy),
-            id,
+            id: ids[0],
             cost,
         })
     }

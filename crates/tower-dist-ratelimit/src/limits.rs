@@ -224,5 +224,15 @@ pub(crate) fn register(
             .in_policy(policy.name()));
         }
     }
-    backend.register(policies)
+    let ids = backend.register(policies)?;
+    if ids.len() != policies.len() {
+        // Else the policies without one would let everything through.
+        let value = format_args!(
+            "one that names {} of {} policies",
+            ids.len(),
+            policies.len()
+        );
+        return Err(BuildError::new("backend", value, "one that names each"));
+    }
+    Ok(ids)
 }

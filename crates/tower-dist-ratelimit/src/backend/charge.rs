@@ -1,3 +1,5 @@
+use std::fmt;
+
 /// A policy as its backend knows it, from [`register`](super::Backend::register).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyId(u32);
@@ -17,7 +19,9 @@ impl PolicyId {
 }
 
 /// Tokens to take from one key's share of one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Its `Debug` leaves the key out: that is often a secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Charge<'a> {
     /// Whose limit.
@@ -26,6 +30,15 @@ pub struct Charge<'a> {
     pub key: &'a [u8],
     /// How many tokens; zero only looks.
     pub cost: u64,
+}
+
+impl fmt::Debug for Charge<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge")
+            .field("policy", &self.policy)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Charge<'a> {

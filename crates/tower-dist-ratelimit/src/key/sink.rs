@@ -1,4 +1,4 @@
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 /// Takes the parts of keys.
 ///
@@ -9,13 +9,22 @@ use std::ops::Range;
 ///
 /// The keys of a request share 128 bytes on the stack. What does not fit goes to the heap for as long as the decision
 /// takes; a key from the request's head is at most as long as the server has let the head be.
-#[derive(Debug)]
+///
+/// Its `Debug` leaves the keys out: they are often secrets.
 pub struct KeySink {
     /// Plain bytes, because a vector that can spill takes longer to fill than the whole hash.
     inline: [u8; 128],
     /// All the bytes, once they do not fit inline; else empty.
     heap: Vec<u8>,
     len: usize,
+}
+
+impl fmt::Debug for KeySink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySink")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
 }
 
 impl KeySink {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tower_dist_ratelimit::{
-    BuildError, Fields, Limiter, MissingKey, Policy, Quota, RateLimitLayer,
-    backend::{Backend, Memory},
+    BuildError, Decision, Fields, Limiter, MissingKey, Policy, Quota, RateLimitLayer,
+    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
     key,
 };
 
@@ -250,5 +250,56 @@ fn a_capacity_beyond_the_address_space_is_rejected() {
         "capacity",
         &max,
         "what the system has memory for",
+    );
+}
+
+/// Names only the first of its policies.
+struct Forgetful;
+
+impl Backend for Forgetful {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_policies: 2 }
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        Broken.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        Broken.acquire(charges, out)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        Broken.settle(charges, delta)
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        Broken.reset(policy, key)
+    }
+}
+
+/// The others would let everything through.
+#[test]
+fn a_backend_has_to_name_every_policy() {
+    let layer = RateLimitLayer::builder(Forgetful)
+        .limit(Policy::new("a", Quota::per_second(1)))
+        .limit(Policy::new("b", Quota::per_second(1)))
+        .build();
+    rejects(
+        layer,
+        None,
+        "backend",
+        "one that names 1 of 2 policies",
+        "one that names each",
+    );
+}
+
+#[test]
+fn keys_are_not_for_logs() {
+    let charge = Charge::new(PolicyId::new(0), b"secret", 1);
+    let printed = format!("{charge:?}");
+    assert!(
+        !printed.contains("secret") && !printed.contains("115, 101"),
+        "{printed}"
     );
 }

@@ -51,6 +51,33 @@ fn race(threads: u64, work: impl Fn(u64) -> u64 + Sync) -> u64 {
     total.into_inner()
 }
 
+/// Its slot counts as free, and is taken again and again while it asks.
+#[test]
+fn an_idle_client_is_charged_once_whoever_wants_its_slot() {
+    let memory = Memory::with_capacity(1);
+    // Full again before anyone can ask twice.
+    let quota = Quota::new(1_000_000_000, std::time::Duration::from_secs(1)).burst(1);
+    let policy = registered(&memory, &[quota])[0];
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let refused = race(2, |thread| {
+        if thread == 0 {
+            let refused = (0..2_000_000_u32)
+                .map(|_| u64::from(!allowed(&memory, &[Charge::new(policy, b"idle", 1)])))
+                .sum();
+            done.store(true, Relaxed);
+            return refused;
+        }
+        for key in 0_u64.. {
+            if done.load(Relaxed) {
+                break;
+            }
+            allowed(&memory, &[Charge::new(policy, &key.to_le_bytes(), 1)]);
+        }
+        0
+    });
+    assert_eq!(refused, 0);
+}
+
 #[test]
 fn threads_on_one_key_admit_exactly_the_burst() {
     let memory = Memory::default();

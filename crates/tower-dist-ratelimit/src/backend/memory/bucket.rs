@@ -1,7 +1,4 @@
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 use zerocopy::{FromZeros, KnownLayout};
 
@@ -42,13 +39,6 @@ impl Bucket {
     pub(super) fn find(&self, key: Fingerprint) -> Option<Slot<'_>> {
         self.slots().find(|slot| slot.belongs_to(key))
     }
-
-    pub(super) fn is_changing_hands(&self) -> bool {
-        self.keys
-            .0
-            .iter()
-            .any(|key| key.load(Acquire) == Fingerprint::RESERVED)
-    }
 }
 
 impl Slot<'_> {
@@ -61,14 +51,5 @@ impl Slot<'_> {
         let value = self.value.load(Acquire);
         // A value that a new owner has written comes after the key was taken away, so this looks after the value.
         self.belongs_to(key).then_some(value)
-    }
-
-    /// Replaces a value that was [`read`](Self::read), if it and its owner are still the same.
-    pub(super) fn replace(self, key: Fingerprint, seen: u64, next: u64) -> bool {
-        // The key is looked at again because a new owner could have come to exactly the value that was seen.
-        self.value
-            .compare_exchange(seen, next, AcqRel, Acquire)
-            .is_ok()
-            && self.belongs_to(key)
     }
 }

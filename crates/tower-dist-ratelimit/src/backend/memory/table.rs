@@ -92,38 +92,50 @@ impl Table {
     /// nothing when it stays. Starts again when somebody else was faster.
     fn update(&self, key: Fingerprint, now: u64, mut change: impl FnMut(u64) -> Option<u64>) {
         loop {
-            let slot = self.find(key);
-            let seen = match slot {
-                Some(slot) => slot.read(key),
-                // Perhaps not absent: an insert that finds its slot charged after all gives it back. Wait it out.
-                None if self
-                    .candidates(key)
-                    .iter()
-                    .any(|bucket| bucket.is_changing_hands()) =>
-                {
-                    drop(self.lock(key));
-                    None
+            if let Some(slot) = self.find(key) {
+                let Some(seen) = slot.read(key) else { continue };
+                let Some(next) = change(seen) else { return };
+                if self.replace(slot, key, seen, next) {
+                    return;
                 }
-                None => Some(0),
-            };
-            let Some(seen) = seen else { continue };
-            let Some(next) = change(seen) else { return };
-            let done = match slot {
-                Some(slot) => slot.replace(key, seen, next),
-                None => self.insert(key, now, next),
-            };
-            if done {
-                return;
+            } else {
+                // Perhaps not absent: an insert that finds its slot charged after all gives it back. Only under the
+                // locks is a key that is not found not there.
+                let _locked = self.lock(key);
+                if self.find(key).is_none() {
+                    if let Some(next) = change(0) {
+                        self.insert(key, now, next);
+                    }
+                    return;
+                }
             }
         }
     }
 
-    /// Gives the key a slot with this value; not if it has one by now.
-    fn insert(&self, key: Fingerprint, now: u64, value: u64) -> bool {
-        let _locked = self.lock(key);
-        if self.find(key).is_some() {
+    /// Replaces a value that was read, unless it or its owner has changed.
+    fn replace(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
+        if slot
+            .value
+            .compare_exchange(seen, next, AcqRel, Acquire)
+            .is_err()
+        {
             return false;
         }
+        if slot.belongs_to(key) {
+            return true;
+        }
+        // An insert has its eye on the slot. Once it is through: either it has found the new value and given the slot
+        // back, or its own value happened to be just the one that was seen, and what was taken goes back to its owner.
+        let _locked = self.lock(key);
+        let mine = slot.belongs_to(key);
+        if !mine {
+            let _ = slot.value.compare_exchange(next, seen, AcqRel, Acquire);
+        }
+        mine
+    }
+
+    /// Gives the key, which has none, a slot with this value. Both its buckets are locked.
+    fn insert(&self, key: Fingerprint, now: u64, value: u64) {
         loop {
             let (slot, seen) = self.victim(key, now);
             let owner = slot.key.load(Acquire);
@@ -135,7 +147,7 @@ impl Table {
                 .is_ok()
             {
                 slot.key.store(key.bits(), Release);
-                return true;
+                return;
             }
             // The owner was charged in the meantime, and may not be the least limited any more.
             slot.key.store(owner, Release);
