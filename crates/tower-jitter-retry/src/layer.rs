@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_attempt::{Attempt, Budget, BuildError, ByClone, CustomBackoff, Plain, Rules};
+use tower_attempt::{Attempt, Budget, BuildError, ByClone, CustomBackoff, Plain, Rules, Verdict};
 #[cfg(feature = "http")]
-use tower_attempt::{ByBody, Http, HttpClassifyFn, HttpOutcome, Verdict};
+use tower_attempt::{ByBody, Http, HttpClassifyFn, HttpOutcome};
 use tower_layer::Layer;
 
 use crate::settings::{Knobs, Settings};

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use axum::http::header::{
-    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 
 static HOP_BY_HOP: [HeaderName; 9] = [
@@ -24,6 +24,11 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 
 /// Removes the headers that describe one connection, those that `Connection` names included.
 pub(crate) fn strip(headers: &mut HeaderMap) {
+    // Where a message has both, the encoding counts (RFC 9112, section 6.3), and without it a wrong
+    // length would cut the next hop's message short.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -76,6 +81,7 @@ mod tests {
             ("keep-alive", "timeout=5"),
             ("te", "trailers"),
             ("transfer-encoding", "chunked"),
+            ("content-length", "3"),
             ("upgrade", "h2c"),
             ("proxy-authorization", "secret"),
             ("accept", "*/*"),

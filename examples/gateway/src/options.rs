@@ -107,6 +107,7 @@ fn http_authority(text: &str) -> Result<Authority, String> {
             if uri.scheme() == Some(&Scheme::HTTP)
                 && uri.path_and_query().is_none_or(|path| path == "/")
                 && !authority.host().is_empty()
+                && (authority.port_u16().is_some() || authority.as_str() == authority.host())
                 && !authority.as_str().contains('@') =>
         {
             Ok(authority.clone())
@@ -137,6 +138,8 @@ mod tests {
             "ftp://a",
             "http://",
             "http://:1",
+            "http://a:",
+            "http://a:99999",
             "http://a/b",
             "http://a?b",
             "http://u@a",

@@ -53,6 +53,11 @@ where
     hop::forward(&mut head.headers, peer);
     let request = axum::http::Request::from_parts(head, Full::new(body));
     match proxy.outbound.oneshot(request).await {
+        // No request asks for it: those that do are refused above.
+        Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => problem(
+            StatusCode::BAD_GATEWAY,
+            "the upstream switched protocols unasked",
+        ),
         Ok(mut response) => {
             hop::strip(response.headers_mut());
             *response.version_mut() = Version::HTTP_11;

@@ -47,12 +47,16 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
          Ctrl-C stops, once the requests in flight have their answers."
     )?;
     stop.await;
-    log("stopping");
-    if !server.drain(DRAIN).await {
-        let limit = DRAIN.as_secs();
-        log(&format!(
-            "gave up on requests still in flight after {limit} s"
-        ));
+    let again = shutdown::signal()?;
+    log("stopping; a second signal stops at once");
+    tokio::select! {
+        drained = server.drain(DRAIN) => {
+            if !drained {
+                let limit = DRAIN.as_secs();
+                log(&format!("gave up on requests still in flight after {limit} s"));
+            }
+        }
+        () = again => log("stopped with requests in flight"),
     }
     Ok(())
 }

@@ -89,3 +89,37 @@ async fn a_signal_lets_the_request_in_flight_finish() {
         assert!(gateway.wait().success(), "{signal}");
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_signal_stops_at_once() {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use tokio::sync::Notify;
+
+    use crate::client::{get, serve};
+    use crate::process::Gateway;
+
+    let arrived = Arc::new(Notify::new());
+    let tell = arrived.clone();
+    let stuck = async move || {
+        tell.notify_one();
+        std::future::pending::<()>().await;
+    };
+    let upstream = serve(Router::new().fallback(stuck)).await;
+    let patient = ["--attempt-timeout", "60000", "--hedge-at", "60000"];
+    let mut gateway = Gateway::before(upstream, &patient);
+    let answer = tokio::spawn(get(format!("http://{}/", gateway.addr)));
+    arrived.notified().await;
+    gateway.signal("TERM");
+    // It listens no more once it drains, and then it hears the next one.
+    while tokio::net::TcpStream::connect(gateway.addr).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let start = tokio::time::Instant::now();
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
+    answer.abort();
+}

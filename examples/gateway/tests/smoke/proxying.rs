@@ -166,3 +166,23 @@ async fn a_silent_upstream_is_504() {
     let response = get(format!("http://{}/", gateway.addr)).await;
     assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
 }
+
+/// Where a message has both, the encoding counts.
+#[tokio::test]
+async fn an_answer_with_a_length_and_an_encoding_arrives_whole() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let _ = socket.read(&mut [0; 4096]).await;
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+                      5\r\nhello\r\n0\r\n\r\n";
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let gateway = crate::process::Gateway::before(upstream, &[]);
+    let response = crate::client::get(format!("http://{}/", gateway.addr)).await;
+    assert_eq!(crate::client::text(response).await, "hello");
+}
