@@ -55,16 +55,18 @@ pub struct HttpContext {
 }
 
 impl HttpContext {
+    #[inline]
     fn new<Req: HttpRequest>(request: &Req) -> Self {
         let (method, headers) = (request.method(), request.headers());
-        let by_method = method.is_idempotent();
+        let is_safe = method.is_safe();
+        let by_method = is_safe || method.is_idempotent();
         let is_hedge = |attempt: Attempt| attempt.kind() == AttemptKind::Hedge;
         let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
         Self {
             idempotent: by_method || headers.contains_key(IDEMPOTENCY_KEY),
             connect: method == Method::CONNECT,
             hedgeable: by_method
-                && (method.is_safe() || !conditional())
+                && (is_safe || !conditional())
                 && !request.attempt().is_some_and(is_hedge),
             deadline: request.deadline(),
         }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tower_attempt::{Classify, Replays, Verdict};
+use tower_attempt::{Attempt, Classify, Replays, Verdict};
 use tower_service::Service;
 
 pub(crate) use self::call::Call;
@@ -67,7 +67,11 @@ where
                 let outcome = ready!(attempt.poll(cx));
                 let verdict = this.call.judge(&outcome);
                 if verdict == Verdict::Success {
-                    return Poll::Ready(this.call.succeed(outcome));
+                    this.call.succeed();
+                    if this.call.attempt() == Attempt::PRIMARY {
+                        return Poll::Ready(outcome);
+                    }
+                    return Poll::Ready(this.call.with_info(outcome, StopReason::Success));
                 }
                 // Its future goes before the wait, too, so that the wait holds no permit.
                 this.attempt.set(None);

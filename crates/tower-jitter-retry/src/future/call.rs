@@ -95,15 +95,11 @@ where
 
     /// The call ends with a success.
     #[inline]
-    pub(crate) fn succeed(&mut self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
+    pub(crate) fn succeed(&mut self) {
         if self.settings.knobs.deposits {
             self.settings.knobs.budget.deposit();
         }
         self.stop(StopReason::Success);
-        match self.attempt.number() {
-            1 => outcome,
-            _ => self.with_info(outcome, StopReason::Success),
-        }
     }
 
     /// Decides what follows a failure: another attempt, or the end with this outcome.
@@ -162,9 +158,14 @@ where
         Ok(())
     }
 
+    /// The outcome, with word of what it took.
     #[cold]
     #[inline(never)]
-    fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
+    pub(crate) fn with_info(
+        &self,
+        mut outcome: Outcome<S, Req>,
+        stop: StopReason,
+    ) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
         let info = RetryInfo::new(self.attempt.number(), slept.unwrap_or_default(), stop);
         self.rules.classify.attach(&mut outcome, info);
