@@ -117,6 +117,8 @@
 //! |---|---|
 //! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
 //! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated |
+//! | `tracing` | an observer that writes events, `TracingObserver` |
+//! | `metrics` | an observer that counts, `MetricsObserver` |
 //!
 //! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.
 //!
@@ -150,6 +152,10 @@ pub use self::future::ResponseFuture;
 pub use self::info::RetryInfo;
 pub use self::jitter::Jitter;
 pub use self::layer::{RetryLayer, RetryLayerBuilder};
+#[cfg(feature = "metrics")]
+pub use self::observe::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use self::observe::TracingObserver;
 pub use self::observe::{DelaySource, NoObserver, Observer, StopReason};
 pub use self::service::Retry;
 pub use self::settings::RetryHandle;

@@ -1,7 +1,17 @@
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod tracing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_attempt::Attempt;
+
+#[cfg(feature = "metrics")]
+pub use self::metrics::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use self::tracing::TracingObserver;
 
 /// Is told what a retry layer does.
 ///
