@@ -42,8 +42,21 @@ const PRECONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_S
 ///
 /// `Retry-After`, in seconds or as a date, is the hint of any answer that is to be repeated; a 429
 /// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Success is judged at the response head: a body that breaks later is the caller's.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HttpClassify;
+///
+/// `F` is a closure that has the last word, or [`Standard`].
+#[derive(Clone, Copy, Debug)]
+pub struct HttpClassify<F = Standard>(F);
+
+// Not derived: a single implementation tells the compiler what `HttpClassify::default()` is.
+impl Default for HttpClassify {
+    fn default() -> Self {
+        Self(Standard)
+    }
+}
+
+/// Has nothing to add to the rules of [`HttpClassify`].
+#[derive(Clone, Copy, Debug)]
+pub struct Standard;
 
 /// What [`HttpClassify`] remembers of a request.
 #[derive(Clone, Copy, Debug)]
@@ -81,51 +94,45 @@ impl HttpContext {
     }
 }
 
-/// [`HttpClassify`] with a closure that has the last word.
-#[derive(Clone, Copy, Debug)]
-pub struct HttpClassifyFn<F>(F);
-
-impl<F> HttpClassifyFn<F>
+impl<F> HttpClassify<F>
 where
     F: Fn(HttpOutcome<'_>) -> Verdict,
 {
-    /// Asks `classify`, which sees the standard verdict beside the outcome.
-    pub const fn new(classify: F) -> Self {
+    /// Asks `classify`, which sees what the rules say beside the outcome.
+    pub const fn with(classify: F) -> Self {
         Self(classify)
     }
 }
 
-impl<Req: HttpRequest, Res: HttpResponse, E: 'static> Classify<Req, Res, E> for HttpClassify {
-    type Context = HttpContext;
+/// Who has the last word on an outcome.
+pub trait LastWord {
+    /// The final verdict, where the rules say `verdict`.
+    fn say<Res: HttpResponse, E: 'static>(
+        &self,
+        outcome: &Result<Res, E>,
+        verdict: Verdict,
+    ) -> Verdict;
+}
 
-    fn context(&self, request: &Req) -> HttpContext {
-        HttpContext::new(request)
-    }
-
-    fn may_repeat(&self, context: &HttpContext) -> bool {
-        context.may_repeat()
-    }
-
-    fn may_hedge(&self, context: &HttpContext) -> bool {
-        context.may_hedge()
-    }
-
-    fn deadline(&self, context: &HttpContext) -> Option<Deadline> {
-        context.deadline
-    }
-
-    fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
-        judge(*context, outcome)
-    }
-
-    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
-        attach(outcome, info);
+impl LastWord for Standard {
+    fn say<Res: HttpResponse, E: 'static>(&self, _: &Result<Res, E>, verdict: Verdict) -> Verdict {
+        verdict
     }
 }
 
-impl<F, Req, Res, E> Classify<Req, Res, E> for HttpClassifyFn<F>
+impl<F: Fn(HttpOutcome<'_>) -> Verdict> LastWord for F {
+    fn say<Res: HttpResponse, E: 'static>(
+        &self,
+        outcome: &Result<Res, E>,
+        verdict: Verdict,
+    ) -> Verdict {
+        self(HttpOutcome::new(outcome, verdict))
+    }
+}
+
+impl<F, Req, Res, E> Classify<Req, Res, E> for HttpClassify<F>
 where
-    F: Fn(HttpOutcome<'_>) -> Verdict,
+    F: LastWord,
     Req: HttpRequest,
     Res: HttpResponse,
     E: 'static,
@@ -149,21 +156,13 @@ where
     }
 
     fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
-        (self.0)(HttpOutcome::new(outcome, judge(*context, outcome)))
+        self.0.say(outcome, judge(*context, outcome))
     }
 
     fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
-        attach(outcome, info);
-    }
-}
-
-fn attach<Res, E, T>(outcome: &mut Result<Res, E>, info: T)
-where
-    Res: HttpResponse,
-    T: Clone + Send + Sync + 'static,
-{
-    if let Ok(response) = outcome {
-        response.extensions_mut().insert(info);
+        if let Ok(response) = outcome {
+            response.extensions_mut().insert(info);
+        }
     }
 }
 

@@ -66,9 +66,7 @@ pub use self::build_error::BuildError;
 pub use self::classify::{Classify, CustomBackoff, EveryError, RetryReason, Verdict};
 pub use self::deadline::Deadline;
 #[cfg(feature = "http")]
-pub use self::http::{
-    HttpClassify, HttpClassifyFn, HttpContext, HttpOutcome, HttpRequest, HttpResponse,
-};
+pub use self::http::{HttpClassify, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Standard};
 #[cfg(feature = "http")]
 pub use self::replay::{ByBody, ReplayableBody};
 pub use self::replay::{ByClone, Replays};

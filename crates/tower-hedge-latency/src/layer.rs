@@ -5,7 +5,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower_attempt::{Attempt, Budget, BuildError, ByClone, Plain, Rules, Verdict};
 #[cfg(feature = "http")]
-use tower_attempt::{ByBody, Http, HttpClassifyFn, HttpOutcome};
+use tower_attempt::{ByBody, Http, HttpClassify, HttpOutcome};
 use tower_layer::Layer;
 
 use crate::settings::Settings;
@@ -272,13 +272,10 @@ impl<O> HedgeLayerBuilder<Http, O> {
     }
 
     /// Gives a closure the last word on outcomes; it sees what the standard rules say.
-    pub fn classify_fn<F>(
-        self,
-        classify: F,
-    ) -> HedgeLayerBuilder<Rules<HttpClassifyFn<F>, ByBody>, O>
+    pub fn classify_fn<F>(self, classify: F) -> HedgeLayerBuilder<Rules<HttpClassify<F>, ByBody>, O>
     where
         F: Fn(HttpOutcome<'_>) -> Verdict,
     {
-        self.classify(HttpClassifyFn::new(classify))
+        self.classify(HttpClassify::with(classify))
     }
 }

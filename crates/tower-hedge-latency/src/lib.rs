@@ -135,7 +135,7 @@ pub use tower_attempt::{
     RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "http")]
-pub use tower_attempt::{Http, HttpClassify, HttpClassifyFn, HttpOutcome, ReplayableBody};
+pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayableBody, Standard};
 
 pub use self::future::ResponseFuture;
 pub use self::layer::{HedgeLayer, HedgeLayerBuilder};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower_attempt::{Attempt, Budget, BuildError, ByClone, CustomBackoff, Plain, Rules, Verdict};
 #[cfg(feature = "http")]
-use tower_attempt::{ByBody, Http, HttpClassifyFn, HttpOutcome};
+use tower_attempt::{ByBody, Http, HttpClassify, HttpOutcome};
 use tower_layer::Layer;
 
 use crate::settings::{Knobs, Settings};
@@ -299,14 +299,11 @@ impl<O> RetryLayerBuilder<Http, O> {
     /// # let _ = layer;
     /// # Ok::<_, tower_jitter_retry::BuildError>(())
     /// ```
-    pub fn classify_fn<F>(
-        self,
-        classify: F,
-    ) -> RetryLayerBuilder<Rules<HttpClassifyFn<F>, ByBody>, O>
+    pub fn classify_fn<F>(self, classify: F) -> RetryLayerBuilder<Rules<HttpClassify<F>, ByBody>, O>
     where
         F: Fn(HttpOutcome<'_>) -> Verdict,
     {
-        self.classify(HttpClassifyFn::new(classify))
+        self.classify(HttpClassify::with(classify))
     }
 }
 

@@ -145,7 +145,7 @@ pub use tower_attempt::{
     Replays, RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "http")]
-pub use tower_attempt::{Http, HttpClassify, HttpClassifyFn, HttpOutcome, ReplayableBody};
+pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayableBody, Standard};
 
 pub use self::backoff::{Backoff, Schedule};
 pub use self::future::ResponseFuture;

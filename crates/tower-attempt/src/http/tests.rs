@@ -8,8 +8,8 @@ use crate::RetryReason;
 type Outcome = Result<Response<()>, &'static str>;
 
 fn verdict(request: &Request<()>, outcome: &Outcome) -> Verdict {
-    let context = Classify::<_, Response<()>, &str>::context(&HttpClassify, request);
-    HttpClassify.classify_with(&context, outcome)
+    let context = Classify::<_, Response<()>, &str>::context(&HttpClassify::default(), request);
+    HttpClassify::default().classify_with(&context, outcome)
 }
 
 impl HttpClassify {
@@ -166,7 +166,7 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
 
 #[test]
 fn a_closure_sees_the_outcome_and_the_standard_verdict() {
-    let classify = HttpClassifyFn::new(|outcome| match outcome.status() {
+    let classify = HttpClassify::with(|outcome| match outcome.status() {
         Some(StatusCode::NOT_FOUND) => Verdict::transient(),
         None if outcome.error().is_some_and(|error| error.is::<&str>()) => Verdict::Fatal,
         _ => outcome.verdict(),
