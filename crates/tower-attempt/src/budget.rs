@@ -1,4 +1,6 @@
 mod bucket;
+#[cfg(feature = "tower")]
+mod tower;
 
 use std::fmt;
 use std::sync::Arc;

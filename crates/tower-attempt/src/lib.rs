@@ -39,6 +39,7 @@
 //! | `http` (default) | the rules for `http::Request` and `http::Response` |
 //! | `axum-08` | `axum::body::Body` of axum 0.8 can be repeated |
 //! | `tonic-014` | `tonic::body::Body` of tonic 0.14 can be repeated |
+//! | `tower` | [`Budget`] serves as the budget of tower's own retry |
 //! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be repeated |
 //!
 //! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.

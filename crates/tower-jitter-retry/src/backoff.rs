@@ -1,4 +1,6 @@
 mod schedule;
+#[cfg(feature = "tower")]
+mod tower;
 
 use std::time::Duration;
 

@@ -117,6 +117,7 @@
 //! |---|---|
 //! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
 //! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated |
+//! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
 //! | `tracing` | an observer that writes events, `TracingObserver` |
 //! | `metrics` | an observer that counts, `MetricsObserver` |
 //!
