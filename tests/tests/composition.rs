@@ -11,7 +11,7 @@ use http_body_util::Full;
 use tests::{Answer, Probe, Request};
 use tower::{Layer, Service, ServiceExt};
 use tower_attempt::{Attempt, AttemptKind, Deadline};
-use tower_hedge_latency::{Budget, HedgeLayer, Http};
+use tower_hedge_latency::{Budget, HedgeInfo, HedgeLayer, Http};
 use tower_jitter_retry::{Backoff, Jitter, Observer, RetryInfo, RetryLayer, StopReason};
 
 const fn ms(millis: u64) -> Duration {
@@ -388,4 +388,31 @@ async fn a_response_tells_what_its_retries_did() {
     let too_long = info(unlimited(), |_| Answer::UNAVAILABLE.retry_after(61));
     let expected = (1, ms(0), StopReason::HintTooLong);
     assert_eq!(told(too_long.await), Some(expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_tells_of_its_hedges() {
+    for (slow, expected) in [
+        (vec![], None),
+        (vec![1], Some((Attempt::hedge(2), 2))),
+        (vec![1, 2], Some((Attempt::hedge(3), 3))),
+        (vec![2, 3], None),
+    ] {
+        let probe = Probe::new(move |n, _| match slow.contains(&n) {
+            true => Answer::OK.after(100),
+            false => Answer::OK.after(5),
+        });
+        let stack = hedge(Budget::unlimited()).layer(probe);
+        let response = stack.oneshot(get()).await.unwrap();
+        let info = response.extensions().get::<HedgeInfo>();
+        let told = info.map(|info| (info.winner(), info.attempts()));
+        assert_eq!(told, expected);
+        assert!(info.is_none_or(|info| info.delay() == ms(10)));
+    }
+    // The first attempt wins after all.
+    let probe = Probe::always(Answer::OK.after(15));
+    let stack = hedge(Budget::unlimited()).layer(probe);
+    let response = stack.oneshot(get()).await.unwrap();
+    let info = response.extensions().get::<HedgeInfo>().unwrap();
+    assert_eq!((info.winner(), info.attempts()), (Attempt::PRIMARY, 2));
 }

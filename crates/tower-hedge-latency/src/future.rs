@@ -74,7 +74,7 @@ where
         let mut this = self.project();
         assert!(!this.race.has_ended(), "polled after it was ready");
 
-        let (winner, outcome) = 'race: {
+        let (winner, mut outcome) = 'race: {
             if let Some(primary) = this.primary.as_mut().as_pin_mut()
                 && let Poll::Ready(outcome) = primary.poll(cx)
             {
@@ -113,7 +113,7 @@ where
         // The losers go before the caller hears of the winner.
         this.primary.set(None);
         this.timer.set(None);
-        this.race.end(&winner);
+        this.race.end(winner, &mut outcome);
         Poll::Ready(outcome)
     }
 }

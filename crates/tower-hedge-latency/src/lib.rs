@@ -98,7 +98,7 @@
 //!
 //! # Watching and changing it
 //!
-//! An [`Observer`] is told of every attempt, refusal and end. A [`HedgeHandle`] changes trigger and budget while the service
+//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] is told of every attempt, refusal and end. A [`HedgeHandle`] changes trigger and budget while the service
 //! runs.
 //!
 //! # Cost
@@ -124,6 +124,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod future;
+mod info;
 mod layer;
 mod observe;
 mod service;
@@ -138,6 +139,7 @@ pub use tower_attempt::{
 pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayableBody, Standard};
 
 pub use self::future::ResponseFuture;
+pub use self::info::HedgeInfo;
 pub use self::layer::{HedgeLayer, HedgeLayerBuilder};
 pub use self::observe::{NoObserver, Observer};
 pub use self::service::Hedge;

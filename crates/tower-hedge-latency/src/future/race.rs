@@ -7,8 +7,8 @@ use tower_service::Service;
 
 use super::Outcome;
 use super::hedge::Hedge;
-use crate::Observer;
 use crate::settings::Settings;
+use crate::{HedgeInfo, Observer};
 
 /// All of a call but its first attempt and its timer.
 pub(crate) struct Race<S, C, R, O, Req>
@@ -27,6 +27,8 @@ where
     spare: Option<Spare<S, R::Saved>>,
     /// How many hedges came due, sent or not.
     stage: u32,
+    /// How many attempts were sent, the first included.
+    attempts: u32,
     /// In flight, the oldest first.
     hedges: Vec<Hedge<S, Req>>,
     ended: bool,
@@ -84,6 +86,7 @@ where
             context,
             spare,
             stage: 0,
+            attempts: 1,
             hedges: Vec::new(),
             ended: false,
         }
@@ -134,7 +137,10 @@ where
     pub(super) fn poll_hedges(&mut self, cx: &mut Context<'_>) -> Poll<(Attempt, Outcome<S, Req>)> {
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
-            let Poll::Ready(outcome) = hedge.poll(cx, &self.settings.budget, &self.observer) else {
+            let was_sent = hedge.is_sent();
+            let polled = hedge.poll(cx, &self.settings.budget, &self.observer);
+            self.attempts += u32::from(hedge.is_sent() && !was_sent);
+            let Poll::Ready(outcome) = polled else {
                 next += 1;
                 continue;
             };
@@ -165,12 +171,17 @@ where
         self.observer.attempt_failed(&Attempt::PRIMARY);
     }
 
-    /// Drops the losers.
-    pub(super) fn end(&mut self, winner: &Attempt) {
+    /// Drops the losers, and says in the outcome what it took if a hedge was sent.
+    pub(super) fn end(&mut self, winner: Attempt, outcome: &mut Outcome<S, Req>) {
         self.hedges.clear();
         self.spare = None;
         self.ended = true;
-        self.observer.finished(winner);
+        self.observer.finished(&winner);
+        if self.attempts > 1 {
+            let delay = self.settings.due(0).unwrap_or_default();
+            let info = HedgeInfo::new(winner, self.attempts, delay);
+            self.rules.classify.attach(outcome, info);
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {
