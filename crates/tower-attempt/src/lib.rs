@@ -6,7 +6,8 @@
 //! - [`Budget`]: an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word.
 //! - [`Classify`] and [`Verdict`]: what an outcome means. [`HttpClassify`] knows HTTP, [`EveryError`] knows that an `Err` is
 //!   a failure, and a closure knows the rest.
-//! - [`Replays`]: copies of a request. [`ByClone`] clones, [`ByBody`] shares the body of an HTTP request if it is in memory.
+//! - [`Replays`]: copies of a request. [`ByClone`] clones, [`ByBody`] shares the body of an HTTP request if it is in memory,
+//!   and records it if it streams.
 //! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
 //!
 //! # One budget for all extra load
@@ -46,8 +47,7 @@
 //!
 //! # Limits of this version
 //!
-//! A body that streams is sent once: it can't be repeated. gRPC has no rules of its own yet, and tonic's own client
-//! streams each message, so its calls pass through as they are.
+//! gRPC has no rules of its own yet.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -69,7 +69,7 @@ pub use self::deadline::Deadline;
 #[cfg(feature = "http")]
 pub use self::http::{HttpClassify, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Standard};
 #[cfg(feature = "http")]
-pub use self::replay::{ByBody, ReplayableBody};
+pub use self::replay::{ByBody, Interrupted, ReplayBody, ReplayError, ReplayableBody};
 pub use self::replay::{ByClone, Replays};
 #[cfg(feature = "http")]
 pub use self::rules::Http;

@@ -1,179 +1,113 @@
+#[cfg(feature = "reqwest-013")]
+mod reqwest;
+mod saved;
+
 use std::mem;
 
-use bytes::Bytes;
-use http::header::{EXPECT, UPGRADE};
-use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
+use http::Request;
+use http::header::EXPECT;
 
+use self::saved::{Content, SavedRequest, in_memory};
 use super::{ReplayableBody, Replays};
-use crate::{Attempt, AttemptKind};
+use crate::Attempt;
 
-/// Repeats HTTP requests whose body is empty or in memory; any other is sent once.
+/// The most that is recorded of a body: linkerd's default, in bytes.
+const LIMIT: usize = 64 * 1024;
+
+/// Repeats HTTP requests, with bodies that are in memory or that stream.
 ///
-/// The head is cloned, the body's bytes are shared. A request with `Upgrade` is sent once: its
-/// connection is about to become something else. So is one with a body and `Expect`, which is not
-/// looked at before it is wanted. Extra attempts carry their [`Attempt`] in the
-/// request's extensions. `reqwest::Request` keeps its extensions private, so there they don't.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ByBody;
+/// The head is cloned. The bytes of a body in memory are shared. A body that streams is recorded
+/// frame by frame while the first attempt sends it; nothing is read ahead. A further attempt sends
+/// what is recorded and then goes on with the stream, in step with attempts that still send it: each
+/// gets every frame, and one that stalls holds up none. Nothing is recorded any more once the
+/// request can't be repeated, and what everyone has read is freed.
+///
+/// A body that turns out to be longer than the [limit](Self::with_limit) can't be repeated from
+/// then on. The oldest attempt that is in flight goes on with it, others are
+/// [`Interrupted`](crate::Interrupted). An error of the body goes to the attempt that meets it and
+/// interrupts the others.
+///
+/// A body that hides what it holds is polled once if it knows its exact size, to see whether it is
+/// in memory; not if the request has `Expect`, since whoever sends it waits for the first poll. A
+/// request with `Upgrade` is sent once: its connection is about to become something else.
+///
+/// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its
+/// extensions private, so there they don't.
+///
+/// # Default
+///
+/// A limit of 64 KiB (linkerd's).
+///
+/// # Cost
+///
+/// For a body that streams: two allocations, the list of the frames, and a lock around each frame.
+#[derive(Clone, Copy, Debug)]
+pub struct ByBody {
+    limit: usize,
+}
+
+impl ByBody {
+    /// Records up to `limit` bytes of each body, and one frame more when attempts overlap.
+    ///
+    /// Each frame counts 64 bytes besides its content, for what it takes to keep it. With 0, a body
+    /// that streams can be repeated as long as nothing of it was sent.
+    ///
+    /// ```
+    /// use tower_attempt::ByBody;
+    ///
+    /// // Uploads are repeated too, at up to 10 MiB for each that is in flight.
+    /// let replays = ByBody::with_limit(10 * 1024 * 1024);
+    /// # let _ = replays;
+    /// ```
+    #[must_use]
+    pub const fn with_limit(limit: usize) -> Self {
+        Self { limit }
+    }
+}
+
+impl Default for ByBody {
+    fn default() -> Self {
+        Self::with_limit(LIMIT)
+    }
+}
 
 impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
-    type Saved = SavedRequest;
+    type Saved = SavedRequest<B::Source>;
 
     #[inline]
-    fn first(&self, request: &mut Request<B>) -> Option<SavedRequest> {
+    fn first(&self, request: &mut Request<B>) -> Option<SavedRequest<B::Source>> {
         // With `Expect: 100-continue` the sender waits for the first poll, and a look at a body that
         // hides what it holds is one.
-        if !request.body().is_end_stream() && request.headers().contains_key(EXPECT) {
-            return None;
-        }
-        match mem::take(request.body_mut()).into_memory() {
+        let is_expected = !request.body().is_end_stream() && request.headers().contains_key(EXPECT);
+        let body = mem::take(request.body_mut());
+        let content = match is_expected {
+            false => body.into_memory(),
+            true => body.into_replay().into_memory(),
+        };
+        let content = match content {
             Ok(content) => {
-                *request.body_mut() = B::from_memory(content.clone());
-                Some(SavedRequest::new(request, content))
+                *request.body_mut() = in_memory(content.clone());
+                Content::Memory(content)
             }
             Err(body) => {
-                *request.body_mut() = body;
-                None
+                let (body, recording) = body.record(self.limit);
+                *request.body_mut() = B::from_replay(body);
+                Content::Recorded(recording)
             }
-        }
+        };
+        Some(SavedRequest::new(request, content))
     }
 
-    fn again(&self, saved: &SavedRequest, attempt: Attempt) -> Option<Request<B>> {
-        self.last(saved.clone(), attempt)
+    fn again(&self, saved: &SavedRequest<B::Source>, attempt: Attempt) -> Option<Request<B>> {
+        let body = saved.body(attempt)?;
+        Some(saved.head.clone().with(body, attempt))
     }
 
-    fn last(&self, saved: SavedRequest, attempt: Attempt) -> Option<Request<B>> {
-        // Looked up only now, since looking up a header takes as long as copying several.
-        if saved.headers.contains_key(UPGRADE) {
-            return None;
-        }
-        let mut request = Request::new(B::from_memory(saved.content));
-        *request.method_mut() = saved.method;
-        *request.uri_mut() = saved.uri;
-        *request.version_mut() = saved.version;
-        *request.headers_mut() = saved.headers;
-        *request.extensions_mut() = saved.extensions;
-        mark(request.extensions_mut(), attempt);
-        Some(request)
-    }
-}
-
-/// A request whose content is in memory.
-///
-/// Field by field, and not a `Request<Bytes>`: cloned from a borrowed request, each field goes right
-/// into its place, where a `Request` would be made, filled and moved on the way of every call.
-#[derive(Clone, Debug)]
-pub struct SavedRequest {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    headers: HeaderMap,
-    extensions: Extensions,
-    content: Bytes,
-}
-
-impl SavedRequest {
-    // Inlined, it would be put together in one place and copied to another.
-    #[inline(never)]
-    fn new<B>(request: &Request<B>, content: Bytes) -> Self {
-        Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            headers: request.headers().clone(),
-            extensions: request.extensions().clone(),
-            content,
-        }
-    }
-}
-
-/// A repeat of a hedge is still a hedge: otherwise a hedge layer below would hedge it again.
-fn mark(extensions: &mut Extensions, attempt: Attempt) {
-    let hedged = extensions
-        .get::<Attempt>()
-        .is_some_and(|outer| outer.kind() == AttemptKind::Hedge);
-    let attempt = match hedged {
-        true => Attempt::hedge(attempt.number()),
-        false => attempt,
-    };
-    extensions.insert(attempt);
-}
-
-#[cfg(feature = "reqwest-013")]
-impl Replays<reqwest::Request> for ByBody {
-    type Saved = reqwest::Request;
-
-    fn first(&self, request: &mut reqwest::Request) -> Option<reqwest::Request> {
-        request.try_clone()
-    }
-
-    fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<reqwest::Request> {
-        self.last(saved.try_clone()?, attempt)
-    }
-
-    fn last(&self, saved: Self::Saved, _: Attempt) -> Option<reqwest::Request> {
-        (!saved.headers().contains_key(UPGRADE)).then_some(saved)
+    fn last(&self, saved: SavedRequest<B::Source>, attempt: Attempt) -> Option<Request<B>> {
+        let body = saved.body(attempt)?;
+        Some(saved.head.with(body, attempt))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use http_body_util::Full;
-
-    use super::*;
-
-    fn request() -> Request<Full<Bytes>> {
-        Request::put("http://example.com/?a=b")
-            .version(Version::HTTP_2)
-            .header("a", "1")
-            .header("a", "2")
-            .extension("from the caller")
-            .body(Full::from("hello"))
-            .unwrap()
-    }
-
-    #[test]
-    fn a_copy_has_all_that_the_request_has() {
-        let mut first = request();
-        let saved = Replays::first(&ByBody, &mut first).unwrap();
-        let again: Request<Full<Bytes>> = ByBody.again(&saved, Attempt::retry(2)).unwrap();
-        let last: Request<Full<Bytes>> = ByBody.last(saved, Attempt::retry(3)).unwrap();
-        for copy in [first, again, last] {
-            assert_eq!(copy.method(), Method::PUT);
-            assert_eq!(copy.uri(), "http://example.com/?a=b");
-            assert_eq!(copy.version(), Version::HTTP_2);
-            assert_eq!(copy.headers().get_all("a").iter().count(), 2);
-            assert_eq!(copy.extensions().get(), Some(&"from the caller"));
-            assert_eq!(copy.into_body().into_inner().unwrap(), "hello");
-        }
-    }
-
-    #[test]
-    fn a_copy_carries_its_attempt_and_the_first_does_not() {
-        let mut first = request();
-        let saved = Replays::first(&ByBody, &mut first).unwrap();
-        assert_eq!(first.extensions().get::<Attempt>(), None);
-        let copy: Request<Full<Bytes>> = ByBody.last(saved, Attempt::retry(2)).unwrap();
-        assert_eq!(copy.extensions().get(), Some(&Attempt::retry(2)));
-    }
-
-    #[test]
-    fn a_body_that_is_expected_is_not_looked_at() {
-        let mut expected = request();
-        let headers = expected.headers_mut();
-        headers.insert(EXPECT, "100-continue".parse().unwrap());
-        assert!(Replays::first(&ByBody, &mut expected).is_none());
-        *expected.body_mut() = Full::default();
-        assert!(Replays::first(&ByBody, &mut expected).is_some());
-    }
-
-    #[test]
-    fn a_request_that_asks_for_an_upgrade_is_sent_once() {
-        let mut handshake = request();
-        let headers = handshake.headers_mut();
-        headers.insert(UPGRADE, "websocket".parse().unwrap());
-        let saved = Replays::first(&ByBody, &mut handshake).unwrap();
-        let copy: Option<Request<Full<Bytes>>> = ByBody.again(&saved, Attempt::hedge(2));
-        assert!(copy.is_none());
-    }
-}
+mod tests;

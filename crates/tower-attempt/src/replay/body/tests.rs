@@ -7,6 +7,7 @@ use http_body_util::Collected;
 use http_body_util::channel::Channel;
 
 use super::*;
+use crate::ReplayError;
 
 /// Content in several frames, of a size known beforehand, ready at once.
 struct Frames(Vec<&'static str>, u64);
@@ -154,5 +155,8 @@ impl Body for Sized5 {
 async fn an_error_met_by_the_first_poll_reaches_the_reader() {
     let body = UnsyncBoxBody::new(Frames(vec!["error"], 5));
     let unread = body.into_memory().expect_err("an error is no content");
-    assert_eq!(unread.collect().await.unwrap_err(), "broken");
+    assert_eq!(
+        unread.collect().await.unwrap_err(),
+        ReplayError::Source("broken")
+    );
 }

@@ -1,0 +1,94 @@
+use std::any::Any;
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+#[cfg(feature = "tonic-014")]
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::replay::{Interrupted, ReplayBody, ReplayError};
+
+/// A replayed body with the errors of the body that it replays.
+///
+/// If its error type can't say that it is interrupted, an interrupted body is pending for ever: an
+/// end would make the server take half of a body for the whole.
+pub(super) struct Native<S: Body> {
+    body: ReplayBody<S>,
+    interrupted: fn() -> Option<S::Error>,
+    is_mute: bool,
+}
+
+impl<S: Body> Native<S> {
+    pub(super) fn new(body: ReplayBody<S>, interrupted: fn() -> Option<S::Error>) -> Self {
+        Self {
+            body,
+            interrupted,
+            is_mute: false,
+        }
+    }
+}
+
+// Nothing in it is pinned but `body`, which is `Unpin` wherever this is used.
+impl<S: Body + Unpin> Unpin for Native<S> {}
+
+impl<S: Body<Data = Bytes> + Unpin> Body for Native<S> {
+    type Data = Bytes;
+    type Error = S::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, S::Error>>> {
+        if self.is_mute {
+            return Poll::Pending;
+        }
+        let error = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Err(ReplayError::Source(error))) => Some(error),
+            Some(Err(ReplayError::Interrupted)) => (self.interrupted)(),
+            Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
+            None => return Poll::Ready(None),
+        };
+        match error {
+            Some(error) => Poll::Ready(Some(Err(error))),
+            None => {
+                self.is_mute = true;
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.is_mute && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An error of a type that is known only where it is used, if it can say what has happened.
+pub(super) fn interrupted<E: 'static>() -> Option<E> {
+    let mut error: Option<E> = None;
+    let known: &mut dyn Any = &mut error;
+    if let Some(error) = known.downcast_mut() {
+        *error = Some(Box::<dyn Error + Send + Sync>::from(Interrupted));
+    } else if let Some(error) = known.downcast_mut() {
+        *error = Some(io::Error::other(Interrupted));
+    } else if let Some(error) = known.downcast_mut() {
+        *error = Some(Interrupted);
+    }
+    #[cfg(feature = "axum-08")]
+    if let Some(error) = known.downcast_mut() {
+        *error = Some(axum_core::Error::new(Interrupted));
+    }
+    #[cfg(feature = "tonic-014")]
+    if let Some(error) = known.downcast_mut() {
+        let mut status = tonic::Status::cancelled(Interrupted.to_string());
+        status.set_source(Arc::new(Interrupted));
+        *error = Some(status);
+    }
+    error
+}

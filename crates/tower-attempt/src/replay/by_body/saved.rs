@@ -1,0 +1,95 @@
+use bytes::Bytes;
+use http::header::UPGRADE;
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
+use http_body::Body;
+
+use crate::replay::{Recording, ReplayableBody};
+use crate::{Attempt, AttemptKind};
+
+/// A request that can be repeated.
+#[derive(Debug)]
+pub struct SavedRequest<S: Body> {
+    pub(super) head: Head,
+    content: Content<S>,
+}
+
+/// Field by field, and not a `Request`: cloned from a borrowed request, each field goes right
+/// into its place, where a `Request` would be made, filled and moved on the way of every call.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    headers: HeaderMap,
+    extensions: Extensions,
+}
+
+#[derive(Debug)]
+pub(super) enum Content<S: Body> {
+    Memory(Bytes),
+    Recorded(Recording<S>),
+}
+
+impl<S: Body> SavedRequest<S> {
+    // Inlined, it would be put together in one place and copied to another.
+    #[inline(never)]
+    pub(super) fn new<B>(request: &Request<B>, content: Content<S>) -> Self {
+        Self {
+            head: Head {
+                method: request.method().clone(),
+                uri: request.uri().clone(),
+                version: request.version(),
+                headers: request.headers().clone(),
+                extensions: request.extensions().clone(),
+            },
+            content,
+        }
+    }
+}
+
+impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
+    /// The body for a further attempt, if there may be one.
+    pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
+        // Looked up only now, since looking up a header takes as long as copying several.
+        if self.head.headers.contains_key(UPGRADE) {
+            return None;
+        }
+        Some(match &self.content {
+            Content::Memory(content) => in_memory(content.clone()),
+            Content::Recorded(recording) => B::from_replay(recording.read_again(attempt)?),
+        })
+    }
+}
+
+impl Head {
+    pub(super) fn with<B>(self, body: B, attempt: Attempt) -> Request<B> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.version_mut() = self.version;
+        *request.headers_mut() = self.headers;
+        *request.extensions_mut() = self.extensions;
+        mark(request.extensions_mut(), attempt);
+        request
+    }
+}
+
+/// A repeat of a hedge is still a hedge: otherwise a hedge layer below would hedge it again.
+fn mark(extensions: &mut Extensions, attempt: Attempt) {
+    let hedged = extensions
+        .get::<Attempt>()
+        .is_some_and(|outer| outer.kind() == AttemptKind::Hedge);
+    let attempt = match hedged {
+        true => Attempt::hedge(attempt.number()),
+        false => attempt,
+    };
+    extensions.insert(attempt);
+}
+
+/// An empty body in memory needs nothing that could be shared.
+pub(super) fn in_memory<B: ReplayableBody>(content: Bytes) -> B {
+    match content.is_empty() {
+        true => B::default(),
+        false => B::from_memory(content),
+    }
+}

@@ -1,0 +1,90 @@
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+
+use http::header::UPGRADE;
+use http::{Method, Version};
+
+use super::*;
+
+fn request() -> Request<Full<Bytes>> {
+    Request::put("http://example.com/?a=b")
+        .version(Version::HTTP_2)
+        .header("a", "1")
+        .header("a", "2")
+        .extension("from the caller")
+        .body(Full::from("hello"))
+        .unwrap()
+}
+
+#[test]
+fn a_copy_has_all_that_the_request_has() {
+    let mut first = request();
+    let saved = Replays::first(&ByBody::default(), &mut first).unwrap();
+    let again: Request<Full<Bytes>> = ByBody::default().again(&saved, Attempt::retry(2)).unwrap();
+    let last: Request<Full<Bytes>> = ByBody::default().last(saved, Attempt::retry(3)).unwrap();
+    for copy in [first, again, last] {
+        assert_eq!(copy.method(), Method::PUT);
+        assert_eq!(copy.uri(), "http://example.com/?a=b");
+        assert_eq!(copy.version(), Version::HTTP_2);
+        assert_eq!(copy.headers().get_all("a").iter().count(), 2);
+        assert_eq!(copy.extensions().get(), Some(&"from the caller"));
+        assert_eq!(copy.into_body().into_inner().unwrap(), "hello");
+    }
+}
+
+#[test]
+fn a_copy_carries_its_attempt_and_the_first_does_not() {
+    let mut first = request();
+    let saved = Replays::first(&ByBody::default(), &mut first).unwrap();
+    assert_eq!(first.extensions().get::<Attempt>(), None);
+    let copy: Request<Full<Bytes>> = ByBody::default().last(saved, Attempt::retry(2)).unwrap();
+    assert_eq!(copy.extensions().get(), Some(&Attempt::retry(2)));
+}
+
+#[test]
+fn a_body_that_is_expected_is_not_looked_at() {
+    let mut expected = request().map(|body| Unread(body).boxed_unsync());
+    let headers = expected.headers_mut();
+    headers.insert(EXPECT, "100-continue".parse().unwrap());
+    let saved = ByBody::default().first(&mut expected).unwrap();
+    assert_eq!(expected.body().size_hint().exact(), Some(5));
+    let copy: Request<UnsyncBoxBody<_, _>> =
+        ByBody::default().last(saved, Attempt::retry(2)).unwrap();
+    assert_eq!(copy.headers()[EXPECT], "100-continue");
+    assert_eq!(copy.body().size_hint().exact(), Some(5));
+}
+
+/// Of known size, and not polled.
+struct Unread(Full<Bytes>);
+
+impl Body for Unread {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("the server has not asked for it")
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+#[test]
+fn a_request_that_asks_for_an_upgrade_is_sent_once() {
+    let mut handshake = request();
+    let headers = handshake.headers_mut();
+    headers.insert(UPGRADE, "websocket".parse().unwrap());
+    let saved = Replays::first(&ByBody::default(), &mut handshake).unwrap();
+    let copy: Option<Request<Full<Bytes>>> = ByBody::default().again(&saved, Attempt::hedge(2));
+    assert!(copy.is_none());
+}

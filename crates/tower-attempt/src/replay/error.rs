@@ -1,0 +1,49 @@
+use std::error::Error;
+use std::fmt;
+
+/// Why a [`ReplayBody`](crate::ReplayBody) broke off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReplayError<E> {
+    /// The body that is read failed.
+    Source(E),
+    /// What is read was not kept for this attempt: see [`Interrupted`].
+    Interrupted,
+}
+
+impl<E: fmt::Display> fmt::Display for ReplayError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(error) => error.fmt(f),
+            Self::Interrupted => Interrupted.fmt(f),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for ReplayError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Source(error) => Some(error),
+            Self::Interrupted => Some(&Interrupted),
+        }
+    }
+}
+
+/// The rest of a request's body can't be had by this attempt.
+///
+/// The body is longer than the limit of [`ByBody`](crate::ByBody), and another attempt goes on with
+/// it; or another attempt met an error of the body. Whoever sends the request sees to it that
+/// nobody waits for an attempt that is interrupted while another goes on. Found among the sources of
+/// the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and
+/// [`ReplayBody`](crate::ReplayBody).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request's body is not kept for this attempt")
+    }
+}
+
+impl Error for Interrupted {}

@@ -1,0 +1,47 @@
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body::Body;
+
+use super::ReplayBody;
+use super::reader::Reader;
+use super::record::Record;
+use crate::{Attempt, AttemptKind};
+
+/// What further readers of a body that streams are made from. Without it nothing is recorded.
+pub(super) struct Recording<S: Body> {
+    record: Arc<Record<S>>,
+}
+
+impl<S: Body> Recording<S> {
+    pub(super) fn new(record: Arc<Record<S>>) -> Self {
+        Self { record }
+    }
+}
+
+impl<S: Body<Data = Bytes> + Unpin> Recording<S> {
+    /// The body for a further attempt, if the record is whole.
+    pub(super) fn read_again(&self, attempt: Attempt) -> Option<ReplayBody<S>> {
+        let others_ended = attempt.kind() == AttemptKind::Retry;
+        let id = self.record.lock().join(others_ended)?;
+        Some(ReplayBody::reader(Reader::new(
+            Arc::clone(&self.record),
+            id,
+        )))
+    }
+}
+
+impl<S: Body> fmt::Debug for Recording<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").finish_non_exhaustive()
+    }
+}
+
+impl<S: Body> Drop for Recording<S> {
+    fn drop(&mut self) {
+        let leftovers = self.record.lock().close();
+        // Not before the lock is free.
+        drop(leftovers);
+    }
+}

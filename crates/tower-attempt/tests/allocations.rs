@@ -1,0 +1,132 @@
+//! What it costs to be able to repeat a request.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(
+    unsafe_code,
+    reason = "counting allocations takes a global allocator, which is an unsafe trait"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::{Body, Frame};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use tower_attempt::{Attempt, ByBody, ReplayBody, ReplayableBody, Replays};
+
+/// Counts each thread's allocations.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: leaves all the work to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the system allocator's demands.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's demands.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many allocations `work` makes.
+fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = ALLOCATIONS.get();
+    let result = work();
+    (ALLOCATIONS.get() - before, result)
+}
+
+/// The same frame again and again.
+struct Stream;
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"hello")))))
+    }
+}
+
+fn frame(body: &mut (impl Body<Data = Bytes> + Unpin)) {
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(Pin::new(body).poll_frame(&mut cx).is_ready());
+}
+
+/// What saving a request with this body allocates, the head being without fields.
+fn saving<B: ReplayableBody>(body: B) -> u64 {
+    let mut request = Request::new(body);
+    let replays = ByBody::default();
+    let (count, saved) = allocations(|| replays.first(&mut request));
+    assert!(saved.is_some());
+    count
+}
+
+#[test]
+fn a_body_that_streams_takes_a_record_and_a_box() {
+    assert_eq!(saving(UnsyncBoxBody::new(Stream)), 2);
+    // Without a box.
+    assert_eq!(saving(ReplayBody::new(Stream)), 1);
+}
+
+#[test]
+fn frames_take_a_list_that_grows_and_nothing_besides() {
+    let mut request = Request::new(ReplayBody::new(Stream));
+    let replays = ByBody::default();
+    let saved = replays.first(&mut request).unwrap();
+    let body = request.body_mut();
+    let (count, ()) = allocations(|| (0..4).for_each(|_| frame(body)));
+    assert_eq!(count, 1);
+    let (count, ()) = allocations(|| (0..60).for_each(|_| frame(body)));
+    assert_eq!(count, 4);
+    drop(saved);
+    let (count, ()) = allocations(|| (0..1_000).for_each(|_| frame(body)));
+    assert_eq!(count, 0, "nothing is recorded any more");
+}
+
+#[test]
+fn what_is_in_memory_takes_no_more_than_its_box() {
+    assert_eq!(saving(Full::from("hello")), 0);
+    assert_eq!(saving(Full::<Bytes>::from("hello").boxed_unsync()), 1);
+    assert_eq!(saving(UnsyncBoxBody::<Bytes, Infallible>::default()), 0);
+    assert_eq!(saving(Full::<Bytes>::default().boxed_unsync()), 0);
+}
+
+#[test]
+fn another_reader_takes_the_wakers_and_a_place() {
+    let mut request = Request::new(ReplayBody::new(Stream));
+    let replays = ByBody::default();
+    let saved = replays.first(&mut request).unwrap();
+    frame(request.body_mut());
+    // The list of wakers, their owner, and the second reader's place. The rest is the extension
+    // that names the attempt.
+    let (count, copy) = allocations(|| saved_copy(&replays, &saved));
+    let mut plain = Request::new(());
+    let (mark, _) = allocations(|| plain.extensions_mut().insert(Attempt::hedge(2)));
+    assert!(count - mark <= 3, "{count}, {mark} for the mark");
+    drop(copy);
+}
+
+fn saved_copy(
+    replays: &ByBody,
+    saved: &<ByBody as Replays<Request<ReplayBody<Stream>>>>::Saved,
+) -> Request<ReplayBody<Stream>> {
+    replays.again(saved, Attempt::hedge(2)).unwrap()
+}

@@ -1,0 +1,186 @@
+//! Sources and wakers that reach back into the readers.
+
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tower_attempt::{Attempt, ReplayBody};
+
+use crate::{Saved, again, first};
+
+type Other = Arc<Mutex<Option<ReplayBody<Nosy>>>>;
+
+/// Pending twice, then one frame. While it is polled and when it is dropped it looks at another
+/// reader of itself.
+struct Nosy {
+    other: Other,
+    polls: u32,
+    panics: bool,
+}
+
+impl Nosy {
+    fn look(&self) {
+        if let Some(other) = &mut *self.other.lock().unwrap() {
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(!other.is_end_stream());
+            let _ = Pin::new(other).poll_frame(&mut cx);
+        }
+    }
+}
+
+impl Body for Nosy {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        assert!(!self.panics, "as it is told to");
+        self.look();
+        cx.waker().wake_by_ref();
+        self.polls += 1;
+        match self.polls {
+            1 | 2 => Poll::Pending,
+            3 => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"hello"))))),
+            _ => Poll::Ready(None),
+        }
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        // With it a reader of this very source.
+        drop(self.other.lock().unwrap().take());
+    }
+}
+
+fn nosy(panics: bool) -> (ReplayBody<Nosy>, Saved<ReplayBody<Nosy>>, Other) {
+    let other = Other::default();
+    let source = Nosy {
+        other: Arc::clone(&other),
+        polls: 0,
+        panics,
+    };
+    let (body, saved) = first(ReplayBody::new(source), 1_000);
+    (body, saved, other)
+}
+
+/// A task that drops a reader when it goes.
+struct Task {
+    _reader: Mutex<Option<ReplayBody<Nosy>>>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_source_may_poll_and_drop_its_own_readers() {
+    let (mut body, saved, other) = nosy(false);
+    *other.lock().unwrap() = again(&saved, Attempt::hedge(2));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut poll = || Pin::new(&mut body).poll_frame(&mut cx);
+    assert!(poll().is_pending());
+    assert!(poll().is_pending());
+    assert!(poll().is_ready());
+    assert!(matches!(poll(), Poll::Ready(None)));
+    assert!(other.lock().unwrap().is_none(), "the source was dropped");
+    drop(saved);
+}
+
+#[test]
+fn a_waker_may_drop_a_reader() {
+    let (mut body, saved, _) = nosy(false);
+    let task = || {
+        let reader = Mutex::new(again(&saved, Attempt::hedge(2)));
+        Waker::from(Arc::new(Task { _reader: reader }))
+    };
+    for _ in 0..3 {
+        // Each replaces the one before, or is woken and dropped.
+        let waker = task();
+        let _ = Pin::new(&mut body).poll_frame(&mut Context::from_waker(&waker));
+    }
+    drop(body);
+}
+
+#[test]
+fn a_source_that_panics_interrupts_the_other_readers() {
+    let (mut body, saved, _) = nosy(true);
+    let mut other = again(&saved, Attempt::hedge(2)).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let poll = AssertUnwindSafe(|| Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+    assert!(catch_unwind(poll).is_err());
+    let mut cx = Context::from_waker(Waker::noop());
+    let polled = Pin::new(&mut other).poll_frame(&mut cx);
+    assert!(matches!(polled, Poll::Ready(Some(Err(_)))));
+    assert!(again(&saved, Attempt::retry(3)).is_none());
+}
+
+/// Pending until it is woken from outside, after it has done something once.
+#[derive(Clone, Default)]
+struct Meddler(Arc<Mutex<Meddling>>);
+
+#[derive(Default)]
+struct Meddling {
+    act: Option<Box<dyn FnOnce() + Send>>,
+    waker: Option<Waker>,
+}
+
+impl Body for Meddler {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let act = self.0.lock().unwrap().act.take();
+        act.into_iter().for_each(|act| act());
+        self.0.lock().unwrap().waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// The source was polled with a waker of the reader that was alone, so it would wake no other.
+#[test]
+fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
+    let source = Meddler::default();
+    let (mut body, saved) = first(ReplayBody::new(source.clone()), 1_000);
+    let counts = [(); 2].map(|()| Arc::new(Count(AtomicU32::new(0))));
+    let [one, two] = counts.clone().map(Waker::from);
+    let woken = || counts.each_ref().map(|count| count.0.swap(0, SeqCst));
+
+    let other = Arc::new(Mutex::new(None));
+    let (waker, joined) = (two.clone(), Arc::clone(&other));
+    source.0.lock().unwrap().act = Some(Box::new(move || {
+        let mut other = again(&saved, Attempt::hedge(2)).unwrap();
+        let polled = Pin::new(&mut other).poll_frame(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        *joined.lock().unwrap() = Some(other);
+    }));
+    let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(&one));
+    assert!(polled.is_pending());
+    assert_eq!(woken(), [0, 1]);
+
+    // From then on the source wakes both.
+    let mut other = other.lock().unwrap().take().unwrap();
+    let polled = Pin::new(&mut other).poll_frame(&mut Context::from_waker(&two));
+    assert!(polled.is_pending());
+    let waker = source.0.lock().unwrap().waker.take();
+    waker.unwrap().wake();
+    assert_eq!(woken(), [1, 1]);
+}

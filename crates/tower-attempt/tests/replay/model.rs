@@ -1,0 +1,130 @@
+//! What readers should see, worked out from a plain list of frames.
+
+use crate::script::Piece;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Is {
+    Reading,
+    /// Reading, but its attempt is over.
+    Over,
+    Interrupted,
+    /// Finished in any way.
+    Gone,
+}
+
+impl Is {
+    fn reads(self) -> bool {
+        matches!(self, Self::Reading | Self::Over)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Frame(Piece),
+    End,
+    Broken,
+    Interrupted,
+    Pending,
+}
+
+/// What a poll did to the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Untouched,
+    Frame,
+    Failed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) frames: Vec<Piece>,
+    limit: usize,
+    /// How many frames the source has given.
+    pulled: usize,
+    pub(crate) saved: bool,
+    /// State and position of each reader, the oldest first.
+    pub(crate) readers: Vec<(Is, usize)>,
+}
+
+impl Model {
+    pub(crate) fn new(frames: Vec<Piece>, limit: usize) -> Self {
+        Self {
+            frames,
+            limit,
+            pulled: 0,
+            saved: true,
+            readers: vec![(Is::Reading, 0)],
+        }
+    }
+
+    /// Whether there can be another reader.
+    pub(crate) fn join(&mut self, retry: bool) -> bool {
+        if self.saved {
+            for (is, _) in &mut self.readers {
+                if retry && *is == Is::Reading {
+                    *is = Is::Over;
+                }
+            }
+            self.readers.push((Is::Reading, 0));
+        }
+        self.saved
+    }
+
+    /// What a reader sees at a poll that did this to the source, which is at its end or not.
+    pub(crate) fn poll(&mut self, reader: usize, source: Source, ended: bool) -> Seen {
+        let (is, position) = self.readers[reader];
+        match is {
+            Is::Gone => return Seen::End,
+            Is::Interrupted => return self.finish(reader, Seen::Interrupted),
+            _ => {}
+        }
+        if position < self.pulled {
+            assert_eq!(source, Source::Untouched, "read ahead");
+            self.readers[reader].1 += 1;
+            return Seen::Frame(self.frames[position].clone());
+        }
+        match source {
+            Source::Untouched if ended => self.finish(reader, Seen::End),
+            Source::Untouched => Seen::Pending,
+            Source::Failed => {
+                self.saved = false;
+                self.interrupt(|_| true);
+                self.finish(reader, Seen::Broken)
+            }
+            Source::Frame => self.pull(reader),
+        }
+    }
+
+    fn pull(&mut self, reader: usize) -> Seen {
+        let frame = self.frames[self.pulled].clone();
+        let count = self.readers.iter().filter(|(is, _)| is.reads()).count();
+        let recorded: usize = self.frames[..self.pulled].iter().map(Piece::cost).sum();
+        self.pulled += 1;
+        let needed = self.saved || count > 1;
+        if needed && recorded + frame.cost() > self.limit {
+            let live = self.readers.iter().position(|(is, _)| *is == Is::Reading);
+            let reads = self.readers.iter().position(|(is, _)| is.reads());
+            let winner = live.or(reads.filter(|_| !self.saved));
+            self.saved &= winner.is_none();
+            self.interrupt(|other| Some(other) != winner);
+            if winner != Some(reader) {
+                return self.finish(reader, Seen::Interrupted);
+            }
+        }
+        self.readers[reader].1 += 1;
+        Seen::Frame(frame)
+    }
+
+    fn interrupt(&mut self, whom: impl Fn(usize) -> bool) {
+        for (reader, (is, _)) in self.readers.iter_mut().enumerate() {
+            if is.reads() && whom(reader) {
+                *is = Is::Interrupted;
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, reader: usize, seen: Seen) -> Seen {
+        self.readers[reader].0 = Is::Gone;
+        seen
+    }
+}

@@ -1,0 +1,74 @@
+//! Readers on several threads.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::channel::Channel;
+use tokio::time::timeout;
+use tower_attempt::{Attempt, ReplayBody};
+
+use crate::script::Broken;
+use crate::{again, first, last, read};
+
+const FRAMES: u32 = 3_000;
+
+fn content() -> Vec<u8> {
+    (0..FRAMES).flat_map(u32::to_be_bytes).collect()
+}
+
+/// Sends now in bursts, now one by one.
+async fn send(mut sender: http_body_util::channel::Sender<Bytes, Broken>) {
+    for n in 0..FRAMES {
+        let frame = Frame::data(Bytes::copy_from_slice(&n.to_be_bytes()));
+        if sender.send(frame).await.is_err() {
+            return;
+        }
+        if n % 7 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn three_readers_get_every_frame_once_and_in_order() {
+    for round in 0..10 {
+        let (sender, body) = Channel::<Bytes, Broken>::new(1 + round);
+        let (body, saved) = first(ReplayBody::new(body), usize::MAX);
+        let second = again(&saved, Attempt::hedge(2)).unwrap();
+        let stalled = again(&saved, Attempt::hedge(3)).unwrap();
+        let mut readers = vec![tokio::spawn(read(body)), tokio::spawn(read(second))];
+        tokio::spawn(send(sender));
+        tokio::task::yield_now().await;
+        readers.push(tokio::spawn(read(last(saved, Attempt::hedge(4)).unwrap())));
+        for reader in readers {
+            let read = timeout(Duration::from_secs(10), reader).await;
+            let read = read.expect("a wake-up was lost").unwrap().unwrap();
+            assert_eq!(read, content());
+        }
+        drop(stalled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_that_are_cancelled_hold_up_none() {
+    for round in 0..20 {
+        let (sender, body) = Channel::<Bytes, Broken>::new(1);
+        let (body, saved) = first(ReplayBody::new(body), usize::MAX);
+        let reader = tokio::spawn(read(body));
+        let cancelled: Vec<_> = (0..3)
+            .map(|_| tokio::spawn(read(again(&saved, Attempt::hedge(2)).unwrap())))
+            .collect();
+        tokio::spawn(send(sender));
+        for (n, task) in cancelled.into_iter().enumerate() {
+            for _ in 0..round * n {
+                tokio::task::yield_now().await;
+            }
+            task.abort();
+        }
+        drop(saved);
+        let read = timeout(Duration::from_secs(10), reader).await;
+        let read = read.expect("a wake-up was lost").unwrap().unwrap();
+        assert_eq!(read, content());
+    }
+}
