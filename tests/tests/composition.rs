@@ -274,9 +274,10 @@ async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
     });
     let mut service = layer.layer(service);
     for status in [503, 200] {
-        let stream = futures_util::stream::iter([Ok::<_, Infallible>("streams")]);
-        let request = http::Request::put(format!("/{status}"));
-        let request = request.body(axum::body::Body::from_stream(stream));
+        let request = http::Request::get(format!("/{status}"));
+        let request = request
+            .header("upgrade", "websocket")
+            .body(axum::body::Body::empty());
         let response = service.ready().await.unwrap().call(request.unwrap()).await;
         assert_eq!(response.unwrap().status(), status);
     }

@@ -47,7 +47,7 @@
 //!
 //! # Limits of this version
 //!
-//! gRPC has no rules of its own yet.
+//! gRPC has no rules of its own yet. Its calls are POSTs, so by the rules of HTTP they are repeated after a 429 only.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

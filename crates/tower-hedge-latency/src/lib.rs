@@ -82,6 +82,9 @@
 //! - Over HTTP, a request that is a hedge already is not hedged again by a layer below, and no hedge goes out at or after a
 //!   request's [`Deadline`].
 //!
+//! A body that streams is recorded while it is sent, up to [`replay_limit`](HedgeLayerBuilder::replay_limit), and each
+//! attempt reads all of it. When it turns out to be longer, the oldest attempt goes on with it and the others are cancelled.
+//!
 //! A first attempt that fails leaves the call to its hedges, however long they take: put a timeout for one attempt below.
 //!
 //! # Where it goes
@@ -118,8 +121,8 @@
 //!
 //! # Limits of this version
 //!
-//! Triggers are fixed: none is learned from live latency yet. A request whose body streams is not hedged. gRPC has no rules
-//! of its own, and its calls are POSTs, so they pass through as they are.
+//! Triggers are fixed: none is learned from live latency yet. gRPC has no rules of its own, and its calls are POSTs, so they
+//! pass through as they are.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -136,7 +139,7 @@ pub use tower_attempt::{
     RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "http")]
-pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayableBody, Standard};
+pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard};
 
 pub use self::future::ResponseFuture;
 pub use self::info::HedgeInfo;

@@ -276,11 +276,30 @@ impl<O> RetryLayerBuilder<Plain, O> {
 }
 
 #[cfg(feature = "http")]
+impl<C, O> RetryLayerBuilder<Rules<C, ByBody>, O> {
+    /// How much of a request's body is recorded while it streams, in bytes, so that the request can
+    /// be sent again. A longer body is sent once. Bodies in memory are shared and have no limit.
+    ///
+    /// # Default
+    ///
+    /// 64 KiB, as in linkerd2. Each request that is in flight may take so much.
+    pub fn replay_limit(self, bytes: usize) -> Self {
+        let classify = self.rules.classify;
+        let replays = ByBody::with_limit(bytes);
+        RetryLayerBuilder {
+            rules: Rules { classify, replays },
+            observer: self.observer,
+            knobs: self.knobs,
+        }
+    }
+}
+
+#[cfg(feature = "http")]
 impl<O> RetryLayerBuilder<Http, O> {
     /// Judges outcomes, and which requests may be repeated or hedged, with a
     /// [`Classify`](crate::Classify) of your own.
     pub fn classify<C>(self, classify: C) -> RetryLayerBuilder<Rules<C, ByBody>, O> {
-        let replays = ByBody;
+        let replays = self.rules.replays;
         self.rules(Rules { classify, replays })
     }
 

@@ -68,9 +68,13 @@
 //! | an error of the client | yes | no |
 //! | anything else | no | no |
 //!
-//! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429
-//! without one, the IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and requests with `Upgrade` are never repeated. A body is sent again if it is in memory;
-//! one that streams is sent once, and its failures are returned.
+//! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429 without
+//! one, the IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and
+//! requests with `Upgrade` are never repeated.
+//!
+//! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
+//! [`replay_limit`](RetryLayerBuilder::replay_limit). A longer one is sent once, and its failures are returned. Bodies of any
+//! other type, such as a server's `Incoming`, become repeatable as a [`ReplayBody`].
 //!
 //! [`classify_fn`](RetryLayerBuilder::classify_fn) has the last word where your service says it differently.
 //!
@@ -82,6 +86,7 @@
 //! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs |
 //! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 //! | `max_hint` | 60 s | nobody waits longer |
+//! | `replay_limit` | 64 KiB of a body that streams | linkerd2 |
 //! | `retry_until` | no limit; a [`Deadline`] in the request's extensions is honoured | |
 //!
 //! Every answer that stops a call comes back untouched: when attempts or budget run out, the caller sees the last attempt's
@@ -125,9 +130,8 @@
 //!
 //! # Limits of this version
 //!
-//! Bodies that stream are not recorded, so a request with one is sent once. gRPC has no rules of its own, and tonic's own
-//! client streams each message, so its calls pass through as they are. There are no time
-//! limits of its own; use tower's `Timeout`.
+//! gRPC has no rules of its own: its calls are POSTs, so by the rules of HTTP they are repeated after a 429 only. There are
+//! no hard time limits; use tower's `Timeout`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -146,7 +150,7 @@ pub use tower_attempt::{
     Replays, RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "http")]
-pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayableBody, Standard};
+pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard};
 
 pub use self::backoff::{Backoff, Schedule};
 pub use self::future::ResponseFuture;

@@ -91,16 +91,15 @@ async fn reqwest_is_hedged() {
 }
 
 #[tokio::test]
-async fn reqwest_streams_are_sent_once_and_whole() {
-    let server = Server::start(|_| Some(503)).await;
+async fn reqwest_streams_are_repeated_whole() {
+    let server = Server::start(|n| Some(if n == 1 { 503 } else { 200 })).await;
     let client = reqwest_client();
     let stream = reqwest::Body::wrap(streaming(20));
     let request = client.put(&server.url).body(stream).build().unwrap();
-    let response = retry().layer(hedge().layer(client)).oneshot(request).await;
-    let response = response.unwrap();
-    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let response = retry().layer(client).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.bytes().await.unwrap(), content(20));
-    assert_eq!(server.requests(), 1);
+    assert_eq!(server.requests(), 2);
 }
 
 /// Frames of a kilobyte that come one by one.
@@ -143,11 +142,33 @@ async fn hyper_over_http_1_and_2_is_retried_and_hedged_with_its_body() {
 }
 
 #[tokio::test]
-async fn axum_bodies_that_stream_are_sent_once_and_whole() {
+async fn axum_bodies_that_stream_are_repeated_and_hedged_whole() {
+    for layers in ["retry", "hedge"] {
+        let server = match layers {
+            "retry" => Server::start(|n| Some(if n == 1 { 503 } else { 200 })).await,
+            _ => Server::start(|n| (n > 1).then_some(200)).await,
+        };
+        let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build_http();
+        let request = Request::put(&server.url).body(Body::new(streaming(20)));
+        let request = request.unwrap();
+        let response = match layers {
+            "retry" => retry().layer(client).oneshot(request).await,
+            _ => hedge().layer(client).oneshot(request).await,
+        };
+        let body = response.unwrap().into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), content(20), "{layers}");
+        assert_eq!(server.requests(), 2, "{layers}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_above_the_limit_is_sent_once_and_whole() {
     let server = Server::start(|_| Some(503)).await;
     let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build_http();
     let request = Request::put(&server.url).body(Body::new(streaming(20)));
-    let response = retry().layer(client).oneshot(request.unwrap()).await;
+    let layer = RetryLayer::builder().http().replay_limit(10_000);
+    let layer = layer.build().unwrap();
+    let response = layer.layer(client).oneshot(request.unwrap()).await;
     let body = response.unwrap().into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), content(20));
     assert_eq!(server.requests(), 1);

@@ -46,11 +46,6 @@ pub struct ByBody {
     limit: usize,
 }
 
-/// The default, where a value is wanted: `ByBody` reads like a unit struct.
-#[doc(hidden)]
-#[expect(non_upper_case_globals, reason = "is the type's name")]
-pub const ByBody: ByBody = ByBody::with_limit(LIMIT);
-
 impl ByBody {
     /// Records up to `limit` bytes of each body, and one frame more when attempts overlap.
     ///
