@@ -64,6 +64,7 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 impl ReplayableBody for Full<Bytes> {
     type Source = Never;
 
+    #[inline]
     fn into_memory(self) -> Result<Bytes, ReplayBody<Never>> {
         Ok(self.into_inner().unwrap_or_default())
     }
@@ -72,6 +73,7 @@ impl ReplayableBody for Full<Bytes> {
         ReplayBody::from_memory(self.into_inner().unwrap_or_default())
     }
 
+    #[inline]
     fn from_memory(content: Bytes) -> Self {
         Self::new(content)
     }

@@ -8,7 +8,7 @@ use http::Request;
 use http::header::EXPECT;
 
 use self::saved::{Content, SavedRequest, in_memory};
-use super::{ReplayableBody, Replays};
+use super::{ReplayBody, ReplayableBody, Replays};
 use crate::Attempt;
 
 /// The most that is recorded of a body: linkerd's default, in bytes.
@@ -63,6 +63,17 @@ impl ByBody {
     pub const fn with_limit(limit: usize) -> Self {
         Self { limit }
     }
+
+    #[cold]
+    fn record<B: ReplayableBody>(
+        &self,
+        request: &mut Request<B>,
+        body: ReplayBody<B::Source>,
+    ) -> Content<B::Source> {
+        let (body, recording) = body.record(self.limit);
+        *request.body_mut() = B::from_replay(body);
+        Content::Recorded(recording)
+    }
 }
 
 impl Default for ByBody {
@@ -89,11 +100,7 @@ impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
                 *request.body_mut() = in_memory(content.clone());
                 Content::Memory(content)
             }
-            Err(body) => {
-                let (body, recording) = body.record(self.limit);
-                *request.body_mut() = B::from_replay(body);
-                Content::Recorded(recording)
-            }
+            Err(body) => self.record(request, body),
         };
         Some(SavedRequest::new(request, content))
     }
