@@ -26,11 +26,9 @@ impl<'a, S: Body<Data = Bytes> + Unpin> Polling<'a, S> {
         }
     }
 
-    /// `is_alone`: there was no other reader, so that the source gets the waker of this one only.
     pub(super) fn poll(
         mut self,
         cx: &mut Context<'_>,
-        is_alone: bool,
     ) -> Poll<Result<Next, ReplayError<S::Error>>> {
         let Some(source) = &mut self.source else {
             return Poll::Pending;
@@ -43,7 +41,7 @@ impl<'a, S: Body<Data = Bytes> + Unpin> Polling<'a, S> {
         };
         match polled {
             Poll::Pending => {
-                self.pending(is_alone);
+                self.pending();
                 Poll::Pending
             }
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(self.frame(frame, ended))),
@@ -56,13 +54,11 @@ impl<'a, S: Body<Data = Bytes> + Unpin> Polling<'a, S> {
         }
     }
 
-    fn pending(&mut self, is_alone: bool) {
+    fn pending(&mut self) {
         let mut state = self.record.lock();
         // Nothing is left over of a source that has not ended.
         let _ = state.put_back(self.source.take(), false);
-        // Who came meanwhile found the source gone, and the source knows nothing of them.
-        let wakers = state.waiting.shared();
-        let wakers = wakers.filter(|_| is_alone && !state.is_alone());
+        let wakers = state.waiting.shared().filter(|_| state.is_missed());
         drop(state);
         if let Some(wakers) = wakers {
             wakers.wake_others(self.reader);

@@ -46,19 +46,18 @@ impl<S: Body<Data = Bytes> + Unpin> Reader<S> {
         }
         // Before the poll: what wakes while or after the source is polled finds it registered.
         let replaced = state.waiting.register(self.id, cx.waker());
-        let is_alone = state.is_alone();
-        let wakers = state.waiting.shared().filter(|_| !is_alone);
-        let source = state.source.take();
+        let wakers = state.waiting.shared().filter(|_| !state.is_alone());
+        let source = state.take_source();
         drop(state);
         drop(replaced);
-        // Gone: whoever polls it wakes this reader if there is something to see.
+        // Gone: whoever polls it wakes this reader when it comes back.
         let Some(source) = source else {
             return Poll::Pending;
         };
         let all = wakers.map(Waker::from);
         let mut cx = Context::from_waker(all.as_ref().unwrap_or(cx.waker()));
         let polling = Polling::new(&self.record, self.id, source);
-        match polling.poll(&mut cx, is_alone) {
+        match polling.poll(&mut cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(next)) => self.give(next),
             Poll::Ready(Err(error)) => {

@@ -126,9 +126,11 @@ fn a_source_that_panics_interrupts_the_other_readers() {
 #[derive(Clone, Default)]
 struct Meddler(Arc<Mutex<Meddling>>);
 
+type Act = Box<dyn FnOnce(&Waker) + Send>;
+
 #[derive(Default)]
 struct Meddling {
-    act: Option<Box<dyn FnOnce() + Send>>,
+    act: Option<Act>,
     waker: Option<Waker>,
 }
 
@@ -141,7 +143,7 @@ impl Body for Meddler {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let act = self.0.lock().unwrap().act.take();
-        act.into_iter().for_each(|act| act());
+        act.into_iter().for_each(|act| act(cx.waker()));
         self.0.lock().unwrap().waker = Some(cx.waker().clone());
         Poll::Pending
     }
@@ -166,7 +168,7 @@ fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
 
     let other = Arc::new(Mutex::new(None));
     let (waker, joined) = (two.clone(), Arc::clone(&other));
-    source.0.lock().unwrap().act = Some(Box::new(move || {
+    source.0.lock().unwrap().act = Some(Box::new(move |_| {
         let mut other = again(&saved, Attempt::hedge(2)).unwrap();
         let polled = Pin::new(&mut other).poll_frame(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
@@ -183,4 +185,24 @@ fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
     let waker = source.0.lock().unwrap().waker.take();
     waker.unwrap().wake();
     assert_eq!(woken(), [1, 1]);
+}
+
+/// What the source wakes while it is polled may be cancelled before it polls again.
+#[test]
+fn a_reader_that_finds_the_source_taken_needs_no_one_to_go_on() {
+    let source = Meddler::default();
+    let (mut body, saved) = first(ReplayBody::new(source.clone()), 1_000);
+    let mut other = again(&saved, Attempt::hedge(2)).unwrap();
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    source.0.lock().unwrap().act = Some(Box::new(move |all| {
+        all.wake_by_ref();
+        let polled = Pin::new(&mut other).poll_frame(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        std::mem::forget(other);
+    }));
+    let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    drop(body);
+    assert_eq!(count.0.load(SeqCst), 1);
 }

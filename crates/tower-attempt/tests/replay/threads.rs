@@ -1,14 +1,16 @@
 //! Readers on several threads.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::Frame;
-use http_body_util::channel::Channel;
+use http_body::{Body, Frame};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tower_attempt::{Attempt, ReplayBody};
 
-use crate::script::Broken;
 use crate::{again, first, last, read};
 
 const FRAMES: u32 = 3_000;
@@ -17,10 +19,31 @@ fn content() -> Vec<u8> {
     (0..FRAMES).flat_map(u32::to_be_bytes).collect()
 }
 
+/// What comes out of a channel.
+struct Received(mpsc::Receiver<Bytes>);
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let received = self.0.poll_recv(cx);
+        received.map(|data| data.map(|data| Ok(Frame::data(data))))
+    }
+}
+
+fn received(capacity: usize) -> (mpsc::Sender<Bytes>, ReplayBody<Received>) {
+    let (sender, receiver) = mpsc::channel(capacity);
+    (sender, ReplayBody::new(Received(receiver)))
+}
+
 /// Sends now in bursts, now one by one.
-async fn send(mut sender: http_body_util::channel::Sender<Bytes, Broken>) {
+async fn send(sender: mpsc::Sender<Bytes>) {
     for n in 0..FRAMES {
-        let frame = Frame::data(Bytes::copy_from_slice(&n.to_be_bytes()));
+        let frame = Bytes::copy_from_slice(&n.to_be_bytes());
         if sender.send(frame).await.is_err() {
             return;
         }
@@ -33,8 +56,8 @@ async fn send(mut sender: http_body_util::channel::Sender<Bytes, Broken>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_readers_get_every_frame_once_and_in_order() {
     for round in 0..10 {
-        let (sender, body) = Channel::<Bytes, Broken>::new(1 + round);
-        let (body, saved) = first(ReplayBody::new(body), usize::MAX);
+        let (sender, body) = received(1 + round);
+        let (body, saved) = first(body, usize::MAX);
         let second = again(&saved, Attempt::hedge(2)).unwrap();
         let stalled = again(&saved, Attempt::hedge(3)).unwrap();
         let mut readers = vec![tokio::spawn(read(body)), tokio::spawn(read(second))];
@@ -52,9 +75,9 @@ async fn three_readers_get_every_frame_once_and_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn readers_that_are_cancelled_hold_up_none() {
-    for round in 0..20 {
-        let (sender, body) = Channel::<Bytes, Broken>::new(1);
-        let (body, saved) = first(ReplayBody::new(body), usize::MAX);
+    for round in 0..40 {
+        let (sender, body) = received(1);
+        let (body, saved) = first(body, usize::MAX);
         let reader = tokio::spawn(read(body));
         let cancelled: Vec<_> = (0..3)
             .map(|_| tokio::spawn(read(again(&saved, Attempt::hedge(2)).unwrap())))

@@ -11,7 +11,9 @@ use crate::replay::wakers::Waiting;
 /// What is behind the lock of a record. Nothing here polls, wakes or drops what is not its own.
 pub(in crate::replay) struct State<S: Body> {
     /// `None` while a reader polls it, and when it has ended or failed.
-    pub(in crate::replay) source: Option<ReplayBody<S>>,
+    source: Option<ReplayBody<S>>,
+    /// A reader wanted to poll the source while it was gone.
+    missed: bool,
     ended: bool,
     tape: Tape,
     readers: Readers,
@@ -34,6 +36,7 @@ impl<S: Body> State<S> {
         let first = readers.add();
         let state = Self {
             source: Some(source),
+            missed: false,
             ended: false,
             tape: Tape::new(limit),
             readers,
@@ -164,6 +167,21 @@ impl<S: Body> State<S> {
         if let Some(reader) = self.readers.get_mut(id) {
             reader.position += 1;
         }
+    }
+
+    /// The source, to be polled. `None`: another reader polls it.
+    pub(in crate::replay) fn take_source(&mut self) -> Option<ReplayBody<S>> {
+        let source = self.source.take();
+        self.missed = source.is_none();
+        source
+    }
+
+    /// Whether a reader wanted to poll the source since it was taken.
+    ///
+    /// What wakes the source's waker meanwhile may have come before that reader registered, and who
+    /// was woken may be dropped: so it has to poll by itself.
+    pub(in crate::replay) fn is_missed(&self) -> bool {
+        self.missed
     }
 
     /// The source, which a reader took out, comes back, unless it has ended.
