@@ -119,6 +119,8 @@ where
         };
         decided.map_err(|reason| {
             self.stop(reason);
+            // A body that still streams need not be recorded any more.
+            self.saved = None;
             match (self.attempt.number(), reason) {
                 (1, StopReason::Fatal) => outcome,
                 _ => self.with_info(outcome, reason),

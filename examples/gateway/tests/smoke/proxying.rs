@@ -119,21 +119,47 @@ async fn answers_stream_through() {
 }
 
 #[tokio::test]
-async fn a_body_above_64_kib_is_413() {
-    let upstream = serve(Router::new().fallback(echo)).await;
+async fn request_bodies_stream_and_arrive_whole() {
+    let upstream = serve(Router::new().fallback(|body: Bytes| async { body })).await;
     let gateway = Gateway::before(upstream, &[]);
-    let post = || Request::post(format!("http://{}/", gateway.addr));
-    let response = send(post(), vec![b'x'; 64 * 1024]).await;
-    assert_eq!(response.status(), StatusCode::OK);
-    let response = send(post(), vec![b'x'; 64 * 1024 + 1]).await;
-    assert_problem(response, StatusCode::PAYLOAD_TOO_LARGE, "65536").await;
-    // The length of a chunked body is not known in advance.
+    for length in [0, 1, 64 * 1024, 1_000_000] {
+        let body: Vec<u8> = (0..=250).cycle().take(length).collect();
+        let post = Request::post(format!("http://{}/", gateway.addr));
+        let response = send(post, body.clone()).await;
+        let echoed = response.into_body().collect().await.unwrap();
+        assert!(echoed.to_bytes() == body, "{length}");
+    }
+    // One whose length is not known in advance.
     let chunk = "8001\r\n".to_owned() + &"x".repeat(0x8001) + "\r\n";
     let request =
         "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
             .to_owned();
     let answer = raw(gateway.addr, &(request + &chunk + &chunk + "0\r\n\r\n")).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    assert!(answer.ends_with(&"x".repeat(2 * 0x8001)));
+}
+
+/// Up to 64 KiB are recorded while they stream.
+#[tokio::test]
+async fn a_body_that_streams_is_sent_again() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    let requests = Arc::new(AtomicU32::new(0));
+    let count = requests.clone();
+    let fails_at_first = async move |body: Bytes| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => Err(StatusCode::SERVICE_UNAVAILABLE),
+        _ => Ok(body),
+    };
+    let upstream = serve(Router::new().fallback(fails_at_first)).await;
+    let gateway = Gateway::before(upstream, &["--hedge-at", "60000"]);
+    let chunk = "1000\r\n".to_owned() + &"x".repeat(0x1000) + "\r\n";
+    let request =
+        "PUT / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let request = request.to_owned() + &chunk + &chunk + "0\r\n\r\n";
+    let answer = raw(gateway.addr, &request).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.ends_with(&"x".repeat(2 * 0x1000)));
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
