@@ -8,7 +8,7 @@ use http::Request;
 use http::header::EXPECT;
 
 use self::saved::{Content, SavedRequest, in_memory};
-use super::{ReplayBody, ReplayableBody, Replays};
+use super::{ReplayableBody, Replays};
 use crate::Attempt;
 
 /// The most that is recorded of a body: linkerd's default, in bytes.
@@ -64,15 +64,27 @@ impl ByBody {
         Self { limit }
     }
 
-    #[cold]
-    fn record<B: ReplayableBody>(
-        &self,
-        request: &mut Request<B>,
-        body: ReplayBody<B::Source>,
-    ) -> Content<B::Source> {
-        let (body, recording) = body.record(self.limit);
-        *request.body_mut() = B::from_replay(body);
-        Content::Recorded(recording)
+    /// Looks for what a body that is not empty holds, and records it if it streams.
+    fn content<B: ReplayableBody>(&self, request: &mut Request<B>) -> Content<B::Source> {
+        // With `Expect: 100-continue` the sender waits for the first poll, and a look at a body that
+        // hides what it holds is one.
+        let is_expected = request.headers().contains_key(EXPECT);
+        let body = mem::take(request.body_mut());
+        let content = match is_expected {
+            false => body.into_memory(),
+            true => body.into_replay().into_memory(),
+        };
+        match content {
+            Ok(content) => {
+                *request.body_mut() = in_memory(content.clone());
+                Content::Memory(content)
+            }
+            Err(body) => {
+                let (body, recording) = body.record(self.limit);
+                *request.body_mut() = B::from_replay(body);
+                Content::Recorded(recording)
+            }
+        }
     }
 }
 
@@ -87,22 +99,14 @@ impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
 
     #[inline]
     fn first(&self, request: &mut Request<B>) -> Option<SavedRequest<B::Source>> {
-        // With `Expect: 100-continue` the sender waits for the first poll, and a look at a body that
-        // hides what it holds is one.
-        let is_expected = !request.body().is_end_stream() && request.headers().contains_key(EXPECT);
-        let body = mem::take(request.body_mut());
-        let content = match is_expected {
-            false => body.into_memory(),
-            true => body.into_replay().into_memory(),
-        };
-        let content = match content {
-            Ok(content) => {
-                *request.body_mut() = in_memory(content.clone());
-                Content::Memory(content)
-            }
-            Err(body) => self.record(request, body),
-        };
-        Some(SavedRequest::new(request, content))
+        if request.body().is_end_stream() {
+            return Some(SavedRequest::new(request));
+        }
+        let content = self.content(request);
+        Some(SavedRequest {
+            content,
+            ..SavedRequest::new(request)
+        })
     }
 
     fn again(&self, saved: &SavedRequest<B::Source>, attempt: Attempt) -> Option<Request<B>> {

@@ -10,7 +10,7 @@ use crate::{Attempt, AttemptKind};
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     pub(super) head: Head,
-    content: Content<S>,
+    pub(super) content: Content<S>,
 }
 
 /// Field by field, and not a `Request`: cloned from a borrowed request, each field goes right
@@ -33,7 +33,8 @@ pub(super) enum Content<S: Body> {
 impl<S: Body> SavedRequest<S> {
     // Inlined, it would be put together in one place and copied to another.
     #[inline(never)]
-    pub(super) fn new<B>(request: &Request<B>, content: Content<S>) -> Self {
+    /// One without a body.
+    pub(super) fn new<B>(request: &Request<B>) -> Self {
         Self {
             head: Head {
                 method: request.method().clone(),
@@ -42,7 +43,7 @@ impl<S: Body> SavedRequest<S> {
                 headers: request.headers().clone(),
                 extensions: request.extensions().clone(),
             },
-            content,
+            content: Content::Memory(Bytes::new()),
         }
     }
 }
