@@ -22,7 +22,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceExt};
-use tower_attempt::{Attempt, ByBody, ReplayBody, Replays};
+use tower_attempt::{Attempt, ByBody, ReplayBody, ReplayableBody, Replays};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Backoff, RetryLayer};
 
@@ -161,26 +161,16 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("hangs")
 }
 
-/// Up to three attempts, as the retry layer makes them, with a limit of the test's.
-async fn repeated<S, B, R>(client: S, mut request: Request<B>, limit: usize) -> Option<StatusCode>
+/// Up to three attempts, with a limit of the test's.
+async fn repeated<S, B, R>(client: S, request: Request<B>, limit: usize) -> Option<StatusCode>
 where
-    S: Service<Request<B>, Response = Response<R>> + Clone,
-    ByBody: Replays<Request<B>>,
+    S: Service<Request<B>, Response = Response<R>, Error: 'static> + Clone,
+    B: ReplayableBody,
 {
-    let replays = ByBody::with_limit(limit);
-    let saved = replays.first(&mut request)?;
-    for attempt in 2.. {
-        let outcome = client.clone().oneshot(request).await;
-        let status = outcome.ok().map(|response| response.status());
-        if attempt > 3 || status.is_some_and(|status| status.is_success()) {
-            return status;
-        }
-        request = match replays.again(&saved, Attempt::retry(attempt)) {
-            Some(request) => request,
-            None => return status,
-        };
-    }
-    None
+    let builder = RetryLayer::builder().backoff(Backoff::none());
+    let layer = builder.http().replay_limit(limit).build().unwrap();
+    let outcome = layer.layer(client).oneshot(request).await;
+    outcome.ok().map(|response| response.status())
 }
 
 #[tokio::test]
