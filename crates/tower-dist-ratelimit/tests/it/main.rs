@@ -5,7 +5,6 @@
     reason = "also outside of test functions, what fails a test panics"
 )]
 
-mod allocations;
 mod answers;
 mod building;
 #[cfg(feature = "tracing")]

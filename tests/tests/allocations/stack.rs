@@ -1,12 +1,5 @@
-//! What the fast path allocates: nothing but the copies of the request.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
-#![expect(
-    unsafe_code,
-    reason = "counting allocations takes a global allocator, which is an unsafe trait"
-)]
+//! The fast path allocates nothing but the copies of the request.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
@@ -22,38 +15,7 @@ use tower_dist_ratelimit::{Fields, Policy, Quota, RateLimitLayer, key};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Budget, RetryLayer};
 
-/// Counts each thread's allocations.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: leaves all the work to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the system allocator's demands.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system allocator's demands.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How many allocations `work` makes, apart from those for what it is given.
-fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
-    let before = ALLOCATIONS.get();
-    let result = work();
-    let after = ALLOCATIONS.get();
-    drop(result);
-    after - before
-}
+use crate::allocations;
 
 /// Answers at once, or at the second poll.
 #[derive(Clone)]
@@ -110,7 +72,7 @@ where
         let request = request();
         // The test's own waker and its box.
         let mut unit = task::spawn(());
-        made = allocations(|| {
+        (made, _) = allocations(|| {
             unit.enter(|cx, _| {
                 assert_ready_ok!(service.poll_ready(cx));
                 let mut future = std::pin::pin!(service.call(request));
@@ -141,7 +103,7 @@ async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
 
     let bare = call(&mut Immediate, request);
     // One copy for retries, one for hedges.
-    let copies = {
+    let (copies, _) = {
         let request = request();
         allocations(|| (request.clone(), request.clone()))
     };
@@ -176,7 +138,7 @@ async fn arming_a_hedge_allocates_nothing() {
     });
     let mut service = hedge.layer(service);
     let mut unit = task::spawn(());
-    let made = allocations(|| {
+    let (made, ()) = allocations(|| {
         unit.enter(|cx, _| {
             assert_ready_ok!(service.poll_ready(cx));
             let mut future = std::pin::pin!(service.call(7));

@@ -1,8 +1,6 @@
-//! What a request costs in allocations.
+//! What a decision costs.
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
     convert::Infallible,
     future::{Ready, ready},
     task::{Context, Poll, Waker},
@@ -15,38 +13,7 @@ use tower_dist_ratelimit::{
     Decision, Fields, Limiter, Policy, Quota, RateLimitLayer, backend::Memory, key,
 };
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-#[expect(
-    unsafe_code,
-    reason = "an allocator is unsafe to implement; this one passes on to the system's"
-)]
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are the callee's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the callee's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations<T>(work: impl FnOnce() -> T) -> (usize, T) {
-    let before = ALLOCATIONS.with(Cell::get);
-    let result = work();
-    (ALLOCATIONS.with(Cell::get) - before, result)
-}
+use crate::allocations;
 
 /// Polls once; it must be enough.
 fn now<F: Future>(future: F) -> F::Output {
@@ -100,7 +67,7 @@ fn a_decision_of_the_limiter_allocates_nothing() {
     )
     .unwrap();
     for allowed in [true, true, false, false] {
-        let (count, decision): (usize, Decision) = allocations(|| now(limiter.check("a")).unwrap());
+        let (count, decision): (u64, Decision) = allocations(|| now(limiter.check("a")).unwrap());
         assert_eq!((count, decision.allowed), (0, allowed));
     }
 }

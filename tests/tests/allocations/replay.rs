@@ -1,54 +1,17 @@
 //! What it costs to be able to repeat a request.
-#![cfg(feature = "http")]
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
-#![expect(
-    unsafe_code,
-    reason = "counting allocations takes a global allocator, which is an unsafe trait"
-)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::Request;
-use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame};
 use tower_attempt::{Attempt, ByBody, ReplayBody, ReplayableBody, Replays};
 
-/// Counts each thread's allocations.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: leaves all the work to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the system allocator's demands.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system allocator's demands.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How many allocations `work` makes.
-fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
-    let before = ALLOCATIONS.get();
-    let result = work();
-    (ALLOCATIONS.get() - before, result)
-}
+use crate::allocations;
 
 /// The same frame again and again.
 struct Stream;
