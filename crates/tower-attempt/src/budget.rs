@@ -204,6 +204,12 @@ impl Budget {
         }
     }
 
+    /// Whether no extra attempt is allowed ever.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self.0, Kind::None)
+    }
+
     fn limited(settings: Settings) -> Self {
         Self(Kind::Limited(Arc::new(Limited {
             epoch: Instant::now(),

@@ -1,86 +1,14 @@
+mod custom_backoff;
+mod forward;
+mod verdict;
+
 use std::time::Duration;
 
-use crate::{Attempt, Deadline};
-
-/// What an attempt's outcome means for a repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// An answer to pass on. A retry layer's budget grows with it.
-    Success,
-    /// A failure that a repeat would not mend, or that is not safe to repeat.
-    Fatal,
-    /// A failure that may pass.
-    Retry {
-        /// What kind of failure.
-        reason: RetryReason,
-        /// The server's wish: no repeat before this much time has passed.
-        hint: Option<Duration>,
-    },
-}
-
-/// What kind of failure a retry answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RetryReason {
-    /// A fault that is expected to pass.
-    Transient,
-    /// The server asks for less load; the backoff starts from a longer base.
-    Throttled,
-    /// The answer did not come in time.
-    Timeout,
-}
-
-impl Verdict {
-    /// A fault that is expected to pass, without a hint.
-    #[must_use]
-    pub const fn transient() -> Self {
-        Self::retry(RetryReason::Transient)
-    }
-
-    /// A demand for less load, without a hint.
-    #[must_use]
-    pub const fn throttled() -> Self {
-        Self::retry(RetryReason::Throttled)
-    }
-
-    /// An answer that did not come in time.
-    #[must_use]
-    pub const fn timeout() -> Self {
-        Self::retry(RetryReason::Timeout)
-    }
-
-    const fn retry(reason: RetryReason) -> Self {
-        Self::Retry { reason, hint: None }
-    }
-
-    /// Adds the server's hint to a retry; on any other verdict it changes nothing.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tower_attempt::Verdict;
-    ///
-    /// let verdict = Verdict::throttled().after(Duration::from_secs(2));
-    /// assert!(verdict.is_retry());
-    /// assert_eq!(Verdict::Fatal.after(Duration::from_secs(2)), Verdict::Fatal);
-    /// ```
-    #[must_use]
-    pub const fn after(self, hint: Duration) -> Self {
-        match self {
-            Self::Retry { reason, .. } => Self::Retry {
-                reason,
-                hint: Some(hint),
-            },
-            other => other,
-        }
-    }
-
-    /// Whether a repeat is wanted.
-    #[must_use]
-    pub const fn is_retry(&self) -> bool {
-        matches!(self, Self::Retry { .. })
-    }
-}
+pub use self::custom_backoff::CustomBackoff;
+#[cfg(feature = "http")]
+pub(crate) use self::forward::forward_classify;
+pub use self::verdict::{Hint, RetryReason, Verdict};
+use crate::{Attempt, AttemptTimeout, Budget, Deadline};
 
 /// Decides what an outcome means.
 ///
@@ -102,6 +30,13 @@ impl Verdict {
 pub trait Classify<Req, Res, E> {
     /// What is remembered of a request while it is out.
     type Context;
+
+    /// Changes the request before anything else is done with it.
+    ///
+    /// # Default
+    ///
+    /// It stays as it is.
+    fn prepare(&self, _request: &mut Req) {}
 
     /// Takes the context, before the request is sent.
     fn context(&self, request: &Req) -> Self::Context;
@@ -126,6 +61,39 @@ pub trait Classify<Req, Res, E> {
         None
     }
 
+    /// How long one attempt may take, if the request says so.
+    ///
+    /// # Default
+    ///
+    /// `None`: what the layer is set to.
+    fn attempt_timeout(&self, _context: &Self::Context) -> Option<AttemptTimeout> {
+        None
+    }
+
+    /// The allowance that this request's extra attempts draw on, if it has one of its own.
+    ///
+    /// # Default
+    ///
+    /// `None`: the layer's.
+    fn budget<'a>(&'a self, _context: &'a Self::Context) -> Option<&'a Budget> {
+        None
+    }
+
+    /// Puts the last touches to an extra attempt, right before it goes out. `previous` counts the
+    /// attempts before it that the server may have processed.
+    ///
+    /// # Default
+    ///
+    /// None.
+    fn repeat(
+        &self,
+        _context: &mut Self::Context,
+        _attempt: Attempt,
+        _previous: u32,
+        _request: &mut Req,
+    ) {
+    }
+
     /// Judges an outcome.
     fn classify(
         &self,
@@ -133,6 +101,41 @@ pub trait Classify<Req, Res, E> {
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Verdict;
+
+    /// Judges an attempt that the layer gave up waiting for.
+    ///
+    /// # Default
+    ///
+    /// A timeout, to be repeated.
+    fn timed_out(&self, _context: &Self::Context) -> Verdict {
+        Verdict::timeout()
+    }
+
+    /// Whether this request is an extra attempt of a retry layer above, whose attempts those of another
+    /// layer would multiply.
+    ///
+    /// # Default
+    ///
+    /// `false`: it is not known.
+    fn is_repeated_above(&self, _context: &Self::Context) -> bool {
+        false
+    }
+
+    /// Whether a layer below has repeated this request in vain already.
+    ///
+    /// # Default
+    ///
+    /// `false`: it is not known.
+    fn was_given_up(&self, _context: &Self::Context, _outcome: &Result<Res, E>) -> bool {
+        false
+    }
+
+    /// Tells the layers above that this failure was repeated as often as is right.
+    ///
+    /// # Default
+    ///
+    /// There is no place to say it.
+    fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
 
     /// Puts `info` where whoever gets the outcome can find it, if it has such a place: an HTTP
     /// response's extensions.
@@ -180,60 +183,5 @@ impl<Req, Res, E> Classify<Req, Res, E> for EveryError {
             Ok(_) => Verdict::Success,
             Err(_) => Verdict::transient(),
         }
-    }
-}
-
-/// A classification together with a closure that computes the delays.
-#[derive(Clone, Copy, Debug)]
-pub struct CustomBackoff<C, F> {
-    classify: C,
-    backoff: F,
-}
-
-impl<C, F> CustomBackoff<C, F> {
-    /// Judges like `classify`, and takes delays from `backoff`.
-    pub const fn new(classify: C, backoff: F) -> Self {
-        Self { classify, backoff }
-    }
-}
-
-impl<C, F, Req, Res, E> Classify<Req, Res, E> for CustomBackoff<C, F>
-where
-    C: Classify<Req, Res, E>,
-    F: Fn(u32, &Result<Res, E>) -> Duration,
-{
-    type Context = C::Context;
-
-    fn context(&self, request: &Req) -> Self::Context {
-        self.classify.context(request)
-    }
-
-    fn may_repeat(&self, context: &Self::Context) -> bool {
-        self.classify.may_repeat(context)
-    }
-
-    fn may_hedge(&self, context: &Self::Context) -> bool {
-        self.classify.may_hedge(context)
-    }
-
-    fn classify(
-        &self,
-        context: &Self::Context,
-        attempt: &Attempt,
-        outcome: &Result<Res, E>,
-    ) -> Verdict {
-        self.classify.classify(context, attempt, outcome)
-    }
-
-    fn deadline(&self, context: &Self::Context) -> Option<Deadline> {
-        self.classify.deadline(context)
-    }
-
-    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
-        self.classify.attach(outcome, info);
-    }
-
-    fn backoff(&self, retry: u32, outcome: &Result<Res, E>) -> Option<Duration> {
-        Some((self.backoff)(retry, outcome))
     }
 }

@@ -36,6 +36,22 @@ impl Deadline {
         Self(Instant::now().checked_add(duration))
     }
 
+    /// The earlier one.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(Self(Some(one))), Some(Self(Some(other)))) => Some(Self(Some(one.min(other)))),
+            (Some(Self(None)) | None, Some(other)) => Some(other),
+            (one, _) => one,
+        }
+    }
+
+    /// When it is; `None` for never.
+    #[must_use]
+    pub const fn instant(self) -> Option<Instant> {
+        self.0
+    }
+
     /// Whether `instant` is before it.
     #[must_use]
     pub fn is_after(&self, instant: Instant) -> bool {

@@ -1,21 +1,21 @@
+mod context;
+mod fault;
+mod idempotency_key;
 mod message;
+mod nested;
 mod outcome;
 mod ratelimit;
 mod retry_after;
 
-use http::header::{IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderName, Method, StatusCode};
+use http::StatusCode;
 
+pub use self::context::HttpContext;
+pub(crate) use self::fault::Fault;
+pub use self::idempotency_key::GenerateKey;
 pub use self::message::{HttpRequest, HttpResponse};
+pub(crate) use self::nested::Nested;
 pub use self::outcome::HttpOutcome;
-use crate::{Attempt, AttemptKind, Classify, Deadline, Verdict};
-
-/// The request header that makes any method safe to repeat
-/// (draft-ietf-httpapi-idempotency-key-header).
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// What makes an answer depend on an earlier attempt's effect.
-const PRECONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
+use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
 
 /// The rules for HTTP.
 ///
@@ -45,12 +45,18 @@ const PRECONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_S
 ///
 /// `F` is a closure that has the last word, or [`Standard`].
 #[derive(Clone, Copy, Debug)]
-pub struct HttpClassify<F = Standard>(F);
+pub struct HttpClassify<F = Standard> {
+    last_word: F,
+    spare_429: bool,
+}
 
 // Not derived: a single implementation tells the compiler what `HttpClassify::default()` is.
 impl Default for HttpClassify {
     fn default() -> Self {
-        Self(Standard)
+        Self {
+            last_word: Standard,
+            spare_429: false,
+        }
     }
 }
 
@@ -58,49 +64,39 @@ impl Default for HttpClassify {
 #[derive(Clone, Copy, Debug)]
 pub struct Standard;
 
-/// What [`HttpClassify`] remembers of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct HttpContext {
-    idempotent: bool,
-    connect: bool,
-    hedgeable: bool,
-    deadline: Option<Deadline>,
-}
-
-impl HttpContext {
-    #[inline]
-    fn new<Req: HttpRequest>(request: &Req) -> Self {
-        let (method, headers) = (request.method(), request.headers());
-        let is_safe = method.is_safe();
-        let by_method = is_safe || method.is_idempotent();
-        let is_hedge = |attempt: Attempt| attempt.kind() == AttemptKind::Hedge;
-        let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
+impl<F> HttpClassify<F> {
+    /// Repeats a 429 only where any other failure would be repeated: for servers that answer 429 after
+    /// they have begun to work.
+    #[must_use]
+    pub fn retry_429_for_idempotent_only(self) -> Self {
         Self {
-            idempotent: by_method || headers.contains_key(IDEMPOTENCY_KEY),
-            connect: method == Method::CONNECT,
-            hedgeable: by_method
-                && (is_safe || !conditional())
-                && !request.attempt().is_some_and(is_hedge),
-            deadline: request.deadline(),
+            spare_429: true,
+            ..self
         }
     }
 
-    fn may_repeat(self) -> bool {
-        !self.connect
-    }
-
-    fn may_hedge(self) -> bool {
-        self.hedgeable
-    }
-}
-
-impl<F> HttpClassify<F>
-where
-    F: Fn(HttpOutcome<'_>) -> Verdict,
-{
     /// Asks `classify`, which sees what the rules say beside the outcome.
-    pub const fn with(classify: F) -> Self {
-        Self(classify)
+    pub fn last_word<G>(self, classify: G) -> HttpClassify<G>
+    where
+        G: Fn(HttpOutcome<'_>) -> Verdict,
+    {
+        HttpClassify {
+            last_word: classify,
+            spare_429: self.spare_429,
+        }
+    }
+
+    /// What the rules say, without the last word.
+    fn judge<Res: HttpResponse, E: 'static>(
+        &self,
+        context: &HttpContext,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict {
+        match outcome {
+            Ok(response) => judge_answer(response, context.idempotent, self.spare_429),
+            Err(error) => judge_error(error, context.idempotent, attempt),
+        }
     }
 }
 
@@ -155,8 +151,44 @@ where
         context.deadline
     }
 
-    fn classify(&self, context: &HttpContext, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
-        self.0.say(outcome, judge(*context, outcome))
+    fn attempt_timeout(&self, context: &HttpContext) -> Option<AttemptTimeout> {
+        context.attempt_timeout
+    }
+
+    fn repeat(&self, context: &mut HttpContext, attempt: Attempt, _: u32, request: &mut Req) {
+        if attempt.kind() == AttemptKind::Retry {
+            context.nested.mark(request);
+        }
+    }
+
+    fn classify(
+        &self,
+        context: &HttpContext,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict {
+        let verdict = self.judge(context, attempt, outcome);
+        self.last_word.say(outcome, verdict)
+    }
+
+    /// Nobody knows how far the server got.
+    fn timed_out(&self, context: &HttpContext) -> Verdict {
+        match context.idempotent {
+            true => Verdict::timeout(),
+            false => Verdict::Fatal,
+        }
+    }
+
+    fn is_repeated_above(&self, context: &HttpContext) -> bool {
+        context.nested.is_repeated_above()
+    }
+
+    fn was_given_up(&self, context: &HttpContext, outcome: &Result<Res, E>) -> bool {
+        context.nested.was_given_up(outcome)
+    }
+
+    fn give_up(&self, context: &HttpContext, outcome: &mut Result<Res, E>) {
+        context.nested.give_up(outcome);
     }
 
     fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
@@ -166,13 +198,17 @@ where
     }
 }
 
-fn judge<Res: HttpResponse, E>(context: HttpContext, outcome: &Result<Res, E>) -> Verdict {
-    let Ok(response) = outcome else {
-        return match context.idempotent {
-            true => Verdict::transient(),
-            false => Verdict::Fatal,
-        };
-    };
+fn judge_error<E: 'static>(error: &E, idempotent: bool, attempt: &Attempt) -> Verdict {
+    match Fault::of(error) {
+        Fault::Unprocessed => Verdict::Unprocessed,
+        // A hedge that was never sent, or that a sibling's progress has cut off, is no answer.
+        Fault::Local if attempt.kind() != AttemptKind::Hedge => Verdict::Fatal,
+        _ if idempotent => Verdict::transient(),
+        _ => Verdict::Fatal,
+    }
+}
+
+fn judge_answer<Res: HttpResponse>(response: &Res, idempotent: bool, spare_429: bool) -> Verdict {
     let status = response.status();
     let retry_after = || retry_after::parse(response.headers());
     let verdict = match status {
@@ -186,7 +222,7 @@ fn judge<Res: HttpResponse, E>(context: HttpContext, outcome: &Result<Res, E>) -
         _ if status.is_server_error() => return Verdict::Fatal,
         _ => return Verdict::Success,
     };
-    if !context.idempotent && status != StatusCode::TOO_MANY_REQUESTS {
+    if !idempotent && (spare_429 || status != StatusCode::TOO_MANY_REQUESTS) {
         return Verdict::Fatal;
     }
     let hint = match (retry_after(), status) {

@@ -56,24 +56,34 @@ mod budget;
 mod build_error;
 mod classify;
 mod deadline;
+#[cfg(feature = "grpc")]
+mod grpc;
 #[cfg(feature = "http")]
 mod http;
 mod replay;
 mod rules;
+mod timeout;
 
 pub use self::attempt::{Attempt, AttemptKind};
 pub use self::budget::{Budget, Permit};
 pub use self::build_error::BuildError;
-pub use self::classify::{Classify, CustomBackoff, EveryError, RetryReason, Verdict};
+pub use self::classify::{Classify, CustomBackoff, EveryError, Hint, RetryReason, Verdict};
 pub use self::deadline::Deadline;
+#[cfg(feature = "grpc")]
+pub use self::grpc::{ByMessage, GrpcClassify, GrpcCode, GrpcContext, GrpcOutcome};
 #[cfg(feature = "http")]
-pub use self::http::{HttpClassify, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Standard};
+pub use self::http::{
+    GenerateKey, HttpClassify, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Standard,
+};
 #[cfg(feature = "http")]
 pub use self::replay::{ByBody, Interrupted, ReplayBody, ReplayError, ReplayableBody};
 pub use self::replay::{ByClone, Replays};
+#[cfg(feature = "grpc")]
+pub use self::rules::Grpc;
 #[cfg(feature = "http")]
 pub use self::rules::Http;
 pub use self::rules::{Plain, Rules};
+pub use self::timeout::{AttemptTimeout, Elapsed, TimedOut, TimeoutAnswer};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

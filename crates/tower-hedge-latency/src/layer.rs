@@ -295,6 +295,6 @@ impl<O> HedgeLayerBuilder<Http, O> {
     where
         F: Fn(HttpOutcome<'_>) -> Verdict,
     {
-        self.classify(HttpClassify::with(classify))
+        self.classify(HttpClassify::default().last_word(classify))
     }
 }

@@ -3,13 +3,14 @@ mod call;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use pin_project::pin_project;
-use tower_attempt::{Attempt, Classify, Replays, Verdict};
+use tower_attempt::{Attempt, Classify, Elapsed, Replays, Verdict};
 use tower_service::Service;
 
 pub(crate) use self::call::Call;
+use crate::time_limit::{TimeLimit, Timer};
 use crate::{Observer, StopReason};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
@@ -21,51 +22,76 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// Dropping it drops the attempt that is in flight or ends the wait for the next one. The token for
 /// an attempt that was not sent yet goes back to the budget.
 #[pin_project]
-pub struct ResponseFuture<S, C, R, O, Req>
+pub struct ResponseFuture<S, C, R, O, T, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    T: TimeLimit<R, S::Response, S::Error>,
 {
     /// `None` while the next one is waited for.
     #[pin]
     attempt: Option<S::Future>,
+    #[pin]
+    timer: T::Timer,
+    limit: T,
     call: Call<S, C, R, O, Req>,
 }
 
-impl<S, C, R, O, Req> ResponseFuture<S, C, R, O, Req>
+impl<S, C, R, O, T, Req> ResponseFuture<S, C, R, O, T, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    T: TimeLimit<R, S::Response, S::Error>,
 {
     #[inline]
-    pub(crate) fn new(first: S::Future, call: Call<S, C, R, O, Req>) -> Self {
+    pub(crate) fn new(
+        first: S::Future,
+        timer: T::Timer,
+        limit: T,
+        call: Call<S, C, R, O, Req>,
+    ) -> Self {
         Self {
             attempt: Some(first),
+            timer,
+            limit,
             call,
         }
     }
 }
 
-impl<S, C, R, O, Req> Future for ResponseFuture<S, C, R, O, Req>
+impl<S, C, R, O, T, Req> Future for ResponseFuture<S, C, R, O, T, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    T: TimeLimit<R, S::Response, S::Error>,
 {
     type Output = Outcome<S, Req>;
 
+    /// Polls the attempt before the timer, so that an answer in the last moment counts.
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             if let Some(attempt) = this.attempt.as_mut().as_pin_mut() {
-                let outcome = ready!(attempt.poll(cx));
-                let verdict = this.call.judge(&outcome);
+                let (verdict, outcome) = match attempt.poll(cx) {
+                    Poll::Ready(outcome) => (this.call.judge(&outcome), outcome),
+                    Poll::Pending => match this.timer.as_mut().poll(cx, true) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(elapsed @ Elapsed::Attempt(_)) => {
+                            (this.call.judge_timeout(), this.limit.answer(elapsed))
+                        }
+                        Poll::Ready(elapsed) => {
+                            this.attempt.set(None);
+                            return Poll::Ready(this.call.time_out(this.limit.answer(elapsed)));
+                        }
+                    },
+                };
                 if verdict == Verdict::Success {
                     this.call.succeed();
                     if this.call.attempt() == Attempt::PRIMARY {
@@ -79,23 +105,33 @@ where
                     return Poll::Ready(outcome);
                 }
             }
-            match ready!(this.call.poll_next(cx)) {
-                Ok(attempt) => this.attempt.set(Some(attempt)),
-                Err(error) => {
+            match this.call.poll_next(cx) {
+                Poll::Ready(Ok(attempt)) => {
+                    this.attempt.set(Some(attempt));
+                    this.timer.as_mut().attempt_started();
+                }
+                Poll::Ready(Err(error)) => {
                     this.call.stop(StopReason::NotReady);
                     return Poll::Ready(Err(error));
                 }
+                Poll::Pending => match this.timer.as_mut().poll(cx, false) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(elapsed) => {
+                        return Poll::Ready(this.call.time_out(this.limit.answer(elapsed)));
+                    }
+                },
             }
         }
     }
 }
 
-impl<S, C, R, O, Req> fmt::Debug for ResponseFuture<S, C, R, O, Req>
+impl<S, C, R, O, T, Req> fmt::Debug for ResponseFuture<S, C, R, O, T, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    T: TimeLimit<R, S::Response, S::Error>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture")

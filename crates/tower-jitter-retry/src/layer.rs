@@ -1,23 +1,29 @@
+mod limits;
+mod rules;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_attempt::{Attempt, Budget, BuildError, ByClone, CustomBackoff, Plain, Rules, Verdict};
+#[cfg(feature = "grpc")]
+use tower_attempt::Grpc;
 #[cfg(feature = "http")]
-use tower_attempt::{ByBody, Http, HttpClassify, HttpOutcome};
+use tower_attempt::Http;
+use tower_attempt::{Budget, BuildError, Plain};
 use tower_layer::Layer;
 
 use crate::settings::{Knobs, Settings};
-use crate::{Backoff, NoObserver, Observer, Retry, RetryHandle};
+use crate::{Backoff, Mode, NoObserver, NoTimeLimit, Observer, Retry, RetryHandle};
 
 /// Puts [`Retry`] around services.
 ///
 /// `P` is what the layer knows of the protocol: [`Http`](crate::Http) or [`Plain`]. Every service
 /// that this layer or a clone of it makes shares the budget, the jitter's seed and the settings.
-pub struct RetryLayer<P = Plain, O = NoObserver> {
+pub struct RetryLayer<P = Plain, O = NoObserver, T = NoTimeLimit> {
     rules: P,
     observer: O,
+    limit: T,
     pub(crate) settings: Arc<ArcSwap<Settings>>,
 }
 
@@ -38,18 +44,36 @@ impl RetryLayer<Http> {
     }
 }
 
+#[cfg(feature = "grpc")]
+impl RetryLayer<Grpc> {
+    /// Repeats gRPC calls as gRFC A6 has it, with the defaults of [`RetryLayerBuilder`] and the rules of
+    /// [`GrpcClassify`](crate::GrpcClassify).
+    ///
+    /// ```
+    /// use tower_jitter_retry::RetryLayer;
+    ///
+    /// let layer = RetryLayer::grpc();
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn grpc() -> Self {
+        RetryLayer::builder().grpc().finish()
+    }
+}
+
 impl RetryLayer {
     /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
     pub fn builder() -> RetryLayerBuilder {
         RetryLayerBuilder {
             rules: Plain::default(),
             observer: NoObserver,
+            limit: NoTimeLimit,
             knobs: Knobs::default(),
         }
     }
 }
 
-impl<P, O> RetryLayer<P, O> {
+impl<P, O, T> RetryLayer<P, O, T> {
     /// Changes the layer's numbers while it is in use.
     #[must_use]
     pub fn handle(&self) -> RetryHandle {
@@ -57,26 +81,28 @@ impl<P, O> RetryLayer<P, O> {
     }
 }
 
-impl<P: Clone, O: Clone> Clone for RetryLayer<P, O> {
+impl<P: Clone, O: Clone, T: Clone> Clone for RetryLayer<P, O, T> {
     fn clone(&self) -> Self {
         Self {
             rules: self.rules.clone(),
             observer: self.observer.clone(),
+            limit: self.limit.clone(),
             settings: Arc::clone(&self.settings),
         }
     }
 }
 
-impl<S, P: Clone, O: Clone> Layer<S> for RetryLayer<P, O> {
-    type Service = Retry<S, P, O>;
+impl<S, P: Clone, O: Clone, T: Clone> Layer<S> for RetryLayer<P, O, T> {
+    type Service = Retry<S, P, O, T>;
 
     fn layer(&self, inner: S) -> Self::Service {
         let (rules, observer) = (self.rules.clone(), self.observer.clone());
-        Retry::new(inner, rules, observer, Arc::clone(&self.settings))
+        let (limit, settings) = (self.limit.clone(), Arc::clone(&self.settings));
+        Retry::new(inner, rules, observer, limit, settings)
     }
 }
 
-impl<P, O> fmt::Debug for RetryLayer<P, O> {
+impl<P, O, T> fmt::Debug for RetryLayer<P, O, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryLayer")
             .field("settings", &self.settings.load())
@@ -113,13 +139,14 @@ impl<P, O> fmt::Debug for RetryLayer<P, O> {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct RetryLayerBuilder<P = Plain, O = NoObserver> {
+pub struct RetryLayerBuilder<P = Plain, O = NoObserver, T = NoTimeLimit> {
     rules: P,
     observer: O,
+    limit: T,
     knobs: Knobs,
 }
 
-impl<P, O> RetryLayerBuilder<P, O> {
+impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// How often a request is sent at most, the first time included; at least 1.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.knobs.max_attempts = attempts;
@@ -165,11 +192,22 @@ impl<P, O> RetryLayerBuilder<P, O> {
         self
     }
 
+    /// Whether the layer repeats, only counts what it would repeat, or does nothing.
+    ///
+    /// # Default
+    ///
+    /// [`Mode::On`]. A [handle](RetryLayer::handle) changes it while the layer is in use.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.knobs.mode = mode;
+        self
+    }
+
     /// Tells `observer` what the layer does.
-    pub fn observer<T: Observer>(self, observer: T) -> RetryLayerBuilder<P, T> {
+    pub fn observer<N: Observer>(self, observer: N) -> RetryLayerBuilder<P, N, T> {
         RetryLayerBuilder {
             rules: self.rules,
             observer,
+            limit: self.limit,
             knobs: self.knobs,
         }
     }
@@ -179,184 +217,25 @@ impl<P, O> RetryLayerBuilder<P, O> {
     /// # Errors
     ///
     /// Names the first setting that is out of its range, with its value and its range.
-    pub fn build(self) -> Result<RetryLayer<P, O>, BuildError> {
+    pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError> {
         self.knobs.validate()?;
         Ok(self.finish())
     }
 
-    fn finish(self) -> RetryLayer<P, O> {
+    fn finish(self) -> RetryLayer<P, O, T> {
         RetryLayer {
             rules: self.rules,
             observer: self.observer,
+            limit: self.limit,
             settings: Arc::new(ArcSwap::from_pointee(Settings::new(self.knobs))),
         }
     }
 
-    fn rules<T>(self, rules: T) -> RetryLayerBuilder<T, O> {
+    fn rules<N>(self, rules: N) -> RetryLayerBuilder<N, O, T> {
         RetryLayerBuilder {
             rules,
             observer: self.observer,
-            knobs: self.knobs,
-        }
-    }
-}
-
-impl<O> RetryLayerBuilder<Plain, O> {
-    /// Goes by the rules of HTTP; see [`HttpClassify`](crate::HttpClassify).
-    #[cfg(feature = "http")]
-    pub fn http(self) -> RetryLayerBuilder<Http, O> {
-        self.rules(Http::default())
-    }
-
-    /// Judges outcomes with a [`Classify`](crate::Classify) of your own: for when it depends on the
-    /// request whether a repeat is right.
-    ///
-    /// ```
-    /// use tower_jitter_retry::{Attempt, Classify, RetryLayer, Verdict};
-    ///
-    /// #[derive(Clone)]
-    /// enum Query {
-    ///     Read(String),
-    ///     Write(String),
-    /// }
-    ///
-    /// /// Only reads are safe to repeat.
-    /// #[derive(Clone)]
-    /// struct Reads;
-    ///
-    /// impl<Res, E> Classify<Query, Res, E> for Reads {
-    ///     type Context = bool;
-    ///
-    ///     fn context(&self, query: &Query) -> bool {
-    ///         matches!(query, Query::Read(_))
-    ///     }
-    ///
-    ///     fn may_repeat(&self, is_read: &bool) -> bool {
-    ///         *is_read
-    ///     }
-    ///
-    ///     fn classify(&self, _: &bool, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
-    ///         match outcome {
-    ///             Ok(_) => Verdict::Success,
-    ///             Err(_) => Verdict::transient(),
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// let layer = RetryLayer::builder().classify(Reads).build()?;
-    /// # let _ = (layer, Query::Write(String::new()));
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn classify<C>(self, classify: C) -> RetryLayerBuilder<Rules<C, ByClone>, O> {
-        let replays = ByClone;
-        self.rules(Rules { classify, replays })
-    }
-
-    /// Judges outcomes with a closure.
-    ///
-    /// ```
-    /// use tower_jitter_retry::{Attempt, RetryLayer, Verdict};
-    ///
-    /// let layer = RetryLayer::builder()
-    ///     .classify_fn(|outcome: &Result<String, std::io::Error>, _| match outcome {
-    ///         Ok(answer) if answer == "try again" => Verdict::transient(),
-    ///         Ok(_) => Verdict::Success,
-    ///         Err(_) => Verdict::Fatal,
-    ///     })
-    ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn classify_fn<F, Res, E>(self, classify: F) -> RetryLayerBuilder<Rules<F, ByClone>, O>
-    where
-        F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
-    {
-        self.classify(classify)
-    }
-}
-
-#[cfg(feature = "http")]
-impl<C, O> RetryLayerBuilder<Rules<C, ByBody>, O> {
-    /// How much of a request's body is recorded while it streams, in bytes, so that the request can
-    /// be sent again. A longer body is sent once. Bodies in memory are shared and have no limit.
-    ///
-    /// # Default
-    ///
-    /// 64 KiB, as in linkerd2. Each request that is in flight may take so much.
-    pub fn replay_limit(self, bytes: usize) -> Self {
-        let classify = self.rules.classify;
-        let replays = ByBody::with_limit(bytes);
-        RetryLayerBuilder {
-            rules: Rules { classify, replays },
-            observer: self.observer,
-            knobs: self.knobs,
-        }
-    }
-}
-
-#[cfg(feature = "http")]
-impl<O> RetryLayerBuilder<Http, O> {
-    /// Judges outcomes, and which requests may be repeated or hedged, with a
-    /// [`Classify`](crate::Classify) of your own.
-    pub fn classify<C>(self, classify: C) -> RetryLayerBuilder<Rules<C, ByBody>, O> {
-        let replays = self.rules.replays;
-        self.rules(Rules { classify, replays })
-    }
-
-    /// Gives a closure the last word on outcomes; it sees what the standard rules say.
-    ///
-    /// ```
-    /// use tower_jitter_retry::{RetryLayer, Verdict};
-    ///
-    /// let layer = RetryLayer::builder()
-    ///     .http()
-    ///     .classify_fn(|outcome| match outcome.status() {
-    ///         Some(status) if status == 404 => Verdict::transient(),
-    ///         _ => outcome.verdict(),
-    ///     })
-    ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn classify_fn<F>(self, classify: F) -> RetryLayerBuilder<Rules<HttpClassify<F>, ByBody>, O>
-    where
-        F: Fn(HttpOutcome<'_>) -> Verdict,
-    {
-        self.classify(HttpClassify::with(classify))
-    }
-}
-
-impl<C, R, O> RetryLayerBuilder<Rules<C, R>, O> {
-    /// Computes the delays with a closure of the 0-based retry and the outcome before it, in place
-    /// of [`backoff`](Self::backoff). A server's hint is still a floor. Comes after the rules are chosen.
-    ///
-    /// ```
-    /// use std::{io, time::Duration};
-    /// use tower_jitter_retry::RetryLayer;
-    ///
-    /// let layer = RetryLayer::builder()
-    ///     .backoff_fn(|retry, outcome: &Result<String, io::Error>| match outcome {
-    ///         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Duration::from_secs(1),
-    ///         _ => Duration::from_millis(50) * retry,
-    ///     })
-    ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn backoff_fn<F, Res, E>(
-        self,
-        backoff: F,
-    ) -> RetryLayerBuilder<Rules<CustomBackoff<C, F>, R>, O>
-    where
-        F: Fn(u32, &Result<Res, E>) -> Duration,
-    {
-        let Rules { classify, replays } = self.rules;
-        RetryLayerBuilder {
-            rules: Rules {
-                classify: CustomBackoff::new(classify, backoff),
-                replays,
-            },
-            observer: self.observer,
+            limit: self.limit,
             knobs: self.knobs,
         }
     }

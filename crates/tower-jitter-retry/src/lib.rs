@@ -144,13 +144,18 @@ mod observe;
 mod retry_after;
 mod service;
 mod settings;
+mod time_limit;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, BuildError, Classify, CustomBackoff, Deadline, EveryError, Plain,
-    Replays, RetryReason, Rules, Verdict,
+    Attempt, AttemptKind, AttemptTimeout, Budget, BuildError, Classify, CustomBackoff, Deadline,
+    Elapsed, EveryError, Hint, Plain, Replays, RetryReason, Rules, TimeoutAnswer, Verdict,
 };
+#[cfg(feature = "grpc")]
+pub use tower_attempt::{ByMessage, Grpc, GrpcClassify, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
-pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard};
+pub use tower_attempt::{
+    GenerateKey, Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard,
+};
 
 pub use self::backoff::{Backoff, Schedule};
 pub use self::future::ResponseFuture;
@@ -163,7 +168,8 @@ pub use self::observe::MetricsObserver;
 pub use self::observe::TracingObserver;
 pub use self::observe::{DelaySource, NoObserver, Observer, StopReason};
 pub use self::service::Retry;
-pub use self::settings::RetryHandle;
+pub use self::settings::{Mode, RetryHandle};
+pub use self::time_limit::{NoTimeLimit, OnTimeout, StandardAnswer};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -67,6 +67,9 @@ pub enum DelaySource {
     Custom,
     /// The server's hint.
     Server,
+    /// No delay: there is proof that the server did not process the attempt, for the first time in
+    /// this call.
+    Unprocessed,
 }
 
 /// Why a call ended.
@@ -79,15 +82,45 @@ pub enum StopReason {
     Fatal,
     /// No attempts are left.
     AttemptsExhausted,
-    /// There is no copy of the request: its kind is never repeated, or its body streams.
+    /// There is no copy of the request: its kind is never repeated, or its body is too long.
     NotRepeatable,
+    /// The server asks not to be asked again.
+    ServerRefused,
     /// The server asks for a longer wait than the layer is willing to make.
     HintTooLong,
     /// The next attempt would go out after the [`Deadline`](crate::Deadline), or later than
-    /// [`retry_until`](crate::RetryLayerBuilder::retry_until) allows.
+    /// [`retry_until`](crate::RetryLayerBuilder::retry_until) allows; or the call's
+    /// [`deadline`](crate::RetryLayerBuilder::deadline) ended it.
     DeadlineExceeded,
     /// The budget has no token.
     BudgetExhausted,
     /// The inner service failed to become ready for the next attempt.
     NotReady,
+    /// Another retry layer, above or below, sees to this request.
+    Nested,
+    /// It would have been repeated, but the layer only counts: [`Mode::Shadow`](crate::Mode::Shadow).
+    Shadow,
+    /// Retries are switched off: [`Mode::Off`](crate::Mode::Off).
+    Off,
+}
+
+impl StopReason {
+    /// Whether the request was repeated as often as is right, so that a layer above should not repeat
+    /// it either.
+    pub(crate) fn is_in_vain(self) -> bool {
+        match self {
+            Self::AttemptsExhausted
+            | Self::ServerRefused
+            | Self::HintTooLong
+            | Self::DeadlineExceeded
+            | Self::BudgetExhausted
+            | Self::Nested => true,
+            Self::Success
+            | Self::Fatal
+            | Self::NotRepeatable
+            | Self::NotReady
+            | Self::Shadow
+            | Self::Off => false,
+        }
+    }
 }

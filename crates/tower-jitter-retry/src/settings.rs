@@ -16,15 +16,34 @@ const MAX_ATTEMPTS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
-    seeds: Seeds,
+    /// Shared by all versions, so that none gives out a sequence again.
+    seeds: Arc<Seeds>,
+}
+
+/// Whether a retry layer repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// What is right to repeat is repeated.
+    #[default]
+    On,
+    /// Nothing is repeated or changed, and the observer is told what would have been, down to the delay
+    /// and the budget, whose tokens are taken: give the layer a budget of its own. Requests are not
+    /// copied, so whether a body would have been too long to repeat is not seen.
+    Shadow,
+    /// Nothing is repeated, copied or counted.
+    Off,
 }
 
 /// The numbers of a builder.
 #[derive(Clone, Debug)]
 pub(crate) struct Knobs {
+    pub(crate) mode: Mode,
     pub(crate) max_attempts: u32,
     pub(crate) max_hint: Duration,
     pub(crate) retry_until: Option<Duration>,
+    pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) budget: Budget,
     /// Whether successful calls deposit into the budget, or another layer's do.
@@ -34,9 +53,12 @@ pub(crate) struct Knobs {
 impl Default for Knobs {
     fn default() -> Self {
         Self {
+            mode: Mode::On,
             max_attempts: MAX_ATTEMPTS,
             max_hint: MAX_HINT,
             retry_until: None,
+            attempt_timeout: None,
+            deadline: None,
             backoff: Backoff::default(),
             budget: Budget::default(),
             deposits: true,
@@ -50,6 +72,14 @@ impl Knobs {
             let bound = "at least 1, the first attempt included";
             return Err(BuildError::new("max_attempts", self.max_attempts, bound));
         }
+        for (name, limit) in [
+            ("attempt_timeout", self.attempt_timeout),
+            ("deadline", self.deadline),
+        ] {
+            if let Some(Duration::ZERO) = limit {
+                return Err(BuildError::new(name, "0ns", "longer than nothing"));
+            }
+        }
         self.backoff.validate()?;
         self.budget.validate()
     }
@@ -57,16 +87,30 @@ impl Knobs {
 
 impl Settings {
     pub(crate) fn new(knobs: Knobs) -> Self {
-        let seeds = knobs.backoff.seeds();
+        let seeds = Arc::new(knobs.backoff.seeds());
         Self { knobs, seeds }
     }
 
     /// When a call that begins now sends no further attempt. Reads the clock only if it has to.
-    pub(crate) fn deadline(&self) -> Deadline {
-        match self.knobs.retry_until {
-            Some(limit) => Deadline::after(limit),
-            None => Deadline::NEVER,
+    pub(crate) fn last_start(&self) -> Deadline {
+        match (self.knobs.retry_until, self.knobs.deadline) {
+            (Some(one), Some(other)) => Deadline::after(one.min(other)),
+            (Some(limit), None) | (None, Some(limit)) => Deadline::after(limit),
+            (None, None) => Deadline::NEVER,
         }
+    }
+
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.knobs.max_attempts > 1 && self.knobs.mode == Mode::On
+    }
+
+    fn in_mode(&self, mode: Mode) -> Self {
+        let knobs = Knobs {
+            mode,
+            ..self.knobs.clone()
+        };
+        let seeds = Arc::clone(&self.seeds);
+        Self { knobs, seeds }
     }
 
     /// The delays of one call.
@@ -75,15 +119,16 @@ impl Settings {
     }
 }
 
-/// Changes a retry layer's numbers while it is in use.
+/// Changes a retry layer's numbers while it is in use, or switches it off.
 ///
 /// ```
-/// use tower_jitter_retry::RetryLayer;
+/// use tower_jitter_retry::{Mode, RetryLayer};
 ///
 /// let layer = RetryLayer::http();
 /// let handle = layer.handle();
-/// let off = RetryLayer::builder().max_attempts(1).build()?;
-/// handle.retune(&off);
+/// handle.set_mode(Mode::Off);
+/// // Back on, and with other numbers.
+/// handle.retune(&RetryLayer::builder().max_attempts(2).build()?);
 /// # Ok::<_, tower_jitter_retry::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -94,11 +139,17 @@ impl RetryHandle {
         Self(Arc::clone(settings))
     }
 
-    /// Takes over another layer's attempts, backoff, budget, longest hint and time limit.
+    /// Takes over another layer's mode, attempts, backoff, budget, longest hint and time limits.
     ///
     /// Every service of this handle's layer follows from its next call on; calls that are under way
-    /// end as they began. Rules and observer stay. The budget is then shared with `layer`.
-    pub fn retune<P, O>(&self, layer: &RetryLayer<P, O>) {
+    /// end as they began. Rules, observer and the kinds of time limits stay. The budget is then
+    /// shared with `layer`.
+    pub fn retune<P, O, T>(&self, layer: &RetryLayer<P, O, T>) {
         self.0.store(layer.settings.load_full());
+    }
+
+    /// Switches retries on or off, or has them counted only, from the next call on.
+    pub fn set_mode(&self, mode: Mode) {
+        self.0.rcu(|settings| settings.in_mode(mode));
     }
 }

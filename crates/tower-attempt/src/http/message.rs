@@ -1,17 +1,19 @@
 use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
 
-use crate::{Attempt, Deadline};
-
 /// What the rules read of a request: implemented for every framework's type.
 pub trait HttpRequest {
     /// The method.
     fn method(&self) -> &Method;
     /// The header fields.
     fn headers(&self) -> &HeaderMap;
-    /// Which attempt of another layer this request is; `None` for a first one.
-    fn attempt(&self) -> Option<Attempt>;
-    /// When its caller stops waiting; `None` if it does not say.
-    fn deadline(&self) -> Option<Deadline>;
+    /// The header fields, to be changed.
+    fn headers_mut(&mut self) -> &mut HeaderMap;
+    /// The path, without the query.
+    fn path(&self) -> &str;
+    /// The extensions; `None` if the type keeps them to itself.
+    fn extensions(&self) -> Option<&Extensions>;
+    /// The extensions, to be changed.
+    fn extensions_mut(&mut self) -> Option<&mut Extensions>;
 }
 
 /// What the rules read of a response, and where they leave word: implemented for every framework's type.
@@ -21,6 +23,8 @@ pub trait HttpResponse {
     /// The header fields.
     fn headers(&self) -> &HeaderMap;
     /// The extensions.
+    fn extensions(&self) -> &Extensions;
+    /// The extensions, to be changed.
     fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
@@ -33,12 +37,20 @@ impl<B> HttpRequest for Request<B> {
         self.headers()
     }
 
-    fn attempt(&self) -> Option<Attempt> {
-        self.extensions().get().copied()
+    fn headers_mut(&mut self) -> &mut HeaderMap {
+        self.headers_mut()
     }
 
-    fn deadline(&self) -> Option<Deadline> {
-        self.extensions().get().copied()
+    fn path(&self) -> &str {
+        self.uri().path()
+    }
+
+    fn extensions(&self) -> Option<&Extensions> {
+        Some(self.extensions())
+    }
+
+    fn extensions_mut(&mut self) -> Option<&mut Extensions> {
+        Some(self.extensions_mut())
     }
 }
 
@@ -49,6 +61,10 @@ impl<B> HttpResponse for Response<B> {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
+    }
+
+    fn extensions(&self) -> &Extensions {
+        self.extensions()
     }
 
     fn extensions_mut(&mut self) -> &mut Extensions {
@@ -66,13 +82,20 @@ impl HttpRequest for reqwest::Request {
         self.headers()
     }
 
-    /// Never known: reqwest keeps its requests' extensions to itself.
-    fn attempt(&self) -> Option<Attempt> {
+    fn headers_mut(&mut self) -> &mut HeaderMap {
+        self.headers_mut()
+    }
+
+    fn path(&self) -> &str {
+        self.url().path()
+    }
+
+    /// reqwest keeps its requests' extensions to itself.
+    fn extensions(&self) -> Option<&Extensions> {
         None
     }
 
-    /// Never known, for the same reason.
-    fn deadline(&self) -> Option<Deadline> {
+    fn extensions_mut(&mut self) -> Option<&mut Extensions> {
         None
     }
 }
@@ -85,6 +108,10 @@ impl HttpResponse for reqwest::Response {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
+    }
+
+    fn extensions(&self) -> &Extensions {
+        self.extensions()
     }
 
     fn extensions_mut(&mut self) -> &mut Extensions {

@@ -166,7 +166,7 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
 
 #[test]
 fn a_closure_sees_the_outcome_and_the_standard_verdict() {
-    let classify = HttpClassify::with(|outcome| match outcome.status() {
+    let classify = HttpClassify::default().last_word(|outcome| match outcome.status() {
         Some(StatusCode::NOT_FOUND) => Verdict::transient(),
         None if outcome.error().is_some_and(|error| error.is::<&str>()) => Verdict::Fatal,
         _ => outcome.verdict(),

@@ -4,12 +4,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
-use tower_attempt::{Attempt, Classify, Deadline, Permit, Replays, RetryReason, Rules, Verdict};
+use tower_attempt::{
+    Attempt, Budget, Classify, Deadline, Hint, Permit, Replays, RetryReason, Rules, Verdict,
+};
 use tower_service::Service;
 
 use super::Outcome;
 use crate::backoff::Schedule;
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use crate::{DelaySource, Observer, RetryInfo, StopReason, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
@@ -24,7 +26,8 @@ where
     observer: O,
     settings: Arc<Settings>,
     context: C::Context,
-    deadline: Deadline,
+    /// No attempt goes out at this instant or later.
+    last_start: Deadline,
     /// What further attempts are made from, as long as there may be any.
     service: Option<S>,
     saved: Option<R::Saved>,
@@ -40,8 +43,10 @@ struct Wait<Req> {
     step: Step,
     /// All waits of this call so far.
     slept: Duration,
-    /// What goes out after the wait.
-    next: Option<(Req, Permit)>,
+    /// How many attempts the server did not process.
+    unprocessed: u32,
+    /// What goes out after the wait; one that is free has no permit.
+    next: Option<(Req, Option<Permit>)>,
 }
 
 enum Step {
@@ -64,7 +69,7 @@ where
         observer: O,
         settings: Arc<Settings>,
         context: C::Context,
-        deadline: Deadline,
+        last_start: Deadline,
         service: Option<S>,
         saved: Option<R::Saved>,
     ) -> Self {
@@ -74,7 +79,7 @@ where
             observer,
             settings,
             context,
-            deadline,
+            last_start,
             service,
             saved,
             attempt: Attempt::PRIMARY,
@@ -93,13 +98,24 @@ where
         classify.classify(&self.context, &self.attempt, outcome)
     }
 
+    #[cold]
+    pub(crate) fn judge_timeout(&self) -> Verdict {
+        self.rules.classify.timed_out(&self.context)
+    }
+
     /// The call ends with a success.
     #[inline]
     pub(crate) fn succeed(&mut self) {
         if self.settings.knobs.deposits {
-            self.settings.knobs.budget.deposit();
+            self.budget().deposit();
         }
         self.stop(StopReason::Success);
+    }
+
+    /// The call's time limit ran out, with this answer.
+    #[cold]
+    pub(crate) fn time_out(&mut self, answer: Outcome<S, Req>) -> Outcome<S, Req> {
+        self.end(answer, StopReason::DeadlineExceeded)
     }
 
     /// Decides what follows a failure: another attempt, or the end with this outcome.
@@ -114,50 +130,87 @@ where
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
         let decided = match verdict {
-            Verdict::Retry { reason, hint } => self.prepare_next(reason, hint, &outcome),
+            Verdict::Retry { reason, hint } => self.prepare_next(Some(reason), hint, &outcome),
+            Verdict::Unprocessed => self.prepare_next(None, None, &outcome),
             _ => Err(StopReason::Fatal),
         };
-        decided.map_err(|reason| {
-            self.stop(reason);
-            // A body that still streams need not be recorded any more.
-            self.saved = None;
-            match (self.attempt.number(), reason) {
-                (1, StopReason::Fatal) => outcome,
-                _ => self.with_info(outcome, reason),
-            }
-        })
+        decided.map_err(|reason| self.end(outcome, reason))
     }
 
+    /// Makes what goes out next, after a failure with a `reason`, or one that the server did not process.
+    ///
     /// The budget comes last, so that nothing stops an attempt that was paid for.
     fn prepare_next(
         &mut self,
-        reason: RetryReason,
-        hint: Option<Duration>,
+        reason: Option<RetryReason>,
+        hint: Option<Hint>,
         outcome: &Outcome<S, Req>,
     ) -> Result<(), StopReason> {
-        if self.attempt.number() >= self.settings.knobs.max_attempts {
+        let knobs = &self.settings.knobs;
+        if knobs.mode == Mode::Off {
+            return Err(StopReason::Off);
+        }
+        let classify = &self.rules.classify;
+        if classify.was_given_up(&self.context, outcome)
+            || classify.is_repeated_above(&self.context)
+        {
+            return Err(StopReason::Nested);
+        }
+        if self.attempt.number() >= knobs.max_attempts {
             return Err(StopReason::AttemptsExhausted);
         }
-        let request = self.copy().ok_or(StopReason::NotRepeatable)?;
-        if hint.is_some_and(|hint| hint > self.settings.knobs.max_hint) {
-            return Err(StopReason::HintTooLong);
-        }
-        let (delay, source) = self.delay(reason, hint, outcome);
-        if !self.deadline.leaves(delay) {
+        let is_shadow = knobs.mode == Mode::Shadow;
+        let request = match is_shadow {
+            true if classify.may_repeat(&self.context) => None,
+            true => return Err(StopReason::NotRepeatable),
+            false => Some(self.copy().ok_or(StopReason::NotRepeatable)?),
+        };
+        let (delay, source) = match (reason, self.wait().unprocessed) {
+            (None, 0) => (Duration::ZERO, DelaySource::Unprocessed),
+            (reason, _) => self.delay(reason.unwrap_or(RetryReason::Transient), hint, outcome)?,
+        };
+        if !self.last_start.leaves(delay) {
             return Err(StopReason::DeadlineExceeded);
         }
-        let permit = self.settings.knobs.budget.withdraw();
-        let permit = permit.ok_or(StopReason::BudgetExhausted)?;
-
-        let wait = self.wait();
-        wait.next = Some((request, permit));
-        wait.slept = wait.slept.saturating_add(delay);
-        wait.step = match delay {
-            Duration::ZERO => Step::Yielding,
-            delay => Step::Sleeping(Box::pin(sleep(delay))),
+        let permit = match source {
+            // Free, unless there is to be no extra attempt at all.
+            DelaySource::Unprocessed if !self.budget().is_none() => None,
+            _ => Some(
+                self.budget()
+                    .withdraw()
+                    .ok_or(StopReason::BudgetExhausted)?,
+            ),
         };
         self.observer.retry_scheduled(&self.attempt, delay, source);
+        let Some(request) = request else {
+            permit.map(Permit::spend);
+            return Err(StopReason::Shadow);
+        };
+        let wait = self.wait();
+        wait.next = Some((request, permit));
+        wait.unprocessed += u32::from(reason.is_none());
+        wait.slept = wait.slept.saturating_add(delay);
+        wait.step = match (source, delay) {
+            (DelaySource::Unprocessed, _) => Step::Readying,
+            (_, Duration::ZERO) => Step::Yielding,
+            (_, delay) => Step::Sleeping(Box::pin(sleep(delay))),
+        };
         Ok(())
+    }
+
+    /// The call ends with this outcome.
+    fn end(&mut self, mut outcome: Outcome<S, Req>, reason: StopReason) -> Outcome<S, Req> {
+        self.stop(reason);
+        // A body that still streams need not be recorded any more.
+        self.saved = None;
+        if reason.is_in_vain() {
+            self.rules.classify.give_up(&self.context, &mut outcome);
+        }
+        match (self.attempt.number(), reason) {
+            (_, StopReason::Off | StopReason::Shadow | StopReason::Nested)
+            | (1, StopReason::Fatal) => outcome,
+            _ => self.with_info(outcome, reason),
+        }
     }
 
     /// The outcome, with word of what it took.
@@ -186,9 +239,22 @@ where
     fn delay(
         &mut self,
         reason: RetryReason,
-        hint: Option<Duration>,
+        hint: Option<Hint>,
         outcome: &Outcome<S, Req>,
-    ) -> (Duration, DelaySource) {
+    ) -> Result<(Duration, DelaySource), StopReason> {
+        let longest = self.settings.knobs.max_hint;
+        let floor = match hint {
+            Some(Hint::Never) => return Err(StopReason::ServerRefused),
+            Some(Hint::AtLeast(time) | Hint::Exactly(time)) if time > longest => {
+                return Err(StopReason::HintTooLong);
+            }
+            Some(Hint::Exactly(time)) => {
+                self.wait().schedule = self.settings.schedule();
+                return Ok((time, DelaySource::Server));
+            }
+            Some(Hint::AtLeast(time)) => Some(time),
+            _ => None,
+        };
         let retry = self.attempt.number() - 1;
         let custom = self.rules.classify.backoff(retry, outcome);
         let schedule = &mut self.wait().schedule;
@@ -196,10 +262,17 @@ where
             Some(delay) => (delay, DelaySource::Custom),
             None => (schedule.next_after(reason), DelaySource::Backoff),
         };
-        match hint.map(|hint| retry_after::delay(backoff, hint, schedule.random())) {
-            Some(delay) if delay > backoff => (delay, DelaySource::Server),
-            _ => (backoff, source),
-        }
+        Ok(
+            match floor.map(|floor| retry_after::delay(backoff, floor, schedule.random())) {
+                Some(delay) if delay > backoff => (delay, DelaySource::Server),
+                _ => (backoff, source),
+            },
+        )
+    }
+
+    fn budget(&self) -> &Budget {
+        let own = self.rules.classify.budget(&self.context);
+        own.unwrap_or(&self.settings.knobs.budget)
     }
 
     fn wait(&mut self) -> &mut Wait<Req> {
@@ -208,6 +281,7 @@ where
                 schedule: self.settings.schedule(),
                 step: Step::Readying,
                 slept: Duration::ZERO,
+                unprocessed: 0,
                 next: None,
             })
         })
@@ -231,11 +305,14 @@ where
         }
         wait.step = Step::Readying;
         ready!(service.poll_ready(cx))?;
-        let Some((request, permit)) = wait.next.take() else {
+        let Some((mut request, permit)) = wait.next.take() else {
             panic!("polled after it was ready");
         };
-        permit.spend();
+        permit.map(Permit::spend);
+        let previous = self.attempt.number() - wait.unprocessed;
         self.attempt = Attempt::retry(self.attempt.number() + 1);
+        let classify = &self.rules.classify;
+        classify.repeat(&mut self.context, self.attempt, previous, &mut request);
         self.observer.attempt_started(&self.attempt);
         Poll::Ready(Ok(service.call(request)))
     }

@@ -9,8 +9,8 @@ use super::{DelaySource, Observer, StopReason};
 /// | metric | kind | labels |
 /// |---|---|---|
 /// | `retry_attempts_total` | counter | `kind`: `primary`, `retry` |
-/// | `retry_calls_total` | counter | `stop`: `success`, `fatal`, `attempts_exhausted`, `not_repeatable`, `hint_too_long`, `deadline_exceeded`, `budget_exhausted`, `not_ready`, `cancelled` |
-/// | `retry_delay_seconds` | histogram | `source`: `backoff`, `custom`, `server` |
+/// | `retry_calls_total` | counter | `stop`: `success`, `fatal`, `attempts_exhausted`, `not_repeatable`, `hint_too_long`, `deadline_exceeded`, `budget_exhausted`, `not_ready`, `server_refused`, `nested`, `shadow`, `off`, `cancelled` |
+/// | `retry_delay_seconds` | histogram | `source`: `backoff`, `custom`, `server`, `unprocessed` |
 ///
 /// # Cost
 ///
@@ -40,6 +40,7 @@ impl Observer for MetricsObserver {
             DelaySource::Backoff => "backoff",
             DelaySource::Custom => "custom",
             DelaySource::Server => "server",
+            DelaySource::Unprocessed => "unprocessed",
         };
         metrics::histogram!("retry_delay_seconds", "source" => source).record(delay);
     }
@@ -54,6 +55,10 @@ impl Observer for MetricsObserver {
             StopReason::DeadlineExceeded => "deadline_exceeded",
             StopReason::BudgetExhausted => "budget_exhausted",
             StopReason::NotReady => "not_ready",
+            StopReason::ServerRefused => "server_refused",
+            StopReason::Nested => "nested",
+            StopReason::Shadow => "shadow",
+            StopReason::Off => "off",
         });
     }
 

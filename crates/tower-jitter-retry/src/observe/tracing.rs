@@ -13,6 +13,7 @@ use super::{DelaySource, Observer, StopReason};
 /// | `retrying` | DEBUG | `attempt` that failed, `delay_ms`, `source` |
 /// | `succeeded after retries` | DEBUG | `attempt` |
 /// | `gave up` | WARN | `attempt`, `reason` |
+/// | `would be repeated` | DEBUG | `attempt` |
 /// | `cancelled` | DEBUG | `attempt` that was out or failed last |
 ///
 /// `gave up` is for failures that would have been repeated; one that no repeat would mend writes
@@ -43,7 +44,10 @@ impl Observer for TracingObserver {
             StopReason::Success if attempt > 1 => {
                 tracing::debug!(target: TARGET, attempt, "succeeded after retries");
             }
-            StopReason::Success | StopReason::Fatal => {}
+            StopReason::Success | StopReason::Fatal | StopReason::Nested | StopReason::Off => {}
+            StopReason::Shadow => {
+                tracing::debug!(target: TARGET, attempt, "would be repeated");
+            }
             reason => tracing::warn!(target: TARGET, attempt, ?reason, "gave up"),
         }
     }

@@ -1,0 +1,54 @@
+use http::header::{IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderName, Method};
+
+use super::idempotency_key::IDEMPOTENCY_KEY;
+use super::{HttpRequest, Nested};
+use crate::{Attempt, AttemptKind, AttemptTimeout, Deadline};
+
+/// What makes an answer depend on an earlier attempt's effect.
+const PRECONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
+
+/// What [`HttpClassify`](crate::HttpClassify) remembers of a request.
+#[derive(Clone, Debug)]
+pub struct HttpContext {
+    pub(super) idempotent: bool,
+    connect: bool,
+    hedgeable: bool,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) attempt_timeout: Option<AttemptTimeout>,
+    pub(super) nested: Nested,
+}
+
+impl HttpContext {
+    #[inline]
+    pub(super) fn new<Req: HttpRequest>(request: &Req) -> Self {
+        let (method, headers) = (request.method(), request.headers());
+        let is_safe = method.is_safe();
+        let by_method = is_safe || method.is_idempotent();
+        let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
+        let mut context = Self {
+            idempotent: by_method || headers.contains_key(IDEMPOTENCY_KEY),
+            connect: method == Method::CONNECT,
+            hedgeable: by_method && (is_safe || !conditional()),
+            deadline: None,
+            attempt_timeout: None,
+            nested: Nested::default(),
+        };
+        if let Some(extensions) = request.extensions().filter(|all| !all.is_empty()) {
+            let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;
+            context.hedgeable &= !extensions.get().is_some_and(is_hedge);
+            context.deadline = extensions.get().copied();
+            context.attempt_timeout = extensions.get().copied();
+            context.nested = Nested::of(extensions);
+        }
+        context
+    }
+
+    pub(super) fn may_repeat(&self) -> bool {
+        !self.connect
+    }
+
+    pub(super) fn may_hedge(&self) -> bool {
+        self.hedgeable
+    }
+}

@@ -1,0 +1,123 @@
+use std::fmt;
+
+use super::*;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// An error of somebody's own, around another.
+#[derive(Debug)]
+struct Wrapped(BoxError);
+
+impl fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wrapped")
+    }
+}
+
+impl Error for Wrapped {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// One whose source is itself.
+#[derive(Debug)]
+struct Ring;
+
+impl fmt::Display for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ring")
+    }
+}
+
+impl Error for Ring {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self)
+    }
+}
+
+fn refused() -> io::Error {
+    io::ErrorKind::ConnectionRefused.into()
+}
+
+#[test]
+fn a_refused_connection_is_proof_however_deep_it_lies() {
+    assert_eq!(Fault::of(&refused()), Fault::Unprocessed);
+    let boxed: BoxError = refused().into();
+    assert_eq!(Fault::of(&boxed), Fault::Unprocessed);
+    let boxed: BoxError = Wrapped(Wrapped(refused().into()).into()).into();
+    assert_eq!(Fault::of(&boxed), Fault::Unprocessed);
+    // Inside of an `io::Error` that says something else.
+    let other = io::Error::other(Wrapped(refused().into()));
+    assert_eq!(Fault::of(&other), Fault::Unprocessed);
+    assert_eq!(Fault::of(&io::Error::other(refused())), Fault::Unprocessed);
+}
+
+#[test]
+fn what_may_come_after_sending_is_no_proof() {
+    for kind in [
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::BrokenPipe,
+        io::ErrorKind::UnexpectedEof,
+    ] {
+        assert_eq!(Fault::of(&io::Error::from(kind)), Fault::Disconnected);
+    }
+    for kind in [
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::HostUnreachable,
+        io::ErrorKind::Other,
+    ] {
+        assert_eq!(Fault::of(&io::Error::from(kind)), Fault::Unknown);
+    }
+}
+
+#[test]
+fn an_error_of_an_unknown_type_proves_nothing() {
+    assert_eq!(Fault::of(&"reset"), Fault::Unknown);
+    assert_eq!(Fault::of(&Wrapped(refused().into())), Fault::Unknown);
+    let boxed: BoxError = Ring.into();
+    assert_eq!(Fault::of(&boxed), Fault::Unknown);
+}
+
+#[test]
+fn an_interrupted_body_lies_on_this_side() {
+    let boxed: BoxError = Wrapped(Interrupted.into()).into();
+    assert_eq!(Fault::of(&boxed), Fault::Local);
+}
+
+/// Fails as soon as tower words them differently.
+#[tokio::test]
+async fn towers_own_errors_lie_on_this_side() {
+    use tower::{ServiceBuilder, ServiceExt, load_shed::error::Overloaded, service_fn};
+
+    let boxed: BoxError = Overloaded::new().into();
+    assert_eq!(Fault::of(&boxed), Fault::Local);
+
+    let (closed, worker) =
+        tower::buffer::Buffer::pair(service_fn(|(): ()| async { Ok::<_, BoxError>(()) }), 1);
+    drop(worker);
+    let service = ServiceBuilder::new().service(closed);
+    let closed: BoxError = service.oneshot(()).await.unwrap_err();
+    assert_eq!(closed.to_string(), TOWER[1]);
+    assert_eq!(Fault::of(&closed), Fault::Local);
+}
+
+#[test]
+fn a_text_is_told_without_its_neighbours() {
+    #[derive(Debug)]
+    struct Parts(&'static [&'static str]);
+    impl fmt::Display for Parts {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.iter().try_for_each(|part| f.write_str(part))
+        }
+    }
+    impl Error for Parts {}
+    assert!(reads(&Parts(&["service ", "overloaded"]), TOWER[0]));
+    for parts in [
+        &["service overloaded", "!"][..],
+        &["service"],
+        &["the service overloaded"],
+    ] {
+        assert!(!reads(&Parts(parts), TOWER[0]), "{parts:?}");
+    }
+}

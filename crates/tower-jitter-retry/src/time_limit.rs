@@ -1,0 +1,89 @@
+mod clock;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tower_attempt::{AttemptTimeout, Deadline, Elapsed, TimedOut};
+
+use self::clock::Clock;
+use crate::settings::Knobs;
+
+/// A layer without hard time limits: what is in flight is never ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTimeLimit;
+
+/// Hard time limits, answered as the protocol has it: with what the service's error type says (see
+/// [`TimeoutAnswer`](crate::TimeoutAnswer)), or gRPC's DEADLINE_EXCEEDED.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StandardAnswer;
+
+/// Hard time limits, answered by a closure.
+#[derive(Clone, Copy, Debug)]
+pub struct OnTimeout<F>(pub(crate) F);
+
+/// What a layer does about time limits.
+pub trait TimeLimit<R, Res, E> {
+    /// What watches one call's time.
+    type Timer: Timer;
+
+    /// What the caller gets.
+    fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
+}
+
+/// Watches one call's time.
+pub trait Timer: Sized {
+    /// Begins with a call's first attempt; the request's own limits win over the layer's.
+    fn start(limits: Limits<'_>) -> Self;
+
+    /// Another attempt goes out.
+    fn attempt_started(self: Pin<&mut Self>);
+
+    /// Ready when a limit has run out; the attempt's counts only while one is in flight.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, in_flight: bool) -> Poll<Elapsed>;
+}
+
+/// A call's time limits: the layer's, and the request's own.
+#[derive(Debug)]
+pub struct Limits<'a> {
+    pub(crate) knobs: &'a Knobs,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) attempt_timeout: Option<AttemptTimeout>,
+}
+
+impl Timer for () {
+    fn start(_: Limits<'_>) {}
+
+    fn attempt_started(self: Pin<&mut Self>) {}
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>, _: bool) -> Poll<Elapsed> {
+        Poll::Pending
+    }
+}
+
+impl<R, Res, E> TimeLimit<R, Res, E> for NoTimeLimit {
+    type Timer = ();
+
+    fn answer(&self, _: Elapsed) -> Result<Res, E> {
+        unreachable!("its timer never ends")
+    }
+}
+
+impl<R: TimedOut<Res, E>, Res, E> TimeLimit<R, Res, E> for StandardAnswer {
+    type Timer = Clock;
+
+    fn answer(&self, elapsed: Elapsed) -> Result<Res, E> {
+        R::timed_out(elapsed)
+    }
+}
+
+impl<F, R, Res, E> TimeLimit<R, Res, E> for OnTimeout<F>
+where
+    F: Fn(Elapsed) -> Result<Res, E>,
+{
+    type Timer = Clock;
+
+    fn answer(&self, elapsed: Elapsed) -> Result<Res, E> {
+        (self.0)(elapsed)
+    }
+}
