@@ -20,10 +20,6 @@ pub(crate) enum Fault {
     /// `LoadShed` or `Buffer` took no request.
     Local,
     /// The server ended the HTTP/2 stream for this reason.
-    #[cfg_attr(
-        not(feature = "grpc"),
-        expect(dead_code, reason = "HTTP treats all of them alike")
-    )]
     Reset(Reason),
     /// The connection broke; how far the server got is not known.
     Disconnected,

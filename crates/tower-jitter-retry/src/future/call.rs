@@ -183,7 +183,9 @@ where
         };
         self.observer.retry_scheduled(&self.attempt, delay, source);
         let Some(request) = request else {
-            permit.map(Permit::spend);
+            if let Some(permit) = permit {
+                permit.spend();
+            }
             return Err(StopReason::Shadow);
         };
         let wait = self.wait();
@@ -308,7 +310,9 @@ where
         let Some((mut request, permit)) = wait.next.take() else {
             panic!("polled after it was ready");
         };
-        permit.map(Permit::spend);
+        if let Some(permit) = permit {
+            permit.spend();
+        }
         let previous = self.attempt.number() - wait.unprocessed;
         self.attempt = Attempt::retry(self.attempt.number() + 1);
         let classify = &self.rules.classify;
