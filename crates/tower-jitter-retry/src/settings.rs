@@ -77,7 +77,7 @@ impl Knobs {
             ("deadline", self.deadline),
         ] {
             if let Some(Duration::ZERO) = limit {
-                return Err(BuildError::new(name, "0ns", "longer than nothing"));
+                return Err(BuildError::new(name, Duration::ZERO, "longer than nothing"));
             }
         }
         self.backoff.validate()?;

@@ -1,1 +1,95 @@
+use std::io;
 
+use http::{Request, Response};
+use tokio::time::Instant;
+
+use super::*;
+use crate::Interrupted;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Outcome = Result<Response<()>, BoxError>;
+
+const METHOD: &str = "/helloworld.Greeter/SayHello";
+
+fn request() -> http::request::Builder {
+    Request::post(METHOD)
+}
+
+fn context(rules: &GrpcClassify, request: http::request::Builder) -> GrpcContext {
+    Classify::<_, Response<()>, BoxError>::context(rules, &request.body(()).unwrap())
+}
+
+fn verdict(attempt: Attempt, outcome: &Outcome) -> Verdict {
+    let rules = GrpcClassify::default();
+    let context = context(&rules, request());
+    Classify::<Request<()>, _, _>::classify(&rules, &context, &attempt, outcome)
+}
+
+fn may_hedge(rules: &GrpcClassify, request: http::request::Builder) -> bool {
+    let context = context(rules, request);
+    Classify::<Request<()>, Response<()>, BoxError>::may_hedge(rules, &context)
+}
+
+#[test]
+fn only_listed_methods_are_hedged_and_no_hedge_is() {
+    let rules = GrpcClassify::default();
+    assert!(!may_hedge(&rules, request()));
+    let rules = rules.idempotent_methods([METHOD]);
+    assert!(may_hedge(&rules, request()));
+    assert!(!may_hedge(&rules, Request::post("/helloworld.Greeter/Say")));
+    assert!(!may_hedge(&rules, request().extension(Attempt::hedge(2))));
+    assert!(may_hedge(&rules, request().extension(Attempt::retry(2))));
+}
+
+#[test]
+fn an_attempt_cut_off_on_this_side_is_final_unless_it_is_a_hedge() {
+    let cut = || Err(Interrupted.into());
+    assert_eq!(verdict(Attempt::PRIMARY, &cut()), Verdict::Fatal);
+    assert_eq!(verdict(Attempt::retry(2), &cut()), Verdict::Fatal);
+    assert_eq!(verdict(Attempt::hedge(2), &cut()), Verdict::transient());
+}
+
+#[test]
+fn a_broken_connection_is_unavailable_and_one_that_never_was_is_proof() {
+    let error = |kind: io::ErrorKind| Err(io::Error::from(kind).into());
+    let verdict = |kind| verdict(Attempt::PRIMARY, &error(kind));
+    assert_eq!(verdict(io::ErrorKind::BrokenPipe), Verdict::transient());
+    assert_eq!(
+        verdict(io::ErrorKind::ConnectionRefused),
+        Verdict::Unprocessed
+    );
+    assert_eq!(verdict(io::ErrorKind::TimedOut), Verdict::Fatal);
+}
+
+#[test]
+fn a_reset_stream_has_the_code_that_grpc_gives_it() {
+    for (reason, code) in [
+        (Reason::CANCEL, GrpcCode::Cancelled),
+        (Reason::ENHANCE_YOUR_CALM, GrpcCode::ResourceExhausted),
+        (Reason::INADEQUATE_SECURITY, GrpcCode::PermissionDenied),
+        (Reason::INTERNAL_ERROR, GrpcCode::Internal),
+        (Reason::NO_ERROR, GrpcCode::Internal),
+    ] {
+        assert_eq!(code_of_reset(reason), code);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earlier_of_a_deadline_and_a_timeout_counts() {
+    let rules = GrpcClassify::default();
+    let now = Instant::now();
+    let second = std::time::Duration::from_secs(1);
+    let at = |seconds| Some(Deadline::at(now + second * seconds));
+    let timeout = || request().header("grpc-timeout", "2S");
+    assert_eq!(context(&rules, request()).deadline, None);
+    assert_eq!(context(&rules, timeout()).deadline, at(2));
+    for (own, expected) in [
+        (Deadline::after(second), at(1)),
+        (Deadline::after(second * 3), at(2)),
+        (Deadline::NEVER, at(2)),
+    ] {
+        assert_eq!(context(&rules, timeout().extension(own)).deadline, expected);
+    }
+    let own = request().extension(Deadline::NEVER);
+    assert_eq!(context(&rules, own).deadline, Some(Deadline::NEVER));
+}

@@ -19,14 +19,15 @@ use crate::ByClone;
 ///
 /// # Errors
 ///
-/// For any other error type a layer with hard time limits does not compile where it is put around
-/// a service; where the compiler only says that `call` is not there, ask it for this bound:
-/// `fn check<E: TimeoutAnswer<Res>, Res>() {}`. Either give the layer an `on_timeout` closure, or
-/// implement this trait.
+/// For any other error type a layer with hard time limits is no service: `axum::Router::layer` and
+/// functions that take a `Service` say what to do, where a plain `service.call(..)` is only not found.
+/// Give the layer an `on_timeout` closure, or implement this trait:
 ///
 /// ```
+/// use std::time::Duration;
 /// use tower_attempt::{Elapsed, TimeoutAnswer};
 ///
+/// #[derive(Debug, PartialEq)]
 /// enum StoreError {
 ///     Late(Elapsed),
 /// }
@@ -36,6 +37,9 @@ use crate::ByClone;
 ///         Err(Self::Late(elapsed))
 ///     }
 /// }
+///
+/// let elapsed = Elapsed::Attempt(Duration::from_secs(1));
+/// assert_eq!(StoreError::timed_out(elapsed), Err::<(), _>(StoreError::Late(elapsed)));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a time limit needs to know what a timeout looks like with the error type `{Self}`",
@@ -119,5 +123,49 @@ impl<Res, E: TimeoutAnswer<Res>> TimedOut<Res, E> for crate::ByBody {
 impl<B: Default, E> TimedOut<http::Response<B>, E> for crate::ByMessage {
     fn timed_out(elapsed: Elapsed) -> Result<http::Response<B>, E> {
         Ok(crate::grpc::deadline_exceeded(elapsed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ELAPSED: Elapsed = Elapsed::Attempt(Duration::from_millis(30));
+
+    type BoxError = Box<dyn Error + Send + Sync>;
+
+    #[test]
+    fn an_error_that_can_say_it_holds_what_ran_out() {
+        let boxed = <BoxError as TimeoutAnswer<()>>::timed_out(ELAPSED).unwrap_err();
+        assert_eq!(boxed.downcast_ref(), Some(&ELAPSED));
+        let error = <io::Error as TimeoutAnswer<()>>::timed_out(ELAPSED).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let inner = error.into_inner().unwrap();
+        assert_eq!(inner.downcast_ref(), Some(&ELAPSED));
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn a_service_that_cannot_fail_answers_504() {
+        let Ok(response) = <std::convert::Infallible as TimeoutAnswer<_>>::timed_out(ELAPSED);
+        let response: http::Response<String> = response;
+        assert_eq!(response.status(), http::StatusCode::GATEWAY_TIMEOUT);
+        assert_eq!(response.body(), "");
+    }
+
+    #[cfg(feature = "reqwest-013")]
+    #[test]
+    fn reqwest_answers_504() {
+        let response = <reqwest::Error as TimeoutAnswer<_>>::timed_out(ELAPSED).unwrap();
+        assert_eq!(response.status(), http::StatusCode::GATEWAY_TIMEOUT);
+    }
+
+    #[cfg(feature = "tonic-014")]
+    #[test]
+    fn a_tonic_status_is_deadline_exceeded() {
+        let status = <tonic::Status as TimeoutAnswer<()>>::timed_out(ELAPSED).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
     }
 }

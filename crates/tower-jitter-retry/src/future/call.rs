@@ -257,7 +257,9 @@ where
             Some(Hint::AtLeast(time)) => Some(time),
             _ => None,
         };
-        let retry = self.attempt.number() - 1;
+        // One that was free is not counted.
+        let free = self.wait().unprocessed.min(1);
+        let retry = self.attempt.number() - 1 - free;
         let custom = self.rules.classify.backoff(retry, outcome);
         let schedule = &mut self.wait().schedule;
         let (backoff, source) = match custom {

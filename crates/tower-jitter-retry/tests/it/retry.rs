@@ -1,96 +1,15 @@
 //! What a retry layer does, at which instant.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
-use tower_jitter_retry::{
-    Attempt, Backoff, Budget, DelaySource, Jitter, Observer, RetryLayer, RetryLayerBuilder,
-    StopReason, Verdict,
-};
-use tower_test::mock::{self, Handle, SendResponse};
+use tower_jitter_retry::{Attempt, Backoff, Budget, DelaySource, RetryLayer, StopReason, Verdict};
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
+use tower_test::mock;
 
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// 100 ms, 200 ms, 400 ms …
-fn backoff() -> Backoff {
-    Backoff::exponential(ms(100), ms(20_000)).jitter(Jitter::None)
-}
-
-fn builder() -> RetryLayerBuilder {
-    RetryLayer::builder().backoff(backoff())
-}
-
-/// What an observer was told.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Event>>>);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Event {
-    Started(u32),
-    Scheduled(u32, Duration, DelaySource),
-    Stopped(u32, StopReason),
-    Cancelled(u32),
-}
-use Event::{Cancelled, Scheduled, Started, Stopped};
-
-impl Log {
-    fn add(&self, event: Event) {
-        self.0.lock().unwrap().push(event);
-    }
-
-    fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-impl Observer for Log {
-    fn attempt_started(&self, attempt: &Attempt) {
-        self.add(Started(attempt.number()));
-    }
-
-    fn retry_scheduled(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
-        self.add(Scheduled(attempt.number(), delay, source));
-    }
-
-    fn stopped(&self, attempt: &Attempt, reason: StopReason) {
-        self.add(Stopped(attempt.number(), reason));
-    }
-
-    fn cancelled(&self, attempt: &Attempt) {
-        self.add(Cancelled(attempt.number()));
-    }
-}
-
-/// A call of the service under test, over a mock that a test answers for.
-macro_rules! call {
-    ($layer:expr) => {{
-        let (mut service, handle) = mock::spawn_layer::<u32, u32, _>($layer);
-        assert_ready_ok!(service.poll_ready());
-        (task::spawn(service.call(7)), handle)
-    }};
-}
-
-async fn next(handle: &mut Handle<u32, u32>) -> SendResponse<u32> {
-    let (request, respond) = handle.next_request().await.expect("a request");
-    assert_eq!(request, 7);
-    respond
-}
-
-/// Lets the next attempt fail.
-async fn fail(handle: &mut Handle<u32, u32>) {
-    next(handle).await.send_error("failed");
-}
-
-fn assert_no_request(handle: &mut Handle<u32, u32>) {
-    assert_pending!(handle.poll_request());
-}
+use crate::support::Event::{Cancelled, Scheduled, Started, Stopped};
+use crate::support::{BoxError, Event, Log, assert_no_request, builder, call, fail, ms, next};
 
 #[tokio::test(start_paused = true)]
 async fn a_success_is_passed_on_at_once() {
@@ -279,7 +198,7 @@ async fn a_servers_hint_is_a_floor_and_a_longer_one_than_allowed_ends_the_call()
     let log = Log::default();
     let hinted = |seconds| {
         let verdict = Verdict::throttled().after(Duration::from_secs(seconds));
-        let classify = move |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+        let classify = move |outcome: &Result<u32, BoxError>, _: &Attempt| match outcome {
             Ok(_) => Verdict::Success,
             Err(_) => verdict,
         };
@@ -316,7 +235,7 @@ async fn a_fatal_outcome_is_returned_at_once_and_deposits_nothing() {
     let layer = builder()
         .budget(budget.clone())
         .observer(log.clone())
-        .classify_fn(|_: &Result<u32, Error>, _| Verdict::Fatal);
+        .classify_fn(|_: &Result<u32, BoxError>, _| Verdict::Fatal);
     let (mut call, mut handle) = call!(layer.build().unwrap());
     assert_pending!(call.poll());
     next(&mut handle).await.send_response(1);
@@ -331,7 +250,7 @@ async fn a_custom_backoff_sees_the_retry_from_zero_and_the_outcome() {
     let layer =
         builder()
             .observer(log.clone())
-            .backoff_fn(|retry, outcome: &Result<u32, Error>| {
+            .backoff_fn(|retry, outcome: &Result<u32, BoxError>| {
                 assert!(outcome.is_err());
                 ms(10) * (retry + 1)
             });

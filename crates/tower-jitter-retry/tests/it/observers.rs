@@ -1,6 +1,4 @@
 //! What the ready observers report of a call.
-#![cfg(all(feature = "metrics", feature = "tracing"))]
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

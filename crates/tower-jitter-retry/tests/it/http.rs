@@ -1,0 +1,167 @@
+//! The rules of HTTP, as a layer keeps them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ::http::{HeaderValue, Method, Request};
+use bytes::Bytes;
+use http_body_util::Full;
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt};
+use tower_jitter_retry::{
+    Backoff, Budget, DelaySource, Http, RetryLayer, RetryLayerBuilder, StopReason,
+};
+
+use crate::support::Event::{Scheduled, Started, Stopped};
+use crate::support::{Answer, Log, Upstream, builder, ms};
+
+fn request(method: Method) -> Request<Full<Bytes>> {
+    Request::builder()
+        .method(method)
+        .body(Full::default())
+        .unwrap()
+}
+
+fn http() -> RetryLayerBuilder<Http> {
+    builder().http()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_refused_connection_is_answered_at_once_and_for_free() {
+    let log = Log::default();
+    let upstream = Upstream::new([Answer::Refused, Answer::Refused, Answer::status(200)]);
+    let broke = Budget::ratio(0.0).burst(1).initial(0);
+    let layer = http().budget(broke).observer(log.clone()).build().unwrap();
+    let start = Instant::now();
+    // Also for a request that may do something.
+    let post = request(Method::POST);
+    layer
+        .layer(upstream.clone())
+        .oneshot(post)
+        .await
+        .unwrap_err();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(
+        log.take(),
+        [
+            Started(1),
+            Scheduled(1, Duration::ZERO, DelaySource::Unprocessed),
+            Started(2),
+            // The second is neither.
+            Stopped(2, StopReason::BudgetExhausted),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_refused_connection_waits() {
+    let log = Log::default();
+    let upstream = Upstream::new([Answer::Refused, Answer::Refused, Answer::status(200)]);
+    let layer = http().observer(log.clone()).build().unwrap();
+    layer
+        .layer(upstream)
+        .oneshot(request(Method::POST))
+        .await
+        .unwrap();
+    assert_eq!(
+        log.take()[1..],
+        [
+            Scheduled(1, Duration::ZERO, DelaySource::Unprocessed),
+            Started(2),
+            Scheduled(2, ms(100), DelaySource::Backoff),
+            Started(3),
+            Stopped(3, StopReason::Success),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_budget_means_no_extra_attempt_not_even_a_free_one() {
+    let upstream = Upstream::new([Answer::Refused, Answer::status(200)]);
+    let layer = http().budget(Budget::none()).build().unwrap();
+    layer
+        .layer(upstream.clone())
+        .oneshot(request(Method::GET))
+        .await
+        .unwrap_err();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_429_is_repeated_for_a_post_unless_told_otherwise() {
+    let answers = || Upstream::new([Answer::status(429), Answer::status(200)]);
+    let upstream = answers();
+    let layer = http().build().unwrap();
+    layer
+        .layer(upstream.clone())
+        .oneshot(request(Method::POST))
+        .await
+        .unwrap();
+    assert_eq!(upstream.seen().len(), 2);
+
+    let careful = http().retry_429_for_idempotent_only().build().unwrap();
+    for (method, attempts) in [(Method::POST, 1), (Method::GET, 2)] {
+        let upstream = answers();
+        careful
+            .layer(upstream.clone())
+            .oneshot(request(method))
+            .await
+            .unwrap();
+        assert_eq!(upstream.seen().len(), attempts);
+    }
+    // It stays when a closure is added.
+    let layer = http().retry_429_for_idempotent_only();
+    let layer = layer
+        .classify_fn(|outcome| outcome.verdict())
+        .build()
+        .unwrap();
+    let upstream = answers();
+    layer
+        .layer(upstream.clone())
+        .oneshot(request(Method::POST))
+        .await
+        .unwrap();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generated_key_makes_a_post_repeatable_and_is_the_same_in_all_attempts() {
+    static KEYS: AtomicU32 = AtomicU32::new(0);
+    let layer = RetryLayer::builder()
+        .backoff(Backoff::none())
+        .http()
+        .generate_idempotency_key(|| HeaderValue::from(KEYS.fetch_add(1, Ordering::Relaxed)))
+        .build()
+        .unwrap();
+    let upstream = Upstream::new([Answer::status(503)]);
+    let service = layer.layer(upstream.clone());
+    let keys = |requests: Vec<::http::request::Parts>| -> Vec<Option<String>> {
+        let key = |parts: ::http::request::Parts| {
+            let key = parts.headers.get("idempotency-key")?;
+            Some(key.to_str().unwrap().to_owned())
+        };
+        requests.into_iter().map(key).collect()
+    };
+    let key = |key: &str| Some(key.to_owned());
+
+    for generated in ["0", "1"] {
+        service
+            .clone()
+            .oneshot(request(Method::POST))
+            .await
+            .unwrap();
+        assert_eq!(keys(upstream.seen()), vec![key(generated); 3]);
+    }
+    // One that the caller gave stays.
+    let mut own = request(Method::PATCH);
+    own.headers_mut()
+        .insert("idempotency-key", HeaderValue::from_static("mine"));
+    service.clone().oneshot(own).await.unwrap();
+    assert_eq!(keys(upstream.seen()), vec![key("mine"); 3]);
+    // None where none is needed, or no repeat is right.
+    for (method, attempts) in [(Method::PUT, 3), (Method::CONNECT, 1)] {
+        service.clone().oneshot(request(method)).await.unwrap();
+        assert_eq!(keys(upstream.seen()), vec![None; attempts]);
+    }
+    assert_eq!(KEYS.load(Ordering::Relaxed), 2);
+}

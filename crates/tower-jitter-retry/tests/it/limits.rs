@@ -1,0 +1,329 @@
+//! Hard time limits, at which instant and with which answer.
+
+use std::convert::Infallible;
+use std::future::{Pending, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, advance, sleep};
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_jitter_retry::{Backoff, DelaySource, Elapsed, RetryLayer, StopReason};
+
+use crate::support::Event::{Scheduled, Started, Stopped};
+use crate::support::{BoxError, Log, assert_no_request, builder, call, fail, ms, next};
+
+fn elapsed(error: &BoxError) -> Elapsed {
+    *error.downcast_ref().expect("a timeout")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
+    let log = Log::default();
+    let layer = builder().observer(log.clone()).attempt_timeout(ms(30));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    advance(ms(29)).await;
+    assert_pending!(call.poll());
+    assert_eq!(log.take(), [Started(1)]);
+    advance(ms(1)).await;
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    assert_eq!(log.take(), [Scheduled(1, ms(100), DelaySource::Backoff)]);
+    drop(first);
+
+    // The next one has as long, from when it is sent.
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    let second = next(&mut handle).await;
+    advance(ms(29)).await;
+    assert_pending!(call.poll());
+    second.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+    assert_eq!(log.take(), [Started(2), Stopped(2, StopReason::Success)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_attempts_timeout_is_the_answer() {
+    let layer = builder().max_attempts(1).attempt_timeout(ms(30));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    let _first = next(&mut handle).await;
+    advance(ms(30)).await;
+    let error = assert_ready_err!(call.poll());
+    assert_eq!(elapsed(&error), Elapsed::Attempt(ms(30)));
+    assert_eq!(error.to_string(), "no answer to an attempt within 30ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_the_last_moment_counts() {
+    let layer = builder().attempt_timeout(ms(30)).deadline(ms(30));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    advance(ms(30)).await;
+    first.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_ends_an_attempt() {
+    let log = Log::default();
+    let layer = builder().observer(log.clone()).deadline(ms(250));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    advance(ms(50)).await;
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    let _second = next(&mut handle).await;
+    advance(ms(99)).await;
+    assert_pending!(call.poll());
+    advance(ms(1)).await;
+    assert!(call.is_woken());
+    let error = assert_ready_err!(call.poll());
+    assert_eq!(elapsed(&error), Elapsed::Call(ms(250)));
+    let last = log.take().pop();
+    assert_eq!(last, Some(Stopped(2, StopReason::DeadlineExceeded)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_ends_the_wait_for_readiness() {
+    let (mut call, mut handle) = call!(builder().deadline(ms(250)).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    handle.allow(0);
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(150)).await;
+    assert!(call.is_woken());
+    assert_eq!(
+        elapsed(&assert_ready_err!(call.poll())),
+        Elapsed::Call(ms(250))
+    );
+}
+
+/// Not with the timeout that a wait in vain would end in.
+#[tokio::test(start_paused = true)]
+async fn a_failure_whose_repeat_would_come_after_the_deadline_is_returned_at_once() {
+    let log = Log::default();
+    let layer = builder().observer(log.clone()).deadline(ms(100));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "failed");
+    let last = log.take().pop();
+    assert_eq!(last, Some(Stopped(1, StopReason::DeadlineExceeded)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_beyond_the_clock_are_no_limits() {
+    let layer = builder()
+        .attempt_timeout(Duration::MAX)
+        .deadline(Duration::MAX);
+    let (mut call, mut handle) = call!(layer.retry_until(Duration::MAX).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
+
+#[derive(Debug, PartialEq)]
+enum StoreError {
+    Late(Elapsed),
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_answers_for_any_error_type() {
+    let layer = RetryLayer::builder()
+        .deadline(ms(20))
+        .on_timeout(|elapsed| Err(StoreError::Late(elapsed)))
+        .build()
+        .unwrap();
+    let never = service_fn(|(): ()| pending::<Result<(), StoreError>>());
+    let error = layer.layer(never).oneshot(()).await.unwrap_err();
+    assert_eq!(error, StoreError::Late(Elapsed::Call(ms(20))));
+}
+
+/// Counts the attempts whose futures still exist.
+#[derive(Clone, Default)]
+struct Alive(Arc<AtomicU32>);
+
+struct Attempt(Alive, Pending<Result<(), BoxError>>);
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Future for Attempt {
+    type Output = Result<(), BoxError>;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.1).poll(cx)
+    }
+}
+
+impl Service<()> for Alive {
+    type Response = ();
+    type Error = BoxError;
+    type Future = Attempt;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, (): ()) -> Attempt {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Attempt(self.clone(), pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timed_out_attempt_is_gone_before_the_wait() {
+    let alive = Alive::default();
+    let layer = builder().attempt_timeout(ms(30)).build().unwrap();
+    let call = tokio::spawn(layer.layer(alive.clone()).oneshot(()));
+    sleep(ms(29)).await;
+    assert_eq!(alive.0.load(Ordering::Relaxed), 1);
+    // In the wait of 100 ms after the first attempt.
+    sleep(ms(51)).await;
+    assert_eq!(alive.0.load(Ordering::Relaxed), 0);
+    let start = Instant::now();
+    call.await.unwrap().unwrap_err();
+    // 130 until the second is sent, 160, 360 until the third is sent.
+    assert_eq!(start.elapsed(), ms(390 - 80));
+}
+
+#[cfg(feature = "http")]
+mod http {
+    use ::http::{Request, Response, StatusCode};
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use tower_jitter_retry::{AttemptTimeout, Deadline, RetryInfo, RetryLayerBuilder};
+
+    use super::*;
+
+    type Body = Full<Bytes>;
+
+    fn layer() -> RetryLayerBuilder<tower_jitter_retry::Http> {
+        let backoff = Backoff::constant(ms(5)).jitter(tower_jitter_retry::Jitter::None);
+        RetryLayer::builder().backoff(backoff).http()
+    }
+
+    /// How often a server that never answers is asked, for how long, and what comes of it.
+    async fn ask<S>(service: S, request: Request<Body>) -> (Response<Body>, Duration)
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    {
+        let start = Instant::now();
+        let Ok(response) = service.oneshot(request).await;
+        (response, start.elapsed())
+    }
+
+    async fn never(_: Request<Body>) -> Result<Response<Body>, Infallible> {
+        pending().await
+    }
+
+    fn get() -> ::http::request::Builder {
+        Request::get("/")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_cannot_fail_answers_504() {
+        let service = layer().attempt_timeout(ms(10)).build().unwrap();
+        let service = service.layer(service_fn(never));
+        let request = get().body(Body::default()).unwrap();
+        let (response, time) = ask(service, request).await;
+        assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+        let info: &RetryInfo = response.extensions().get().unwrap();
+        assert_eq!(
+            (info.attempts(), info.stop()),
+            (3, StopReason::AttemptsExhausted)
+        );
+        assert_eq!(time, ms(3 * 10 + 2 * 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_of_a_post_that_took_too_long_is_not_repeated() {
+        let service = layer().attempt_timeout(ms(10)).build().unwrap();
+        let service = service.layer(service_fn(never));
+        let post = || Request::post("/");
+        let request = post().body(Body::default()).unwrap();
+        let (response, time) = ask(service.clone(), request).await;
+        assert_eq!(
+            (response.status(), time),
+            (StatusCode::GATEWAY_TIMEOUT, ms(10))
+        );
+        // With a key it is as good as a PUT.
+        let request = post()
+            .header("idempotency-key", "1")
+            .body(Body::default())
+            .unwrap();
+        assert_eq!(ask(service, request).await.1, ms(40));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_requests_own_limits_win() {
+        let service = layer()
+            .attempt_timeout(ms(10))
+            .deadline(ms(100))
+            .build()
+            .unwrap();
+        let service = service.layer(service_fn(never));
+        let own = |extend: fn(::http::request::Builder) -> ::http::request::Builder| {
+            let request = extend(get()).body(Body::default()).unwrap();
+            ask(service.clone(), request)
+        };
+        for (answer, expected) in [
+            (own(|get| get).await, 40),
+            (
+                own(|get| get.extension(AttemptTimeout::after(ms(20)))).await,
+                70,
+            ),
+            (
+                own(|get| get.extension(AttemptTimeout::after(ms(60)))).await,
+                100,
+            ),
+            (own(|get| get.extension(AttemptTimeout::NONE)).await, 100),
+            (own(|get| get.extension(Deadline::after(ms(25)))).await, 25),
+            (
+                own(|get| {
+                    let get = get.extension(AttemptTimeout::after(ms(60)));
+                    get.extension(Deadline::NEVER)
+                })
+                .await,
+                190,
+            ),
+        ] {
+            let (response, time) = answer;
+            assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+            assert_eq!(time, ms(expected));
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_is_refused() {
+    let error = builder()
+        .attempt_timeout(Duration::ZERO)
+        .build()
+        .unwrap_err();
+    let expected = "attempt_timeout is 0ns, but must be longer than nothing";
+    assert_eq!(error.to_string(), expected);
+    let error = builder().deadline(Duration::ZERO).build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "deadline is 0ns, but must be longer than nothing"
+    );
+}

@@ -1,0 +1,17 @@
+//! What a retry layer does with calls, seen from outside.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(feature = "http")]
+mod http;
+mod limits;
+mod modes;
+#[cfg(feature = "http")]
+mod nested;
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+mod observers;
+mod retry;
+#[cfg(feature = "http")]
+mod stops;
+mod support;

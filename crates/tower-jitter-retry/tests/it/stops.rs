@@ -1,0 +1,220 @@
+//! Every reason to stop, as an observer and the response's extensions tell it.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{Method, Request, Response};
+use bytes::Bytes;
+use http_body_util::Full;
+use tower::{Layer, Service, ServiceExt};
+use tower_jitter_retry::{
+    Backoff, Budget, Deadline, Http, Mode, RetryInfo, RetryLayer, RetryLayerBuilder, StopReason,
+};
+
+use crate::support::Event::Stopped;
+use crate::support::{Answer, BoxError, Log, Upstream, ms};
+
+fn http() -> RetryLayerBuilder<Http> {
+    let backoff = Backoff::constant(ms(10)).jitter(tower_jitter_retry::Jitter::None);
+    RetryLayer::builder().backoff(backoff).http()
+}
+
+fn get() -> Request<Full<Bytes>> {
+    Request::get("/").body(Full::default()).unwrap()
+}
+
+fn hint(seconds: &'static str) -> Answer {
+    Answer::Status(503, vec![("retry-after", seconds)])
+}
+
+/// The attempts, the reason, and what the response says of it.
+async fn run(
+    layer: RetryLayerBuilder<Http>,
+    request: Request<Full<Bytes>>,
+    answers: &[Answer],
+) -> (u32, StopReason, Option<(u32, Duration, StopReason)>) {
+    let log = Log::default();
+    let layer = layer.observer(log.clone()).build().unwrap();
+    let upstream = Upstream::new(answers.iter().cloned());
+    let response = layer
+        .layer(upstream.clone())
+        .oneshot(request)
+        .await
+        .unwrap();
+    let Some(Stopped(attempts, reason)) = log.take().pop() else {
+        panic!("not stopped");
+    };
+    assert_eq!(upstream.seen().len(), attempts as usize);
+    let info = response.extensions().get::<RetryInfo>();
+    let info = info.map(|info| (info.attempts(), info.slept(), info.stop()));
+    (attempts, reason, info)
+}
+
+/// With word of it in the response.
+async fn told(
+    layer: RetryLayerBuilder<Http>,
+    request: Request<Full<Bytes>>,
+    answers: &[Answer],
+    (attempts, slept, reason): (u32, u64, StopReason),
+) {
+    let expected = (attempts, reason, Some((attempts, ms(slept), reason)));
+    assert_eq!(run(layer, request, answers).await, expected);
+}
+
+/// Without.
+async fn untold(
+    layer: RetryLayerBuilder<Http>,
+    request: Request<Full<Bytes>>,
+    answers: &[Answer],
+    reason: StopReason,
+) {
+    assert_eq!(run(layer, request, answers).await, (1, reason, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn success() {
+    let good = Answer::status(200);
+    untold(
+        http(),
+        get(),
+        std::slice::from_ref(&good),
+        StopReason::Success,
+    )
+    .await;
+    let answers = [Answer::status(503), good];
+    told(http(), get(), &answers, (2, 10, StopReason::Success)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn fatal() {
+    let bad = Answer::status(501);
+    untold(http(), get(), std::slice::from_ref(&bad), StopReason::Fatal).await;
+    let answers = [Answer::status(503), bad];
+    told(http(), get(), &answers, (2, 10, StopReason::Fatal)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_exhausted() {
+    let answers = [Answer::status(503)];
+    told(
+        http(),
+        get(),
+        &answers,
+        (3, 20, StopReason::AttemptsExhausted),
+    )
+    .await;
+    let once = http().max_attempts(1);
+    told(once, get(), &answers, (1, 0, StopReason::AttemptsExhausted)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn not_repeatable() {
+    let mut connect = get();
+    *connect.method_mut() = Method::CONNECT;
+    let answers = [Answer::status(429)];
+    told(http(), connect, &answers, (1, 0, StopReason::NotRepeatable)).await;
+    let mut upgrade = get();
+    upgrade
+        .headers_mut()
+        .insert("upgrade", "websocket".parse().unwrap());
+    told(http(), upgrade, &answers, (1, 0, StopReason::NotRepeatable)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hint_too_long() {
+    told(
+        http(),
+        get(),
+        &[hint("61")],
+        (1, 0, StopReason::HintTooLong),
+    )
+    .await;
+    let patient = http().max_hint(ms(61_000)).max_attempts(2);
+    let (attempts, reason, _) = run(patient, get(), &[hint("61")]).await;
+    assert_eq!((attempts, reason), (2, StopReason::AttemptsExhausted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline_exceeded() {
+    let answers = [Answer::status(503)];
+    let until = http().retry_until(ms(20));
+    told(
+        until,
+        get(),
+        &answers,
+        (2, 10, StopReason::DeadlineExceeded),
+    )
+    .await;
+    let mut request = get();
+    request.extensions_mut().insert(Deadline::after(ms(10)));
+    told(
+        http(),
+        request,
+        &answers,
+        (1, 0, StopReason::DeadlineExceeded),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn budget_exhausted() {
+    let answers = [Answer::status(503)];
+    let poor = http().budget(Budget::ratio(0.0).burst(1));
+    told(poor, get(), &answers, (2, 10, StopReason::BudgetExhausted)).await;
+    let none = http().budget(Budget::none());
+    told(none, get(), &answers, (1, 0, StopReason::BudgetExhausted)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_and_off() {
+    let answers = [Answer::status(503)];
+    let shadow = || http().mode(Mode::Shadow);
+    untold(shadow(), get(), &answers, StopReason::Shadow).await;
+    untold(http().mode(Mode::Off), get(), &answers, StopReason::Off).await;
+    // What shadow mode knows without a copy.
+    let mut connect = get();
+    *connect.method_mut() = Method::CONNECT;
+    told(
+        shadow(),
+        connect,
+        &[Answer::status(429)],
+        (1, 0, StopReason::NotRepeatable),
+    )
+    .await;
+}
+
+/// Only the first instance is ever ready.
+struct First(Upstream, bool);
+
+impl Clone for First {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), false)
+    }
+}
+
+impl Service<Request<Full<Bytes>>> for First {
+    type Response = Response<Full<Bytes>>;
+    type Error = BoxError;
+    type Future = <Upstream as Service<Request<Full<Bytes>>>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(match self.1 {
+            true => Ok(()),
+            false => Err("closed".into()),
+        })
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        self.0.call(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn not_ready() {
+    let log = Log::default();
+    let layer = http().observer(log.clone()).build().unwrap();
+    let mut service = layer.layer(First(Upstream::new([Answer::status(503)]), true));
+    let call = service.ready().await.unwrap().call(get());
+    assert_eq!(call.await.unwrap_err().to_string(), "closed");
+    assert_eq!(log.take().pop(), Some(Stopped(1, StopReason::NotReady)));
+}
