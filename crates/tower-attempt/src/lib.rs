@@ -4,11 +4,12 @@
 //! write a layer of their own.
 //!
 //! - [`Budget`]: an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word.
-//! - [`Classify`] and [`Verdict`]: what an outcome means. [`HttpClassify`] knows HTTP, [`EveryError`] knows that an `Err` is
-//!   a failure, and a closure knows the rest.
+//! - [`Classify`] and [`Verdict`]: what an outcome means. [`HttpClassify`] knows HTTP, `GrpcClassify` gRPC, [`EveryError`]
+//!   knows that an `Err` is a failure, and a closure knows the rest.
 //! - [`Replays`]: copies of a request. [`ByClone`] clones, [`ByBody`] shares the body of an HTTP request if it is in memory,
 //!   and records it if it streams.
 //! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
+//! - [`Deadline`], [`AttemptTimeout`] and [`TimeoutAnswer`]: how long to wait, and what the caller gets then.
 //!
 //! # One budget for all extra load
 //!
@@ -38,16 +39,13 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` (default) | the rules for `http::Request` and `http::Response` |
+//! | `grpc` | the rules for gRPC |
 //! | `axum-08` | `axum::body::Body` of axum 0.8 can be repeated |
 //! | `tonic-014` | `tonic::body::Body` of tonic 0.14 can be repeated |
 //! | `tower` | [`Budget`] serves as the budget of tower's own retry |
 //! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be repeated |
 //!
 //! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.
-//!
-//! # Limits of this version
-//!
-//! gRPC has no rules of its own yet. Its calls are POSTs, so by the rules of HTTP they are repeated after a 429 only.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

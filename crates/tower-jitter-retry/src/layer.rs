@@ -120,7 +120,8 @@ impl<P, O, T> fmt::Debug for RetryLayer<P, O, T> {
 /// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled answers start from 1 s | AWS SDKs |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_hint` | 60 s | |
-/// | `retry_until` | no limit; a request's own [`Deadline`](crate::Deadline) is honoured | |
+/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`Deadline`](crate::Deadline) is honoured | |
+/// | `replay_limit` | 64 KiB | linkerd2 |
 ///
 /// ```
 /// use std::time::Duration;

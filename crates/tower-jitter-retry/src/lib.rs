@@ -62,76 +62,123 @@
 //!
 //! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
 //! |---|---|---|
-//! | 429 | after the server's hint or 1 s | the same: a refusal comes before the work |
+//! | 429 | after the server's hint or 1 s | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
 //! | 503 with `Retry-After` | after the server's hint or 1 s | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
-//! | an error of the client | yes | no |
+//! | proof that the server did not process it: no connection, HTTP/2's REFUSED_STREAM and GOAWAY | yes, the first time at once and for free | the same |
+//! | any other error of the client | yes | no |
+//! | an error of the request's own body; tower's `Overloaded` and `Closed` | no | no |
 //! | anything else | no | no |
 //!
 //! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429 without
 //! one, the IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and
-//! requests with `Upgrade` are never repeated.
+//! requests with `Upgrade` are never repeated, and a 101 is an answer like any other. An answer is judged by its head: a
+//! body that breaks later is the caller's.
+//!
+//! Proof is found in the errors of hyper, hyper-util, reqwest, tonic, h2 and `std::io`, also boxed and as the source of
+//! another; an error of your own that wraps one and is not boxed proves nothing.
 //!
 //! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
 //! [`replay_limit`](RetryLayerBuilder::replay_limit). A longer one is sent once, and its failures are returned. Bodies of any
 //! other type, such as a server's `Incoming`, become repeatable as a [`ReplayBody`].
 //!
-//! [`classify_fn`](RetryLayerBuilder::classify_fn) has the last word where your service says it differently.
+//! A POST becomes as repeatable as a PUT with an `Idempotency-Key`, if the server honours it; the layer can
+//! [generate one](RetryLayerBuilder::generate_idempotency_key). [`classify_fn`](RetryLayerBuilder::classify_fn) has the
+//! last word where your service says it differently.
+//!
+//! [`RetryLayer::grpc`] goes by gRFC A6: UNAVAILABLE, RESOURCE_EXHAUSTED with pushback, and proof; pushback is obeyed to the
+//! millisecond, and what is left of a `grpc-timeout` travels on. See [`GrpcClassify`].
 //!
 //! # Defaults
 //!
 //! | setting | default | why |
 //! |---|---|---|
 //! | `max_attempts` | 3 in all | AWS SDKs, Google's SRE book: what two repeats don't mend, ten won't either |
-//! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs |
-//! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
+//! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs: full jitter has the fewest calls for its completion time |
+//! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2: when everything fails, the load grows by a fifth and not threefold |
 //! | `max_hint` | 60 s | nobody waits longer |
 //! | `replay_limit` | 64 KiB of a body that streams | linkerd2 |
-//! | `retry_until` | no limit; a [`Deadline`] in the request's extensions is honoured | |
+//! | `retry_until`, `attempt_timeout`, `deadline` | no limit; a [`Deadline`] in the request's extensions is honoured | only you know what your callers wait for |
 //!
 //! Every answer that stops a call comes back untouched: when attempts or budget run out, the caller sees the last attempt's
 //! own response or error, and no error type changes.
 //!
+//! # Time limits
+//!
+//! | | ends what is in flight | the caller gets |
+//! |---|---|---|
+//! | [`retry_until`](RetryLayerBuilder::retry_until), [`Deadline`] | no | the failure whose repeat would come too late, without a wait |
+//! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | the attempt, which is repeated if the request is idempotent | the last attempt's timeout |
+//! | [`deadline`](RetryLayerBuilder::deadline) | the call | a timeout |
+//!
+//! The last two create an outcome that the service did not have. What it looks like is up to the service's error type (see
+//! [`TimeoutAnswer`]: an error where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC) or to an
+//! [`on_timeout`](RetryLayerBuilder::on_timeout) closure. For hyper-util's client, whose error can't be made and whose
+//! response can't either, box the error: `.layer(retry).map_err(BoxError::from).service(client)`.
+//!
+//! With `attempt_timeout` a stalled attempt leaves time for the next, which a timeout above the layer does not. tower's
+//! `Timeout` does the same below the layer, for one more box around each error. A [`Deadline`] and an [`AttemptTimeout`] in
+//! an HTTP request's extensions win over the layer's numbers; in a layer with `attempt_timeout` or `deadline` the
+//! request's `Deadline` ends what is in flight, too.
+//!
 //! # Where it goes
 //!
 //! ```text
-//! timeout for the whole call        what the caller is willing to wait
-//!   retry                           waits with nothing in flight and no permit held
-//!     hedge                         each try is a race
-//!       timeout for one attempt     a stalled attempt leaves time for the next
-//!         client
+//! retry, with a deadline and a timeout for each attempt     waits with nothing in flight and no permit held
+//!   hedge                                                   each try is a race
+//!     rate or concurrency limit                             counts every attempt
+//!       client
 //! ```
 //!
-//! A retry layer above another multiplies: 3 attempts of 3 are 9. Put it in one place, as close to the fault as you can tell
-//! a repeat is right, and let the layers that share a backend share one [`Budget`]: the outermost takes it with
+//! ```
+//! use std::time::Duration;
+//! use tower::{BoxError, ServiceBuilder, service_fn};
+//! use tower_jitter_retry::RetryLayer;
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! # let client = service_fn(|_: http::Request<()>| async { Ok::<_, BoxError>(http::Response::new(())) });
+//! let retry = RetryLayer::builder()
+//!     .http()
+//!     .attempt_timeout(Duration::from_millis(500)) // the slowest good answers
+//!     .deadline(Duration::from_secs(2)) // what the caller waits
+//!     .build()?;
+//! let service = ServiceBuilder::new().layer(retry).concurrency_limit(100).service(client);
+//! # let _ = service;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Retry layers above each other don't multiply over HTTP and gRPC: a response that was repeated in vain is marked and left
+//! alone above, so 3 attempts over 3 are 3. An error can't be marked; there the layer above sends one attempt more, which
+//! the one below does not repeat: 4, not 9. Without HTTP's extensions, and for reqwest's errors, whose requests keep
+//! theirs private, they do multiply. Put the layer in one place, as close to the fault as you can tell a repeat is
+//! right, and let the layers that share a backend share one [`Budget`]: the outermost takes it with
 //! [`budget`](RetryLayerBuilder::budget), those below with [`shared_budget`](RetryLayerBuilder::shared_budget).
 //!
 //! # Watching and changing it
 //!
 //! An HTTP response that took more than one attempt, or should have, has a [`RetryInfo`] in its extensions. An
-//! [`Observer`] is told of every attempt, delay and end. A [`RetryHandle`] changes the numbers while the service runs.
+//! [`Observer`] is told of every attempt, delay and end. A [`RetryHandle`] changes the numbers while the service runs, and
+//! switches retries off, or to a [shadow mode](Mode::Shadow) that only counts: the way to try the layer in production.
 //!
 //! # Cost
 //!
 //! A call whose first attempt succeeds pays for the copy of its request and of the service, and for a load or two of atomics:
 //! no allocation of ours, no lock, no timer, no clock, no boxed future. A request that may not be repeated costs no copy.
+//! Hard time limits cost a reading of the clock, and a timer in calls that don't answer at once.
 //!
 //! # Features
 //!
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
+//! | `grpc` | `RetryLayer::grpc` and the rules for gRPC |
 //! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated |
 //! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
 //! | `tracing` | an observer that writes events, `TracingObserver` |
 //! | `metrics` | an observer that counts, `MetricsObserver` |
 //!
 //! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.
-//!
-//! # Limits of this version
-//!
-//! gRPC has no rules of its own: its calls are POSTs, so by the rules of HTTP they are repeated after a 429 only. There are
-//! no hard time limits; use tower's `Timeout`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
