@@ -1,13 +1,21 @@
 mod bucket;
+mod limited;
+mod permit;
+mod settings;
 #[cfg(feature = "tower")]
 mod tower;
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(not(all(test, tower_attempt_loom)))]
+use std::sync::atomic::AtomicU64;
 
-use tokio::time::Instant;
+#[cfg(all(test, tower_attempt_loom))]
+use loom::sync::atomic::AtomicU64;
 
-use self::bucket::Bucket;
+use self::limited::Limited;
+pub use self::permit::Permit;
+use self::settings::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Settings};
 use crate::BuildError;
 
 /// An allowance of extra attempts, shared by everything that draws on it.
@@ -65,33 +73,6 @@ enum Kind {
     None,
     Limited(Arc<Limited>),
 }
-
-struct Limited {
-    settings: Settings,
-    /// Time in the bucket counts from here.
-    epoch: Instant,
-    bucket: Bucket,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    ratio: f64,
-    per_second: u32,
-    burst: u32,
-    initial: Option<u32>,
-}
-
-/// Linkerd2's and Finagle's ratio: one extra attempt for five calls that went well.
-const DEFAULT_RATIO: f64 = 0.2;
-/// Finagle's and linkerd2's floor, so that services with few calls can retry at all.
-const DEFAULT_PER_SECOND: u32 = 10;
-/// Ten seconds of the floor, as in Finagle, whose tokens live for ten seconds.
-const DEFAULT_BURST: u32 = 100;
-
-/// More extra attempts than calls make no sense as a protection; ten leaves room for fan-out.
-const MAX_RATIO: f64 = 10.0;
-/// Keeps the bucket's word from running over for 58 years; see `bucket`.
-const MAX_PER_SECOND: u32 = 10_000;
 
 impl Budget {
     /// `ratio` extra attempts per deposit, from 0 to 10; 0 tokens per second, a burst of 100, full
@@ -153,33 +134,9 @@ impl Budget {
     /// A ratio that is not a number from 0 to 10, more than 10,000 per second, a burst of 0, and
     /// an initial amount above the burst.
     pub fn validate(&self) -> Result<(), BuildError> {
-        let Kind::Limited(limited) = &self.0 else {
-            return Ok(());
-        };
-        let Settings {
-            ratio,
-            per_second,
-            burst,
-            initial,
-        } = limited.settings;
-        if !(0.0..=MAX_RATIO).contains(&ratio) {
-            let bound = "from 0 to 10 extra attempts per deposit";
-            return Err(BuildError::new("budget.ratio", ratio, bound));
-        }
-        if per_second > MAX_PER_SECOND {
-            let bound = "at most 10000; for no bound use Budget::unlimited()";
-            return Err(BuildError::new("budget.per_second", per_second, bound));
-        }
-        if burst == 0 {
-            let bound = "at least 1; for no extra attempt ever use Budget::none()";
-            return Err(BuildError::new("budget.burst", burst, bound));
-        }
-        match initial {
-            Some(initial) if initial > burst => {
-                let bound = format!("at most the burst of {burst}");
-                Err(BuildError::new("budget.initial", initial, bound))
-            }
-            _ => Ok(()),
+        match &self.0 {
+            Kind::Unlimited | Kind::None => Ok(()),
+            Kind::Limited(limited) => limited.validate(),
         }
     }
 
@@ -187,7 +144,7 @@ impl Budget {
     #[inline]
     pub fn deposit(&self) {
         if let Kind::Limited(limited) = &self.0 {
-            limited.bucket.deposit(|| limited.now());
+            limited.deposit();
         }
     }
 
@@ -195,12 +152,9 @@ impl Budget {
     #[must_use = "an unspent permit gives its token back when dropped"]
     pub fn withdraw(&self) -> Option<Permit> {
         match &self.0 {
-            Kind::Unlimited => Some(Permit(None)),
+            Kind::Unlimited => Some(Permit::free()),
             Kind::None => None,
-            Kind::Limited(limited) => limited
-                .bucket
-                .withdraw(|| limited.now())
-                .then(|| Permit(Some(Arc::clone(limited)))),
+            Kind::Limited(limited) => limited.withdraw().then(|| Permit::token(limited)),
         }
     }
 
@@ -211,18 +165,14 @@ impl Budget {
     }
 
     fn limited(settings: Settings) -> Self {
-        Self(Kind::Limited(Arc::new(Limited {
-            epoch: Instant::now(),
-            bucket: settings.bucket(),
-            settings,
-        })))
+        Self(Kind::Limited(Arc::new(Limited::new(settings))))
     }
 
     fn change(self, set: impl FnOnce(&mut Settings)) -> Self {
         let Kind::Limited(limited) = &self.0 else {
             return self;
         };
-        let mut settings = limited.settings;
+        let mut settings = limited.settings();
         set(&mut settings);
         Self::limited(settings)
     }
@@ -239,55 +189,12 @@ impl fmt::Debug for Budget {
         match &self.0 {
             Kind::Unlimited => f.write_str("Budget::unlimited()"),
             Kind::None => f.write_str("Budget::none()"),
-            Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings).finish(),
+            Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings()).finish(),
         }
     }
 }
 
-impl Settings {
-    fn bucket(&self) -> Bucket {
-        let initial = self.initial.unwrap_or(self.burst);
-        Bucket::new(self.ratio, self.burst, initial)
-    }
-}
-
-impl Limited {
-    /// The bucket's clock, which stands still where no tokens come back with time.
-    fn now(&self) -> u64 {
-        match self.settings.per_second {
-            0 => 0,
-            per_second => bucket::units(self.epoch.elapsed(), per_second),
-        }
-    }
-}
-
-/// A token taken from a [`Budget`]: goes back when dropped, unless [spent](Self::spend).
-///
-/// It is owned and may be kept across an `await`; a call that is cancelled while it waits for its
-/// extra attempt costs nothing.
-#[must_use = "an unspent permit gives its token back when dropped"]
-pub struct Permit(Option<Arc<Limited>>);
-
-impl Permit {
-    /// Uses the token up: the extra attempt is sent.
-    pub fn spend(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(limited) = &self.0 {
-            limited.bucket.refund();
-        }
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Permit")
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, tower_attempt_loom))]
+mod models;
+#[cfg(all(test, not(tower_attempt_loom)))]
 mod tests;

@@ -1,7 +1,9 @@
 //! The token bucket as one word: the instant at which it will be full again.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+use super::AtomicU64;
 
 /// Units per token: what a share of a token is rounded to.
 const TOKEN: u64 = 1_000_000;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::advance;
 
+use super::bucket::{self, Bucket};
 use super::*;
 
 /// Takes every token there is, and spends it.

@@ -1,0 +1,120 @@
+//! Models of the words that threads share: every interleaving and every value that a relaxed load may see.
+//!
+//! ```console
+//! $ RUSTFLAGS="--cfg tower_attempt_loom" cargo test -p tower-attempt --no-default-features --lib budget::models
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::thread;
+
+use super::AtomicU64;
+use super::bucket::Bucket;
+
+/// A token, in the bucket's units of time.
+const TOKEN: u64 = 1_000_000;
+
+/// Runs both at the same time.
+fn both<A: 'static, B>(a: impl FnOnce() -> A + 'static, b: impl FnOnce() -> B) -> (A, B) {
+    let a = thread::spawn(a);
+    let b = b();
+    (a.join().expect("the other thread ends well"), b)
+}
+
+fn take(bucket: &Bucket) -> bool {
+    bucket.withdraw(|| 0)
+}
+
+/// What is left, taken until there is no more.
+fn left(bucket: &Bucket) -> u32 {
+    (0..100)
+        .find(|_| !take(bucket))
+        .expect("there is an end to it")
+}
+
+#[test]
+fn the_last_token_is_taken_once() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(0.0, 1, 1));
+        let threads = [(); 2].map(|()| {
+            let bucket = Arc::clone(&bucket);
+            thread::spawn(move || take(&bucket))
+        });
+        let own = take(&bucket);
+        let others = threads.map(|thread| thread.join().unwrap());
+        let taken = others.into_iter().chain([own]).filter(|taken| *taken);
+        assert_eq!(taken.count(), 1);
+        assert_eq!(left(&bucket), 0);
+    });
+}
+
+#[test]
+fn deposits_and_withdrawals_lose_no_token_and_make_none() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(1.0, 3, 1));
+        let other = Arc::clone(&bucket);
+        let ((), taken) = both(
+            move || {
+                other.deposit(|| 0);
+                other.deposit(|| 0);
+            },
+            || u32::from(take(&bucket)) + u32::from(take(&bucket)),
+        );
+        assert!(taken >= 1, "the first token was there all the time");
+        assert_eq!(taken + left(&bucket), 3);
+    });
+}
+
+#[test]
+fn a_refund_comes_back_once_whatever_it_meets() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(0.5, 2, 2));
+        let other = Arc::clone(&bucket);
+        let (spent, ()) = both(
+            move || u32::from(take(&other)),
+            || {
+                if take(&bucket) {
+                    bucket.refund();
+                }
+            },
+        );
+        assert_eq!(spent, 1, "two tokens, two that want one");
+        assert_eq!(spent + left(&bucket), 2);
+    });
+}
+
+#[test]
+fn refunds_and_deposits_fill_it_and_no_further() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(1.0, 2, 2));
+        assert!(take(&bucket));
+        let other = Arc::clone(&bucket);
+        both(move || other.deposit(|| 0), || bucket.refund());
+        assert_eq!(left(&bucket), 2);
+    });
+}
+
+/// The clock goes on by a token while two threads want what it brings back.
+#[test]
+fn time_brings_its_tokens_back_once() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(1.0, 1, 0));
+        let clock = Arc::new(AtomicU64::new(0));
+        let (other, others_clock) = (Arc::clone(&bucket), Arc::clone(&clock));
+        let (theirs, own) = both(
+            move || {
+                others_clock.fetch_add(TOKEN, Relaxed);
+                other.withdraw(|| others_clock.load(Relaxed))
+            },
+            || {
+                bucket.deposit(|| clock.load(Relaxed));
+                bucket.withdraw(|| clock.load(Relaxed))
+            },
+        );
+        // One by the deposit and one by the time, if there was room for both.
+        assert!(theirs || own);
+        let at_the_end = bucket.withdraw(|| TOKEN);
+        assert!(!(theirs && own && at_the_end));
+    });
+}

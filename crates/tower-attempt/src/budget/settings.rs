@@ -1,0 +1,58 @@
+use super::bucket::Bucket;
+use crate::BuildError;
+
+/// Linkerd2's and Finagle's ratio: one extra attempt for five calls that went well.
+pub(super) const DEFAULT_RATIO: f64 = 0.2;
+/// Finagle's and linkerd2's floor, so that services with few calls can retry at all.
+pub(super) const DEFAULT_PER_SECOND: u32 = 10;
+/// Ten seconds of the floor, as in Finagle, whose tokens live for ten seconds.
+pub(super) const DEFAULT_BURST: u32 = 100;
+
+/// More extra attempts than calls make no sense as a protection; ten leaves room for fan-out.
+const MAX_RATIO: f64 = 10.0;
+/// Keeps the bucket's word from running over for 58 years; see `bucket`.
+const MAX_PER_SECOND: u32 = 10_000;
+
+/// What a limited budget was asked to be, checked or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) ratio: f64,
+    pub(super) per_second: u32,
+    pub(super) burst: u32,
+    pub(super) initial: Option<u32>,
+}
+
+impl Settings {
+    pub(super) fn bucket(&self) -> Bucket {
+        let initial = self.initial.unwrap_or(self.burst);
+        Bucket::new(self.ratio, self.burst, initial)
+    }
+
+    pub(super) fn validate(&self) -> Result<(), BuildError> {
+        let Self {
+            ratio,
+            per_second,
+            burst,
+            initial,
+        } = *self;
+        if !(0.0..=MAX_RATIO).contains(&ratio) {
+            let bound = "from 0 to 10 extra attempts per deposit";
+            return Err(BuildError::new("budget.ratio", ratio, bound));
+        }
+        if per_second > MAX_PER_SECOND {
+            let bound = "at most 10000; for no bound use Budget::unlimited()";
+            return Err(BuildError::new("budget.per_second", per_second, bound));
+        }
+        if burst == 0 {
+            let bound = "at least 1; for no extra attempt ever use Budget::none()";
+            return Err(BuildError::new("budget.burst", burst, bound));
+        }
+        match initial {
+            Some(initial) if initial > burst => {
+                let bound = format!("at most the burst of {burst}");
+                Err(BuildError::new("budget.initial", initial, bound))
+            }
+            _ => Ok(()),
+        }
+    }
+}
