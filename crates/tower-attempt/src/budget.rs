@@ -2,6 +2,7 @@ mod bucket;
 mod limited;
 mod permit;
 mod settings;
+mod throttle;
 #[cfg(feature = "tower")]
 mod tower;
 
@@ -16,6 +17,7 @@ use loom::sync::atomic::AtomicU64;
 use self::limited::Limited;
 pub use self::permit::Permit;
 use self::settings::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Settings};
+use self::throttle::Throttle;
 use crate::BuildError;
 
 /// An allowance of extra attempts, shared by everything that draws on it.
@@ -72,6 +74,7 @@ enum Kind {
     Unlimited,
     None,
     Limited(Arc<Limited>),
+    Throttle(Arc<Throttle>),
 }
 
 impl Budget {
@@ -101,9 +104,48 @@ impl Budget {
         Self(Kind::None)
     }
 
+    /// gRPC's retry throttle, `retryThrottling` in its service config: no extra attempt while too many
+    /// attempts fail for those that go well.
+    ///
+    /// A count starts at `max_tokens`, from 1 to 1,000. Each [failed attempt](Self::record_failure) takes
+    /// 1 off, down to 0, and each [deposit](Self::deposit), one per call that went well, adds
+    /// `token_ratio`, at least 0.001, up to `max_tokens`. Extra attempts are allowed while the
+    /// count is above half of `max_tokens`, and take nothing. The ratio counts to the thousandth,
+    /// rounded down.
+    ///
+    /// For clients that must behave as gRPC's own do. Elsewhere [`ratio`](Self::ratio) is the
+    /// better choice: the throttle is a switch, not an allowance. While it is open, every call may
+    /// be repeated as often as its layer lets it, and how long it takes to close depends on
+    /// `max_tokens` failures alone; once closed, it opens after successes only, never with time.
+    ///
+    /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs", whose example is 10 tokens with a
+    /// ratio of 0.1; the upper end of 1,000 is grpc-go's.
+    ///
+    /// [gRFC A6]: https://github.com/grpc/proposal/blob/master/A6-client-retries.md
+    ///
+    /// ```
+    /// use tower_attempt::Budget;
+    ///
+    /// let budget = Budget::grpc_throttle(10, 0.1);
+    /// for _ in 0..5 {
+    ///     assert!(budget.withdraw().is_some());
+    ///     budget.record_failure();
+    /// }
+    /// assert!(budget.withdraw().is_none()); // 5 is not above half of 10
+    ///
+    /// budget.deposit();
+    /// assert!(budget.withdraw().is_some()); // 5.1 is
+    /// ```
+    #[must_use]
+    pub fn grpc_throttle(max_tokens: u32, token_ratio: f64) -> Self {
+        let throttle = Throttle::new(max_tokens, token_ratio);
+        Self(Kind::Throttle(Arc::new(throttle)))
+    }
+
     /// Tokens that come back per second whatever the calls do, from 0 to 10,000.
     ///
-    /// A floor for services with few calls. Of no effect on `unlimited` and `none`.
+    /// A floor for services with few calls. This and the setters below have an effect on
+    /// [`ratio`](Self::ratio) and the default only.
     #[must_use]
     pub fn per_second(self, per_second: u32) -> Self {
         self.change(|settings| settings.per_second = per_second)
@@ -132,36 +174,74 @@ impl Budget {
     /// # Errors
     ///
     /// A ratio that is not a number from 0 to 10, more than 10,000 per second, a burst of 0, and
-    /// an initial amount above the burst.
+    /// an initial amount above the burst. Of a throttle: tokens that are not from 1 to 1,000, and a
+    /// ratio that is not a number of at least 0.001.
     pub fn validate(&self) -> Result<(), BuildError> {
         match &self.0 {
             Kind::Unlimited | Kind::None => Ok(()),
             Kind::Limited(limited) => limited.validate(),
+            Kind::Throttle(throttle) => throttle.validate(),
         }
     }
 
-    /// Gives back `ratio` tokens.
+    /// Whether this is [`Budget::none`]: there will be no extra attempt ever, so that nothing needs to be
+    /// prepared for one.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self.0, Kind::None)
+    }
+
+    /// Extra attempts per deposit, from 0 to 10, where this is what the allowance is in the long run.
+    ///
+    /// `None` where it is not: for [`unlimited`](Self::unlimited), [`none`](Self::none) and
+    /// [`grpc_throttle`](Self::grpc_throttle).
+    ///
+    /// ```
+    /// use tower_attempt::Budget;
+    ///
+    /// assert_eq!(Budget::ratio(0.05).share(), Some(0.05));
+    /// assert_eq!(Budget::unlimited().share(), None);
+    /// ```
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        match &self.0 {
+            Kind::Limited(limited) => Some(limited.settings().ratio),
+            Kind::Unlimited | Kind::None | Kind::Throttle(_) => None,
+        }
+    }
+
+    /// A call counts: gives back `ratio` tokens.
     #[inline]
     pub fn deposit(&self) {
-        if let Kind::Limited(limited) = &self.0 {
-            limited.deposit();
+        match &self.0 {
+            Kind::Limited(limited) => limited.deposit(),
+            Kind::Throttle(throttle) => throttle.deposit(),
+            Kind::Unlimited | Kind::None => {}
+        }
+    }
+
+    /// An attempt failed in a way that a retry may mend, or was told not to be repeated: every one,
+    /// also the last of its call and one that is not repeated.
+    ///
+    /// Counts for [`grpc_throttle`](Self::grpc_throttle) and is nothing to the other kinds.
+    #[inline]
+    pub fn record_failure(&self) {
+        if let Kind::Throttle(throttle) = &self.0 {
+            throttle.record_failure();
         }
     }
 
     /// Takes one token for an extra attempt, or says that there is none.
+    ///
+    /// Of a throttle nothing is taken, and nothing goes back with the permit.
     #[must_use = "an unspent permit gives its token back when dropped"]
     pub fn withdraw(&self) -> Option<Permit> {
         match &self.0 {
             Kind::Unlimited => Some(Permit::free()),
             Kind::None => None,
             Kind::Limited(limited) => limited.withdraw().then(|| Permit::token(limited)),
+            Kind::Throttle(throttle) => throttle.is_open().then(Permit::free),
         }
-    }
-
-    /// Whether no extra attempt is allowed ever.
-    #[must_use]
-    pub const fn is_none(&self) -> bool {
-        matches!(self.0, Kind::None)
     }
 
     fn limited(settings: Settings) -> Self {
@@ -190,11 +270,14 @@ impl fmt::Debug for Budget {
             Kind::Unlimited => f.write_str("Budget::unlimited()"),
             Kind::None => f.write_str("Budget::none()"),
             Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings()).finish(),
+            Kind::Throttle(throttle) => f.debug_tuple("Budget").field(throttle).finish(),
         }
     }
 }
 
-#[cfg(all(test, tower_attempt_loom))]
+#[cfg(test)]
+#[cfg(tower_attempt_loom)]
 mod models;
-#[cfg(all(test, not(tower_attempt_loom)))]
+#[cfg(test)]
+#[cfg(not(tower_attempt_loom))]
 mod tests;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::AtomicU64;
 
 /// Units per token: what a share of a token is rounded to.
-const TOKEN: u64 = 1_000_000;
+const UNITS: u32 = 1_000_000;
+/// A token as the word counts it.
+const TOKEN: u64 = UNITS as u64;
 
 /// A token bucket in one atomic word.
 ///
@@ -38,7 +40,7 @@ impl Bucket {
         let missing = burst.saturating_sub(initial);
         Self {
             full_at: AtomicU64::new(u64::from(missing) * TOKEN),
-            deposit: share(ratio),
+            deposit: share(ratio, UNITS),
             burst: u64::from(burst) * TOKEN,
         }
     }
@@ -93,17 +95,16 @@ impl Bucket {
     }
 }
 
-/// A share of a token in units, rounded down.
+/// A share of a token in `units`, rounded down.
 ///
 /// The thousandth of a unit that is added first undoes what binary fractions lose: 0.29 · 10⁶ is
 /// 289,999.99999999994.
-fn share(ratio: f64) -> u64 {
+pub(super) fn share(ratio: f64, units: u32) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "saturates, which is what values out of range should do"
     )]
-    #[expect(clippy::cast_precision_loss, reason = "TOKEN is a small power of ten")]
-    let units = (ratio * TOKEN as f64 + 0.001) as u64;
-    units
+    let share = (ratio * f64::from(units) + 0.001) as u64;
+    share
 }

@@ -11,6 +11,7 @@ use loom::thread;
 
 use super::AtomicU64;
 use super::bucket::Bucket;
+use super::throttle::Throttle;
 
 /// A token, in the bucket's units of time.
 const TOKEN: u64 = 1_000_000;
@@ -116,5 +117,29 @@ fn time_brings_its_tokens_back_once() {
         assert!(theirs || own);
         let at_the_end = bucket.withdraw(|| TOKEN);
         assert!(!(theirs && own && at_the_end));
+    });
+}
+
+#[test]
+fn a_throttle_counts_every_failure_and_every_success() {
+    loom::model(|| {
+        let throttle = Arc::new(Throttle::new(10, 0.1));
+        (0..5).for_each(|_| throttle.record_failure());
+        let other = Arc::clone(&throttle);
+        both(
+            move || {
+                other.record_failure();
+                other.deposit();
+            },
+            || {
+                (0..2).for_each(|_| throttle.deposit());
+                throttle.record_failure();
+            },
+        );
+        // 3.3 now: 17 successes are half of 10, the next is above.
+        (0..17).for_each(|_| throttle.deposit());
+        assert!(!throttle.is_open());
+        throttle.deposit();
+        assert!(throttle.is_open());
     });
 }
