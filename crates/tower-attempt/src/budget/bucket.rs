@@ -10,6 +10,13 @@ const UNITS: u32 = 1_000_000;
 /// A token as the word counts it.
 const TOKEN: u64 = UNITS as u64;
 
+/// Set once the bucket is known to be full, so that a deposit needs no clock.
+///
+/// The instant stays beside it. If a full bucket were 0 instead, a withdrawal that had read the
+/// clock before others emptied the bucket and time filled it up again would find its 0 unchanged
+/// and count as of that reading: a token that time has brought back once would be taken twice.
+const FULL: u64 = 1 << 63;
+
 /// A token bucket in one atomic word.
 ///
 /// Time is counted in the tokens that it brings back, so that one unit of time refills one unit of
@@ -20,8 +27,8 @@ const TOKEN: u64 = UNITS as u64;
 /// its reading of the clock, which comes after its load of the word.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// When the bucket will be full again; 0 and anything in the past mean full.
-    full_at: AtomicU64,
+    /// When the bucket will be full again, any instant in the past being as good as another, and `FULL`.
+    word: AtomicU64,
     deposit: u64,
     burst: u64,
 }
@@ -34,12 +41,21 @@ pub(super) fn units(elapsed: Duration, per_second: u32) -> u64 {
     whole.saturating_add(part)
 }
 
+/// The word of a bucket that is full at `full_at`, as far as `now` can tell.
+fn word(full_at: u64, now: u64) -> u64 {
+    if full_at <= now {
+        full_at | FULL
+    } else {
+        full_at
+    }
+}
+
 impl Bucket {
     /// Values out of range are brought into it; `Budget::validate` reports them.
     pub(super) fn new(ratio: f64, burst: u32, initial: u32) -> Self {
         let missing = burst.saturating_sub(initial);
         Self {
-            full_at: AtomicU64::new(u64::from(missing) * TOKEN),
+            word: AtomicU64::new(word(u64::from(missing) * TOKEN, 0)),
             deposit: share(ratio, UNITS),
             burst: u64::from(burst) * TOKEN,
         }
@@ -48,49 +64,53 @@ impl Bucket {
     /// Gives back a share of a token. `now` is read only if the bucket is not known to be full.
     #[inline]
     pub(super) fn deposit(&self, now: impl Fn() -> u64) {
-        let full_at = self.full_at.load(Relaxed);
-        if full_at != 0 {
-            self.deposit_missing(full_at, now);
+        let current = self.word.load(Relaxed);
+        if current & FULL == 0 {
+            self.deposit_missing(current, now);
         }
     }
 
-    fn deposit_missing(&self, mut full_at: u64, now: impl Fn() -> u64) {
-        while full_at != 0 {
-            let after = full_at.saturating_sub(self.deposit);
-            let after = if after <= now() { 0 } else { after };
-            match self.swap(full_at, after) {
+    fn deposit_missing(&self, mut current: u64, now: impl Fn() -> u64) {
+        while current & FULL == 0 {
+            let after = current.saturating_sub(self.deposit);
+            match self.swap(current, word(after, now())) {
                 Ok(_) => return,
-                Err(current) => full_at = current,
+                Err(other) => current = other,
             }
         }
     }
 
     /// Takes a token, if there is one.
     pub(super) fn withdraw(&self, now: impl Fn() -> u64) -> bool {
-        let mut full_at = self.full_at.load(Relaxed);
+        let mut current = self.word.load(Relaxed);
         loop {
             let now = now();
-            let after = full_at.max(now).saturating_add(TOKEN);
-            if after - now > self.burst {
+            let after = (current & !FULL).max(now).saturating_add(TOKEN);
+            // At the end of time there is nothing more.
+            if after - now > self.burst || after >= FULL {
                 return false;
             }
-            match self.swap(full_at, after) {
+            match self.swap(current, after) {
                 Ok(_) => return true,
-                Err(current) => full_at = current,
+                Err(other) => current = other,
             }
         }
     }
 
     /// Puts an unused token back.
     pub(super) fn refund(&self) {
-        let mut full_at = self.full_at.load(Relaxed);
-        while let Err(current) = self.swap(full_at, full_at.saturating_sub(TOKEN)) {
-            full_at = current;
+        let mut current = self.word.load(Relaxed);
+        loop {
+            let after = (current & !FULL).saturating_sub(TOKEN);
+            match self.swap(current, word(after, 0) | current & FULL) {
+                Ok(_) => return,
+                Err(other) => current = other,
+            }
         }
     }
 
     fn swap(&self, current: u64, new: u64) -> Result<u64, u64> {
-        self.full_at
+        self.word
             .compare_exchange_weak(current, new, Relaxed, Relaxed)
     }
 }

@@ -143,3 +143,28 @@ fn a_throttle_counts_every_failure_and_every_success() {
         assert!(throttle.is_open());
     });
 }
+
+/// A thread that read the clock and then stalls must not take what time has brought back to others: in between the
+/// bucket was emptied and was full again.
+#[test]
+fn a_stale_reading_of_the_clock_is_no_second_token() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new(0.1, 1, 1));
+        let clock = Arc::new(AtomicU64::new(0));
+        let (other, others_clock) = (Arc::clone(&bucket), Arc::clone(&clock));
+        let (stalled, own) = both(
+            move || other.withdraw(|| others_clock.load(Relaxed)),
+            || {
+                let first = take(&bucket);
+                clock.store(TOKEN, Relaxed);
+                bucket.deposit(|| TOKEN);
+                [first, bucket.withdraw(|| TOKEN)]
+            },
+        );
+        let taken = own.into_iter().chain([stalled]).filter(|taken| *taken);
+        assert!(
+            taken.count() <= 2,
+            "one at first, one by time, a tenth by deposit"
+        );
+    });
+}

@@ -10,7 +10,7 @@ pub(super) const DEFAULT_BURST: u32 = 100;
 
 /// More extra attempts than calls make no sense as a protection; ten leaves room for fan-out.
 const MAX_RATIO: f64 = 10.0;
-/// Keeps the bucket's word from running over for 58 years; see `bucket`.
+/// Keeps the bucket's word from running over for 29 years; see `bucket`.
 const MAX_PER_SECOND: u32 = 10_000;
 
 /// What a limited budget was asked to be, checked or not.

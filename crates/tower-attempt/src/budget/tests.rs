@@ -62,6 +62,21 @@ fn deposits_into_a_full_bucket_are_lost() {
 }
 
 #[test]
+fn a_deposit_into_a_full_bucket_reads_no_clock() {
+    let no_clock = || unreachable!("reads the clock");
+    let bucket = Bucket::new(0.5, 2, 2);
+    bucket.deposit(no_clock);
+    assert!(bucket.withdraw(|| 0));
+    bucket.deposit(|| 500_000);
+    bucket.deposit(no_clock);
+    assert!(bucket.withdraw(|| 500_000));
+    bucket.deposit(|| 500_000);
+    bucket.refund();
+    bucket.deposit(|| 500_000);
+    bucket.deposit(no_clock);
+}
+
+#[test]
 fn an_unspent_permit_comes_back() {
     let budget = Budget::ratio(0.0).burst(1);
     let permit = budget.withdraw().unwrap();
