@@ -1,5 +1,6 @@
 mod bucket;
 mod limited;
+mod partitions;
 mod permit;
 mod settings;
 mod throttle;
@@ -15,6 +16,7 @@ use std::sync::atomic::AtomicU64;
 use loom::sync::atomic::AtomicU64;
 
 use self::limited::Limited;
+pub use self::partitions::Budgets;
 pub use self::permit::Permit;
 use self::settings::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Settings};
 use self::throttle::Throttle;
@@ -223,7 +225,8 @@ impl Budget {
     /// An attempt failed in a way that a retry may mend, or was told not to be repeated: every one,
     /// also the last of its call and one that is not repeated.
     ///
-    /// Counts for [`grpc_throttle`](Self::grpc_throttle) and is nothing to the other kinds.
+    /// Comes before the [`withdraw`](Self::withdraw) for its repeat. Counts for
+    /// [`grpc_throttle`](Self::grpc_throttle) and is nothing to the other kinds.
     #[inline]
     pub fn record_failure(&self) {
         if let Kind::Throttle(throttle) = &self.0 {
@@ -241,6 +244,29 @@ impl Budget {
             Kind::None => None,
             Kind::Limited(limited) => limited.withdraw().then(|| Permit::token(limited)),
             Kind::Throttle(throttle) => throttle.is_open().then(Permit::free),
+        }
+    }
+
+    /// One with the same settings, and a count of its own that has not begun.
+    fn fresh(&self) -> Self {
+        match &self.0 {
+            Kind::Limited(limited) => Self::limited(limited.settings()),
+            Kind::Throttle(throttle) => Self(Kind::Throttle(Arc::new(throttle.fresh()))),
+            Kind::Unlimited | Kind::None => self.clone(),
+        }
+    }
+
+    /// Whether calls change anything.
+    const fn counts(&self) -> bool {
+        matches!(self.0, Kind::Limited(_) | Kind::Throttle(_))
+    }
+
+    /// Whether this is the only clone, no permit is out, and a fresh one would give no more.
+    fn is_idle(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::Limited(limited) => Arc::get_mut(limited).is_some_and(|it| it.is_idle()),
+            Kind::Throttle(throttle) => Arc::get_mut(throttle).is_some_and(|it| it.is_full()),
+            Kind::Unlimited | Kind::None => true,
         }
     }
 

@@ -4,6 +4,7 @@
 //! write a layer of their own.
 //!
 //! - [`Budget`]: an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word.
+//! - [`Budgets`]: one for each destination, bounded in number.
 //! - [`Classify`] and [`Verdict`]: what an outcome means. [`HttpClassify`] knows HTTP, `GrpcClassify` gRPC, [`EveryError`]
 //!   knows that an `Err` is a failure, and a closure knows the rest.
 //! - [`Replays`]: copies of a request. [`ByClone`] clones, [`ByBody`] shares the body of an HTTP request if it is in memory,
@@ -63,7 +64,7 @@ mod rules;
 mod timeout;
 
 pub use self::attempt::{Attempt, AttemptKind};
-pub use self::budget::{Budget, Permit};
+pub use self::budget::{Budget, Budgets, Permit};
 pub use self::build_error::BuildError;
 pub use self::classify::{Classify, CustomBackoff, EveryError, Hint, RetryReason, Verdict};
 pub use self::deadline::Deadline;

@@ -29,6 +29,8 @@ const FULL: u64 = 1 << 63;
 pub(super) struct Bucket {
     /// When the bucket will be full again, any instant in the past being as good as another, and `FULL`.
     word: AtomicU64,
+    /// The word at first.
+    initial: u64,
     deposit: u64,
     burst: u64,
 }
@@ -54,8 +56,10 @@ impl Bucket {
     /// Values out of range are brought into it; `Budget::validate` reports them.
     pub(super) fn new(ratio: f64, burst: u32, initial: u32) -> Self {
         let missing = burst.saturating_sub(initial);
+        let initial = word(u64::from(missing) * TOKEN, 0);
         Self {
-            word: AtomicU64::new(word(u64::from(missing) * TOKEN, 0)),
+            word: AtomicU64::new(initial),
+            initial,
             deposit: share(ratio, UNITS),
             burst: u64::from(burst) * TOKEN,
         }
@@ -107,6 +111,12 @@ impl Bucket {
                 Err(other) => current = other,
             }
         }
+    }
+
+    /// Whether it is full, or as it was at first.
+    pub(super) fn is_idle(&self, now: u64) -> bool {
+        let current = self.word.load(Relaxed);
+        current == self.initial || current & !FULL <= now
     }
 
     fn swap(&self, current: u64, new: u64) -> Result<u64, u64> {

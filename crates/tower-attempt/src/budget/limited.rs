@@ -42,6 +42,11 @@ impl Limited {
         self.bucket.refund();
     }
 
+    /// Whether a new one would have no more: this one is full, or as it was at first.
+    pub(super) fn is_idle(&self) -> bool {
+        self.bucket.is_idle(self.now())
+    }
+
     /// The bucket's clock, which stands still where no tokens come back with time.
     fn now(&self) -> u64 {
         match self.settings.per_second {

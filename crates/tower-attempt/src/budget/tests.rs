@@ -8,8 +8,19 @@ use tokio::time::{Instant, advance};
 use super::bucket::{self, Bucket};
 use super::*;
 
+impl Budget {
+    /// Whether both draw on the same tokens.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Limited(a), Kind::Limited(b)) => Arc::ptr_eq(a, b),
+            (Kind::Throttle(a), Kind::Throttle(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
 /// Takes every token there is, and spends it.
-fn spend_all(budget: &Budget) -> u32 {
+pub(super) fn spend_all(budget: &Budget) -> u32 {
     let mut spent = 0;
     while let Some(permit) = budget.withdraw() {
         permit.spend();

@@ -39,6 +39,11 @@ impl Throttle {
         }
     }
 
+    /// One with the same settings and a count of its own.
+    pub(super) fn fresh(&self) -> Self {
+        Self::new(self.max_tokens, self.token_ratio)
+    }
+
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let (max_tokens, token_ratio) = (self.max_tokens, self.token_ratio);
         if !(1..=MAX_TOKENS).contains(&max_tokens) {
@@ -85,6 +90,11 @@ impl Throttle {
     /// Whether extra attempts may be sent: the count is above half of its maximum.
     pub(super) fn is_open(&self) -> bool {
         self.count.load(Relaxed) > self.full / 2
+    }
+
+    /// As it was at first.
+    pub(super) fn is_full(&self) -> bool {
+        self.count.load(Relaxed) == self.full
     }
 
     fn swap(&self, current: u64, new: u64) -> Result<u64, u64> {

@@ -8,7 +8,9 @@ impl TowerBudget for Budget {
         self.deposit();
     }
 
+    /// Asked for each attempt that failed, so a throttle counts it.
     fn withdraw(&self) -> bool {
+        self.record_failure();
         let permit = self.withdraw();
         permit.map(super::Permit::spend).is_some()
     }
@@ -26,5 +28,15 @@ mod tests {
         assert!(!tower.withdraw());
         tower.deposit();
         assert!(tower.withdraw());
+    }
+
+    #[test]
+    fn a_throttle_counts_the_failures_of_tower() {
+        let budget = Budget::grpc_throttle(4, 1.0);
+        let tower: &dyn TowerBudget = &budget;
+        assert!(tower.withdraw(), "3 is above 2");
+        assert!(!tower.withdraw(), "2 is not");
+        tower.deposit();
+        assert!(budget.withdraw().is_some());
     }
 }

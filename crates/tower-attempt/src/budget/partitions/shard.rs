@@ -1,0 +1,61 @@
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use crate::Budget;
+
+/// The partitions of the keys whose hashes end alike: about eight when the table is full.
+///
+/// Any thread may look for a key at any time. One thread at a time may change it.
+#[derive(Default)]
+pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
+
+#[derive(Clone)]
+struct Partition {
+    hash: u64,
+    budget: Budget,
+}
+
+impl Shard {
+    /// The budget of `hash`. May miss one while the shard changes.
+    pub(super) fn find(&self, hash: u64) -> Option<Budget> {
+        let partitions = self.0.load();
+        let mut partitions = partitions.as_deref()?.iter();
+        let found = partitions.find(|partition| partition.hash == hash)?;
+        Some(found.budget.clone())
+    }
+
+    /// Adds the budget of `hash`, which has none.
+    pub(super) fn add(&self, hash: u64, budget: Budget) {
+        self.change(|partitions| partitions.push(Partition { hash, budget }));
+    }
+
+    /// Forgets partitions that a fresh one can replace. Tells how many.
+    pub(super) fn forget_idle(&self) -> usize {
+        self.change(|partitions| {
+            let before = partitions.len();
+            partitions.retain_mut(|partition| !partition.budget.is_idle());
+            before - partitions.len()
+        })
+    }
+
+    /// The partitions are taken out while they change, so that from then on nobody can get at them:
+    /// of a budget that has no other owner then, no clone can turn up later. A thread that still looks
+    /// through them, or has cloned one, is such an owner.
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
+        let partitions = self.0.swap(None);
+        let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();
+        let result = change(&mut partitions);
+        self.0.store(Some(Arc::new(partitions)));
+        result
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(tower_attempt_loom))]
+impl Shard {
+    pub(super) fn len(&self) -> usize {
+        let partitions = self.0.load();
+        partitions.as_ref().map_or(0, |partitions| partitions.len())
+    }
+}

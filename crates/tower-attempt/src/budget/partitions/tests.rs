@@ -1,0 +1,300 @@
+mod threads;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::advance;
+
+use super::*;
+use crate::budget::tests::spend_all;
+
+/// One token, which only a deposit brings back.
+fn one_token() -> Budget {
+    Budget::ratio(1.0).burst(1)
+}
+
+fn spend(budgets: &Budgets, key: &str) -> bool {
+    budgets.get(key).withdraw().map(|it| it.spend()).is_some()
+}
+
+/// Whether `key` gets what those without room share.
+fn is_shared(budgets: &Budgets, key: &str) -> bool {
+    budgets.0.is_shared(&budgets.get(key))
+}
+
+#[test]
+fn each_key_has_its_own_budget_whatever_type_says_it() {
+    let budgets = Budgets::new(Budget::ratio(0.0).burst(3));
+    assert!(budgets.get("a").is(&budgets.get(&String::from("a"))));
+    assert!(budgets.clone().get("a").is(&budgets.get("a")));
+    assert_eq!(spend_all(&budgets.get("a")), 3);
+    assert_eq!(spend_all(&budgets.get("b")), 3);
+    assert_eq!(spend_all(&budgets.get("a")), 0);
+    assert_eq!(spend_all(&budgets.get(&("a", 443))), 3);
+    assert_eq!(budgets.0.partitions(), 3);
+}
+
+#[test]
+fn a_setter_makes_new_partitions_and_the_template_stays_as_it_is() {
+    let template = one_token();
+    let budgets = Budgets::new(template.clone());
+    assert!(spend(&budgets, "a"));
+    assert!(template.withdraw().is_some());
+    template.withdraw().unwrap().spend();
+    assert!(spend(&budgets, "b"));
+    assert!(spend(&budgets.clone().capacity(5), "a"));
+    assert!(!spend(&budgets, "a"));
+}
+
+#[test]
+fn keys_without_room_share_one_budget() {
+    let budgets = Budgets::new(one_token()).capacity(20);
+    let keys: Vec<_> = (0..20).map(|key| key.to_string()).collect();
+    assert!(keys.iter().all(|key| spend(&budgets, key)));
+    assert!(spend(&budgets, "one more"));
+    assert!(!spend(&budgets, "and another"));
+    assert!(budgets.get("one more").is(&budgets.get("and another")));
+    budgets.get("one more").deposit();
+    assert!(spend(&budgets, "and another"));
+    assert!(!keys.iter().any(|key| spend(&budgets, key)));
+    assert_eq!(budgets.0.partitions(), 20);
+}
+
+#[test]
+fn a_full_partition_makes_room() {
+    let budgets = Budgets::new(one_token()).capacity(1);
+    assert!(spend(&budgets, "a"));
+    assert!(is_shared(&budgets, "b"));
+    budgets.get("a").deposit();
+    assert!(!is_shared(&budgets, "b"));
+    assert_eq!(budgets.0.partitions(), 1);
+}
+
+#[test]
+fn a_partition_stays_while_a_clone_or_a_permit_is_out() {
+    let budgets = Budgets::new(one_token()).capacity(1);
+    let clone = budgets.get("a");
+    assert!(is_shared(&budgets, "b"));
+    let permit = clone.withdraw().unwrap();
+    // The bucket is full again, but what is out may come back to it.
+    clone.deposit();
+    drop(clone);
+    assert!(is_shared(&budgets, "b"));
+    permit.spend();
+    assert!(!is_shared(&budgets, "b"));
+}
+
+#[test]
+fn a_permit_that_outlives_many_other_keys_goes_back_to_its_own() {
+    let budgets = Budgets::new(one_token()).capacity(1);
+    let permit = budgets.get("a").withdraw().unwrap();
+    for key in 0..100 {
+        drop(budgets.get(&key));
+    }
+    assert!(!spend(&budgets, "a"));
+    drop(permit);
+    assert!(spend(&budgets, "a"));
+    assert!(!spend(&budgets, "a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_time_has_filled_makes_room() {
+    let budgets = Budgets::new(Budget::ratio(0.0).per_second(1).burst(2)).capacity(1);
+    assert_eq!(spend_all(&budgets.get("a")), 2);
+    advance(Duration::from_nanos(1_999_999_999)).await;
+    assert!(is_shared(&budgets, "b"));
+    advance(Duration::from_nanos(1)).await;
+    assert!(!is_shared(&budgets, "b"));
+    // And starts full again, as it was when it went.
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(spend_all(&budgets.get("a")), 2);
+}
+
+/// Time brings nothing back, so forgetting it would.
+#[test]
+fn without_tokens_per_second_what_was_spent_is_never_forgotten() {
+    let budgets = Budgets::new(Budget::ratio(0.5).burst(2)).capacity(3);
+    assert!(spend(&budgets, "a"));
+    for key in 0..1_000 {
+        drop(budgets.get(&key));
+    }
+    assert!(spend(&budgets, "a"));
+    assert!(!spend(&budgets, "a"));
+}
+
+#[test]
+fn of_those_that_start_empty_the_untouched_make_room_and_savings_stay() {
+    let budgets = Budgets::new(Budget::ratio(0.5).burst(2).initial(0)).capacity(2);
+    budgets.get("saves").deposit();
+    for key in 0..1_000 {
+        assert_eq!(spend_all(&budgets.get(&key)), 0);
+        assert!(!budgets.0.is_shared(&budgets.get(&key)));
+    }
+    budgets.get("saves").deposit();
+    assert!(spend(&budgets, "saves"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_starts_with_less_than_its_burst_never_comes_back_with_more() {
+    let template = Budget::ratio(0.0).per_second(1).burst(5).initial(1);
+    let budgets = Budgets::new(template).capacity(1);
+    assert!(spend(&budgets, "a"));
+    advance(Duration::from_secs(4)).await;
+    assert!(is_shared(&budgets, "b"));
+    assert_eq!(spend_all(&budgets.get("a")), 4);
+    advance(Duration::from_secs(5)).await;
+    assert!(!is_shared(&budgets, "b"));
+    assert_eq!(spend_all(&budgets.get("a")), 1);
+}
+
+#[test]
+fn a_throttle_is_forgotten_when_its_failures_are_made_good() {
+    let budgets = Budgets::new(Budget::grpc_throttle(2, 0.5)).capacity(1);
+    budgets.get("a").record_failure();
+    budgets.get("a").deposit();
+    assert!(is_shared(&budgets, "b"));
+    assert!(budgets.get("a").withdraw().is_some());
+    budgets.get("a").deposit();
+    assert!(!is_shared(&budgets, "b"));
+    // Failures of those without room are counted together.
+    budgets.get("b").record_failure();
+    budgets.get("c").record_failure();
+    assert!(budgets.get("d").withdraw().is_none());
+}
+
+#[test]
+fn templates_that_count_nothing_get_no_partitions() {
+    for template in [Budget::unlimited(), Budget::none()] {
+        let budgets = Budgets::new(template.clone());
+        for key in 0..10 {
+            let budget = budgets.get(&key);
+            assert_eq!(budget.withdraw().is_some(), template.withdraw().is_some());
+        }
+        assert_eq!(budgets.0.partitions(), 0);
+    }
+}
+
+#[test]
+fn a_million_hostile_keys_get_as_much_as_there_is_room_for() {
+    let budgets = Budgets::new(Budget::ratio(0.0).burst(2));
+    let spent: u32 = (0..1_000_000)
+        .map(|key| spend_all(&budgets.get(&key)))
+        .sum();
+    assert_eq!(spent, (256 + 1) * 2);
+    assert_eq!(budgets.0.partitions(), 256);
+}
+
+#[test]
+fn a_million_keys_that_want_nothing_leave_room_for_the_next() {
+    let budgets = Budgets::new(Budget::default());
+    (0..1_000_000).for_each(|key| budgets.get(&key).deposit());
+    assert!(budgets.0.partitions() <= 256);
+    // Some shard may be empty, and there are 32.
+    let mut calls = (0..=32).map(|_| budgets.get("the next"));
+    assert!(calls.any(|budget| !budgets.0.is_shared(&budget)));
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_bound() {
+    let default = || Budgets::new(Budget::default());
+    for (budgets, message) in [
+        (
+            default().capacity(0),
+            "budgets.capacity is 0, but must be from 1 to 1048576 partitions",
+        ),
+        (
+            default().capacity(1_048_577),
+            "budgets.capacity is 1048577, but must be from 1 to 1048576 partitions",
+        ),
+        (
+            Budgets::new(Budget::default().burst(0)),
+            "budget.burst is 0, but must be at least 1; for no extra attempt ever use Budget::none()",
+        ),
+    ] {
+        assert_eq!(budgets.validate().unwrap_err().to_string(), message);
+        // Unchecked, it is still safe to use.
+        drop(budgets.get("a").withdraw());
+    }
+    default().validate().unwrap();
+    default().capacity(1).validate().unwrap();
+    default().capacity(1 << 20).validate().unwrap();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(u64),
+    Deposit(u8),
+    Withdraw(u8),
+    /// Gives the oldest permit back, or spends it.
+    Refund,
+    Spend,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..2_000_u64).prop_map(Step::Wait),
+        (0..6_u8).prop_map(Step::Deposit),
+        (0..6_u8).prop_map(Step::Withdraw),
+        Just(Step::Refund),
+        Just(Step::Spend),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// However keys come and go, no key gets more than its own budget and the shared one give, nor all of
+    /// them more than there is room for.
+    #[test]
+    fn comings_and_goings_give_nobody_more(
+        steps in steps(),
+        tenths in 0..20_u32,
+        per_second in 0..5_u32,
+        burst in 1..4_u32,
+        initial in 0..4_u32,
+        capacity in 1..4_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let template = Budget::ratio(f64::from(tenths) / 10.0).per_second(per_second);
+            let template = template.burst(burst).initial(initial.min(burst));
+            let budgets = Budgets::new(template).capacity(capacity);
+            // In tenths of a token: what a key's own partitions may have given, what they gave, and all that was given.
+            let (mut allowed, mut own, mut all) = ([0; 6], [0; 6], 0);
+            let (mut millis, mut deposits, mut permits) = (0, 0, Vec::new());
+            for step in steps {
+                match step {
+                    Step::Wait(wait) => {
+                        advance(Duration::from_millis(wait)).await;
+                        millis += wait;
+                    }
+                    Step::Deposit(key) => {
+                        budgets.get(&key).deposit();
+                        deposits += u64::from(tenths);
+                        allowed[usize::from(key)] += u64::from(tenths);
+                    }
+                    Step::Withdraw(key) => {
+                        let budget = budgets.get(&key);
+                        let shared = budgets.0.is_shared(&budget);
+                        permits.extend(budget.withdraw().map(|permit| (permit, key, shared)));
+                    }
+                    Step::Refund if !permits.is_empty() => drop(permits.remove(0)),
+                    Step::Spend if !permits.is_empty() => {
+                        let (permit, key, shared) = permits.remove(0);
+                        permit.spend();
+                        all += 10;
+                        own[usize::from(key)] += if shared { 0 } else { 10 };
+                    }
+                    Step::Refund | Step::Spend => {}
+                }
+                prop_assert!(budgets.0.partitions() <= capacity);
+                let each = u64::from(burst) * 10 + u64::from(per_second) * millis / 100;
+                prop_assert!(all <= deposits + (capacity as u64 + 1) * each);
+                for (allowed, own) in allowed.iter().zip(own) {
+                    prop_assert!(own <= allowed + each);
+                }
+            }
+            Ok(())
+        })?;
+    }
+}
