@@ -59,3 +59,24 @@ impl Shard {
         partitions.as_ref().map_or(0, |partitions| partitions.len())
     }
 }
+
+#[cfg(test)]
+#[cfg(not(tower_attempt_loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_forgotten_under_the_eyes_of_a_thread_that_looks_for_it() {
+        let shard = Shard::default();
+        shard.add(1, Budget::ratio(0.0));
+        let looking = shard.0.load();
+        assert_eq!(shard.forget_idle(), 0);
+        let found = looking.as_ref().unwrap()[0].budget.clone();
+        drop(looking);
+        assert_eq!(shard.forget_idle(), 0);
+        assert!(shard.find(1).unwrap().is(&found));
+        drop(found);
+        assert_eq!(shard.forget_idle(), 1);
+        assert!(shard.find(1).is_none());
+    }
+}
