@@ -43,6 +43,9 @@ use crate::BuildError;
 /// with `.budget(b)`, which deposits and spends, inner ones take a clone with
 /// `.shared_budget(b)`, which only spends. Extra attempts never deposit.
 ///
+/// For several destinations there is [`Budgets`], for gRPC's own way of counting
+/// [`grpc_throttle`](Self::grpc_throttle).
+///
 /// # Default
 ///
 /// [`Budget::default`] is `ratio(0.2)` with 10 tokens per second and a burst of 100, and starts
@@ -115,10 +118,10 @@ impl Budget {
     /// count is above half of `max_tokens`, and take nothing. The ratio counts to the thousandth,
     /// rounded down.
     ///
-    /// For clients that must behave as gRPC's own do. Elsewhere [`ratio`](Self::ratio) is the
-    /// better choice: the throttle is a switch, not an allowance. While it is open, every call may
-    /// be repeated as often as its layer lets it, and how long it takes to close depends on
-    /// `max_tokens` failures alone; once closed, it opens after successes only, never with time.
+    /// For clients that must behave as gRPC's own do, with one per server name (see [`Budgets`]). Elsewhere
+    /// [`ratio`](Self::ratio) is the better choice, since a throttle is a switch and not an allowance:
+    /// while it is open, nothing but the layer's own limit bounds the extra attempts; it closes after
+    /// half of `max_tokens` failures in a row; and only successes open it again, never time.
     ///
     /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs", whose example is 10 tokens with a
     /// ratio of 0.1; the upper end of 1,000 is grpc-go's.
