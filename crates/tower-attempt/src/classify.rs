@@ -1,9 +1,11 @@
+mod budget_by;
 mod custom_backoff;
 mod forward;
 mod verdict;
 
 use std::time::Duration;
 
+pub use self::budget_by::BudgetBy;
 pub use self::custom_backoff::CustomBackoff;
 #[cfg(feature = "http")]
 pub(crate) use self::forward::forward_classify;

@@ -66,7 +66,9 @@ mod timeout;
 pub use self::attempt::{Attempt, AttemptKind};
 pub use self::budget::{Budget, Budgets, Permit};
 pub use self::build_error::BuildError;
-pub use self::classify::{Classify, CustomBackoff, EveryError, Hint, RetryReason, Verdict};
+pub use self::classify::{
+    BudgetBy, Classify, CustomBackoff, EveryError, Hint, RetryReason, Verdict,
+};
 pub use self::deadline::Deadline;
 #[cfg(feature = "grpc")]
 pub use self::grpc::{ByMessage, GrpcClassify, GrpcCode, GrpcContext, GrpcOutcome};

@@ -194,8 +194,9 @@ mod settings;
 mod time_limit;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, AttemptTimeout, Budget, BuildError, Classify, CustomBackoff, Deadline,
-    Elapsed, EveryError, Hint, Plain, Replays, RetryReason, Rules, TimeoutAnswer, Verdict,
+    Attempt, AttemptKind, AttemptTimeout, Budget, BudgetBy, Budgets, BuildError, Classify,
+    CustomBackoff, Deadline, Elapsed, EveryError, Hint, Plain, Replays, RetryReason, Rules,
+    TimeoutAnswer, Verdict,
 };
 #[cfg(feature = "grpc")]
 pub use tower_attempt::{ByMessage, Grpc, GrpcClassify, GrpcCode, GrpcOutcome};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_attempt::{Budget, BuildError, Deadline};
+use tower_attempt::{Budget, Budgets, BuildError, Deadline};
 
 use crate::RetryLayer;
 use crate::backoff::{Backoff, Schedule, Seeds};
@@ -46,6 +46,8 @@ pub(crate) struct Knobs {
     pub(crate) deadline: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) budget: Budget,
+    /// Of which each request draws on one in place of `budget`.
+    pub(crate) budgets: Option<Budgets>,
     /// Whether successful calls deposit into the budget, or another layer's do.
     pub(crate) deposits: bool,
 }
@@ -61,6 +63,7 @@ impl Default for Knobs {
             deadline: None,
             backoff: Backoff::default(),
             budget: Budget::default(),
+            budgets: None,
             deposits: true,
         }
     }
@@ -81,7 +84,8 @@ impl Knobs {
             }
         }
         self.backoff.validate()?;
-        self.budget.validate()
+        self.budget.validate()?;
+        self.budgets.as_ref().map_or(Ok(()), Budgets::validate)
     }
 }
 

@@ -129,6 +129,9 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
+        if verdict.is_retry() && !(verdict == Verdict::Unprocessed && self.has_a_free_retry()) {
+            self.budget().record_failure();
+        }
         let decided = match verdict {
             Verdict::Retry { reason, hint } => self.prepare_next(Some(reason), hint, &outcome),
             Verdict::Unprocessed => self.prepare_next(None, None, &outcome),
@@ -165,9 +168,10 @@ where
             true => return Err(StopReason::NotRepeatable),
             false => Some(self.copy().ok_or(StopReason::NotRepeatable)?),
         };
-        let (delay, source) = match (reason, self.wait().unprocessed) {
-            (None, 0) => (Duration::ZERO, DelaySource::Unprocessed),
-            (reason, _) => self.delay(reason.unwrap_or(RetryReason::Transient), hint, outcome)?,
+        let (delay, source) = match reason {
+            None if self.has_a_free_retry() => (Duration::ZERO, DelaySource::Unprocessed),
+            None => self.delay(RetryReason::Transient, hint, outcome)?,
+            Some(reason) => self.delay(reason, hint, outcome)?,
         };
         if !self.last_start.leaves(delay) {
             return Err(StopReason::DeadlineExceeded);
@@ -272,6 +276,11 @@ where
                 _ => (backoff, source),
             },
         )
+    }
+
+    /// Whether the next failure that the server did not process is the call's first.
+    fn has_a_free_retry(&self) -> bool {
+        self.wait.as_ref().is_none_or(|wait| wait.unprocessed == 0)
     }
 
     fn budget(&self) -> &Budget {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 #[cfg(feature = "http")]
 use http::HeaderValue;
-use tower_attempt::{Attempt, ByClone, CustomBackoff, Plain, Rules, Verdict};
+use tower_attempt::{
+    Attempt, Budget, BudgetBy, Budgets, ByClone, CustomBackoff, Plain, Rules, Verdict,
+};
 #[cfg(feature = "http")]
 use tower_attempt::{ByBody, GenerateKey, Http, HttpClassify, HttpOutcome};
 #[cfg(feature = "grpc")]
@@ -280,6 +282,52 @@ impl<C, R, O, T> RetryLayerBuilder<Rules<C, R>, O, T> {
         F: Fn(u32, &Result<Res, E>) -> Duration,
     {
         self.map_classify(|classify| CustomBackoff::new(classify, backoff))
+    }
+
+    /// The allowances that retries draw on and successful calls pay into, of which the closure picks one
+    /// for each request: a backend that fails does not use up what is there for the others. In place of
+    /// [`budget`](Self::budget), and not changed by a [handle](crate::RetryHandle). Comes after the rules
+    /// are chosen.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_jitter_retry::{Budget, Budgets, RetryLayer};
+    /// # type Body = ();
+    ///
+    /// let layer = RetryLayer::builder()
+    ///     .http()
+    ///     .budget_by(Budgets::new(Budget::default()), |budgets, request: &Request<Body>| {
+    ///         budgets.get(&request.uri().authority())
+    ///     })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn budget_by<F, Req>(
+        mut self,
+        budgets: Budgets,
+        pick: F,
+    ) -> RetryLayerBuilder<Rules<BudgetBy<C, F>, R>, O, T>
+    where
+        F: Fn(&Budgets, &Req) -> Budget,
+    {
+        self.knobs.budgets = Some(budgets.clone());
+        self.knobs.deposits = true;
+        self.map_classify(|classify| BudgetBy::new(classify, budgets, pick))
+    }
+
+    /// Like [`budget_by`](Self::budget_by), with allowances that a layer above pays into.
+    pub fn shared_budget_by<F, Req>(
+        self,
+        budgets: Budgets,
+        pick: F,
+    ) -> RetryLayerBuilder<Rules<BudgetBy<C, F>, R>, O, T>
+    where
+        F: Fn(&Budgets, &Req) -> Budget,
+    {
+        let mut builder = self.budget_by(budgets, pick);
+        builder.knobs.deposits = false;
+        builder
     }
 
     fn map_classify<N>(self, map: impl FnOnce(C) -> N) -> RetryLayerBuilder<Rules<N, R>, O, T> {

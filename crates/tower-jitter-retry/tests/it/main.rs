@@ -1,6 +1,8 @@
 //! What a retry layer does with calls, seen from outside.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+#[cfg(feature = "http")]
+mod budgets;
 #[cfg(feature = "grpc")]
 mod grpc;
 #[cfg(feature = "http")]
