@@ -92,7 +92,7 @@ where
                         }
                     },
                 };
-                if verdict == Verdict::Success {
+                if matches!(verdict, Verdict::Success) {
                     this.call.succeed();
                     if this.call.attempt() == Attempt::PRIMARY {
                         return Poll::Ready(outcome);

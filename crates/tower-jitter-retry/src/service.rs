@@ -83,7 +83,7 @@ where
         let rules = self.rules.clone();
         rules.classify.prepare(&mut request);
         let context = rules.classify.context(&request);
-        let may_repeat = settings.may_repeat()
+        let may_repeat = settings.may_repeat
             && rules.classify.may_repeat(&context)
             && !rules.classify.is_repeated_above(&context);
         let deadline = rules.classify.deadline(&context);

@@ -16,6 +16,10 @@ const MAX_ATTEMPTS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
+    /// Whether there can be a second attempt.
+    pub(crate) may_repeat: bool,
+    /// How long after a call's start attempts may go out.
+    last_start: Option<Duration>,
     /// Shared by all versions, so that none gives out a sequence again.
     seeds: Arc<Seeds>,
 }
@@ -92,20 +96,24 @@ impl Knobs {
 impl Settings {
     pub(crate) fn new(knobs: Knobs) -> Self {
         let seeds = Arc::new(knobs.backoff.seeds());
-        Self { knobs, seeds }
+        Self::with_seeds(knobs, seeds)
     }
 
-    /// When a call that begins now sends no further attempt. Reads the clock only if it has to.
-    pub(crate) fn last_start(&self) -> Deadline {
-        match (self.knobs.retry_until, self.knobs.deadline) {
-            (Some(one), Some(other)) => Deadline::after(one.min(other)),
-            (Some(limit), None) | (None, Some(limit)) => Deadline::after(limit),
-            (None, None) => Deadline::NEVER,
+    /// With what every call asks worked out beforehand.
+    fn with_seeds(knobs: Knobs, seeds: Arc<Seeds>) -> Self {
+        let limits = [knobs.retry_until, knobs.deadline];
+        Self {
+            may_repeat: knobs.max_attempts > 1 && knobs.mode == Mode::On,
+            last_start: limits.into_iter().flatten().min(),
+            knobs,
+            seeds,
         }
     }
 
-    pub(crate) fn may_repeat(&self) -> bool {
-        self.knobs.max_attempts > 1 && self.knobs.mode == Mode::On
+    /// When a call that begins now sends no further attempt. Reads the clock only if it has to.
+    #[inline]
+    pub(crate) fn last_start(&self) -> Deadline {
+        self.last_start.map_or(Deadline::NEVER, Deadline::after)
     }
 
     fn in_mode(&self, mode: Mode) -> Self {
@@ -113,8 +121,7 @@ impl Settings {
             mode,
             ..self.knobs.clone()
         };
-        let seeds = Arc::clone(&self.seeds);
-        Self { knobs, seeds }
+        Self::with_seeds(knobs, Arc::clone(&self.seeds))
     }
 
     /// The delays of one call.

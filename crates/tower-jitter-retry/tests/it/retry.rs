@@ -1,9 +1,12 @@
 //! What a retry layer does, at which instant.
 
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower::{Layer, Service, ServiceExt};
 use tower_jitter_retry::{Attempt, Backoff, Budget, DelaySource, RetryLayer, StopReason, Verdict};
 
 use tower_test::mock;
@@ -118,6 +121,43 @@ async fn a_retry_costs_one_token_and_a_cancelled_wait_none() {
     next(&mut handle).await;
     drop(call);
     assert!(budget.withdraw().is_none());
+}
+
+/// Panics when a further instance is asked whether it is ready.
+struct Panics(bool);
+
+impl Clone for Panics {
+    fn clone(&self) -> Self {
+        Self(true)
+    }
+}
+
+impl Service<()> for Panics {
+    type Response = ();
+    type Error = &'static str;
+    type Future = Ready<Result<(), &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        assert!(!self.0, "asked");
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        ready(Err("failed"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_before_the_retry_costs_no_token() {
+    let budget = Budget::ratio(0.0).burst(1);
+    let log = Log::default();
+    let layer = RetryLayer::builder().backoff(Backoff::none());
+    let layer = layer.budget(budget.clone()).observer(log.clone()).build();
+    let mut service = layer.unwrap().layer(Panics(false));
+    let call = service.ready().await.unwrap().call(());
+    tokio::spawn(call).await.unwrap_err();
+    assert_eq!(log.take().pop(), Some(Cancelled(1)));
+    assert!(budget.withdraw().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,42 @@
+//! How large futures are: they are moved, and nested in each other, on the way of every call.
+#![cfg(target_pointer_width = "64")]
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
+use tower::util::MapErr;
+use tower::{BoxError, Service};
+use tower_jitter_retry::{Http, NoObserver, Retry, StandardAnswer};
+
+type HttpRequest = Request<Full<Bytes>>;
+type HttpClient = Client<HttpConnector, Full<Bytes>>;
+type BoxedErrors = MapErr<HttpClient, fn(Error) -> BoxError>;
+
+/// The future of a service over HTTP, in bytes.
+fn future_of<S: Service<HttpRequest>>() -> usize {
+    size_of::<S::Future>()
+}
+
+#[test]
+fn a_retry_takes_the_copies_of_request_and_client_and_little_more() {
+    let copies = size_of::<HttpRequest>() + size_of::<HttpClient>();
+    let client = future_of::<HttpClient>();
+    let size = future_of::<Retry<HttpClient, Http>>();
+    assert!(
+        size <= client + copies + 120,
+        "{size} bytes over {client} and {copies} of copies"
+    );
+}
+
+#[test]
+fn hard_time_limits_take_a_timer_and_only_where_they_are_set() {
+    let without = future_of::<Retry<BoxedErrors, Http>>();
+    let with = future_of::<Retry<BoxedErrors, Http, NoObserver, StandardAnswer>>();
+    let timer = size_of::<tokio::time::Sleep>();
+    assert!(
+        with <= without + timer + 72,
+        "{with} bytes over {without} and {timer} of a timer"
+    );
+}
