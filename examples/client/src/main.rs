@@ -1,0 +1,95 @@
+//! Retries for the clients of hyper-util and reqwest.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower_jitter_retry::{Budget, Budgets, RetryInfo, RetryLayer};
+
+mod upstream;
+
+/// A GET through hyper-util's client, with time limits and a budget for each host.
+async fn get(uri: Uri) -> Result<StatusCode, BoxError> {
+    let budgets = Budgets::new(Budget::default());
+    let retry = RetryLayer::builder()
+        .http()
+        // One that fails does not use up what is there for the others.
+        .budget_by(budgets, |budgets, request: &Request<Full<Bytes>>| {
+            budgets.get(&request.uri().authority())
+        })
+        // A stalled attempt leaves time for the next.
+        .attempt_timeout(Duration::from_millis(500))
+        .deadline(Duration::from_secs(3))
+        .build()?;
+    let client = ServiceBuilder::new()
+        .layer(retry)
+        // A timeout is an error of its own, which hyper-util's type has no room for.
+        .map_err(BoxError::from)
+        .service(Client::builder(TokioExecutor::new()).build_http());
+
+    let response = client
+        .oneshot(Request::get(uri).body(Full::default())?)
+        .await?;
+    report("GET  ", &response);
+    Ok(response.status())
+}
+
+/// A POST through reqwest's client, with a body that streams and a key that makes it repeatable.
+async fn post(url: &str) -> Result<StatusCode, BoxError> {
+    let retry = RetryLayer::builder()
+        .http()
+        .attempt_timeout(Duration::from_millis(500))
+        .build()?;
+    let client = ServiceBuilder::new()
+        .layer(retry)
+        .service(reqwest::Client::new());
+
+    let lines = ["line 1\n", "line 2\n", "line 3\n"].map(Ok::<_, Infallible>);
+    let lines = futures_util::stream::iter(lines);
+    let request = reqwest::Client::new()
+        .post(url)
+        .header(
+            "idempotency-key",
+            "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"",
+        )
+        .body(reqwest::Body::wrap_stream(lines))
+        .build()?;
+    let response = http::Response::from(client.oneshot(request).await?);
+    report("POST ", &response);
+    Ok(response.status())
+}
+
+fn report<B>(what: &str, response: &Response<B>) {
+    let status = response.status();
+    match response.extensions().get::<RetryInfo>() {
+        Some(info) => println!(
+            "{what}{status}: {} attempts, {:?} of waiting, {:?}",
+            info.attempts(),
+            info.slept(),
+            info.stop(),
+        ),
+        None => println!("{what}{status}: one attempt"),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(axum::serve(listener, upstream::unreliable()).into_future());
+
+    get(format!("{url}/busy").parse()?).await?;
+    get(format!("{url}/stalls").parse()?).await?;
+    get(format!("{url}/broken").parse()?).await?;
+    post(&format!("{url}/upload")).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
