@@ -3,10 +3,10 @@ mod call;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tower_attempt::{Attempt, Classify, Elapsed, Replays, Verdict};
+use tower_attempt::{Attempt, Classify, Replays, Verdict};
 use tower_service::Service;
 
 pub(crate) use self::call::Call;
@@ -79,29 +79,27 @@ where
         let mut this = self.project();
         loop {
             if let Some(attempt) = this.attempt.as_mut().as_pin_mut() {
-                let (verdict, outcome) = match attempt.poll(cx) {
-                    Poll::Ready(outcome) => (this.call.judge(&outcome), outcome),
-                    Poll::Pending => match this.timer.as_mut().poll(cx, true) {
-                        Poll::Pending => return Poll::Pending,
-                        Poll::Ready(elapsed @ Elapsed::Attempt(_)) => {
-                            (this.call.judge_timeout(), this.limit.answer(elapsed))
+                let failed = match attempt.poll(cx) {
+                    Poll::Ready(outcome) => {
+                        let verdict = this.call.judge(&outcome);
+                        if matches!(verdict, Verdict::Success) {
+                            this.call.succeed();
+                            if this.call.attempt() == Attempt::PRIMARY {
+                                return Poll::Ready(outcome);
+                            }
+                            return Poll::Ready(this.call.with_info(outcome, StopReason::Success));
                         }
-                        Poll::Ready(elapsed) => {
-                            this.attempt.set(None);
-                            return Poll::Ready(this.call.time_out(this.limit.answer(elapsed)));
-                        }
-                    },
-                };
-                if matches!(verdict, Verdict::Success) {
-                    this.call.succeed();
-                    if this.call.attempt() == Attempt::PRIMARY {
-                        return Poll::Ready(outcome);
+                        // Its future goes before the wait, too, so that the wait holds no permit.
+                        this.attempt.set(None);
+                        this.call.after(verdict, outcome)
                     }
-                    return Poll::Ready(this.call.with_info(outcome, StopReason::Success));
-                }
-                // Its future goes before the wait, too, so that the wait holds no permit.
-                this.attempt.set(None);
-                if let Err(outcome) = this.call.after(verdict, outcome) {
+                    Poll::Pending => {
+                        let elapsed = ready!(this.timer.as_mut().poll(cx, true));
+                        this.attempt.set(None);
+                        this.call.after_timeout(elapsed, this.limit.answer(elapsed))
+                    }
+                };
+                if let Err(outcome) = failed {
                     return Poll::Ready(outcome);
                 }
             }
@@ -114,12 +112,11 @@ where
                     this.call.stop(StopReason::NotReady);
                     return Poll::Ready(Err(error));
                 }
-                Poll::Pending => match this.timer.as_mut().poll(cx, false) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(elapsed) => {
-                        return Poll::Ready(this.call.time_out(this.limit.answer(elapsed)));
-                    }
-                },
+                Poll::Pending => {
+                    let elapsed = ready!(this.timer.as_mut().poll(cx, false));
+                    let answer = this.limit.answer(elapsed);
+                    return Poll::Ready(this.call.end(answer, StopReason::DeadlineExceeded));
+                }
             }
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 use tower_attempt::{
-    Attempt, Budget, Classify, Deadline, Hint, Permit, Replays, RetryReason, Rules, Verdict,
+    Attempt, Budget, Classify, Deadline, Elapsed, Hint, Permit, Replays, RetryReason, Rules,
+    Verdict,
 };
 use tower_service::Service;
 
@@ -98,11 +99,6 @@ where
         classify.classify(&self.context, &self.attempt, outcome)
     }
 
-    #[cold]
-    pub(crate) fn judge_timeout(&self) -> Verdict {
-        self.rules.classify.timed_out(&self.context)
-    }
-
     /// The call ends with a success.
     #[inline]
     pub(crate) fn succeed(&mut self) {
@@ -112,10 +108,18 @@ where
         self.stop(StopReason::Success);
     }
 
-    /// The call's time limit ran out, with this answer.
+    /// Decides what follows a time limit that ran out, with this answer.
     #[cold]
-    pub(crate) fn time_out(&mut self, answer: Outcome<S, Req>) -> Outcome<S, Req> {
-        self.end(answer, StopReason::DeadlineExceeded)
+    #[inline(never)]
+    pub(crate) fn after_timeout(
+        &mut self,
+        elapsed: Elapsed,
+        answer: Outcome<S, Req>,
+    ) -> Result<(), Outcome<S, Req>> {
+        match elapsed {
+            Elapsed::Attempt(_) => self.after(self.rules.classify.timed_out(&self.context), answer),
+            _ => Err(self.end(answer, StopReason::DeadlineExceeded)),
+        }
     }
 
     /// Decides what follows a failure: another attempt, or the end with this outcome.
@@ -205,7 +209,12 @@ where
     }
 
     /// The call ends with this outcome.
-    fn end(&mut self, mut outcome: Outcome<S, Req>, reason: StopReason) -> Outcome<S, Req> {
+    #[cold]
+    pub(crate) fn end(
+        &mut self,
+        mut outcome: Outcome<S, Req>,
+        reason: StopReason,
+    ) -> Outcome<S, Req> {
         self.stop(reason);
         // A body that still streams need not be recorded any more.
         self.saved = None;
