@@ -1,8 +1,27 @@
 //! What the tests share.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+pub mod clients;
+mod events;
+mod http2;
 mod probe;
+pub mod raw;
 
+pub use self::events::Events;
+pub use self::http2::{Code, Http2Server, Reply};
 pub use self::probe::{Answer, Probe, ProbeError, Readiness, Record, Request, Response};
+pub use self::raw::RawServer;
+
+/// The future's output.
+///
+/// # Panics
+///
+/// If it takes suspiciously long.
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    let limit = std::time::Duration::from_secs(20);
+    let output = tokio::time::timeout(limit, future).await;
+    output.expect("hangs")
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

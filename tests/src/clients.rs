@@ -1,0 +1,224 @@
+//! The clients that people have, each under a retry layer.
+
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tower::timeout::Timeout;
+use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_attempt::{ByBody, HttpRequest, HttpResponse, Replays};
+use tower_jitter_retry::{Http, RetryInfo, RetryLayer};
+
+use crate::{Events, soon};
+
+/// A client of one of the libraries, with nothing of its own that repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// hyper-util's.
+    Hyper {
+        /// Whether it speaks HTTP/2, and not HTTP/1.
+        http2: bool,
+    },
+    /// reqwest's.
+    Reqwest {
+        /// Whether it speaks HTTP/2, and not HTTP/1.
+        http2: bool,
+    },
+    /// tonic's channel.
+    Tonic,
+}
+
+/// A request's body.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload {
+    /// In memory.
+    Memory(&'static str),
+    /// Comes byte by byte.
+    Stream(&'static str),
+    /// Breaks off after this.
+    Broken(&'static str),
+}
+
+/// What a broken body breaks off with.
+pub const BROKEN: &str = "the source of the body is gone";
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// What the layer says of it.
+    pub info: Option<RetryInfo>,
+    /// Its body; an error if it breaks off.
+    pub body: Result<Bytes, BoxError>,
+}
+
+impl Client {
+    /// All of them that speak HTTP/2.
+    pub const HTTP_2: [Self; 3] = [
+        Self::Hyper { http2: true },
+        Self::Reqwest { http2: true },
+        Self::Tonic,
+    ];
+    /// All of them that speak HTTP/1.
+    pub const HTTP_1: [Self; 2] = [Self::Hyper { http2: false }, Self::Reqwest { http2: false }];
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::HTTP_1[0],
+        Self::HTTP_1[1],
+        Self::HTTP_2[0],
+        Self::HTTP_2[1],
+        Self::HTTP_2[2],
+    ];
+
+    /// Sends a request through the layer; `boxed` with a timeout under it, so that the errors it
+    /// sees are boxed.
+    ///
+    /// # Errors
+    ///
+    /// The client's.
+    pub async fn send(
+        self,
+        layer: &RetryLayer<Http, Events>,
+        boxed: bool,
+        method: Method,
+        url: &str,
+        payload: Payload,
+    ) -> Result<Answer, BoxError> {
+        let request = Request::builder().method(method).uri(url);
+        match self {
+            Self::Hyper { http2 } => {
+                let client = hyper(http2);
+                let request = request.body(axum::body::Body::new(payload.body()))?;
+                Answer::read(call(layer, boxed, client, request).await?).await
+            }
+            Self::Reqwest { http2 } => {
+                let client = reqwest(http2);
+                let request = request.body(match payload {
+                    Payload::Memory(content) => content.into(),
+                    _ => reqwest::Body::wrap(payload.body()),
+                })?;
+                let response = call(layer, boxed, client, request.try_into()?).await?;
+                Answer::read(Response::<reqwest::Body>::from(response)).await
+            }
+            Self::Tonic => {
+                let channel = tonic::transport::Endpoint::from_shared(url.to_owned())?;
+                let channel = channel.connect_lazy();
+                let request = request.body(tonic::body::Body::new(payload.body()))?;
+                Answer::read(call(layer, boxed, channel, request).await?).await
+            }
+        }
+    }
+}
+
+/// hyper-util's client.
+pub fn hyper(http2: bool) -> legacy::Client<legacy::connect::HttpConnector, axum::body::Body> {
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder.retry_canceled_requests(false);
+    builder.http2_only(http2).build_http()
+}
+
+/// reqwest's client.
+#[must_use]
+pub fn reqwest(http2: bool) -> reqwest::Client {
+    let builder = reqwest::Client::builder()
+        .no_proxy()
+        .retry(reqwest::retry::never());
+    let builder = match http2 {
+        true => builder.http2_prior_knowledge(),
+        false => builder,
+    };
+    builder.build().unwrap()
+}
+
+impl Payload {
+    fn body(self) -> BoxBody<Bytes, io::Error> {
+        let (content, end) = match self {
+            Self::Memory(content) => {
+                let body = Full::new(Bytes::from_static(content.as_bytes()));
+                return body.map_err(|never: Infallible| match never {}).boxed();
+            }
+            Self::Stream(content) => (content, None),
+            Self::Broken(content) => (content, Some(Err(io::Error::other(BROKEN)))),
+        };
+        let bytes = content.bytes().map(|byte| Bytes::copy_from_slice(&[byte]));
+        let frames = bytes.map(|byte| Ok(Frame::data(byte))).chain(end);
+        let frames = stream::unfold(frames.collect::<Vec<_>>().into_iter(), |mut frames| async {
+            // Gives the client the time to send what there is.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Some((frames.next()?, frames))
+        });
+        StreamBody::new(frames).boxed()
+    }
+}
+
+impl Answer {
+    async fn read<B>(response: Response<B>) -> Result<Self, BoxError>
+    where
+        B: http_body::Body<Error: Into<BoxError>>,
+    {
+        let status = response.status();
+        let info = response.extensions().get().copied();
+        let body = response.into_body().collect().await.map_err(Into::into);
+        let body = body.map(http_body_util::Collected::to_bytes);
+        Ok(Self { status, info, body })
+    }
+}
+
+async fn call<S, Req, Res>(
+    layer: &RetryLayer<Http, Events>,
+    boxed: bool,
+    client: S,
+    request: Req,
+) -> Result<Res, BoxError>
+where
+    S: Service<Req, Response = Res, Error: Into<BoxError> + 'static> + Clone,
+    ByBody: Replays<Req>,
+    Req: HttpRequest,
+    Res: HttpResponse,
+{
+    let answer = async {
+        match boxed {
+            false => layer
+                .layer(client)
+                .oneshot(request)
+                .await
+                .map_err(Into::into),
+            true => {
+                let client = Timeout::new(client, Duration::from_secs(60));
+                layer.layer(client).oneshot(request).await
+            }
+        }
+    };
+    soon(answer).await
+}
+
+/// Sends each request's body back, over HTTP/1 and HTTP/2.
+pub fn echo(listener: TcpListener) {
+    let router: Router = Router::new().route("/", any(|body: Bytes| async move { body }));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+}
+
+/// Whether an error, or what lies under it, reads like this.
+#[must_use]
+pub fn mentions(error: &BoxError, text: &str) -> bool {
+    let mut next: Option<&dyn std::error::Error> = Some(&**error);
+    while let Some(error) = next {
+        if error.to_string().contains(text) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}

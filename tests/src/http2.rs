@@ -1,0 +1,205 @@
+//! An HTTP/2 server that is written frame by frame, to refuse in every way there is.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::RawServer;
+use crate::raw::{close, reset};
+
+// RFC 9113 §6 and §7.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// HPACK's index of `:status: 200`.
+const STATUS_200: u8 = 0x88;
+
+/// An error code of HTTP/2 (RFC 9113 §7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the RFC defines them")]
+pub enum Code {
+    NoError = 0,
+    ProtocolError = 1,
+    InternalError = 2,
+    RefusedStream = 7,
+    Cancel = 8,
+    EnhanceYourCalm = 11,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A 200, once all of the request is there.
+    Ok,
+    /// `RST_STREAM`, as soon as the head is there.
+    Reset(Code),
+    /// `GOAWAY` that says that the request was not looked at, as soon as the head is there.
+    GoAwayBefore(Code),
+    /// `GOAWAY` that covers the request, once all of it is there; then the connection ends
+    /// without an answer.
+    GoAwayAfter,
+    /// The connection ends, once all of the request is there.
+    Close,
+    /// The connection is reset, once all of the request is there.
+    Abort,
+}
+
+/// Listens on a port of its own, until the test's runtime ends.
+#[derive(Debug)]
+pub struct Http2Server {
+    raw: RawServer,
+    seen: Arc<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    requests: AtomicUsize,
+    complete: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Http2Server {
+    /// Treats the n-th request, the first of which is 1, as `reply` says.
+    pub async fn start(reply: impl Fn(usize) -> Reply + Clone + Send + Sync + 'static) -> Self {
+        let seen = Arc::<Seen>::default();
+        let shared = Arc::clone(&seen);
+        let serve = move |_, stream| serve(stream, reply.clone(), Arc::clone(&shared));
+        let raw = RawServer::start(serve).await;
+        Self { raw, seen }
+    }
+
+    /// Its root.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.raw.url()
+    }
+
+    /// How many requests have arrived, as far as their heads.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.seen.requests.load(SeqCst)
+    }
+
+    /// The bodies that have arrived whole.
+    #[must_use]
+    pub fn complete(&self) -> Vec<Vec<u8>> {
+        self.seen.complete.lock().unwrap().clone()
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    reply: impl Fn(usize) -> Reply,
+    seen: Arc<Seen>,
+) -> io::Result<()> {
+    let mut preface = [0; PREFACE.len()];
+    stream.read_exact(&mut preface).await?;
+    assert_eq!(preface, PREFACE);
+    send(&mut stream, SETTINGS, 0, 0, &[]).await?;
+    // Those whose answer has to wait for the rest of the request.
+    let mut open: HashMap<u32, (Reply, Vec<u8>)> = HashMap::new();
+    loop {
+        let Frame {
+            kind,
+            flags,
+            id,
+            payload,
+        } = Frame::read(&mut stream).await?;
+        match kind {
+            SETTINGS if flags & ACK == 0 => send(&mut stream, SETTINGS, ACK, 0, &[]).await?,
+            PING if flags & ACK == 0 => send(&mut stream, PING, ACK, 0, &payload).await?,
+            HEADERS => match reply(seen.requests.fetch_add(1, SeqCst) + 1) {
+                Reply::Reset(code) => {
+                    let code = u32::from(code as u8).to_be_bytes();
+                    send(&mut stream, RST_STREAM, 0, id, &code).await?;
+                }
+                Reply::GoAwayBefore(code) => {
+                    go_away(&mut stream, id.saturating_sub(2), code).await?
+                }
+                reply => _ = open.insert(id, (reply, Vec::new())),
+            },
+            DATA => {
+                if let Some((_, body)) = open.get_mut(&id) {
+                    body.extend(payload);
+                }
+            }
+            _ => {}
+        }
+        if !matches!(kind, HEADERS | DATA) || flags & END_STREAM == 0 {
+            continue;
+        }
+        let Some((reply, body)) = open.remove(&id) else {
+            continue;
+        };
+        seen.complete.lock().unwrap().push(body);
+        match reply {
+            Reply::GoAwayAfter => {
+                go_away(&mut stream, id, Code::NoError).await?;
+                return close(stream).await;
+            }
+            Reply::Close => return close(stream).await,
+            Reply::Abort => return reset(stream),
+            _ => {
+                let flags = END_HEADERS | END_STREAM;
+                send(&mut stream, HEADERS, flags, id, &[STATUS_200]).await?;
+            }
+        }
+    }
+}
+
+struct Frame {
+    kind: u8,
+    flags: u8,
+    id: u32,
+    payload: Vec<u8>,
+}
+
+impl Frame {
+    async fn read(stream: &mut TcpStream) -> io::Result<Self> {
+        // 24 bits of length, and eight of the kind.
+        let length_and_kind = stream.read_u32().await?;
+        let flags = stream.read_u8().await?;
+        let id = stream.read_u32().await?;
+        let [a, b, c, kind] = length_and_kind.to_be_bytes();
+        let length = u32::from_be_bytes([0, a, b, c]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        stream.read_exact(&mut payload).await?;
+        Ok(Self {
+            kind,
+            flags,
+            id,
+            payload,
+        })
+    }
+}
+
+async fn send(
+    stream: &mut TcpStream,
+    kind: u8,
+    flags: u8,
+    id: u32,
+    payload: &[u8],
+) -> io::Result<()> {
+    let [.., a, b, c] = payload.len().to_be_bytes();
+    let mut frame = vec![a, b, c, kind, flags];
+    frame.extend(id.to_be_bytes());
+    frame.extend(payload);
+    stream.write_all(&frame).await
+}
+
+async fn go_away(stream: &mut TcpStream, last: u32, code: Code) -> io::Result<()> {
+    let mut payload = last.to_be_bytes().to_vec();
+    payload.extend(u32::from(code as u8).to_be_bytes());
+    send(stream, GOAWAY, 0, 0, &payload).await
+}

@@ -1,0 +1,80 @@
+//! Nobody listens.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use http::{Method, StatusCode};
+use tests::Events;
+use tests::clients::{Client, echo};
+use tokio::net::TcpSocket;
+use tower_jitter_retry::{Budget, StopReason};
+
+use crate::{DELAYED, IMMEDIATE, broke, builder, each, send};
+
+/// A port that is taken, and where every connection is refused.
+fn closed() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = format!("http://{}/", socket.local_addr().unwrap());
+    (socket, url)
+}
+
+/// Somebody begins to listen between the first attempt and the second.
+fn opening(socket: TcpSocket) -> Events {
+    let socket = Mutex::new(Some(socket));
+    Events::with_hook(move || {
+        if let Some(socket) = socket.lock().unwrap().take() {
+            echo(socket.listen(16).unwrap());
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_tried_again_at_once_and_for_free() {
+    for client in each(&Client::ALL) {
+        let (socket, url) = closed();
+        let events = opening(socket);
+        let layer = builder(&events).budget(broke()).build().unwrap();
+        let answer = send(client, &layer, Method::POST, &url).await;
+        let answer = answer.unwrap_or_else(|error| panic!("{client:?}: {error}"));
+        assert_eq!(answer.status, StatusCode::OK, "{client:?}");
+        assert_eq!(answer.body.unwrap(), "hello", "{client:?}");
+        assert_eq!(events.delays(), [IMMEDIATE], "{client:?}");
+        let info = answer.info.unwrap();
+        assert_eq!((info.attempts(), info.slept()), (2, IMMEDIATE.0));
+    }
+}
+
+#[tokio::test]
+async fn only_the_first_repeat_is_immediate_and_free() {
+    for client in each(&Client::ALL) {
+        let (_socket, url) = closed();
+        let events = Events::default();
+        let layer = builder(&events).build().unwrap();
+        let answer = send(client, &layer, Method::POST, &url).await;
+        answer.expect_err("nobody listens");
+        assert_eq!(events.attempts(), 3, "{client:?}");
+        assert_eq!(events.delays(), [IMMEDIATE, DELAYED], "{client:?}");
+        assert_eq!(events.stop(), StopReason::AttemptsExhausted, "{client:?}");
+
+        let events = Events::default();
+        let layer = builder(&events).budget(broke()).build().unwrap();
+        let answer = send(client, &layer, Method::POST, &url).await;
+        answer.expect_err("nobody listens");
+        assert_eq!(events.delays(), [IMMEDIATE], "{client:?}");
+        assert_eq!(events.stop(), StopReason::BudgetExhausted, "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_budget_of_none_allows_not_even_that() {
+    for client in each(&Client::ALL) {
+        let (_socket, url) = closed();
+        let events = Events::default();
+        let layer = builder(&events).budget(Budget::none()).build().unwrap();
+        let answer = send(client, &layer, Method::POST, &url).await;
+        answer.expect_err("nobody listens");
+        assert_eq!(events.attempts(), 1, "{client:?}");
+        assert_eq!(events.stop(), StopReason::BudgetExhausted, "{client:?}");
+    }
+}

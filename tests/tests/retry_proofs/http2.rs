@@ -1,0 +1,79 @@
+//! An HTTP/2 server says what it did not look at.
+
+use http::{Method, StatusCode};
+use tests::clients::Client;
+use tests::{Code, Events, Http2Server, Reply};
+use tower_jitter_retry::StopReason;
+
+use crate::{DELAYED, IMMEDIATE, broke, builder, each, send};
+
+/// Fails the first request in this way.
+async fn server(first: Reply) -> Http2Server {
+    Http2Server::start(move |n| if n == 1 { first } else { Reply::Ok }).await
+}
+
+#[tokio::test]
+async fn what_the_server_did_not_look_at_is_sent_again_at_once_and_for_free() {
+    for proof in [
+        Reply::Reset(Code::RefusedStream),
+        Reply::GoAwayBefore(Code::NoError),
+    ] {
+        for client in each(&Client::HTTP_2) {
+            let server = server(proof).await;
+            let events = Events::default();
+            let layer = builder(&events).budget(broke()).build().unwrap();
+            let answer = send(client, &layer, Method::POST, &server.url()).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{client:?}, {proof:?}: {error:?}"));
+            assert_eq!(answer.status, StatusCode::OK, "{client:?}, {proof:?}");
+            assert_eq!(events.delays(), [IMMEDIATE], "{client:?}, {proof:?}");
+            assert_eq!(server.requests(), 2, "{client:?}, {proof:?}");
+            assert_eq!(server.complete(), [b"hello"], "{client:?}, {proof:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_on_is_not_asked_for_ever() {
+    for client in each(&Client::HTTP_2) {
+        let server = Http2Server::start(|_| Reply::Reset(Code::RefusedStream)).await;
+        let events = Events::default();
+        let layer = builder(&events).build().unwrap();
+        let answer = send(client, &layer, Method::POST, &server.url()).await;
+        answer.expect_err("it refuses");
+        assert_eq!(events.delays(), [IMMEDIATE, DELAYED], "{client:?}");
+        assert_eq!(server.requests(), 3, "{client:?}");
+    }
+}
+
+/// The server may have processed it.
+#[tokio::test]
+async fn what_is_no_proof_repeats_only_what_is_idempotent() {
+    for fault in [
+        Reply::Reset(Code::Cancel),
+        Reply::Reset(Code::InternalError),
+        Reply::Reset(Code::NoError),
+        Reply::GoAwayBefore(Code::EnhanceYourCalm),
+        Reply::GoAwayBefore(Code::ProtocolError),
+        Reply::GoAwayAfter,
+        Reply::Close,
+        Reply::Abort,
+    ] {
+        for client in each(&Client::HTTP_2) {
+            let post = server(fault).await;
+            let events = Events::default();
+            let layer = builder(&events).build().unwrap();
+            let answer = send(client, &layer, Method::POST, &post.url()).await;
+            assert!(answer.is_err(), "{client:?}, {fault:?}: {answer:?}");
+            assert_eq!(events.stop(), StopReason::Fatal, "{client:?}, {fault:?}");
+            assert_eq!(post.requests(), 1, "{client:?}, {fault:?}");
+
+            let get = server(fault).await;
+            let events = Events::default();
+            let layer = builder(&events).build().unwrap();
+            let answer = send(client, &layer, Method::GET, &get.url()).await;
+            assert!(answer.is_ok(), "{client:?}, {fault:?}: {answer:?}");
+            assert_eq!(events.delays(), [DELAYED], "{client:?}, {fault:?}");
+            assert_eq!(get.requests(), 2, "{client:?}, {fault:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What proves that a server did not process a request, by every client that people have. Who proves it
+//! is a library, whose errors may look different after the next update: then these tests fail.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+mod bodies;
+mod connecting;
+mod http2;
+mod local;
+
+use std::time::Duration;
+
+use http::Method;
+use tests::Events;
+use tests::clients::{Answer, Client, Payload};
+use tower::BoxError;
+use tower_jitter_retry::{
+    Backoff, Budget, DelaySource, Http, Jitter, RetryLayer, RetryLayerBuilder,
+};
+
+const BACKOFF: Duration = Duration::from_millis(1);
+
+/// The first repeat after proof.
+const IMMEDIATE: (Duration, DelaySource) = (Duration::ZERO, DelaySource::Unprocessed);
+/// Any other.
+const DELAYED: (Duration, DelaySource) = (BACKOFF, DelaySource::Backoff);
+
+fn builder(events: &Events) -> RetryLayerBuilder<Http, Events> {
+    let backoff = Backoff::constant(BACKOFF).jitter(Jitter::None);
+    let builder = RetryLayer::builder().http().backoff(backoff);
+    builder.observer(events.clone())
+}
+
+/// Without anything to pay for an extra attempt with.
+fn broke() -> Budget {
+    Budget::ratio(0.0).initial(0)
+}
+
+/// Each client, also with its errors boxed.
+fn each(clients: &[Client]) -> impl Iterator<Item = (Client, bool)> {
+    let variants = |client: &Client| [(*client, false), (*client, true)];
+    clients.iter().flat_map(variants)
+}
+
+/// Sends a request without an `Idempotency-Key`.
+async fn send(
+    (client, boxed): (Client, bool),
+    layer: &RetryLayer<Http, Events>,
+    method: Method,
+    url: &str,
+) -> Result<Answer, BoxError> {
+    let payload = Payload::Stream("hello");
+    client.send(layer, boxed, method, url, payload).await
+}
