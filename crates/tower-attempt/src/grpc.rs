@@ -153,7 +153,9 @@ where
         }
         // Full to the brim of 32,768 fields: then without.
         let fields = request.headers_mut();
-        let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
+        if previous > 0 {
+            let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
+        }
         if let Some(left) = context.time_left() {
             let _ = fields.try_insert(timeout::FIELD, timeout::value(left));
         }
