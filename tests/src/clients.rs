@@ -123,6 +123,7 @@ impl Client {
 }
 
 /// hyper-util's client.
+#[must_use]
 pub fn hyper(http2: bool) -> legacy::Client<legacy::connect::HttpConnector, axum::body::Body> {
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder.retry_canceled_requests(false);

@@ -1,0 +1,31 @@
+//! gRPC's rules, with tonic on both sides of a real connection.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+mod limits;
+mod metadata;
+mod status;
+mod streams;
+mod transparent;
+mod words;
+
+use std::time::Duration;
+
+use tests::Events;
+use tonic::transport::Channel;
+use tower::Layer;
+use tower_jitter_retry::{Backoff, Grpc, Jitter, Retry, RetryLayer, RetryLayerBuilder};
+
+use self::words::Client;
+
+const BACKOFF: Duration = Duration::from_millis(1);
+
+/// Doubles its delays, without chance.
+fn builder(events: &Events) -> RetryLayerBuilder<Grpc, Events> {
+    let backoff = Backoff::exponential(BACKOFF, Duration::from_secs(1)).jitter(Jitter::None);
+    let builder = RetryLayer::builder().grpc().backoff(backoff);
+    builder.observer(events.clone())
+}
+
+fn client(events: &Events, channel: Channel) -> Client<Retry<Channel, Grpc, Events>> {
+    Client::new(builder(events).build().unwrap().layer(channel))
+}

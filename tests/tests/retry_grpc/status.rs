@@ -1,0 +1,178 @@
+//! Which statuses are repeated, and when.
+
+use std::time::Duration;
+
+use axum::Router;
+use tests::Events;
+use tokio::net::TcpListener;
+use tonic::Code;
+use tower::Layer;
+use tower_jitter_retry::{DelaySource, StopReason};
+
+use crate::words::{Client, Reply, Words, channel};
+use crate::{BACKOFF, builder, client};
+
+#[tokio::test]
+async fn unavailable_without_a_body_is_repeated() {
+    let failing_twice = |n| match n {
+        1 => Reply::Early(Code::Unavailable, None),
+        2 => Reply::Late,
+        _ => Reply::Good,
+    };
+    let (words, channel) = Words::start(failing_twice).await;
+    let events = Events::default();
+    let echo = client(&events, channel).echo("hello").await;
+    assert_eq!(echo.unwrap(), "hello");
+    assert_eq!(words.calls(), 3);
+    let backoff = |times| (BACKOFF * times, DelaySource::Backoff);
+    assert_eq!(events.delays(), [backoff(1), backoff(2)]);
+}
+
+#[tokio::test]
+async fn no_other_status_is_repeated() {
+    macro_rules! never_repeated {
+        ($($code:ident),* $(,)?) => {$(
+            let (words, channel) = Words::start(|_| Reply::Early(Code::$code, None)).await;
+            let events = Events::default();
+            let status = client(&events, channel).echo("hello").await.unwrap_err();
+            assert_eq!(status.code(), Code::$code);
+            assert_eq!(words.calls(), 1, "{:?}", Code::$code);
+            assert_eq!(events.stop(), StopReason::Fatal);
+        )*};
+    }
+    never_repeated!(
+        Cancelled,
+        Unknown,
+        InvalidArgument,
+        DeadlineExceeded,
+        NotFound,
+        AlreadyExists,
+        PermissionDenied,
+        ResourceExhausted,
+        FailedPrecondition,
+        Aborted,
+        OutOfRange,
+        Unimplemented,
+        Internal,
+        DataLoss,
+        Unauthenticated,
+    );
+}
+
+#[tokio::test]
+async fn resource_exhausted_is_repeated_when_the_server_says_when() {
+    let (words, channel) = Words::start(|n| match n {
+        1 => Reply::Early(Code::ResourceExhausted, Some("7")),
+        _ => Reply::Good,
+    })
+    .await;
+    let events = Events::default();
+    let echo = client(&events, channel).echo("hello").await;
+    assert_eq!(echo.unwrap(), "hello");
+    assert_eq!(words.calls(), 2);
+    let exactly = (Duration::from_millis(7), DelaySource::Server);
+    assert_eq!(events.delays(), [exactly]);
+}
+
+#[tokio::test]
+async fn a_pushback_is_an_exact_delay_and_the_backoff_starts_anew_after_it() {
+    let (_words, channel) = Words::start(|n| match n {
+        3 => Reply::Early(Code::Unavailable, Some("3")),
+        _ => Reply::Early(Code::Unavailable, None),
+    })
+    .await;
+    let events = Events::default();
+    let layer = builder(&events).max_attempts(6).build().unwrap();
+    let status = Client::new(layer.layer(channel)).echo("hello").await;
+    assert_eq!(status.unwrap_err().code(), Code::Unavailable);
+    let backoff = |times| (BACKOFF * times, DelaySource::Backoff);
+    let pushback = (Duration::from_millis(3), DelaySource::Server);
+    let delays = [backoff(1), backoff(2), pushback, backoff(1), backoff(2)];
+    assert_eq!(events.delays(), delays);
+    assert_eq!(events.stop(), StopReason::AttemptsExhausted);
+}
+
+#[tokio::test]
+async fn a_pushback_that_is_no_delay_ends_the_call() {
+    macro_rules! ends {
+        ($($pushback:literal),*) => {$(
+            for reply in [
+                (|_| Reply::Early(Code::Unavailable, Some($pushback))) as fn(usize) -> Reply,
+                |_| Reply::Early(Code::ResourceExhausted, Some($pushback)),
+            ] {
+                let (words, channel) = Words::start(reply).await;
+                let events = Events::default();
+                client(&events, channel).echo("hello").await.unwrap_err();
+                assert_eq!(events.stop(), StopReason::ServerRefused, $pushback);
+                assert_eq!(words.calls(), 1, $pushback);
+            }
+        )*};
+    }
+    ends!("-1", "soon", "1.5", "+1", "99999999999999999999");
+}
+
+#[tokio::test]
+async fn a_pushback_that_is_too_long_ends_the_call() {
+    let minute_and_more = |_| Reply::Early(Code::Unavailable, Some("60001"));
+    let (words, channel) = Words::start(minute_and_more).await;
+    let events = Events::default();
+    client(&events, channel).echo("hello").await.unwrap_err();
+    assert_eq!(events.stop(), StopReason::HintTooLong);
+    assert_eq!(words.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_call_whose_response_has_begun_is_committed() {
+    let (words, channel) = Words::start(|_| Reply::Begun).await;
+    let events = Events::default();
+    let status = client(&events, channel).echo("hello").await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(words.calls(), 1);
+    assert_eq!(events.stop(), StopReason::Success);
+}
+
+#[tokio::test]
+async fn some_answers_that_are_not_of_grpc_are_unavailable() {
+    macro_rules! repeated {
+        ($($status:literal),*) => {$(
+            let (words, channel) = Words::start(|n| match n {
+                1 => Reply::Bare($status),
+                _ => Reply::Good,
+            })
+            .await;
+            let events = Events::default();
+            let echo = client(&events, channel).echo("hello").await;
+            assert_eq!(echo.unwrap(), "hello", "{}", $status);
+            assert_eq!(words.calls(), 2);
+            assert_eq!(events.delays(), [(BACKOFF, DelaySource::Backoff)]);
+        )*};
+    }
+    repeated!(429, 502, 503, 504);
+    macro_rules! returned {
+        ($($status:literal),*) => {$(
+            let (words, channel) = Words::start(|_| Reply::Bare($status)).await;
+            let events = Events::default();
+            client(&events, channel).echo("hello").await.unwrap_err();
+            assert_eq!(words.calls(), 1, "{}", $status);
+            assert_eq!(events.stop(), StopReason::Fatal);
+        )*};
+    }
+    returned!(400, 401, 403, 404, 408, 500, 501);
+}
+
+/// What stands before a gRPC server, and knows nothing of gRPC.
+#[tokio::test]
+async fn a_proxy_that_stays_unavailable_is_given_up_on() {
+    for status in [429, 502, 503, 504] {
+        let status = http::StatusCode::from_u16(status).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router: Router = Router::new().fallback(move || async move { status });
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let events = Events::default();
+        let answer = client(&events, channel(url)).echo("hello").await;
+        assert_eq!(answer.unwrap_err().code(), Code::Unavailable, "{status}");
+        assert_eq!(events.attempts(), 3, "{status}");
+        assert_eq!(events.stop(), StopReason::AttemptsExhausted, "{status}");
+    }
+}
