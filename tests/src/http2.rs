@@ -43,6 +43,10 @@ pub enum Code {
 pub enum Reply {
     /// A 200, once all of the request is there.
     Ok,
+    /// None.
+    Never,
+    /// A 200 whose body is reset after some of it.
+    Half,
     /// `RST_STREAM`, as soon as the head is there.
     Reset(Code),
     /// `GOAWAY` that says that the request was not looked at, as soon as the head is there.
@@ -85,6 +89,12 @@ impl Http2Server {
         self.raw.url()
     }
 
+    /// How many connections it has accepted.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.raw.connections()
+    }
+
     /// How many requests have arrived, as far as their heads.
     #[must_use]
     pub fn requests(&self) -> usize {
@@ -120,10 +130,7 @@ async fn serve(
             SETTINGS if flags & ACK == 0 => send(&mut stream, SETTINGS, ACK, 0, &[]).await?,
             PING if flags & ACK == 0 => send(&mut stream, PING, ACK, 0, &payload).await?,
             HEADERS => match reply(seen.requests.fetch_add(1, SeqCst) + 1) {
-                Reply::Reset(code) => {
-                    let code = u32::from(code as u8).to_be_bytes();
-                    send(&mut stream, RST_STREAM, 0, id, &code).await?;
-                }
+                Reply::Reset(code) => reset_stream(&mut stream, id, code).await?,
                 Reply::GoAwayBefore(code) => {
                     go_away(&mut stream, id.saturating_sub(2), code).await?
                 }
@@ -147,6 +154,12 @@ async fn serve(
             Reply::GoAwayAfter => {
                 go_away(&mut stream, id, Code::NoError).await?;
                 return close(stream).await;
+            }
+            Reply::Never => {}
+            Reply::Half => {
+                send(&mut stream, HEADERS, END_HEADERS, id, &[STATUS_200]).await?;
+                send(&mut stream, DATA, 0, id, b"hel").await?;
+                reset_stream(&mut stream, id, Code::InternalError).await?;
             }
             Reply::Close => return close(stream).await,
             Reply::Abort => return reset(stream),
@@ -202,4 +215,9 @@ async fn go_away(stream: &mut TcpStream, last: u32, code: Code) -> io::Result<()
     let mut payload = last.to_be_bytes().to_vec();
     payload.extend(u32::from(code as u8).to_be_bytes());
     send(stream, GOAWAY, 0, 0, &payload).await
+}
+
+async fn reset_stream(stream: &mut TcpStream, id: u32, code: Code) -> io::Result<()> {
+    let code = u32::from(code as u8).to_be_bytes();
+    send(stream, RST_STREAM, 0, id, &code).await
 }

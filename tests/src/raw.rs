@@ -1,10 +1,16 @@
 //! A server that speaks whatever bytes it is told to.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -87,4 +93,18 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
     stream.set_zero_linger()?;
     drop(stream);
     Ok(())
+}
+
+/// Answers every request on the connection with a 200 and "hello", over HTTP/1 or HTTP/2.
+///
+/// # Errors
+///
+/// If the connection breaks.
+pub async fn hello(stream: TcpStream) -> io::Result<()> {
+    let hello = hyper::service::service_fn(|_| async {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    });
+    let server = auto::Builder::new(TokioExecutor::new());
+    let served = server.serve_connection(TokioIo::new(stream), hello).await;
+    served.map_err(io::Error::other)
 }

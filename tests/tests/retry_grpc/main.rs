@@ -3,6 +3,7 @@
 
 mod limits;
 mod metadata;
+mod nested;
 mod status;
 mod streams;
 mod transparent;

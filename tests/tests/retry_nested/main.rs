@@ -1,0 +1,115 @@
+//! Retry layers above each other add up, and do not multiply.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, StatusCode};
+use tests::clients::{hyper, reqwest};
+use tests::raw::{close, read_head};
+use tests::{RawServer, soon};
+use tokio::net::TcpListener;
+use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_hedge_latency::HedgeLayer;
+use tower_jitter_retry::{Backoff, Http, RetryLayer};
+
+/// Three attempts.
+fn retry() -> RetryLayer<Http> {
+    let builder = RetryLayer::builder().http().backoff(Backoff::none());
+    builder.build().unwrap()
+}
+
+fn hedge(after: Duration) -> HedgeLayer<Http> {
+    HedgeLayer::builder().fixed(after).http().build().unwrap()
+}
+
+/// Answers 503, and counts.
+async fn unavailable() -> (String, Arc<AtomicUsize>) {
+    let requests = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&requests);
+    let router: Router = Router::new().fallback(move || async move {
+        count.fetch_add(1, SeqCst);
+        StatusCode::SERVICE_UNAVAILABLE
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (url, requests)
+}
+
+/// Reads a request, and ends the connection without an answer.
+async fn dropping() -> RawServer {
+    RawServer::start(|_, mut stream| async move {
+        read_head(&mut stream).await?;
+        close(stream).await
+    })
+    .await
+}
+
+/// How many requests reach a server that answers 503, and one that drops its connections.
+async fn requests<S, B>(stack: S) -> (usize, usize)
+where
+    S: Service<Request<Body>, Response = http::Response<B>, Error: Into<BoxError>> + Clone,
+{
+    let (url, refused) = unavailable().await;
+    let request = Request::get(url).body(Body::empty()).unwrap();
+    let response = soon(stack.clone().oneshot(request)).await;
+    let response = response.map_err(Into::into).unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+
+    let dropping = dropping().await;
+    let request = Request::get(dropping.url()).body(Body::empty()).unwrap();
+    assert!(soon(stack.oneshot(request)).await.is_err());
+    (refused.load(SeqCst), dropping.connections())
+}
+
+/// A response is marked once it was repeated in vain. An error is told to the layer above by a flag,
+/// which only an extra attempt carries.
+#[tokio::test]
+async fn two_layers_send_three_requests_and_one_more_after_errors() {
+    let stack = retry().layer(retry().layer(hyper(false)));
+    assert_eq!(requests(stack).await, (3, 3 + 1));
+    let one = retry().layer(hyper(false));
+    assert_eq!(requests(one).await, (3, 3));
+}
+
+#[tokio::test]
+async fn each_further_layer_adds_one_request_after_errors() {
+    let stack = retry().layer(retry().layer(retry().layer(hyper(false))));
+    assert_eq!(requests(stack).await, (3, 3 + 1 + 1));
+}
+
+#[tokio::test]
+async fn layers_with_a_hedge_between_do_not_multiply_either() {
+    let hedge = hedge(Duration::from_secs(60));
+    let stack = retry().layer(hedge.layer(retry().layer(hyper(false))));
+    assert_eq!(requests(stack).await, (3, 3 + 1));
+}
+
+/// Each of two that race is repeated by the layer below, and no race is run again.
+#[tokio::test]
+async fn a_race_between_two_layers_is_run_once_and_once_more_after_errors() {
+    let hedge = HedgeLayer::builder().fan_out(2).http().build().unwrap();
+    let stack = retry().layer(hedge.layer(retry().layer(hyper(false))));
+    assert_eq!(requests(stack).await, (2 * 3, 2 * 3 + 2));
+}
+
+/// Its requests have no place for a flag, but its responses have one for a mark.
+#[tokio::test]
+async fn reqwest_multiplies_errors_only() {
+    let client = reqwest(false);
+    let stack = retry().layer(retry().layer(client.clone()));
+    let (url, refused) = unavailable().await;
+    let request = client.get(url).build().unwrap();
+    let response = soon(stack.clone().oneshot(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.load(SeqCst), 3);
+
+    let dropping = dropping().await;
+    let request = client.get(dropping.url()).build().unwrap();
+    assert!(soon(stack.oneshot(request)).await.is_err());
+    assert_eq!(dropping.connections(), 3 * 3);
+}

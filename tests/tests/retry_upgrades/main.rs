@@ -1,0 +1,13 @@
+//! Connections that become something else pass through the layer, and are asked for once.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+mod connect;
+mod websocket;
+
+use tests::Events;
+use tower_jitter_retry::{Backoff, Http, RetryLayer};
+
+fn retry(events: &Events) -> RetryLayer<Http, Events> {
+    let builder = RetryLayer::builder().http().backoff(Backoff::none());
+    builder.observer(events.clone()).build().unwrap()
+}
