@@ -13,6 +13,7 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     let mut longest = None;
     for line in headers.get_all(RATELIMIT) {
         let mut rest = Text(line.to_str().ok()?);
+        rest.skip_spaces();
         loop {
             let (remaining, wait) = rest.member()?;
             if remaining == Some(0) {
@@ -46,27 +47,26 @@ impl<'a> Text<'a> {
                 None => "",
             };
             match key {
-                "r" => remaining = value.parse().ok(),
-                "t" => wait = value.parse().ok(),
+                "r" => remaining = number(value),
+                "t" => wait = number(value),
                 _ => {}
             }
         }
         Some((remaining, wait))
     }
 
-    /// A string, or anything that needs no quotes, as it is written.
+    /// A bare item, as it is written.
     fn value(&mut self) -> Option<&'a str> {
-        if self.take('"').is_none() {
-            return self.token();
-        }
-        let mut escaped = false;
-        let end = self.0.find(|c| {
-            let ends = c == '"' && !escaped;
-            escaped = c == '\\' && !escaped;
-            ends
-        })?;
-        let value = &self.0[..end];
-        self.0 = &self.0[end + 1..];
+        let end = match self.0.as_bytes() {
+            [b'"', ..] => 1 + self.0[1..].find(unescaped_quote())? + 1,
+            // Bytes in base64, which may end with `=`.
+            [b':', ..] => 1 + self.0[1..].find(':')? + 1,
+            // A display string, whose quotes are percent-encoded.
+            [b'%', b'"', ..] => 2 + self.0[2..].find('"')? + 1,
+            _ => return self.token(),
+        };
+        let (value, rest) = self.0.split_at(end);
+        self.0 = rest;
         Some(value)
     }
 
@@ -85,6 +85,22 @@ impl<'a> Text<'a> {
 
     fn skip_spaces(&mut self) {
         self.0 = self.0.trim_start_matches([' ', '\t']);
+    }
+}
+
+/// Without a sign.
+fn number(value: &str) -> Option<u64> {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    value.parse().ok().filter(|_| is_number)
+}
+
+/// Finds the end of a string.
+fn unescaped_quote() -> impl FnMut(char) -> bool {
+    let mut escaped = false;
+    move |c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
     }
 }
 
@@ -114,6 +130,11 @@ mod tests {
             (&[r#""a";t=60"#], None),
             (&[r#""a";r=0"#], None),
             (&[r#""a"; r=0; t=3;pk=:c2VjcmV0:;x"#], Some(3)),
+            (&[r#""a";pk=:c2VjcmV0Ow==:;r=0;t=3"#], Some(3)),
+            (&[r#""a";note=%"b%22;r=1";r=0;t=3"#], Some(3)),
+            (&[r#" "a";r=0;t=3 "#], Some(3)),
+            (&[r#""a";r="0";t=3"#], None),
+            (&[r#""a";r=0;t=+3"#], None),
             (&[r#""q\"u;r=0;t=9, \\";r=0;t=3"#], Some(3)),
             (&["token;r=0;t=3"], Some(3)),
             (&[r#""a";r=0;t=99999999999999999999"#], None),
