@@ -1,0 +1,34 @@
+//! Requests of which only the body matters.
+
+use http::Request;
+use tower_attempt::{Attempt, ByBody, ReplayBody, ReplayableBody, Replays};
+
+use crate::script::Script;
+
+/// What further attempts on a body are made from.
+pub(crate) struct Saved<B: ReplayableBody>(<ByBody as Replays<Request<B>>>::Saved);
+
+/// The first attempt's body, and what others are made from.
+pub(crate) fn first<B: ReplayableBody>(body: B, limit: usize) -> (B, Saved<B>) {
+    let mut request = Request::new(body);
+    let saved = ByBody::with_limit(limit).first(&mut request).unwrap();
+    (request.into_body(), Saved(saved))
+}
+
+pub(crate) fn again<B: ReplayableBody>(saved: &Saved<B>, attempt: Attempt) -> Option<B> {
+    let request: Request<B> = ByBody::default().again(&saved.0, attempt)?;
+    Some(request.into_body())
+}
+
+pub(crate) fn last<B: ReplayableBody>(saved: Saved<B>, attempt: Attempt) -> Option<B> {
+    let request: Request<B> = ByBody::default().last(saved.0, attempt)?;
+    Some(request.into_body())
+}
+
+/// A script's first attempt.
+pub(crate) fn scripted(
+    script: Script,
+    limit: usize,
+) -> (ReplayBody<Script>, Saved<ReplayBody<Script>>) {
+    first(ReplayBody::new(script), limit)
+}
