@@ -82,8 +82,7 @@ impl Client {
         Self::HTTP_2[2],
     ];
 
-    /// Sends a request through the layer; `boxed` with a timeout under it, so that the errors it
-    /// sees are boxed.
+    /// Sends a request through the layer; see [`call`].
     ///
     /// # Errors
     ///
@@ -177,7 +176,13 @@ impl Answer {
     }
 }
 
-async fn call<S, Req, Res>(
+/// Calls a client through the layer; `boxed` with a timeout under it, so that the errors it sees are
+/// boxed.
+///
+/// # Errors
+///
+/// The client's.
+pub async fn call<S, Req, Res>(
     layer: &RetryLayer<Http, Events>,
     boxed: bool,
     client: S,

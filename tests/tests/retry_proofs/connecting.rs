@@ -1,12 +1,19 @@
 //! Nobody listens.
 
+use std::future::ready;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use http::{Method, StatusCode};
+use axum::body::Body;
+use http::{Method, Request, StatusCode, Uri};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use reqwest::dns::{Name, Resolve, Resolving};
 use tests::Events;
-use tests::clients::{Client, echo};
-use tokio::net::TcpSocket;
+use tests::clients::{Client, call, echo};
+use tokio::net::{TcpSocket, TcpStream};
+use tonic::transport::Endpoint;
 use tower_jitter_retry::{Budget, StopReason};
 
 use crate::{DELAYED, IMMEDIATE, broke, builder, each, send};
@@ -76,5 +83,50 @@ async fn a_budget_of_none_allows_not_even_that() {
         answer.expect_err("nobody listens");
         assert_eq!(events.attempts(), 1, "{client:?}");
         assert_eq!(events.stop(), StopReason::BudgetExhausted, "{client:?}");
+    }
+}
+
+/// What the clients say of it, and not the system: nobody is refused here.
+#[tokio::test]
+async fn a_connection_that_fails_in_any_other_way_is_proof_too() {
+    let connector = tower::service_fn(|_: Uri| ready(Err::<TokioIo<TcpStream>, _>(no_route())));
+    for boxed in [false, true] {
+        let events = Events::default();
+        let layer = builder(&events).budget(broke()).build().unwrap();
+        let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        let request = Request::post("http://127.0.0.1/").body(Body::empty());
+        let outcome = call(&layer, boxed, client, request.unwrap()).await;
+        outcome.map(drop).expect_err("there is no way");
+        assert_eq!(events.delays(), [IMMEDIATE], "hyper-util, {boxed}");
+
+        let events = Events::default();
+        let layer = builder(&events).budget(broke()).build().unwrap();
+        let channel =
+            Endpoint::from_static("http://127.0.0.1").connect_with_connector_lazy(connector);
+        let request = Request::post("/").body(tonic::body::Body::empty());
+        let outcome = call(&layer, boxed, channel, request.unwrap()).await;
+        outcome.map(drop).expect_err("there is no way");
+        assert_eq!(events.delays(), [IMMEDIATE], "tonic, {boxed}");
+
+        let events = Events::default();
+        let layer = builder(&events).budget(broke()).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy();
+        let client = client.dns_resolver(Arc::new(Nowhere)).build().unwrap();
+        let request = client.post("http://nowhere.test/").build().unwrap();
+        let outcome = call(&layer, boxed, client, request).await;
+        outcome.map(drop).expect_err("there is no way");
+        assert_eq!(events.delays(), [IMMEDIATE], "reqwest, {boxed}");
+    }
+}
+
+fn no_route() -> io::Error {
+    io::Error::other("no route to the host")
+}
+
+struct Nowhere;
+
+impl Resolve for Nowhere {
+    fn resolve(&self, _: Name) -> Resolving {
+        Box::pin(ready(Err(no_route().into())))
     }
 }
