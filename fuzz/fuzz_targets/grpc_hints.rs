@@ -1,0 +1,143 @@
+//! What gRPC's fields say of a repeat, in any bytes: `grpc-status` and `grpc-retry-pushback-ms` of an answer, and
+//! `grpc-timeout` of a call, held against a plain table.
+//!
+//! The input: a byte that chooses the HTTP status, one that counts the earlier attempts, and the fields' values, a line
+//! each.
+#![no_main]
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response, StatusCode};
+use libfuzzer_sys::fuzz_target;
+use tokio::time::Instant;
+use tower_attempt::{Attempt, Classify, GrpcClassify, Hint, Verdict};
+
+const STATUSES: [u16; 8] = [200, 200, 200, 400, 429, 500, 503, 504];
+
+const UNAVAILABLE: u8 = 14;
+const RESOURCE_EXHAUSTED: u8 = 8;
+
+fuzz_target!(|data: &[u8]| {
+    let [status, previous, fields @ ..] = data else {
+        return;
+    };
+    let status = STATUSES[usize::from(*status) % STATUSES.len()];
+    let mut fields = fields.split(|byte| *byte == b'\n');
+    let mut field = || HeaderValue::from_bytes(fields.next()?).ok();
+    let (grpc_status, pushback, timeout) = (field(), field(), field());
+    verdict(status, grpc_status, pushback);
+    time(u32::from(*previous), timeout);
+});
+
+type Outcome = Result<Response<()>, Infallible>;
+
+fn verdict(status: u16, grpc_status: Option<HeaderValue>, pushback: Option<HeaderValue>) {
+    let code = match (&grpc_status, status) {
+        (Some(field), _) => text(field).and_then(code),
+        (None, 200) => Some(0),
+        (None, 429 | 502 | 503 | 504) => Some(UNAVAILABLE),
+        (None, _) => None,
+    };
+    let hint = pushback
+        .as_ref()
+        .map(|field| match text(field).and_then(number) {
+            Some(millis) => Hint::Exactly(Duration::from_millis(millis)),
+            None => Hint::Never,
+        });
+    let expected = match (code, hint) {
+        (Some(0), _) => Verdict::Success,
+        (Some(UNAVAILABLE), None) => Verdict::transient(),
+        (Some(UNAVAILABLE), Some(hint)) => Verdict::transient().hinted(hint),
+        (Some(RESOURCE_EXHAUSTED), Some(hint)) => Verdict::throttled().hinted(hint),
+        _ => Verdict::Fatal,
+    };
+
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    let fields = [
+        ("grpc-status", grpc_status),
+        ("grpc-retry-pushback-ms", pushback),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    let rules = GrpcClassify::default();
+    let request = Request::new(());
+    let context = Classify::<_, Response<()>, Infallible>::context(&rules, &request);
+    let outcome: Outcome = Ok(response);
+    let verdict =
+        Classify::<Request<()>, _, _>::classify(&rules, &context, &Attempt::PRIMARY, &outcome);
+    assert_eq!(verdict, expected);
+}
+
+fn time(previous: u32, timeout: Option<HeaderValue>) {
+    let mut request = Request::new(());
+    if let Some(timeout) = &timeout {
+        request
+            .headers_mut()
+            .insert("grpc-timeout", timeout.clone());
+    }
+    let rules = GrpcClassify::default();
+    let before = Instant::now();
+    let mut context = Classify::<_, Response<()>, Infallible>::context(&rules, &request);
+    let after = Instant::now();
+    let deadline = Classify::<Request<()>, Response<()>, Infallible>::deadline(&rules, &context);
+    let limit = timeout.as_ref().and_then(text).and_then(duration);
+    match (deadline.and_then(|deadline| deadline.instant()), limit) {
+        (Some(end), Some(limit)) => assert!(before + limit <= end && end <= after + limit),
+        (end, limit) => assert_eq!((end, limit), (None, None)),
+    }
+
+    Classify::<_, Response<()>, Infallible>::repeat(
+        &rules,
+        &mut context,
+        Attempt::retry(previous.saturating_add(1)),
+        previous,
+        &mut request,
+    );
+    let fields = request.headers();
+    let seen = fields.get("grpc-previous-rpc-attempts").and_then(text);
+    let expected = (previous > 0).then(|| previous.to_string());
+    assert_eq!(seen, expected.as_deref());
+    match limit {
+        Some(limit) => {
+            let left = fields.get("grpc-timeout").and_then(text).and_then(duration);
+            // What there is none left of is the shortest that there is.
+            assert!(left.unwrap() <= limit.max(Duration::from_nanos(1)));
+        }
+        None => assert_eq!(fields.get("grpc-timeout"), timeout.as_ref()),
+    }
+}
+
+fn text(field: &HeaderValue) -> Option<&str> {
+    field.to_str().ok()
+}
+
+/// Without a sign.
+fn number(text: &str) -> Option<u64> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+/// In its only spelling.
+fn code(text: &str) -> Option<u8> {
+    (0..=16).find(|code: &u8| code.to_string() == text)
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count = number(count).filter(|_| count.len() <= 8)?;
+    Some(match unit {
+        "n" => Duration::from_nanos(count),
+        "u" => Duration::from_micros(count),
+        "m" => Duration::from_millis(count),
+        "S" => Duration::from_secs(count),
+        "M" => Duration::from_secs(count * 60),
+        "H" => Duration::from_secs(count * 3600),
+        _ => return None,
+    })
+}

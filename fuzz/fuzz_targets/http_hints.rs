@@ -1,0 +1,125 @@
+//! What a server says of a repeat, in any bytes: `Retry-After`, `Date` and `RateLimit`, held against parsers of
+//! others.
+//!
+//! The input: a byte that chooses the status, one that chooses the method, and the fields' values, a line each, all
+//! further ones being `RateLimit`.
+#![no_main]
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use libfuzzer_sys::fuzz_target;
+use sfv::{BareItem, List, ListEntry, Parameters, Parser};
+use tower_attempt::{Attempt, Classify, Hint, HttpClassify, RetryReason, Verdict};
+
+const STATUSES: [u16; 10] = [200, 301, 404, 408, 425, 429, 500, 502, 503, 504];
+
+fuzz_target!(|data: &[u8]| {
+    let [status, method, fields @ ..] = data else {
+        return;
+    };
+    let status = STATUSES[usize::from(*status) % STATUSES.len()];
+    let method = [Method::GET, Method::POST][usize::from(*method) % 2].clone();
+    let mut names = ["retry-after", "date"].into_iter();
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    for value in fields.split(|byte| *byte == b'\n') {
+        let name = names.next().unwrap_or("ratelimit");
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    let fields = response.headers().clone();
+    let mut request = Request::new(());
+    *request.method_mut() = method.clone();
+    let verdict = judge(&request, response);
+
+    let is_repeated = match status {
+        429 => true,
+        408 | 425 | 500 | 502 | 503 | 504 => method == Method::GET,
+        _ => false,
+    };
+    let Verdict::Retry { reason, hint } = verdict else {
+        assert!(!is_repeated);
+        return;
+    };
+    assert!(is_repeated);
+    let hint = hint.map(|hint| match hint {
+        Hint::AtLeast(wait) => wait,
+        other => panic!("{other:?}"),
+    });
+    match (retry_after(&fields), status) {
+        (Some(Wait::Exactly(wait)), _) => assert_eq!(hint, Some(wait)),
+        (Some(Wait::ByTheClock), _) => assert!(hint.is_some()),
+        (None, 429) => {
+            if let Some(expected) = rate_limit(&fields) {
+                assert_eq!(hint, expected);
+            }
+        }
+        (None, _) => assert_eq!(hint, None),
+    }
+    let is_throttled = status == 429 || (status == 503 && hint.is_some());
+    assert_eq!(reason == RetryReason::Throttled, is_throttled);
+});
+
+fn judge(request: &Request<()>, response: Response<()>) -> Verdict {
+    type Outcome = Result<Response<()>, Infallible>;
+    let rules = HttpClassify::default();
+    let context = Classify::<_, Response<()>, Infallible>::context(&rules, request);
+    let outcome: Outcome = Ok(response);
+    Classify::<Request<()>, _, _>::classify(&rules, &context, &Attempt::PRIMARY, &outcome)
+}
+
+enum Wait {
+    Exactly(Duration),
+    /// From now on.
+    ByTheClock,
+}
+
+fn retry_after(fields: &HeaderMap) -> Option<Wait> {
+    let value = fields.get("retry-after")?.to_str().ok()?;
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        let seconds = value.parse().unwrap_or(u64::MAX);
+        return Some(Wait::Exactly(Duration::from_secs(seconds)));
+    }
+    let until = httpdate::parse_http_date(value).ok()?;
+    let date = fields.get("date").and_then(|date| date.to_str().ok());
+    Some(
+        match date.and_then(|date| httpdate::parse_http_date(date).ok()) {
+            Some(now) => Wait::Exactly(until.duration_since(now).unwrap_or_default()),
+            None => Wait::ByTheClock,
+        },
+    )
+}
+
+/// `None` where a line is no list of items: then there may be a hint or none.
+fn rate_limit(fields: &HeaderMap) -> Option<Option<Duration>> {
+    let mut longest = None;
+    for line in fields.get_all("ratelimit") {
+        let list: List = Parser::new(line.to_str().ok()?).parse().ok()?;
+        // An empty line makes one list of all lines that is none.
+        if list.is_empty() {
+            return None;
+        }
+        for entry in &list {
+            let ListEntry::Item(item) = entry else {
+                return None;
+            };
+            if number(&item.params, "r") == Some(0) {
+                longest = longest.max(number(&item.params, "t"));
+            }
+        }
+    }
+    let seconds = longest
+        .filter(|seconds| *seconds >= 0)
+        .map(i64::unsigned_abs);
+    Some(seconds.map(Duration::from_secs))
+}
+
+fn number(parameters: &Parameters, name: &str) -> Option<i64> {
+    match parameters.get(name)? {
+        BareItem::Integer(number) => Some(i64::from(*number)),
+        _ => None,
+    }
+}
