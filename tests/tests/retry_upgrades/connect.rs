@@ -22,7 +22,7 @@ use tower_jitter_retry::StopReason;
 
 use crate::retry;
 
-/// Opens tunnels, after so many 503s.
+/// Opens tunnels, after so many 429s.
 async fn proxy(failures: usize) -> (RawServer, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&requests);
@@ -47,7 +47,7 @@ fn tunnel(request: Request<Incoming>, is_open: bool) -> Response<Body> {
     assert_eq!(request.method(), Method::CONNECT);
     let mut response = Response::new(Body::empty());
     if !is_open {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         return response;
     }
     tokio::spawn(async move {
@@ -92,6 +92,7 @@ async fn a_tunnel_opens_through_the_layer() {
     assert_eq!(events.attempts(), 1);
 }
 
+/// Any other request would be, after a 429.
 #[tokio::test]
 async fn a_tunnel_that_fails_to_open_is_not_asked_for_again() {
     let target = RawServer::start(|_, stream| hello(stream)).await;
@@ -99,9 +100,9 @@ async fn a_tunnel_that_fails_to_open_is_not_asked_for_again() {
     let events = Events::default();
     let client = retry(&events).layer(client(proxy.addr()));
     let response = soon(client.oneshot(connect(target.addr()))).await.unwrap();
-    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(requests.load(SeqCst), 1);
     assert_eq!(events.attempts(), 1);
-    assert_ne!(events.stop(), StopReason::Success);
+    assert_eq!(events.stop(), StopReason::NotRepeatable);
     assert_eq!(target.connections(), 0);
 }
