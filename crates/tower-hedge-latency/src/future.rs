@@ -1,5 +1,6 @@
 mod hedge;
 mod race;
+mod timing;
 
 use std::fmt;
 use std::future::Future;
@@ -11,9 +12,12 @@ use tokio::time::{Sleep, sleep_until};
 use tower_attempt::{Attempt, Classify, Replays};
 use tower_service::Service;
 
-use self::race::Due;
 pub(crate) use self::race::{Race, Spare};
+use self::timing::Due;
+pub(crate) use self::timing::Timing;
 use crate::Observer;
+use crate::elsewhere::Elsewhere;
+use crate::losers::Losers;
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
@@ -24,32 +28,36 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// Dropping it drops every attempt that is in flight. A hedge that was not sent yet has no token
 /// of the budget.
 #[pin_project]
-pub struct ResponseFuture<S, C, R, O, Req>
+pub struct ResponseFuture<S, C, R, O, A, L, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
     /// The first attempt, until it ends.
     #[pin]
-    primary: Option<S::Future>,
+    primary: Option<L::Attempt>,
     /// Its failure, while hedges are still in flight.
     failure: Option<Outcome<S, Req>>,
     /// Inline, since every call that is hedged and does not answer at once has one.
     #[pin]
     timer: Option<Sleep>,
-    race: Race<S, C, R, O, Req>,
+    race: Race<S, C, R, O, A, L, Req>,
 }
 
-impl<S, C, R, O, Req> ResponseFuture<S, C, R, O, Req>
+impl<S, C, R, O, A, L, Req> ResponseFuture<S, C, R, O, A, L, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
-    pub(crate) fn new(primary: S::Future, race: Race<S, C, R, O, Req>) -> Self {
+    pub(crate) fn new(primary: L::Attempt, race: Race<S, C, R, O, A, L, Req>) -> Self {
         Self {
             primary: Some(primary),
             failure: None,
@@ -59,12 +67,14 @@ where
     }
 }
 
-impl<S, C, R, O, Req> Future for ResponseFuture<S, C, R, O, Req>
+impl<S, C, R, O, A, L, Req> Future for ResponseFuture<S, C, R, O, A, L, Req>
 where
     S: Service<Req> + Clone,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
     type Output = Outcome<S, Req>;
 
@@ -74,25 +84,33 @@ where
         let mut this = self.project();
         assert!(!this.race.has_ended(), "polled after it was ready");
 
-        let (winner, mut outcome) = 'race: {
+        let (winner, good, mut outcome) = 'race: {
             if let Some(primary) = this.primary.as_mut().as_pin_mut()
                 && let Poll::Ready(outcome) = primary.poll(cx)
             {
-                if this.race.is_decided_by(&outcome) {
-                    break 'race (Attempt::PRIMARY, outcome);
+                let good = this.race.is_good(&Attempt::PRIMARY, &outcome);
+                if good || !this.race.survives_failure() {
+                    break 'race (Attempt::PRIMARY, good, outcome);
                 }
                 this.primary.set(None);
                 this.race.primary_failed();
                 *this.failure = Some(outcome);
             }
             loop {
-                if let Poll::Ready(won) = this.race.poll_hedges(cx) {
-                    break 'race won;
+                if this.race.is_in_a_hurry() {
+                    this.timer.set(None);
+                    this.race.add_hedge();
+                }
+                if let Poll::Ready((attempt, outcome)) = this.race.poll_hedges(cx) {
+                    break 'race (attempt, true, outcome);
+                }
+                if this.race.is_in_a_hurry() {
+                    continue;
                 }
                 if !this.race.has_sent()
                     && let Some(failure) = this.failure.take()
                 {
-                    break 'race (Attempt::PRIMARY, failure);
+                    break 'race (Attempt::PRIMARY, false, failure);
                 }
                 match this.race.due() {
                     Due::Now => {}
@@ -107,23 +125,30 @@ where
                         this.timer.set(None);
                     }
                 }
-                this.race.add_hedge();
+                this.race.add_late_hedge();
             }
         };
         // The losers go before the caller hears of the winner.
+        if let Some(loser) = this.primary.as_mut().as_pin_mut()
+            && winner != Attempt::PRIMARY
+        {
+            this.race.losers().lose(loser);
+        }
         this.primary.set(None);
         this.timer.set(None);
-        this.race.end(winner, &mut outcome);
+        this.race.end(winner, good, &mut outcome);
         Poll::Ready(outcome)
     }
 }
 
-impl<S, C, R, O, Req> fmt::Debug for ResponseFuture<S, C, R, O, Req>
+impl<S, C, R, O, A, L, Req> fmt::Debug for ResponseFuture<S, C, R, O, A, L, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()

@@ -126,10 +126,20 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod class;
+mod counters;
+mod elsewhere;
+mod estimator;
 mod future;
+mod guard;
+mod handle;
+mod histogram;
 mod info;
+mod key;
 mod layer;
+mod losers;
 mod observe;
+mod options;
 mod service;
 mod settings;
 mod trigger;
@@ -141,12 +151,22 @@ pub use tower_attempt::{
 #[cfg(feature = "http")]
 pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard};
 
+pub use self::counters::HedgeCounts;
+#[cfg(feature = "http")]
+pub use self::elsewhere::UsedEndpoints;
 pub use self::future::ResponseFuture;
+pub use self::handle::HedgeHandle;
 pub use self::info::HedgeInfo;
 pub use self::layer::{HedgeLayer, HedgeLayerBuilder};
-pub use self::observe::{NoObserver, Observer};
+#[cfg(feature = "drain")]
+pub use self::losers::Drain;
+#[cfg(feature = "metrics")]
+pub use self::observe::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use self::observe::TracingObserver;
+pub use self::observe::{NoObserver, Observer, SkipReason};
 pub use self::service::Hedge;
-pub use self::settings::HedgeHandle;
+pub use self::settings::HedgeMode;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,6 +1,16 @@
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod tracing;
+
 use std::sync::Arc;
 
 use tower_attempt::Attempt;
+
+#[cfg(feature = "metrics")]
+pub use self::metrics::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use self::tracing::TracingObserver;
 
 /// Is told what a hedge layer does.
 ///
@@ -12,10 +22,10 @@ pub trait Observer {
     /// An attempt goes out; also the first one of each call.
     fn attempt_started(&self, _attempt: &Attempt) {}
 
-    /// A hedge was due, but the budget had no token for it.
-    fn hedge_denied(&self, _attempt: &Attempt) {}
+    /// A hedge was due, but is not sent.
+    fn hedge_skipped(&self, _attempt: &Attempt, _reason: SkipReason) {}
 
-    /// An attempt failed while others were in flight, or never got a ready service.
+    /// An attempt failed while others were in flight or follow.
     fn attempt_failed(&self, _attempt: &Attempt) {}
 
     /// The call ended with the outcome of `winner`.
@@ -36,8 +46,8 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
         (**self).attempt_started(attempt);
     }
 
-    fn hedge_denied(&self, attempt: &Attempt) {
-        (**self).hedge_denied(attempt);
+    fn hedge_skipped(&self, attempt: &Attempt, reason: SkipReason) {
+        (**self).hedge_skipped(attempt, reason);
     }
 
     fn attempt_failed(&self, attempt: &Attempt) {
@@ -51,4 +61,18 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
     fn cancelled(&self) {
         (**self).cancelled();
     }
+}
+
+/// Why a hedge that was due is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// The budget has no token.
+    Denied,
+    /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent.
+    HeldBack,
+    /// No instance of the service was ready before the call ended, or none will be.
+    NotReady,
+    /// The layer is set to [`Shadow`](crate::HedgeMode::Shadow).
+    Shadow,
 }

@@ -3,10 +3,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
-use tower_attempt::{Classify, Plain, Replays, Rules};
+use tower_attempt::{Classify, Deadline, Plain, Replays, Rules};
 use tower_service::Service;
 
-use crate::future::{Race, Spare};
+use crate::elsewhere::Elsewhere;
+use crate::future::{Race, Spare, Timing};
+use crate::key::Sort;
+use crate::losers::Losers;
+use crate::options::Options;
 use crate::settings::Settings;
 use crate::{NoObserver, Observer, ResponseFuture};
 
@@ -14,36 +18,45 @@ use crate::{NoObserver, Observer, ResponseFuture};
 ///
 /// The first attempt goes to the very instance that was polled ready. Only if the request may be
 /// hedged are it and the service cloned.
-pub struct Hedge<S, P = Plain, O = NoObserver> {
+pub struct Hedge<S, P = Plain, O = NoObserver, X = Options> {
     inner: S,
     rules: P,
     observer: O,
+    options: X,
     settings: Cache<Arc<ArcSwap<Settings>>, Arc<Settings>>,
 }
 
-impl<S, P, O> Hedge<S, P, O> {
-    pub(crate) fn new(inner: S, rules: P, observer: O, settings: Arc<ArcSwap<Settings>>) -> Self {
+impl<S, P, O, X> Hedge<S, P, O, X> {
+    pub(crate) fn new(
+        inner: S,
+        rules: P,
+        observer: O,
+        options: X,
+        settings: Arc<ArcSwap<Settings>>,
+    ) -> Self {
         Self {
             inner,
             rules,
             observer,
+            options,
             settings: Cache::new(settings),
         }
     }
 }
 
-impl<S: Clone, P: Clone, O: Clone> Clone for Hedge<S, P, O> {
+impl<S: Clone, P: Clone, O: Clone, X: Clone> Clone for Hedge<S, P, O, X> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             rules: self.rules.clone(),
             observer: self.observer.clone(),
+            options: self.options.clone(),
             settings: self.settings.clone(),
         }
     }
 }
 
-impl<S: fmt::Debug, P, O> fmt::Debug for Hedge<S, P, O> {
+impl<S: fmt::Debug, P, O, X> fmt::Debug for Hedge<S, P, O, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hedge")
             .field("inner", &self.inner)
@@ -51,34 +64,55 @@ impl<S: fmt::Debug, P, O> fmt::Debug for Hedge<S, P, O> {
     }
 }
 
-impl<S, C, R, O, Req> Service<Req> for Hedge<S, Rules<C, R>, O>
+impl<S, C, R, O, K, A, L, Req> Service<Req> for Hedge<S, Rules<C, R>, O, Options<K, A, L>>
 where
     S: Service<Req> + Clone,
     C: Classify<Req, S::Response, S::Error> + Clone,
     R: Replays<Req> + Clone,
     O: Observer + Clone,
+    K: Sort<Req>,
+    A: Elsewhere<S, Req> + Clone,
+    L: Losers<S::Future> + Clone,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S, C, R, O, Req>;
+    type Future = ResponseFuture<S, C, R, O, A, L, Req>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: Req) -> Self::Future {
+        let settings = self.settings.load();
         let rules = self.rules.clone();
         let context = rules.classify.context(&request);
-        let saved = match rules.classify.may_hedge(&context) {
-            true => rules.replays.first(&mut request),
-            false => None,
-        };
-        let spare = saved.map(|saved| Spare::new(self.inner.clone(), saved));
+        let deadline = rules.classify.deadline(&context);
+        let deadline = deadline.unwrap_or(Deadline::NEVER);
+        let may_hedge = rules.classify.may_hedge(&context);
+        let mut timing = settings.watches(may_hedge).then(|| {
+            let keyed = settings.learns();
+            let class = keyed.then(|| self.options.key.class(&request, &settings.state.classes));
+            Timing::start(settings, class.flatten())
+        });
+        let (elsewhere, losers) = (self.options.elsewhere.clone(), self.options.losers.clone());
+        let mut spare = None;
+        if timing
+            .as_ref()
+            .is_some_and(|timing| timing.is_due_before(settings, &deadline))
+        {
+            let call = elsewhere.begin(&mut request);
+            match rules.replays.first(&mut request) {
+                Some(saved) => spare = Some(Spare::new(self.inner.clone(), saved, call)),
+                None => timing = None,
+            }
+        }
         let observer = self.observer.clone();
-        let primary = self.inner.call(request);
+        let primary = losers.hold(self.inner.call(request));
         // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
-        let settings = Arc::clone(self.settings.load());
-        let race = Race::new(rules, observer, settings, context, spare);
+        let settings = Arc::clone(settings);
+        let race = Race::new(
+            rules, observer, elsewhere, losers, settings, context, deadline, timing, spare,
+        );
         ResponseFuture::new(primary, race)
     }
 }

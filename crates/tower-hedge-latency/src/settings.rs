@@ -1,76 +1,182 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use tokio::time::Instant;
 use tower_attempt::{Budget, BuildError};
 
-use crate::HedgeLayer;
-use crate::trigger::Trigger;
+use crate::class::{Class, Classes};
+use crate::counters::Counters;
+use crate::trigger::{Knobs as PercentileKnobs, Trigger, micros};
+
+/// At most as much load as a trigger at the 95th percentile adds (*The Tail at Scale*).
+const BUDGET: f64 = 0.05;
+/// A service that starts slowly should not get a hundred hedges at once.
+const INITIAL: u32 = 10;
+
+/// What a hedge layer does at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HedgeMode {
+    /// Hedges what is late.
+    #[default]
+    On,
+    /// Learns and counts, and sends nothing: what [`HedgeCounts::shadowed`](crate::HedgeCounts::shadowed)
+    /// comes to would have been sent. Neither the budget nor the readiness of the service is asked.
+    Shadow,
+    /// Passes every call through, and learns nothing from it.
+    Off,
+}
 
 /// What can be changed while the layer is in use. One call sees one version of it throughout.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) trigger: Option<Trigger>,
-    pub(crate) max_hedges: Option<u32>,
+    pub(crate) tuning: Tuning,
+    pub(crate) mode: HedgeMode,
+    /// Outlives every change.
+    pub(crate) state: Arc<State>,
+}
+
+/// What [`retune`](crate::HedgeHandle::retune) takes over.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuning {
+    pub(crate) trigger: Trigger,
+    max_hedges: Option<u32>,
+    /// Whether an attempt's failure is a reason for the next hedge.
+    pub(crate) on_failure: bool,
     pub(crate) budget: Budget,
     /// Whether eligible calls deposit into the budget, or another layer's do.
     pub(crate) deposits: bool,
 }
 
-impl Default for Settings {
+/// The numbers of a builder.
+#[derive(Clone, Debug)]
+pub(crate) struct Knobs {
+    /// `None` is a percentile.
+    pub(crate) trigger: Option<Trigger>,
+    pub(crate) percentile: PercentileKnobs,
+    pub(crate) max_hedges: Option<u32>,
+    pub(crate) on_failure: bool,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) deposits: bool,
+    pub(crate) mode: HedgeMode,
+}
+
+/// What a layer has learned and counted.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) classes: Classes,
+    pub(crate) counters: Counters,
+    /// Times count from here.
+    epoch: Instant,
+}
+
+impl Default for Knobs {
     fn default() -> Self {
         Self {
             trigger: None,
+            percentile: PercentileKnobs::default(),
             max_hedges: None,
-            budget: Budget::unlimited(),
+            on_failure: false,
+            budget: None,
             deposits: true,
+            mode: HedgeMode::default(),
+        }
+    }
+}
+
+impl Knobs {
+    pub(crate) fn validate(&self) -> Result<(), BuildError> {
+        match &self.trigger {
+            None => self.percentile.validate()?,
+            Some(_) => self.percentile.validate_unset()?,
+        }
+        if let Some(budget) = &self.budget {
+            budget.validate()?;
+        }
+        Trigger::validate(self.trigger.as_ref(), self.max_hedges)
+    }
+
+    pub(crate) fn settings(self) -> Settings {
+        let budget = match (self.budget, &self.trigger) {
+            (Some(budget), _) => budget,
+            (None, None) => Budget::ratio(BUDGET).initial(INITIAL),
+            // The caller knows when hedges go out, and so how many.
+            (None, Some(_)) => Budget::unlimited(),
+        };
+        let learned = || Trigger::Percentile(self.percentile.percentile(&budget));
+        Settings {
+            tuning: Tuning {
+                trigger: self.trigger.unwrap_or_else(learned),
+                max_hedges: self.max_hedges,
+                on_failure: self.on_failure,
+                budget,
+                deposits: self.deposits,
+            },
+            mode: self.mode,
+            state: Arc::new(State {
+                classes: Classes::new(),
+                counters: Counters::default(),
+                epoch: Instant::now(),
+            }),
         }
     }
 }
 
 impl Settings {
-    pub(crate) fn validate(&self) -> Result<(), BuildError> {
-        let Some(trigger) = &self.trigger else {
-            let bound = "set, by one of fixed, delays and fan_out";
-            return Err(BuildError::new("trigger", None::<()>, bound));
-        };
-        trigger.validate(self.max_hedges)?;
-        self.budget.validate()
-    }
-
     /// When the 0-based `hedge` is due, as an offset from the call's start.
-    pub(crate) fn due(&self, hedge: u32) -> Option<Duration> {
-        self.trigger.as_ref()?.due(hedge, self.max_hedges)
-    }
-}
-
-/// Changes a hedge layer's trigger and budget while it is in use.
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_hedge_latency::{Budget, HedgeLayer};
-///
-/// let hedge_after = |millis| HedgeLayer::builder().fixed(Duration::from_millis(millis));
-/// let layer = hedge_after(10).build()?;
-/// let handle = layer.handle();
-/// handle.retune(&hedge_after(20).build()?);
-/// // No hedge any more.
-/// handle.retune(&hedge_after(20).budget(Budget::none()).build()?);
-/// # Ok::<_, tower_hedge_latency::BuildError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct HedgeHandle(Arc<ArcSwap<Settings>>);
-
-impl HedgeHandle {
-    pub(crate) fn new(settings: &Arc<ArcSwap<Settings>>) -> Self {
-        Self(Arc::clone(settings))
+    pub(crate) fn due(&self, hedge: u32, learned: Option<Duration>) -> Option<Duration> {
+        let Tuning {
+            trigger,
+            max_hedges,
+            ..
+        } = &self.tuning;
+        trigger.due(hedge, *max_hedges, learned)
     }
 
-    /// Takes over another layer's trigger and budget.
-    ///
-    /// Every service of this handle's layer follows from its next call on; calls that are under way
-    /// end as they began. Rules and observer stay. The budget is then shared with `layer`.
-    pub fn retune<P, O>(&self, layer: &HedgeLayer<P, O>) {
-        self.0.store(layer.settings.load_full());
+    /// The delay that `class` has learned, if the trigger learns.
+    pub(crate) fn learned(&self, class: &Class) -> Option<Duration> {
+        match &self.tuning.trigger {
+            Trigger::Percentile(percentile) => class.delay(percentile),
+            _ => None,
+        }
+    }
+
+    /// Learns from an answer that came after `elapsed`.
+    pub(crate) fn learn(&self, class: &Class, elapsed: Duration, now: Instant) {
+        if let Trigger::Percentile(percentile) = &self.tuning.trigger {
+            let now = micros(now.saturating_duration_since(self.state.epoch));
+            class
+                .estimator
+                .record(micros(elapsed), now, &percentile.lesson);
+        }
+    }
+
+    pub(crate) fn learns(&self) -> bool {
+        matches!(self.tuning.trigger, Trigger::Percentile(_))
+    }
+
+    /// Whether anything is learned from or counted of a call, given whether its request may be hedged.
+    pub(crate) fn watches(&self, may_hedge: bool) -> bool {
+        may_hedge && self.mode != HedgeMode::Off
+    }
+
+    /// Whether hedges are sent, and not only counted.
+    pub(crate) fn sends(&self) -> bool {
+        self.mode == HedgeMode::On
+    }
+
+    /// Whether it matters how long a call took.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.learns() || !self.sends()
+    }
+
+    /// A call begins, of which hedges are sent, learned or counted, or of which none are.
+    pub(crate) fn begin(&self, is_eligible: bool) {
+        self.state.counters.calls.count();
+        match is_eligible {
+            true if self.tuning.deposits => self.tuning.budget.deposit(),
+            false if self.mode != HedgeMode::Off => self.state.counters.ineligible.count(),
+            _ => {}
+        }
     }
 }

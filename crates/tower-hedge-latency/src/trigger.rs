@@ -1,6 +1,10 @@
+mod percentile;
+
 use std::time::Duration;
 
 use tower_attempt::BuildError;
+
+pub(crate) use self::percentile::{Knobs, Percentile, micros};
 
 /// More attempts at once than any tail is worth; each keeps a place in its call.
 const MAX_HEDGES: usize = 100;
@@ -8,6 +12,8 @@ const MAX_HEDGES: usize = 100;
 /// When hedges are due, as offsets from the call's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
+    /// Hedge k after k times the delay that is learned.
+    Percentile(Percentile),
     /// Hedge k after k times the delay.
     Fixed(Duration),
     /// Hedge k after the k-th delay.
@@ -17,39 +23,53 @@ pub(crate) enum Trigger {
 }
 
 impl Trigger {
-    /// When the 0-based `hedge` is due; `None` if there is no such hedge.
-    pub(crate) fn due(&self, hedge: u32, max_hedges: Option<u32>) -> Option<Duration> {
+    /// When the 0-based `hedge` is due, given what was learned, if anything is; `None` if there is
+    /// no such hedge.
+    pub(crate) fn due(
+        &self,
+        hedge: u32,
+        max_hedges: Option<u32>,
+        learned: Option<Duration>,
+    ) -> Option<Duration> {
+        let multiple = |delay: Duration| {
+            let within = hedge < max_hedges.unwrap_or(1);
+            within.then(|| delay.saturating_mul(hedge.saturating_add(1)))
+        };
         match self {
-            Self::Fixed(delay) => (hedge < max_hedges.unwrap_or(1))
-                .then(|| delay.saturating_mul(hedge.saturating_add(1))),
+            Self::Percentile(_) => multiple(learned?),
+            Self::Fixed(delay) => multiple(*delay),
             Self::Delays(delays) => delays.get(usize::try_from(hedge).ok()?).copied(),
             Self::FanOut(attempts) => (hedge + 1 < *attempts).then_some(Duration::ZERO),
         }
     }
 
-    pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
-        match (self, max_hedges) {
-            (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
+    /// Checks a trigger, `None` being a percentile, and the number of hedges that goes with it.
+    pub(crate) fn validate(
+        trigger: Option<&Self>,
+        max_hedges: Option<u32>,
+    ) -> Result<(), BuildError> {
+        match (trigger, max_hedges) {
+            (Some(Self::Delays(delays)), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
                 let bound = "from 1 to 100 of them";
                 Err(BuildError::new("number of delays", delays.len(), bound))
             }
-            (Self::Delays(delays), _) if !delays.is_sorted() => {
+            (Some(Self::Delays(delays)), _) if !delays.is_sorted() => {
                 Err(BuildError::new("delays", delays, "in ascending order"))
             }
-            (Self::FanOut(attempts @ (0..=1 | 102..)), _) => {
+            (Some(Self::FanOut(attempts @ (0..=1 | 102..))), _) => {
                 let bound = "from 2 to 101 attempts in all";
                 Err(BuildError::new("fan_out", attempts, bound))
             }
-            (Self::Fixed(_), Some(hedges @ (0 | 101..))) => {
-                Err(BuildError::new("max_hedges", hedges, "from 1 to 100"))
-            }
-            (Self::Delays(_), Some(hedges)) => {
+            (Some(Self::Delays(_)), Some(hedges)) => {
                 let bound = "unset: delays say how many hedges there are";
                 Err(BuildError::new("max_hedges", hedges, bound))
             }
-            (Self::FanOut(_), Some(hedges)) => {
+            (Some(Self::FanOut(_)), Some(hedges)) => {
                 let bound = "unset: fan_out says how many attempts there are";
                 Err(BuildError::new("max_hedges", hedges, bound))
+            }
+            (_, Some(hedges @ (0 | 101..))) => {
+                Err(BuildError::new("max_hedges", hedges, "from 1 to 100"))
             }
             _ => Ok(()),
         }
@@ -58,6 +78,8 @@ impl Trigger {
 
 #[cfg(test)]
 mod tests {
+    use tower_attempt::Budget;
+
     use super::*;
 
     const fn ms(millis: u64) -> Duration {
@@ -65,7 +87,7 @@ mod tests {
     }
 
     fn all(trigger: &Trigger, max_hedges: Option<u32>) -> Vec<Duration> {
-        let due = |hedge| trigger.due(hedge, max_hedges);
+        let due = |hedge| trigger.due(hedge, max_hedges, None);
         (0..).map_while(due).collect()
     }
 
@@ -80,9 +102,22 @@ mod tests {
     }
 
     #[test]
+    fn a_learned_delay_is_a_fixed_one_once_it_is_known() {
+        let percentile = Knobs::default().percentile(&Budget::unlimited());
+        let percentile = Trigger::Percentile(percentile);
+        assert_eq!(percentile.due(0, None, None), None);
+        assert_eq!(percentile.due(0, None, Some(ms(7))), Some(ms(7)));
+        assert_eq!(percentile.due(1, None, Some(ms(7))), None);
+        assert_eq!(percentile.due(1, Some(2), Some(ms(7))), Some(ms(14)));
+    }
+
+    #[test]
     fn a_huge_delay_saturates() {
         let fixed = Trigger::Fixed(Duration::MAX);
-        assert_eq!(fixed.due(u32::MAX - 1, Some(u32::MAX)), Some(Duration::MAX));
+        assert_eq!(
+            fixed.due(u32::MAX - 1, Some(u32::MAX), None),
+            Some(Duration::MAX)
+        );
     }
 
     #[test]
@@ -135,7 +170,7 @@ mod tests {
                 "max_hedges is 0, but must be from 1 to 100",
             ),
         ] {
-            let error = trigger.validate(max_hedges).unwrap_err();
+            let error = Trigger::validate(Some(&trigger), max_hedges).unwrap_err();
             assert_eq!(error.to_string(), message);
         }
     }

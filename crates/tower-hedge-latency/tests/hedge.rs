@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
-use tower_hedge_latency::{Attempt, Budget, HedgeLayer, HedgeLayerBuilder, Observer, Verdict};
+use tower_hedge_latency::{
+    Attempt, Budget, HedgeLayer, HedgeLayerBuilder, Observer, SkipReason, Verdict,
+};
 use tower_test::mock::{self, Handle, SendResponse};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -27,12 +29,12 @@ struct Log(Arc<Mutex<Vec<Event>>>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Started(u32),
-    Denied(u32),
+    Skipped(u32, SkipReason),
     Failed(u32),
     Finished(u32),
     Cancelled,
 }
-use Event::{Cancelled, Denied, Failed, Finished, Started};
+use Event::{Cancelled, Failed, Finished, Skipped, Started};
 
 impl Log {
     fn add(&self, event: Event) {
@@ -49,8 +51,8 @@ impl Observer for Log {
         self.add(Started(attempt.number()));
     }
 
-    fn hedge_denied(&self, attempt: &Attempt) {
-        self.add(Denied(attempt.number()));
+    fn hedge_skipped(&self, attempt: &Attempt, reason: SkipReason) {
+        self.add(Skipped(attempt.number(), reason));
     }
 
     fn attempt_failed(&self, attempt: &Attempt) {
@@ -322,7 +324,10 @@ async fn a_hedge_whose_service_fails_is_forgotten() {
     assert!(budget.withdraw().is_some());
     primary.send_response(1);
     assert_eq!(assert_ready_ok!(call.poll()), 1);
-    assert_eq!(log.take(), [Started(1), Failed(2), Finished(1)]);
+    assert_eq!(
+        log.take(),
+        [Started(1), Skipped(2, SkipReason::NotReady), Finished(1)]
+    );
 }
 
 /// failsafe-go fails the whole call when the budget is out.
@@ -345,7 +350,15 @@ async fn an_exhausted_budget_leaves_the_first_attempt_running() {
     let _hedge = next(&mut handle).await;
     primary.send_response(1);
     assert_eq!(assert_ready_ok!(call.poll()), 1);
-    assert_eq!(log.take(), [Started(1), Denied(2), Started(3), Finished(1)]);
+    assert_eq!(
+        log.take(),
+        [
+            Started(1),
+            Skipped(2, SkipReason::Denied),
+            Started(3),
+            Finished(1)
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,7 +403,10 @@ async fn a_hedge_that_waits_for_readiness_keeps_no_token_from_others() {
     let _primary = next(&mut handle).await;
     assert_no_request(&mut handle);
     drop(call);
-    assert_eq!(log.take(), [Started(1), Denied(2), Cancelled]);
+    assert_eq!(
+        log.take(),
+        [Started(1), Skipped(2, SkipReason::Denied), Cancelled]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,20 +433,57 @@ async fn a_retuned_layer_changes_from_the_next_call_on() {
 
 #[test]
 fn a_wrong_value_is_named_with_its_bound() {
-    let messages = [
-        HedgeLayer::builder().build(),
-        HedgeLayer::builder().fan_out(0).build(),
-        HedgeLayer::builder().fixed(ms(10)).max_hedges(0).build(),
-        fixed(10).budget(Budget::ratio(0.1).burst(0)).build(),
-    ]
-    .map(|layer| layer.unwrap_err().to_string());
-    assert_eq!(
-        messages,
-        [
-            "trigger is None, but must be set, by one of fixed, delays and fan_out",
+    let message = |builder: HedgeLayerBuilder| builder.build().unwrap_err().to_string();
+    let percentile = || HedgeLayer::builder().percentile(0.9);
+    for (builder, expected) in [
+        (
+            HedgeLayer::builder().fan_out(0),
             "fan_out is 0, but must be from 2 to 101 attempts in all",
+        ),
+        (
+            fixed(10).max_hedges(0),
             "max_hedges is 0, but must be from 1 to 100",
+        ),
+        (
+            percentile().max_hedges(101),
+            "max_hedges is 101, but must be from 1 to 100",
+        ),
+        (
+            fixed(10).budget(Budget::ratio(0.1).burst(0)),
             "budget.burst is 0, but must be at least 1; for no extra attempt ever use Budget::none()",
-        ]
-    );
+        ),
+        (
+            HedgeLayer::builder().percentile(95.0),
+            "percentile is 95.0, but must be above 0 and below 1: 0.95 is the 95th percentile",
+        ),
+        (
+            HedgeLayer::builder().percentile(f64::NAN),
+            "percentile is NaN, but must be above 0 and below 1: 0.95 is the 95th percentile",
+        ),
+        (
+            percentile().window(Duration::ZERO),
+            "window is 0ns, but must be longer than nothing",
+        ),
+        (
+            percentile().min_delay(ms(20)).max_delay(ms(10)),
+            "max_delay is 10ms, but must be at least the min_delay of 20ms",
+        ),
+        (
+            percentile().max_delay(Duration::ZERO),
+            "max_delay is 0ns, but must be at least the min_delay of 1ms",
+        ),
+        (
+            fixed(10).window(ms(10)),
+            "window is 10ms, but must be unset: only a percentile is learned",
+        ),
+        (
+            percentile().budget(Budget::ratio(f64::NAN)),
+            "budget.ratio is NaN, but must be from 0 to 10 extra attempts per deposit",
+        ),
+    ] {
+        assert_eq!(message(builder), expected);
+    }
+    // The last trigger counts.
+    assert!(fixed(10).percentile(0.9).window(ms(10)).build().is_ok());
+    assert!(HedgeLayer::builder().build().is_ok());
 }

@@ -2,132 +2,257 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Classify, Deadline, Replays, Rules};
+use tower_attempt::{Attempt, AttemptKind, Classify, Deadline, Replays, Rules};
 use tower_service::Service;
 
 use super::Outcome;
-use super::hedge::Hedge;
+use super::hedge::{End, Hedge};
+use super::timing::{Due, Timing};
+use crate::elsewhere::Elsewhere;
+use crate::losers::Losers;
 use crate::settings::Settings;
-use crate::{HedgeInfo, Observer};
+use crate::{HedgeInfo, Observer, SkipReason};
 
 /// All of a call but its first attempt and its timer.
-pub(crate) struct Race<S, C, R, O, Req>
+pub(crate) struct Race<S, C, R, O, A, L, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
     rules: Rules<C, R>,
     observer: O,
+    elsewhere: A,
+    losers: L,
     settings: Arc<Settings>,
     context: C::Context,
     deadline: Deadline,
+    /// `None` if the request may not be hedged.
+    timing: Option<Timing>,
     /// `None` if this call is not hedged, or not any more.
-    spare: Option<Spare<S, R::Saved>>,
+    spare: Option<Spare<S, R::Saved, A::Call>>,
     /// How many hedges came due, sent or not.
     stage: u32,
     /// How many attempts were sent, the first included.
     attempts: u32,
     /// In flight, the oldest first.
-    hedges: Vec<Hedge<S, Req>>,
+    hedges: Vec<Hedge<S, L, Req>>,
+    /// An attempt has failed, so the next hedge is due whatever its time.
+    hurry: bool,
     ended: bool,
 }
 
 /// What hedges are made from.
-pub(crate) struct Spare<S, V> {
+pub(crate) struct Spare<S, V, E> {
     service: S,
     saved: V,
-    /// When the call began.
-    start: Instant,
+    elsewhere: E,
 }
 
-impl<S, V> Spare<S, V> {
-    pub(crate) fn new(service: S, saved: V) -> Self {
+impl<S, V, E> Spare<S, V, E> {
+    pub(crate) fn new(service: S, saved: V, elsewhere: E) -> Self {
         Self {
             service,
             saved,
-            start: Instant::now(),
+            elsewhere,
         }
     }
 }
 
-/// When the next hedge is due.
-pub(super) enum Due {
-    Now,
-    At(Instant),
-    Never,
+impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+where
+    S: Service<Req>,
+    C: Classify<Req, S::Response, S::Error>,
+    R: Replays<Req>,
+    O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
+{
+    #[expect(clippy::too_many_arguments, reason = "each becomes a field")]
+    pub(crate) fn new(
+        rules: Rules<C, R>,
+        observer: O,
+        elsewhere: A,
+        losers: L,
+        settings: Arc<Settings>,
+        context: C::Context,
+        deadline: Deadline,
+        timing: Option<Timing>,
+        spare: Option<Spare<S, R::Saved, A::Call>>,
+    ) -> Self {
+        observer.attempt_started(&Attempt::PRIMARY);
+        settings.begin(timing.is_some());
+        Self {
+            rules,
+            observer,
+            elsewhere,
+            losers,
+            settings,
+            context,
+            deadline,
+            timing,
+            spare,
+            stage: 0,
+            attempts: 1,
+            hedges: Vec::new(),
+            hurry: false,
+            ended: false,
+        }
+    }
+
+    /// When the next hedge is due; never if there is nothing to make it from.
+    pub(super) fn due(&self) -> Due {
+        match (&self.timing, &self.spare) {
+            (Some(timing), Some(_)) => timing.due(&self.settings, self.stage, &self.deadline),
+            _ => Due::Never,
+        }
+    }
+
+    pub(super) fn losers(&self) -> &L {
+        &self.losers
+    }
+
+    pub(super) fn has_sent(&self) -> bool {
+        self.hedges.iter().any(Hedge::is_sent)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn is_in_a_hurry(&self) -> bool {
+        self.hurry
+    }
+
+    #[inline]
+    pub(super) fn is_good(&self, attempt: &Attempt, outcome: &Outcome<S, Req>) -> bool {
+        let classify = &self.rules.classify;
+        !classify
+            .classify(&self.context, attempt, outcome)
+            .is_retry()
+    }
+
+    /// Whether the call goes on when its first attempt has failed.
+    ///
+    /// Without others in flight it does not: repeating is not this layer's business, unless it was
+    /// told so, and a hedge whose service is not ready is no reason to wait.
+    pub(super) fn survives_failure(&self) -> bool {
+        self.has_sent() || self.hedges_on_failure()
+    }
+
+    pub(super) fn primary_failed(&mut self) {
+        self.observer.attempt_failed(&Attempt::PRIMARY);
+        if let Some(timing) = &mut self.timing {
+            timing.primary_failed();
+        }
+        self.hurry = self.hedges_on_failure();
+    }
+
+    /// Whether a failure now is a reason for a hedge.
+    fn hedges_on_failure(&self) -> bool {
+        self.settings.tuning.on_failure
+            && !matches!(self.due(), Due::Never)
+            && self.deadline.leaves(std::time::Duration::ZERO)
+    }
+
+    fn skip(&self, attempt: &Attempt, reason: SkipReason) {
+        self.settings.state.counters.skip(reason);
+        self.observer.hedge_skipped(attempt, reason);
+    }
+
+    /// The call ends: what there is to learn, to count and to tell of hedges.
+    fn settle(&self, succeeded: bool, won: bool) {
+        let Some(timing) = &self.timing else { return };
+        let settings = &*self.settings;
+        if settings.is_timed() {
+            let now = Instant::now();
+            self.shadow(timing, now);
+            timing.learn(settings, succeeded, now);
+        }
+        if self.attempts > 1 && settings.learns() {
+            let class = timing.class(settings);
+            class.guard.record(self.attempts - 1, won);
+        }
+    }
+
+    /// Counts the hedges that would have been sent by now.
+    fn shadow(&self, timing: &Timing, now: Instant) {
+        if self.settings.sends() {
+            return;
+        }
+        for hedge in 0.. {
+            match timing.due(&self.settings, hedge, &self.deadline) {
+                Due::At(due) if due > now => return,
+                Due::Never => return,
+                _ => {}
+            }
+            if hedge == 0 {
+                self.settings.state.counters.late.count();
+            }
+            self.skip(&Attempt::hedge(hedge + 2), SkipReason::Shadow);
+        }
+    }
 }
 
-impl<S, C, R, O, Req> Race<S, C, R, O, Req>
+impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
 where
     S: Service<Req> + Clone,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
-    pub(crate) fn new(
-        rules: Rules<C, R>,
-        observer: O,
-        settings: Arc<Settings>,
-        context: C::Context,
-        spare: Option<Spare<S, R::Saved>>,
-    ) -> Self {
-        observer.attempt_started(&Attempt::PRIMARY);
-        if spare.is_some() && settings.deposits {
-            settings.budget.deposit();
+    /// Adds the hedge whose time has come.
+    pub(super) fn add_late_hedge(&mut self) {
+        if self.stage == 0 {
+            self.settings.state.counters.late.count();
         }
-        let deadline = rules.classify.deadline(&context);
-        Self {
-            deadline: deadline.unwrap_or(Deadline::NEVER),
-            rules,
-            observer,
-            settings,
-            context,
-            spare,
-            stage: 0,
-            attempts: 1,
-            hedges: Vec::new(),
-            ended: false,
-        }
+        self.add_hedge();
     }
 
-    pub(super) fn due(&self) -> Due {
-        let Some(spare) = &self.spare else {
-            return Due::Never;
-        };
-        match self.settings.due(self.stage) {
-            None => Due::Never,
-            Some(delay) if delay.is_zero() => Due::Now,
-            Some(delay) => match spare.start.checked_add(delay) {
-                Some(due) if self.deadline.is_after(due) => Due::At(due),
-                _ => Due::Never,
-            },
-        }
-    }
-
-    /// Adds the hedge that is due, unless the budget has no token for it anyway.
+    /// Adds the next hedge, unless hedges do not help or the budget has no token for it anyway.
     pub(super) fn add_hedge(&mut self) {
+        self.hurry = false;
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
-        if self.settings.budget.withdraw().is_none() {
-            self.observer.hedge_denied(&attempt);
-            return;
+        if !self.is_worth_it() {
+            return self.skip(&attempt, SkipReason::HeldBack);
         }
-        let replays = &self.rules.replays;
-        let next = match self.settings.due(self.stage) {
+        if self.settings.tuning.budget.withdraw().is_none() {
+            return self.skip(&attempt, SkipReason::Denied);
+        }
+        let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
+        let more = self
+            .timing
+            .as_ref()
+            .and_then(|timing| timing.delay(&self.settings, self.stage));
+        let next = match more {
             Some(_) => self.spare.as_ref().and_then(|spare| {
                 let request = replays.again(&spare.saved, attempt)?;
-                Some((spare.service.clone(), request))
+                let own = spare.service.clone();
+                Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
             }),
             None => self.spare.take().and_then(|spare| {
                 let request = replays.last(spare.saved, attempt)?;
-                Some((spare.service, request))
+                let own = spare.service;
+                Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
             }),
         };
         if let Some((service, request)) = next {
             self.hedges.push(Hedge::new(attempt, service, request));
         }
+    }
+
+    /// What a fixed trigger sends is the caller's own decision.
+    fn is_worth_it(&self) -> bool {
+        let Some(timing) = &self.timing else {
+            return true;
+        };
+        !self.settings.learns() || timing.class(&self.settings).guard.allows()
     }
 
     /// The first good answer among the hedges.
@@ -138,73 +263,83 @@ where
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
             let was_sent = hedge.is_sent();
-            let polled = hedge.poll(cx, &self.settings.budget, &self.observer);
-            self.attempts += u32::from(hedge.is_sent() && !was_sent);
-            let Poll::Ready(outcome) = polled else {
+            let budget = &self.settings.tuning.budget;
+            let polled = hedge.poll(cx, budget, &self.losers, &self.observer);
+            if hedge.is_sent() && !was_sent {
+                self.attempts += 1;
+                self.settings.state.counters.hedges.count();
+            }
+            let Poll::Ready(end) = polled else {
                 next += 1;
                 continue;
             };
             let attempt = self.hedges.remove(next).attempt;
-            if let Some(outcome) = outcome {
-                if self.is_good(&attempt, &outcome) {
+            match end {
+                End::Answered(outcome) if self.is_good(&attempt, &outcome) => {
                     return Poll::Ready((attempt, outcome));
                 }
-                self.observer.attempt_failed(&attempt);
+                End::Answered(_) => {
+                    self.observer.attempt_failed(&attempt);
+                    self.hurry = self.hedges_on_failure();
+                }
+                End::Skipped(reason) => self.skip(&attempt, reason),
             }
         }
         Poll::Pending
     }
 
-    /// Whether the first attempt's outcome ends the race.
-    ///
-    /// Without others in flight any outcome does: repeating is not this layer's business, and a
-    /// hedge whose service is not ready is no reason to wait.
-    pub(super) fn is_decided_by(&self, outcome: &Outcome<S, Req>) -> bool {
-        !self.has_sent() || self.is_good(&Attempt::PRIMARY, outcome)
-    }
-
-    pub(super) fn has_sent(&self) -> bool {
-        self.hedges.iter().any(Hedge::is_sent)
-    }
-
-    pub(super) fn primary_failed(&self) {
-        self.observer.attempt_failed(&Attempt::PRIMARY);
-    }
-
-    /// Drops the losers, and says in the outcome what it took if a hedge was sent.
-    pub(super) fn end(&mut self, winner: Attempt, outcome: &mut Outcome<S, Req>) {
-        self.hedges.clear();
-        self.spare = None;
+    /// Disposes of the losers, and says in the outcome what it took if a hedge was sent.
+    #[inline]
+    pub(super) fn end(&mut self, winner: Attempt, good: bool, outcome: &mut Outcome<S, Req>) {
         self.ended = true;
+        self.spare = None;
+        let won = winner.kind() == AttemptKind::Hedge;
+        self.settle(good, won);
+        if !good {
+            self.settings.state.counters.failed.count();
+        }
+        if self.stage > 0 {
+            self.end_race(winner, outcome);
+        }
         self.observer.finished(&winner);
+    }
+
+    #[cold]
+    fn end_race(&mut self, winner: Attempt, outcome: &mut Outcome<S, Req>) {
+        for hedge in std::mem::take(&mut self.hedges) {
+            let attempt = hedge.attempt;
+            if !hedge.lose(&self.losers) {
+                self.skip(&attempt, SkipReason::NotReady);
+            }
+        }
+        if winner.kind() == AttemptKind::Hedge {
+            self.settings.state.counters.hedge_wins.count();
+        }
         if self.attempts > 1 {
-            let delay = self.settings.due(0).unwrap_or_default();
-            let info = HedgeInfo::new(winner, self.attempts, delay);
+            let timing = self.timing.as_ref();
+            let delay = timing.and_then(|timing| timing.delay(&self.settings, 0));
+            let info = HedgeInfo::new(winner, self.attempts, delay.unwrap_or_default());
             self.rules.classify.attach(outcome, info);
         }
     }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    fn is_good(&self, attempt: &Attempt, outcome: &Outcome<S, Req>) -> bool {
-        let classify = &self.rules.classify;
-        !classify
-            .classify(&self.context, attempt, outcome)
-            .is_retry()
-    }
 }
 
-impl<S, C, R, O, Req> Drop for Race<S, C, R, O, Req>
+impl<S, C, R, O, A, L, Req> Drop for Race<S, C, R, O, A, L, Req>
 where
     S: Service<Req>,
     C: Classify<Req, S::Response, S::Error>,
     R: Replays<Req>,
     O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
 {
     fn drop(&mut self) {
         if !self.ended {
+            self.settle(false, false);
+            for hedge in self.hedges.iter().filter(|hedge| !hedge.is_sent()) {
+                self.skip(&hedge.attempt, SkipReason::NotReady);
+            }
+            self.settings.state.counters.cancelled.count();
             self.observer.cancelled();
         }
     }

@@ -1,0 +1,151 @@
+//! Classes of requests, each with latencies of its own.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::estimator::Estimator;
+use crate::guard::Guard;
+use crate::trigger::Percentile;
+
+/// Each takes about 8 KB: 2 MB in all.
+const MAX_CLASSES: usize = 256;
+
+/// What is known of one class.
+#[derive(Debug)]
+pub struct Class {
+    pub(crate) estimator: Estimator,
+    pub(crate) guard: Guard,
+}
+
+/// All classes of a layer.
+///
+/// Found by a 64-bit hash with a secret key, so that neither a look-up nor a table of long keys costs
+/// an allocation; two keys with the same hash would share a class. Nobody waits for anybody: the table
+/// is replaced whole when a class is added, which happens 256 times at most.
+#[derive(Debug)]
+pub struct Classes {
+    /// Of requests without a key, and of those that come after 256 other keys.
+    pub(crate) rest: Class,
+    table: ArcSwap<HashMap<u64, Entry>>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    name: Arc<str>,
+    class: Arc<Class>,
+}
+
+impl Class {
+    fn new() -> Self {
+        Self {
+            estimator: Estimator::new(),
+            guard: Guard::default(),
+        }
+    }
+
+    pub(crate) fn delay(&self, percentile: &Percentile) -> Option<Duration> {
+        percentile.delay(self.estimator.threshold())
+    }
+}
+
+impl Classes {
+    pub(crate) fn new() -> Self {
+        Self {
+            rest: Class::new(),
+            table: ArcSwap::default(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The class of a key; `None` stands for [`rest`](Self::rest).
+    pub(crate) fn of<K: Hash + Display>(&self, key: &K) -> Option<Arc<Class>> {
+        let hash = self.hasher.hash_one(key);
+        let table = self.table.load();
+        match table.get(&hash) {
+            Some(entry) => Some(Arc::clone(&entry.class)),
+            None if table.len() >= MAX_CLASSES => None,
+            None => self.add(hash, key),
+        }
+    }
+
+    #[cold]
+    fn add(&self, hash: u64, key: &impl Display) -> Option<Arc<Class>> {
+        let entry = Entry {
+            name: key.to_string().into(),
+            class: Arc::new(Class::new()),
+        };
+        self.table.rcu(|table| {
+            let mut table = HashMap::clone(table);
+            if table.len() < MAX_CLASSES {
+                // Another thread may have been faster.
+                table.entry(hash).or_insert_with(|| entry.clone());
+            }
+            table
+        });
+        let table = self.table.load();
+        table.get(&hash).map(|entry| Arc::clone(&entry.class))
+    }
+
+    /// Names and delays of all that have a key, by name.
+    pub(crate) fn delays(&self, percentile: &Percentile) -> Vec<(Arc<str>, Option<Duration>)> {
+        let table = self.table.load();
+        let delay = |entry: &Entry| (Arc::clone(&entry.name), entry.class.delay(percentile));
+        let mut delays: Vec<_> = table.values().map(delay).collect();
+        delays.sort_unstable();
+        delays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_attempt::Budget;
+
+    use super::*;
+    use crate::trigger::Knobs;
+
+    #[test]
+    fn a_key_keeps_its_class_and_those_beyond_the_bound_share_one() {
+        let classes = Classes::new();
+        let first: Vec<_> = (0..256).map(|key| classes.of(&key).unwrap()).collect();
+        assert!((256..10_000).all(|key| classes.of(&key).is_none()));
+        for (key, class) in first.iter().enumerate() {
+            let again = classes.of(&i32::try_from(key).unwrap()).unwrap();
+            assert!(Arc::ptr_eq(&again, class));
+        }
+    }
+
+    #[test]
+    fn classes_are_listed_by_name() {
+        let classes = Classes::new();
+        for key in ["search", "item", "search"] {
+            classes.of(&key);
+        }
+        let percentile = Knobs::default().percentile(&Budget::unlimited());
+        let names: Vec<_> = classes.delays(&percentile).into_iter().collect();
+        assert_eq!(names, [("item".into(), None), ("search".into(), None)]);
+    }
+
+    #[test]
+    fn threads_that_add_a_class_at_once_get_the_same() {
+        let classes = Classes::new();
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..100).map(|key| classes.of(&key).unwrap())))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap().collect::<Vec<_>>())
+                .collect()
+        });
+        for classes in &all {
+            let same = classes.iter().zip(&all[0]);
+            assert!(same.into_iter().all(|(one, other)| Arc::ptr_eq(one, other)));
+        }
+    }
+}

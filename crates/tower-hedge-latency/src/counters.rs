@@ -1,0 +1,91 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::SkipReason;
+
+/// What a layer's services have done since it was made.
+///
+/// Each number is exact; together they are not of one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HedgeCounts {
+    /// Calls, all of them.
+    pub calls: u64,
+    /// Calls whose request may not be hedged, or can't be copied.
+    pub ineligible: u64,
+    /// Calls that were still out when their first hedge was due. With a percentile `q` that is
+    /// learned, they settle at a share of 1 − q of the eligible ones.
+    pub late: u64,
+    /// Hedges that were sent.
+    pub hedges: u64,
+    /// Calls that a hedge has won.
+    pub hedge_wins: u64,
+    /// Hedges that were due, but the budget had no token.
+    pub denied: u64,
+    /// Hedges that were due, but were held back since hedges hardly ever win.
+    pub held_back: u64,
+    /// Hedges that were due, but no instance of the service was ready in time.
+    pub not_ready: u64,
+    /// Hedges that would have been sent, but the layer only counts.
+    pub shadowed: u64,
+    /// Calls that their callers gave up.
+    pub cancelled: u64,
+    /// Calls whose outcome a retry would repeat: no attempt was good.
+    pub failed: u64,
+}
+
+/// One number each; see [`HedgeCounts`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) calls: Counter,
+    pub(crate) ineligible: Counter,
+    pub(crate) late: Counter,
+    pub(crate) hedges: Counter,
+    pub(crate) hedge_wins: Counter,
+    pub(crate) denied: Counter,
+    pub(crate) held_back: Counter,
+    pub(crate) not_ready: Counter,
+    pub(crate) shadowed: Counter,
+    pub(crate) cancelled: Counter,
+    pub(crate) failed: Counter,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Counters {
+    pub(crate) fn skip(&self, reason: SkipReason) {
+        match reason {
+            SkipReason::Denied => self.denied.count(),
+            SkipReason::HeldBack => self.held_back.count(),
+            SkipReason::NotReady => self.not_ready.count(),
+            SkipReason::Shadow => self.shadowed.count(),
+        }
+    }
+
+    pub(crate) fn read(&self) -> HedgeCounts {
+        HedgeCounts {
+            calls: self.calls.get(),
+            ineligible: self.ineligible.get(),
+            late: self.late.get(),
+            hedges: self.hedges.get(),
+            hedge_wins: self.hedge_wins.get(),
+            denied: self.denied.get(),
+            held_back: self.held_back.get(),
+            not_ready: self.not_ready.get(),
+            shadowed: self.shadowed.get(),
+            cancelled: self.cancelled.get(),
+            failed: self.failed.get(),
+        }
+    }
+}

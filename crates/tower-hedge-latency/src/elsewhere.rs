@@ -1,0 +1,113 @@
+//! Where hedges go.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower_attempt::Attempt;
+
+#[cfg(feature = "http")]
+mod used;
+
+#[cfg(feature = "http")]
+pub use self::used::UsedEndpoints;
+
+/// Says which instance of the service a hedge goes to.
+pub trait Elsewhere<S, Req> {
+    /// What a call keeps to decide by.
+    type Call;
+
+    /// Prepares the first attempt of a call that may be hedged.
+    fn begin(&self, request: &mut Req) -> Self::Call;
+
+    /// The instance for a hedge; `own` is a clone of the one that has the first attempt.
+    fn service(&self, call: &Self::Call, attempt: Attempt, own: S) -> S;
+}
+
+/// To a clone of the service below.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anywhere;
+
+impl<S, Req> Elsewhere<S, Req> for Anywhere {
+    type Call = ();
+
+    fn begin(&self, _: &mut Req) {}
+
+    fn service(&self, (): &(), _: Attempt, own: S) -> S {
+        own
+    }
+}
+
+/// To the services of a list in turn.
+pub struct Alternates<S>(Arc<[S]>);
+
+impl<S> Alternates<S> {
+    pub(crate) fn new(services: impl IntoIterator<Item = S>) -> Self {
+        Self(services.into_iter().collect())
+    }
+}
+
+impl<S> Clone for Alternates<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> fmt::Debug for Alternates<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} alternates", self.0.len())
+    }
+}
+
+impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
+    type Call = ();
+
+    fn begin(&self, _: &mut Req) {}
+
+    /// The first hedge is the second attempt.
+    fn service(&self, (): &(), attempt: Attempt, own: S) -> S {
+        let hedge = usize::try_from(attempt.number().saturating_sub(2)).unwrap_or(0);
+        let place = hedge.checked_rem(self.0.len());
+        let service = place.and_then(|place| self.0.get(place));
+        service.cloned().unwrap_or(own)
+    }
+}
+
+/// To wherever a balancer below sends what has [`UsedEndpoints`] in its extensions.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spread;
+
+#[cfg(feature = "http")]
+impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
+    type Call = ();
+
+    /// Copies for hedges are made from this request, so that they have the same extension.
+    fn begin(&self, request: &mut http::Request<B>) {
+        UsedEndpoints::of(request);
+    }
+
+    fn service(&self, (): &(), _: Attempt, own: S) -> S {
+        own
+    }
+}
+
+/// To what a closure says.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<F>(pub(crate) F);
+
+#[cfg(feature = "http")]
+impl<F, S, B> Elsewhere<S, http::Request<B>> for Chosen<F>
+where
+    F: Fn(Attempt, &UsedEndpoints) -> S,
+{
+    type Call = UsedEndpoints;
+
+    fn begin(&self, request: &mut http::Request<B>) -> UsedEndpoints {
+        UsedEndpoints::of(request)
+    }
+
+    fn service(&self, used: &UsedEndpoints, attempt: Attempt, _: S) -> S {
+        (self.0)(attempt, used)
+    }
+}

@@ -1,0 +1,65 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The endpoints that the attempts of one call went to, in the extensions of their requests.
+///
+/// All attempts of a call share one list. Whoever picks an endpoint for an attempt, such as a
+/// balancer, avoids those that are on it and adds its own choice. With
+/// [`spread`](crate::HedgeLayerBuilder::spread) or
+/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn) every request that may be hedged has one.
+///
+/// # Cost
+///
+/// Four allocations per call, and a lock of its own for each look at the list.
+///
+/// ```
+/// use tower_hedge_latency::UsedEndpoints;
+///
+/// /// What a balancer does with a request.
+/// fn pick<B>(request: &http::Request<B>) -> &'static str {
+///     let used = request.extensions().get::<UsedEndpoints>();
+///     let is_fresh = |endpoint: &&str| used.is_none_or(|used| !used.contains(endpoint));
+///     let endpoint = ["10.0.0.1:80", "10.0.0.2:80"].into_iter().find(is_fresh);
+///     // All of them are taken: one has to serve twice.
+///     let endpoint = endpoint.unwrap_or("10.0.0.1:80");
+///     if let Some(used) = used {
+///         used.add(endpoint);
+///     }
+///     endpoint
+/// }
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(UsedEndpoints::default());
+/// assert_eq!(pick(&request), "10.0.0.1:80");
+/// assert_eq!(pick(&request), "10.0.0.2:80");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct UsedEndpoints(Arc<Mutex<Vec<Box<str>>>>);
+
+impl UsedEndpoints {
+    /// The request's list, which it has from now on.
+    pub(super) fn of<B>(request: &mut http::Request<B>) -> Self {
+        let extensions = request.extensions_mut();
+        extensions.get_or_insert_with(Self::default).clone()
+    }
+
+    /// Puts an endpoint on the list: an address, a name, whatever tells it from others.
+    pub fn add(&self, endpoint: &str) {
+        self.list().push(endpoint.into());
+    }
+
+    /// Whether an attempt of this call went there.
+    #[must_use]
+    pub fn contains(&self, endpoint: &str) -> bool {
+        self.list().iter().any(|used| **used == *endpoint)
+    }
+
+    /// All of them, in the order of the attempts.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<Box<str>> {
+        self.list().clone()
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Box<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,88 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_attempt::Deadline;
+
+use crate::class::Class;
+use crate::settings::Settings;
+
+/// When a call that may be hedged began, and when it is late.
+pub(crate) struct Timing {
+    start: Instant,
+    /// `None`: the class of all the rest.
+    class: Option<Arc<Class>>,
+    /// What its class knew when it began.
+    learned: Option<Duration>,
+    /// How long the first attempt took, if it has failed.
+    failed_after: Option<Duration>,
+}
+
+/// When the next hedge is due.
+pub(super) enum Due {
+    Now,
+    At(Instant),
+    Never,
+}
+
+impl Timing {
+    pub(crate) fn start(settings: &Settings, class: Option<Arc<Class>>) -> Self {
+        Self {
+            start: Instant::now(),
+            learned: settings.learned(of(class.as_deref(), settings)),
+            class,
+            failed_after: None,
+        }
+    }
+
+    pub(super) fn class<'a>(&'a self, settings: &'a Settings) -> &'a Class {
+        of(self.class.as_deref(), settings)
+    }
+
+    /// When the 0-based `hedge` is due, as an offset from the start; `None` if there is none.
+    pub(super) fn delay(&self, settings: &Settings, hedge: u32) -> Option<Duration> {
+        settings.due(hedge, self.learned)
+    }
+
+    /// Whether hedges are sent at all, and the first is due before the deadline. When not, no copy is
+    /// needed.
+    pub(crate) fn is_due_before(&self, settings: &Settings, deadline: &Deadline) -> bool {
+        settings.sends() && !matches!(self.due(settings, 0, deadline), Due::Never)
+    }
+
+    pub(super) fn due(&self, settings: &Settings, hedge: u32, deadline: &Deadline) -> Due {
+        match self.delay(settings, hedge) {
+            None => Due::Never,
+            Some(Duration::ZERO) => Due::Now,
+            Some(delay) => match self.start.checked_add(delay) {
+                Some(due) if deadline.is_after(due) => Due::At(due),
+                _ => Due::Never,
+            },
+        }
+    }
+
+    pub(super) fn primary_failed(&mut self) {
+        self.failed_after = Some(self.start.elapsed());
+    }
+
+    /// Learns from the first attempt when the call ends `now`.
+    ///
+    /// Losing attempts are cancelled, so what they would have taken is never seen. But a first attempt
+    /// that is cancelled is always past the trigger already, and the time it was given is, too: it
+    /// counts on the right side, which is all that the quantile at the trigger needs. What the
+    /// winner took says nothing about first attempts. A failure before the trigger, and a caller that
+    /// leaves before it, say nothing about how long an answer would have taken.
+    pub(super) fn learn(&self, settings: &Settings, succeeded: bool, now: Instant) {
+        let (elapsed, succeeded) = match self.failed_after {
+            Some(elapsed) => (elapsed, false),
+            None => (now.saturating_duration_since(self.start), succeeded),
+        };
+        if succeeded || self.learned.is_some_and(|delay| elapsed >= delay) {
+            settings.learn(self.class(settings), elapsed, now);
+        }
+    }
+}
+
+fn of<'a>(class: Option<&'a Class>, settings: &'a Settings) -> &'a Class {
+    class.unwrap_or(&settings.state.classes.rest)
+}

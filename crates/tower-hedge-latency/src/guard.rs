@@ -1,0 +1,147 @@
+//! Turns hedging down where it does not help.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Over so many hedges in a row, fewer wins than [`WINS`] are a sign that what makes a first attempt
+/// slow makes the second slow, too.
+const HEDGES: u32 = 200;
+/// 2 % of them.
+const WINS: u32 = 4;
+/// Of so many hedges that are due, one is sent: half as many with each step, down to 1 %, which is
+/// left to find out when hedges help again.
+const ONE_OF: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 100];
+const LAST_STEP: u32 = 7;
+
+/// Watches what hedges come to.
+///
+/// One word: the step, and the hedges and wins since it was taken. Two hundred hedges with fewer than
+/// four wins lead to the next step; the fourth win leads back, without waiting for the rest of the
+/// two hundred, which would take long where few are sent.
+#[derive(Debug, Default)]
+pub(crate) struct Guard {
+    state: AtomicU32,
+    /// Hedges that came due while fewer are sent.
+    due: AtomicU32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    step: u32,
+    hedges: u32,
+    wins: u32,
+}
+
+impl Guard {
+    /// Whether a hedge that is due may be sent.
+    pub(crate) fn allows(&self) -> bool {
+        let step = State::from_word(self.state.load(Relaxed)).step;
+        match one_of(step) {
+            1 => true,
+            one_of => self.due.fetch_add(1, Relaxed) % one_of == 0,
+        }
+    }
+
+    /// Takes in how a call with `hedges` sent has ended.
+    pub(crate) fn record(&self, hedges: u32, won: bool) {
+        let next = |word| Some(State::from_word(word).after(hedges, won).word());
+        // `next` is never `None`, so this can't fail.
+        let _ = self.state.fetch_update(Relaxed, Relaxed, next);
+    }
+}
+
+impl State {
+    fn after(self, hedges: u32, won: bool) -> Self {
+        let hedges = self.hedges.saturating_add(hedges);
+        let wins = self.wins + u32::from(won);
+        let fresh = |step| Self {
+            step,
+            ..Self::default()
+        };
+        if wins >= WINS {
+            fresh(self.step.saturating_sub(1))
+        } else if hedges >= HEDGES {
+            fresh((self.step + 1).min(LAST_STEP))
+        } else {
+            Self {
+                hedges,
+                wins,
+                ..self
+            }
+        }
+    }
+
+    const fn word(self) -> u32 {
+        self.step << 16 | self.wins << 8 | self.hedges
+    }
+
+    const fn from_word(word: u32) -> Self {
+        Self {
+            step: word >> 16,
+            wins: word >> 8 & 0xff,
+            hedges: word & 0xff,
+        }
+    }
+}
+
+fn one_of(step: u32) -> u32 {
+    let step = usize::try_from(step).ok();
+    step.and_then(|step| ONE_OF.get(step)).map_or(1, |n| *n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of `due` hedges, how many are sent, when one in `win_every` wins.
+    fn sent(guard: &Guard, due: u32, win_every: Option<u32>) -> u32 {
+        let mut sent = 0;
+        for _ in 0..due {
+            if guard.allows() {
+                sent += 1;
+                guard.record(1, win_every.is_some_and(|every| sent % every == 0));
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn hedges_that_never_win_are_halved_down_to_one_in_a_hundred() {
+        let guard = Guard::default();
+        assert_eq!(sent(&guard, 200, None), 200);
+        assert_eq!(sent(&guard, 200, None), 100);
+        assert_eq!(sent(&guard, 200, None), 100);
+        assert_eq!(sent(&guard, 400, None), 100);
+        sent(&guard, 100_000, None);
+        assert_eq!(sent(&guard, 100_000, None), 1000);
+    }
+
+    #[test]
+    fn two_wins_in_a_hundred_are_enough() {
+        let guard = Guard::default();
+        assert_eq!(sent(&guard, 100_000, Some(50)), 100_000);
+    }
+
+    #[test]
+    fn one_win_in_a_hundred_is_too_little() {
+        let guard = Guard::default();
+        assert!(sent(&guard, 100_000, Some(100)) < 4000);
+    }
+
+    #[test]
+    fn when_wins_return_so_do_the_hedges() {
+        let guard = Guard::default();
+        sent(&guard, 200_000, None);
+        // From one in a hundred to all of them: four wins for each step.
+        sent(&guard, 4 * (100 + 64 + 32 + 16 + 8 + 4 + 2) + 100, Some(1));
+        assert_eq!(sent(&guard, 1000, Some(10)), 1000);
+    }
+
+    #[test]
+    fn a_call_with_many_hedges_counts_them_all() {
+        let guard = Guard::default();
+        guard.record(150, false);
+        guard.record(u32::MAX, false);
+        assert_eq!(sent(&guard, 100, None), 50);
+    }
+}

@@ -1,0 +1,94 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::settings::Settings;
+use crate::trigger::Trigger;
+use crate::{HedgeCounts, HedgeLayer, HedgeMode};
+
+/// Watches a hedge layer, and changes it while it is in use.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_hedge_latency::{Budget, HedgeLayer, HedgeMode};
+///
+/// // Count first, hedge later.
+/// let layer = HedgeLayer::builder().percentile(0.95).mode(HedgeMode::Shadow).build()?;
+/// let handle = layer.handle();
+/// assert_eq!(handle.counts().shadowed, 0);
+/// handle.set_mode(HedgeMode::On);
+///
+/// // Nothing is learned yet.
+/// assert_eq!(handle.delay(), None);
+/// handle.retune(&HedgeLayer::builder().fixed(Duration::from_millis(20)).build()?);
+/// assert_eq!(handle.delay(), Some(Duration::from_millis(20)));
+/// # Ok::<_, tower_hedge_latency::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HedgeHandle(Arc<ArcSwap<Settings>>);
+
+impl HedgeHandle {
+    pub(crate) fn new(settings: &Arc<ArcSwap<Settings>>) -> Self {
+        Self(Arc::clone(settings))
+    }
+
+    /// What the layer's services have done so far.
+    #[must_use]
+    pub fn counts(&self) -> HedgeCounts {
+        self.0.load().state.counters.read()
+    }
+
+    /// When the first hedge of a call is due, as an offset from its start; `None` while too little is
+    /// known for a percentile, and for `delays` and `fan_out` the first one.
+    ///
+    /// With [`key`](crate::HedgeLayerBuilder::key) this is for the calls beyond the 256th key.
+    #[must_use]
+    pub fn delay(&self) -> Option<Duration> {
+        let settings = self.0.load();
+        let learned = settings.learned(&settings.state.classes.rest);
+        settings.due(0, learned)
+    }
+
+    /// The delay that is learned for each [`key`](crate::HedgeLayerBuilder::key), by the keys' names;
+    /// empty if the trigger is not a percentile.
+    ///
+    /// # Cost
+    ///
+    /// A list of up to 256 keys.
+    #[must_use]
+    pub fn delays_by_key(&self) -> Vec<(Arc<str>, Option<Duration>)> {
+        let settings = self.0.load();
+        match &settings.tuning.trigger {
+            Trigger::Percentile(percentile) => settings.state.classes.delays(percentile),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the layer does at present.
+    #[must_use]
+    pub fn mode(&self) -> HedgeMode {
+        self.0.load().mode
+    }
+
+    /// Switches hedging on or off, or lets the layer only count, from each service's next call on.
+    pub fn set_mode(&self, mode: HedgeMode) {
+        self.0.rcu(|settings| Settings {
+            mode,
+            ..Settings::clone(settings)
+        });
+    }
+
+    /// Takes over another layer's trigger, number of hedges and budget.
+    ///
+    /// Every service of this handle's layer follows from its next call on; calls that are under way
+    /// end as they began. Rules, observer, mode, counts and what was learned stay. The budget is then
+    /// shared with `layer`.
+    pub fn retune<P, O, X>(&self, layer: &HedgeLayer<P, O, X>) {
+        let tuning = layer.settings.load().tuning.clone();
+        self.0.rcu(|settings| Settings {
+            tuning: tuning.clone(),
+            ..Settings::clone(settings)
+        });
+    }
+}

@@ -1,0 +1,217 @@
+#[cfg(feature = "http")]
+mod http;
+mod options;
+mod rules;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tower_attempt::{Budget, BuildError, Plain};
+
+use crate::options::Options;
+use crate::settings::Knobs;
+use crate::trigger::Trigger;
+use crate::{HedgeLayer, HedgeMode, NoObserver, Observer};
+
+/// Configures a [`HedgeLayer`].
+///
+/// One of [`percentile`](Self::percentile), [`fixed`](Self::fixed), [`delays`](Self::delays) and
+/// [`fan_out`](Self::fan_out) says when hedges are due; the last one given counts.
+///
+/// # Default
+///
+/// | setting | default | source |
+/// |---|---|---|
+/// | trigger | the 95th percentile | *The Tail at Scale* |
+/// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` say it themselves | |
+/// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | tokio's grain |
+/// | `window` | 10 s, and at least `max(100, 10 ÷ (1 − q))` samples | |
+/// | `budget` | `percentile`: 5 % of eligible calls, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
+/// | `key` | one class | |
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_hedge_latency::{Budget, HedgeLayer};
+///
+/// let from_ms = Duration::from_millis;
+/// let budget = Budget::default();
+/// let layer = HedgeLayer::builder()
+///     .percentile(0.95)
+///     .max_hedges(1)
+///     .min_delay(from_ms(1)).max_delay(from_ms(500)).initial_delay(from_ms(50))
+///     .window(Duration::from_secs(10))
+///     .shared_budget(budget.clone())
+///     .http()
+///     .build()?;
+/// # let _ = layer;
+/// # Ok::<_, tower_hedge_latency::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct HedgeLayerBuilder<P = Plain, O = NoObserver, X = Options> {
+    rules: P,
+    observer: O,
+    options: X,
+    knobs: Knobs,
+}
+
+impl<P, O, X> HedgeLayerBuilder<P, O, X> {
+    pub(super) fn new(rules: P, observer: O, options: X, knobs: Knobs) -> Self {
+        Self {
+            rules,
+            observer,
+            options,
+            knobs,
+        }
+    }
+
+    /// Hedge k goes out at k times the time that a share `quantile` of the calls takes at most, learned
+    /// from the calls themselves.
+    ///
+    /// `quantile` is above 0 and below 1: 0.95 hedges the slowest 5 % of the calls. It follows a
+    /// service that changes within about two [windows](Self::window). Choose it by the load that you
+    /// can afford; a budget for a smaller share of the calls moves it up. It can't help where the
+    /// service has a slow mode that more than 1 − `quantile` of the calls fall into: then the
+    /// trigger lies inside the slow mode, and a hedge comes too late to win.
+    ///
+    /// # Cost
+    ///
+    /// Two readings of the clock and three or four atomic operations per call; 8 KB per
+    /// [key](Self::key).
+    pub fn percentile(mut self, quantile: f64) -> Self {
+        self.knobs.trigger = None;
+        self.knobs.percentile.quantile = Some(quantile);
+        self
+    }
+
+    /// Hedge k goes out `k · delay` after the call's start.
+    ///
+    /// Choose a delay that only the slowest calls exceed, such as the 95th percentile: an earlier
+    /// hedge costs more load, a later one leaves more of the tail. tokio's timer has a grain of
+    /// 1 ms.
+    pub fn fixed(self, delay: Duration) -> Self {
+        self.trigger(Trigger::Fixed(delay))
+    }
+
+    /// Hedge k goes out at the k-th of these offsets from the call's start: at most 100, in ascending
+    /// order.
+    pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
+        self.trigger(Trigger::Delays(delays.into_iter().collect()))
+    }
+
+    /// So many attempts in all go out at once; from 2 to 101.
+    ///
+    /// Multiplies the load by this number.
+    pub fn fan_out(self, attempts: u32) -> Self {
+        self.trigger(Trigger::FanOut(attempts))
+    }
+
+    /// How many hedges a call may have with [`percentile`](Self::percentile) and
+    /// [`fixed`](Self::fixed), the first attempt not counted; from 1 to 100.
+    pub fn max_hedges(mut self, hedges: u32) -> Self {
+        self.knobs.max_hedges = Some(hedges);
+        self
+    }
+
+    /// The earliest that a percentile lets a hedge go out, as an offset from the call's start.
+    pub fn min_delay(mut self, delay: Duration) -> Self {
+        self.knobs.percentile.min_delay = Some(delay);
+        self
+    }
+
+    /// The latest that a percentile lets the first hedge go out, as an offset from the call's start.
+    ///
+    /// When the service gets slower than this, more calls are hedged than the percentile says, as far
+    /// as the budget goes.
+    pub fn max_delay(mut self, delay: Duration) -> Self {
+        self.knobs.percentile.max_delay = Some(delay);
+        self
+    }
+
+    /// When the first hedge goes out while too little is known for a percentile.
+    ///
+    /// # Default
+    ///
+    /// None: calls are not hedged until there are [samples enough](Self::window).
+    pub fn initial_delay(mut self, delay: Duration) -> Self {
+        self.knobs.percentile.initial_delay = Some(delay);
+        self
+    }
+
+    /// For how long a percentile remembers answers: those of the current window and of the one before
+    /// it count.
+    ///
+    /// A window is also not closed before it has `max(100, 10 ÷ (1 − q))` samples, so that a service
+    /// with few calls has a longer memory.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.knobs.percentile.window = Some(window);
+        self
+    }
+
+    /// Also sends the next hedge when an attempt fails, without waiting for its time.
+    ///
+    /// For services whose failures are quick and pass quickly, where a retry layer above would wait
+    /// first. The hedge costs a token like any other. Only failures that a retry would repeat count.
+    pub fn hedge_on_failure(mut self) -> Self {
+        self.knobs.on_failure = true;
+        self
+    }
+
+    /// The allowance that hedges draw on and eligible calls pay into.
+    ///
+    /// For the outermost layer that uses this budget; layers below take a clone of it with
+    /// [`shared_budget`](Self::shared_budget).
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.knobs.budget = Some(budget);
+        self.knobs.deposits = true;
+        self
+    }
+
+    /// An allowance that hedges draw on, and that a layer above pays into.
+    pub fn shared_budget(mut self, budget: Budget) -> Self {
+        self.knobs.budget = Some(budget);
+        self.knobs.deposits = false;
+        self
+    }
+
+    /// Whether the layer hedges from the start, or only counts at first;
+    /// [`HedgeHandle::set_mode`](crate::HedgeHandle::set_mode) changes it later.
+    pub fn mode(mut self, mode: HedgeMode) -> Self {
+        self.knobs.mode = mode;
+        self
+    }
+
+    /// Tells `observer` what the layer does.
+    pub fn observer<T: Observer>(self, observer: T) -> HedgeLayerBuilder<P, T, X> {
+        HedgeLayerBuilder::new(self.rules, observer, self.options, self.knobs)
+    }
+
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// Names the first setting that is out of its range, with its value and its range: a percentile
+    /// that is not between 0 and 1, a window of no length, a `max_delay` below the `min_delay`, a
+    /// number of hedges or delays out of its range, delays that are not in ascending order, a wrong
+    /// budget, and what a trigger has no use for.
+    pub fn build(self) -> Result<HedgeLayer<P, O, X>, BuildError> {
+        self.knobs.validate()?;
+        Ok(self.finish())
+    }
+
+    /// The layer, if the numbers are known to be valid.
+    pub(super) fn finish(self) -> HedgeLayer<P, O, X> {
+        HedgeLayer {
+            rules: self.rules,
+            observer: self.observer,
+            options: self.options,
+            settings: Arc::new(ArcSwap::from_pointee(self.knobs.settings())),
+        }
+    }
+
+    fn trigger(mut self, trigger: Trigger) -> Self {
+        self.knobs.trigger = Some(trigger);
+        self
+    }
+}

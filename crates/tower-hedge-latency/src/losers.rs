@@ -1,0 +1,36 @@
+//! What becomes of attempts that are not needed any more.
+
+#[cfg(feature = "drain")]
+mod drain;
+
+use std::future::Future;
+use std::pin::Pin;
+
+#[cfg(feature = "drain")]
+pub use self::drain::Drain;
+
+/// Holds attempts while they are out, and disposes of the losers.
+pub trait Losers<F: Future> {
+    /// An attempt that is out.
+    type Attempt: Future<Output = F::Output>;
+
+    /// An attempt begins.
+    fn hold(&self, future: F) -> Self::Attempt;
+
+    /// Another attempt has won. This one is dropped right after.
+    fn lose(&self, attempt: Pin<&mut Self::Attempt>);
+}
+
+/// Drops them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cancel;
+
+impl<F: Future> Losers<F> for Cancel {
+    type Attempt = F;
+
+    fn hold(&self, future: F) -> F {
+        future
+    }
+
+    fn lose(&self, _: Pin<&mut F>) {}
+}

@@ -1,0 +1,235 @@
+use std::time::Duration;
+
+use tower_attempt::{Budget, BuildError};
+
+use crate::estimator::Lesson;
+
+/// A request is late when it takes longer than 95 of 100 (Dean and Barroso, *The Tail at Scale*).
+const QUANTILE: f64 = 0.95;
+/// tokio's grain: it rounds every timer up to a millisecond.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+/// Long enough for a stable estimate at a hundred calls a second, short enough to follow a service
+/// that changes within half a minute.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Fewer samples say nothing of a percentile, and of a high one it takes ten beyond it.
+const MIN_SAMPLES: u64 = 100;
+const SAMPLES_BEYOND: u64 = 10;
+/// One billion.
+const WHOLE: u64 = 1_000_000_000;
+
+/// The numbers of a learned trigger, as a builder has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Knobs {
+    pub(crate) quantile: Option<f64>,
+    pub(crate) min_delay: Option<Duration>,
+    pub(crate) max_delay: Option<Duration>,
+    pub(crate) initial_delay: Option<Duration>,
+    pub(crate) window: Option<Duration>,
+}
+
+/// A trigger that is learned from live latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Percentile {
+    pub(crate) lesson: Lesson,
+    min_delay: Duration,
+    max_delay: Duration,
+    initial_delay: Option<Duration>,
+}
+
+impl Knobs {
+    pub(crate) fn validate(&self) -> Result<(), BuildError> {
+        let (quantile, window) = (self.quantile(), self.window());
+        if !(quantile > 0.0 && quantile < 1.0) {
+            let bound = "above 0 and below 1: 0.95 is the 95th percentile";
+            return Err(BuildError::new("percentile", quantile, bound));
+        }
+        if window.is_zero() {
+            return Err(BuildError::new("window", window, "longer than nothing"));
+        }
+        let min_delay = self.min_delay();
+        match self.max_delay {
+            Some(max_delay) if max_delay < min_delay => {
+                let bound = format!("at least the min_delay of {min_delay:?}");
+                Err(BuildError::new("max_delay", max_delay, bound))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The trigger, for hedges out of this budget.
+    ///
+    /// A budget for fewer hedges than the quantile asks for moves the quantile up: otherwise the
+    /// tokens would go to whoever comes first, and not to the slowest.
+    pub(crate) fn percentile(&self, budget: &Budget) -> Percentile {
+        let wanted = 1.0 - self.quantile();
+        // A budget that grows with time alone says nothing about a share of the calls.
+        let affordable = budget.share().filter(|ratio| *ratio > 0.0);
+        let above = billionths(affordable.map_or(wanted, |ratio| ratio.min(wanted)));
+        Percentile {
+            lesson: Lesson {
+                above,
+                window: micros(self.window()),
+                samples: MIN_SAMPLES.max((SAMPLES_BEYOND * WHOLE).div_ceil(above)),
+            },
+            min_delay: self.min_delay(),
+            max_delay: self.max_delay.unwrap_or(Duration::MAX),
+            initial_delay: self.initial_delay,
+        }
+    }
+
+    fn quantile(&self) -> f64 {
+        self.quantile.unwrap_or(QUANTILE)
+    }
+
+    fn window(&self) -> Duration {
+        self.window.unwrap_or(WINDOW)
+    }
+
+    fn min_delay(&self) -> Duration {
+        self.min_delay.unwrap_or(MIN_DELAY)
+    }
+
+    /// For triggers that learn nothing.
+    pub(crate) fn validate_unset(&self) -> Result<(), BuildError> {
+        let Self {
+            quantile: _,
+            min_delay,
+            max_delay,
+            initial_delay,
+            window,
+        } = *self;
+        for (field, value) in [
+            ("min_delay", min_delay),
+            ("max_delay", max_delay),
+            ("initial_delay", initial_delay),
+            ("window", window),
+        ] {
+            if let Some(value) = value {
+                let bound = "unset: only a percentile is learned";
+                return Err(BuildError::new(field, value, bound));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Percentile {
+    /// When the first hedge is due, given the estimator's threshold in microseconds.
+    pub(crate) fn delay(&self, threshold: Option<u64>) -> Option<Duration> {
+        let delay = match threshold {
+            Some(micros) => Duration::from_micros(micros),
+            None => self.initial_delay?,
+        };
+        // Not `clamp`, which would panic on what `validate` rules out.
+        Some(delay.max(self.min_delay).min(self.max_delay))
+    }
+}
+
+/// Whole microseconds; 585,000 years at most.
+pub(crate) fn micros(time: Duration) -> u64 {
+    let whole = time.as_secs().saturating_mul(1_000_000);
+    whole.saturating_add(time.subsec_micros().into())
+}
+
+/// A share in billionths, at least one.
+fn billionths(share: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "shares are from 0 to 1, and the cast saturates"
+    )]
+    let billionths = (share * 1e9).round() as u64;
+    billionths.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn knobs(quantile: f64) -> Knobs {
+        Knobs {
+            quantile: Some(quantile),
+            ..Knobs::default()
+        }
+    }
+
+    fn lesson(quantile: f64, budget: &Budget) -> Lesson {
+        knobs(quantile).percentile(budget).lesson
+    }
+
+    #[test]
+    fn the_quantile_is_never_lower_than_the_budget_can_pay_for() {
+        let above = |quantile, budget| lesson(quantile, &budget).above;
+        assert_eq!(above(0.9, Budget::unlimited()), 100_000_000);
+        assert_eq!(above(0.9, Budget::ratio(0.2)), 100_000_000);
+        assert_eq!(above(0.9, Budget::ratio(0.02)), 20_000_000);
+        assert_eq!(above(0.9, Budget::ratio(0.0).per_second(10)), 100_000_000);
+        assert_eq!(above(0.9, Budget::none()), 100_000_000);
+    }
+
+    #[test]
+    fn a_higher_percentile_takes_more_samples() {
+        let samples = |quantile| lesson(quantile, &Budget::unlimited()).samples;
+        assert_eq!(samples(0.5), 100);
+        assert_eq!(samples(0.9), 100);
+        assert_eq!(samples(0.95), 200);
+        assert_eq!(samples(0.99), 1000);
+        assert_eq!(samples(1.0 - f64::EPSILON), 10_000_000_000);
+    }
+
+    #[test]
+    fn the_delay_stays_within_its_bounds() {
+        let percentile = Knobs {
+            min_delay: Some(ms(5)),
+            max_delay: Some(ms(500)),
+            initial_delay: Some(ms(50)),
+            ..Knobs::default()
+        };
+        let percentile = percentile.percentile(&Budget::unlimited());
+        let delays = [None, Some(0), Some(20_000), Some(u64::MAX)].map(|t| percentile.delay(t));
+        assert_eq!(delays, [50, 5, 20, 500].map(|millis| Some(ms(millis))));
+        let bare = Knobs::default().percentile(&Budget::unlimited());
+        assert_eq!(bare.delay(None), None);
+        assert_eq!(bare.delay(Some(10)), Some(ms(1)));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_bound() {
+        let error = |knobs: Knobs| knobs.validate().unwrap_err().to_string();
+        for quantile in [0.0, 1.0, -0.5, 95.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(
+                error(knobs(quantile)),
+                format!(
+                    "percentile is {quantile:?}, but must be above 0 and below 1: 0.95 is the 95th percentile"
+                )
+            );
+        }
+        let window = Knobs {
+            window: Some(Duration::ZERO),
+            ..Knobs::default()
+        };
+        assert_eq!(
+            error(window),
+            "window is 0ns, but must be longer than nothing"
+        );
+        let crossed = Knobs {
+            min_delay: Some(ms(20)),
+            max_delay: Some(ms(10)),
+            ..Knobs::default()
+        };
+        assert_eq!(
+            error(crossed),
+            "max_delay is 10ms, but must be at least the min_delay of 20ms"
+        );
+    }
+
+    #[test]
+    fn the_longest_times_saturate() {
+        assert_eq!(micros(Duration::MAX), u64::MAX);
+        assert_eq!(micros(Duration::from_nanos(1_999)), 1);
+    }
+}
