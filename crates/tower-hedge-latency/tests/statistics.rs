@@ -1,0 +1,295 @@
+//! What the learned trigger comes to, over many calls on a clock that jumps from one event to the
+//! next.
+//!
+//! tokio rounds every timer up to 1 ms, so 1 ms of these services is 100 ms on the clock. Chance has
+//! a fixed seed.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::cast_precision_loss, reason = "counts are small")]
+
+mod services;
+
+use std::array::from_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use services::{Answer, Class, Draw, Inner, Load, World, bimodal, heavy_tail, ms};
+use tower::Layer;
+use tower_hedge_latency::{Budget, HedgeCounts, HedgeHandle, HedgeLayer, HedgeLayerBuilder};
+
+/// Without a budget, so that nothing but the trigger decides.
+fn percentile(quantile: f64) -> HedgeLayerBuilder {
+    HedgeLayer::builder()
+        .percentile(quantile)
+        .window(ms(10_000.0))
+        .budget(Budget::unlimited())
+}
+
+fn p95() -> HedgeLayerBuilder {
+    percentile(0.95)
+}
+
+/// A world and what there is to see of its layer.
+struct Watched {
+    world: World,
+    handle: HedgeHandle,
+}
+
+impl Watched {
+    fn new(
+        builder: HedgeLayerBuilder,
+        answer: impl Fn(&mut StdRng, Class, usize) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let mut handle = None;
+        let layer = |inner: Inner| {
+            let layer = builder.build().unwrap();
+            handle = Some(layer.handle());
+            layer.layer(inner)
+        };
+        let world = World::new(layer, answer);
+        let handle = handle.unwrap();
+        Self { world, handle }
+    }
+
+    /// Every answer is drawn from one distribution.
+    fn drawing(builder: HedgeLayerBuilder, draw: Draw) -> Self {
+        Self::new(builder, move |random, _, _| Answer::after(draw(random)))
+    }
+
+    /// The counts before and after these calls.
+    fn run(&self, load: Load) -> Run {
+        let before = self.handle.counts();
+        self.world.run(load);
+        let after = self.handle.counts();
+        Run { before, after }
+    }
+}
+
+struct Run {
+    before: HedgeCounts,
+    after: HedgeCounts,
+}
+
+impl Run {
+    fn calls(&self) -> f64 {
+        (self.after.calls - self.before.calls) as f64
+    }
+
+    /// Hedges sent, as a share of the calls.
+    fn hedges(&self) -> f64 {
+        (self.after.hedges - self.before.hedges) as f64 / self.calls()
+    }
+
+    /// Calls that outlasted the trigger, as a share of all.
+    fn late(&self) -> f64 {
+        (self.after.late - self.before.late) as f64 / self.calls()
+    }
+}
+
+/// Within a tenth, unless said otherwise.
+fn assert_near(what: &str, rate: f64, target: f64) {
+    assert_within(what, rate, target, 0.1);
+}
+
+fn assert_within(what: &str, rate: f64, target: f64, tolerance: f64) {
+    let off = (rate / target - 1.0).abs();
+    assert!(off <= tolerance, "{what}: {rate:.4}, not {target:.4}");
+}
+
+/// tower records what the winner took, and hedges 9.9 % at a 95th percentile of the heavy tail.
+fn the_hedge_rate_is_what_was_asked_for(draw: Draw) {
+    for (quantile, calls) in [(0.9, 20_000), (0.95, 30_000), (0.99, 60_000)] {
+        let watched = Watched::drawing(percentile(quantile), draw);
+        watched.run(Load::calls(calls / 5));
+        let rate = watched.run(Load::calls(calls)).hedges();
+        assert_near(&format!("at {quantile}"), rate, 1.0 - quantile);
+    }
+}
+
+#[test]
+fn the_hedge_rate_is_what_was_asked_for_with_two_modes() {
+    the_hedge_rate_is_what_was_asked_for(bimodal);
+}
+
+#[test]
+fn the_hedge_rate_is_what_was_asked_for_with_a_heavy_tail() {
+    the_hedge_rate_is_what_was_asked_for(heavy_tail);
+}
+
+/// A percentile of the answers that were not hedged would never recover, since those are the fast ones.
+#[test]
+fn a_service_that_gets_three_times_slower_is_followed_within_two_windows() {
+    let factor = Arc::new(AtomicU32::new(1));
+    let now = Arc::clone(&factor);
+    let watched = Watched::new(p95(), move |random, _, _| {
+        Answer::after(heavy_tail(random) * f64::from(now.load(Relaxed)))
+    });
+    let fast = watched.run(Load::calls(20_000));
+    assert_near("before", fast.hedges(), 0.05);
+
+    factor.store(3, Relaxed);
+    let start = watched.world.elapsed();
+    let mut first = 0.0_f64;
+    while watched.world.elapsed() - start < 20_000.0 {
+        first = first.max(watched.run(Load::calls(400)).hedges());
+    }
+    assert!(first > 0.3, "nearly all calls are late at first: {first}");
+    let settling = watched.run(Load::calls(4_000)).hedges();
+    assert!(settling < 0.08, "{settling} after 20 s");
+    watched.run(Load::calls(8_000));
+    assert_near(
+        "after 60 s",
+        watched.run(Load::calls(30_000)).hedges(),
+        0.05,
+    );
+}
+
+/// Each attempt makes all others slower, hedges too.
+#[test]
+fn hedges_that_slow_the_service_down_do_not_lead_to_more_hedges() {
+    let watched = Watched::new(p95(), |random, _, out| {
+        let crowd = (out as f64 / 20.0).powi(3);
+        Answer::after(bimodal(random) * (1.0 + crowd))
+    });
+    watched.run(Load::calls(10_000));
+    for minute in 0..3 {
+        let rate = watched.run(Load::calls(10_000)).hedges();
+        assert_near(&format!("minute {minute}"), rate, 0.05);
+    }
+}
+
+/// Who gives up before the trigger says nothing about the service, and who gives up right after it
+/// leaves a hedge no time to win.
+#[test]
+fn impatient_callers_do_not_make_the_trigger_spiral() {
+    for patience in [12.0, 20.0, 30.0] {
+        let watched = Watched::drawing(p95(), heavy_tail);
+        let load = Load {
+            patience,
+            ..Load::calls(10_000)
+        };
+        watched.run(load);
+        let (second, third) = (watched.run(load), watched.run(load));
+        let (second, third) = (second.late(), third.late());
+        assert_within("late calls settle", third, second, 0.15);
+        assert!(third < 0.1, "{third} late with {patience} ms");
+        let hedges = watched.run(load).hedges();
+        assert!(hedges < 0.02, "{hedges} hedged with {patience} ms");
+    }
+}
+
+#[test]
+fn fast_failures_leave_the_trigger_where_it_is() {
+    let watched = Watched::new(p95(), |random, _, _| match random.random_bool(0.5) {
+        true => Answer::failure_after(0.5),
+        false => Answer::after(heavy_tail(random)),
+    });
+    watched.run(Load::calls(20_000));
+    // Of the calls that did not fail at once.
+    assert_near(
+        "hedges",
+        2.0 * watched.run(Load::calls(40_000)).hedges(),
+        0.05,
+    );
+}
+
+/// tower forgets everything within two periods without calls.
+#[test]
+fn idle_hours_are_not_forgotten_over() {
+    let watched = Watched::drawing(p95(), heavy_tail);
+    watched.run(Load::calls(10_000));
+    let delay = watched.handle.delay();
+    watched.world.idle(8.0 * 3_600_000.0);
+    assert_eq!(watched.handle.delay(), delay);
+    let rate = watched.run(Load::calls(2_000)).hedges();
+    assert_within("after the night", rate, 0.05, 0.25);
+}
+
+#[test]
+fn two_requests_a_second_are_enough_to_learn_from() {
+    let watched = Watched::drawing(p95(), heavy_tail);
+    let load = |calls| Load {
+        callers: 1,
+        pause: 484.0,
+        ..Load::calls(calls)
+    };
+    watched.run(load(198));
+    assert_eq!(watched.handle.delay(), None);
+    watched.run(load(10));
+    assert!(watched.handle.delay().is_some());
+    assert_near("hedges", watched.run(load(8_000)).hedges(), 0.05);
+}
+
+/// 3 % of the answers take 115 ms, no more and no less, and so would a hedge that is sent then.
+#[test]
+fn hedges_that_cannot_win_are_held_back() {
+    let watched = Watched::new(percentile(0.99), |random, _, _| {
+        Answer::after(if random.random_bool(0.97) {
+            15.0
+        } else {
+            115.0
+        })
+    });
+    watched.run(Load::calls(60_000));
+    let run = watched.run(Load::calls(20_000));
+    assert!(
+        run.hedges() < 0.005 && run.late() > 0.025,
+        "{}",
+        run.hedges()
+    );
+    assert_eq!(watched.handle.counts().hedge_wins, 0);
+}
+
+/// 95 % of the calls are of a fast class, 5 % of one that is 20 times slower: without keys nearly all
+/// hedges would be for those.
+#[test]
+fn with_keys_each_class_has_its_own_share_hedged() {
+    for keyed in [false, true] {
+        let attempts: Arc<[AtomicU32; 2]> = Arc::new(from_fn(|_| AtomicU32::new(0)));
+        let seen = Arc::clone(&attempts);
+        let answer = move |random: &mut StdRng, class: Class, _| {
+            seen[class as usize].fetch_add(1, Relaxed);
+            Answer::after(heavy_tail(random) * if class == 0 { 1.0 } else { 20.0 })
+        };
+        let builder = p95();
+        let world = match keyed {
+            true => {
+                let builder = builder.key(|class: &Class| *class);
+                World::new(|inner| builder.build().unwrap().layer(inner), answer)
+            }
+            false => World::new(|inner| builder.build().unwrap().layer(inner), answer),
+        };
+        let load = |calls| Load {
+            second_class: 0.05,
+            ..Load::calls(calls)
+        };
+        world.run(load(20_000));
+        let read = || from_fn(|class| attempts[class].load(Relaxed));
+        let (before, calls_before): ([u32; 2], _) = (read(), world.calls());
+        world.run(load(60_000));
+        let (after, calls): ([u32; 2], _) = (read(), world.calls());
+        let rate: [f64; 2] = from_fn(|class| {
+            let calls = calls[class] - calls_before[class];
+            f64::from(after[class] - before[class] - calls) / f64::from(calls)
+        });
+        match keyed {
+            true => {
+                assert_near("the fast class", rate[0], 0.05);
+                assert_within("the slow class", rate[1], 0.05, 0.2);
+            }
+            false => assert!(rate[0] < 0.02 && rate[1] > 0.6, "{rate:?}"),
+        }
+    }
+}
+
+/// A budget of 2 % at a 90th percentile pays for the slowest 2 %, not for the first that come.
+#[test]
+fn tokens_go_to_the_slowest_calls() {
+    let budget = Budget::ratio(0.02).initial(0);
+    let watched = Watched::drawing(percentile(0.9).budget(budget), heavy_tail);
+    watched.run(Load::calls(20_000));
+    let run = watched.run(Load::calls(40_000));
+    assert_within("late", run.late(), 0.02, 0.15);
+    assert_within("hedged", run.hedges(), 0.02, 0.15);
+}
