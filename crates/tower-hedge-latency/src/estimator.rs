@@ -91,7 +91,8 @@ impl Estimator {
     #[cold]
     fn refresh(&self, now: u64, lesson: &Lesson) {
         // Acquire and release: the next one sees which window is current, and since when.
-        if self.busy.swap(true, Acquire) {
+        let claim = self.busy.compare_exchange(false, true, Acquire, Relaxed);
+        if claim.is_err() {
             return;
         }
         self.refreshed.store(now, Relaxed);
