@@ -2,6 +2,7 @@
 
 mod alloc;
 mod callgrind;
+mod hedge;
 mod measure;
 mod report;
 mod retry;
@@ -31,12 +32,14 @@ struct Args {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Group {
     Retry,
+    Hedge,
 }
 
 impl Group {
     fn cases(self) -> Vec<Case> {
         match self {
             Self::Retry => retry::cases(),
+            Self::Hedge => hedge::cases(),
         }
     }
 }

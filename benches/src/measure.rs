@@ -2,13 +2,15 @@
 
 use std::hint::black_box;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tower::Service;
 
 use crate::alloc::heap_of;
-use crate::report::Row;
+use crate::report::{Goal, Row};
 
 /// One table: the same work done by several subjects.
 pub(crate) struct Case {
@@ -19,7 +21,7 @@ pub(crate) struct Case {
 /// One way of doing a case's work.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
-    goal: Option<f64>,
+    goal: Option<Goal>,
     /// Does the work so many times, in a loop of its own: nothing is called through a pointer in it.
     run: Box<dyn FnMut(u32)>,
 }
@@ -76,9 +78,54 @@ impl Subject {
         }
     }
 
+    /// The same on a runtime with timers, also for services that answer at their second poll.
+    ///
+    /// # Panics
+    ///
+    /// When the service is not ready, or has no answer by then, or an error.
+    pub(crate) fn in_runtime<S, Req>(
+        name: &'static str,
+        mut service: S,
+        request: fn() -> Req,
+        runtime: &Arc<Runtime>,
+    ) -> Self
+    where
+        S: Service<Req> + 'static,
+        Req: 'static,
+    {
+        let runtime = Arc::clone(runtime);
+        let run = move |calls| {
+            let _timers = runtime.enter();
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..calls {
+                let service = black_box(&mut service);
+                let ready = service.poll_ready(&mut context);
+                assert!(matches!(ready, Poll::Ready(Ok(()))), "{name}: not ready");
+                let mut call = pin!(service.call(black_box(request())));
+                let mut answer = call.as_mut().poll(&mut context);
+                if answer.is_pending() {
+                    answer = call.as_mut().poll(&mut context);
+                }
+                assert!(matches!(answer, Poll::Ready(Ok(_))), "{name}: no answer");
+                drop(black_box(answer));
+            }
+        };
+        Self {
+            name,
+            goal: None,
+            run: Box::new(run),
+        }
+    }
+
     /// The share of this subject's time that ours may take.
     pub(crate) fn goal(mut self, share: f64) -> Self {
-        self.goal = Some(share);
+        self.goal = Some(Goal::Share(share));
+        self
+    }
+
+    /// The same of what it takes longer than the bare service.
+    pub(crate) fn goal_over_bare(mut self, share: f64) -> Self {
+        self.goal = Some(Goal::OverBare(share));
         self
     }
 

@@ -1,5 +1,7 @@
 //! Rows, and how they are printed.
 
+use std::fmt;
+
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -17,9 +19,17 @@ pub(crate) struct Row {
     pub(crate) instructions: Option<u64>,
     pub(crate) bytes_per_key: Option<f64>,
     pub(crate) server_cpu_us: Option<f64>,
-    /// The share of this subject's time that ours may take.
     #[serde(skip)]
-    pub(crate) goal: Option<f64>,
+    pub(crate) goal: Option<Goal>,
+}
+
+/// How much of a subject's time ours may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    /// A share of all of it.
+    Share(f64),
+    /// A share of what it takes longer than the bare service, by how much longer ours takes than that.
+    OverBare(f64),
 }
 
 impl Row {
@@ -34,6 +44,8 @@ impl Row {
 
 /// The subject that goals are about.
 pub(crate) const OURS: &str = "ours";
+/// The service without a layer.
+pub(crate) const BARE: &str = "bare";
 
 /// Below this many nanoseconds a difference is noise: two calls are equally fast.
 const EQUAL: f64 = 10.0;
@@ -65,9 +77,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "met",
     ]);
     for row in rows {
-        let ours = rows
-            .iter()
-            .find(|other| other.case == row.case && other.subject == OURS);
+        let of = |subject| {
+            let mut case = rows.iter().filter(|other| other.case == row.case);
+            case.find(|other| other.subject == subject)
+        };
+        let ours = of(OURS);
         table.add_row([
             row.case.to_owned(),
             row.subject.to_owned(),
@@ -79,8 +93,8 @@ pub(crate) fn table(rows: &[Row]) -> String {
             figure(row.bytes, 0),
             row.instructions.map(|n| n.to_string()).unwrap_or_default(),
             figure(ours.and_then(|ours| share(ours, row)), 2),
-            row.goal.map(|goal| format!("≤ {goal}")).unwrap_or_default(),
-            ours.and_then(|ours| met(ours, row))
+            row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
+            ours.and_then(|ours| met(ours, row, of(BARE)))
                 .unwrap_or_default()
                 .to_owned(),
         ]);
@@ -100,8 +114,23 @@ fn share(ours: &Row, other: &Row) -> Option<f64> {
     (other.subject != OURS).then_some(ours.ns_min? / other.ns_min?)
 }
 
-fn met(ours: &Row, peer: &Row) -> Option<&'static str> {
-    let (share, goal) = (share(ours, peer)?, peer.goal?);
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => write!(f, "≤ {share}"),
+            Self::OverBare(share) => write!(f, "≤ {share} over bare"),
+        }
+    }
+}
+
+fn met(ours: &Row, peer: &Row, bare: Option<&Row>) -> Option<&'static str> {
+    let (share, goal) = match peer.goal? {
+        Goal::Share(goal) => (share(ours, peer)?, goal),
+        Goal::OverBare(goal) => {
+            let over = |row: &Row| Some(row.ns_min? - bare?.ns_min?);
+            (over(ours)? / over(peer)?, goal)
+        }
+    };
     // Only "as fast as": a goal to be several times faster is not met by coming close.
     let equal = goal >= 1.0 && ours.ns_min? - peer.ns_min? < EQUAL;
     Some(match share <= goal {
@@ -118,19 +147,32 @@ mod tests {
     fn took(subject: &'static str, nanos: f64, goal: Option<f64>) -> Row {
         Row {
             ns_min: Some(nanos),
-            goal,
+            goal: goal.map(Goal::Share),
             ..Row::new("case", subject)
         }
     }
 
     #[test]
     fn a_goal_is_met_up_to_its_share_and_parity_also_within_the_noise() {
-        let verdict = |ours, peer, goal| met(&took(OURS, ours, None), &took("peer", peer, goal));
+        let verdict =
+            |ours, peer, goal| met(&took(OURS, ours, None), &took("peer", peer, goal), None);
         assert_eq!(verdict(30.0, 100.0, Some(0.3)), Some("yes"));
         assert_eq!(verdict(31.0, 100.0, Some(0.3)), Some("NO"));
         assert_eq!(verdict(20.0, 15.0, Some(1.0)), Some("equal"));
         assert_eq!(verdict(25.0, 15.0, Some(1.0)), Some("NO"));
         assert_eq!(verdict(25.0, 15.0, None), None);
+    }
+
+    #[test]
+    fn a_goal_over_bare_is_about_what_the_layers_add() {
+        let peer = Row {
+            goal: Some(Goal::OverBare(0.5)),
+            ..took("peer", 500.0, None)
+        };
+        let bare = took(BARE, 300.0, None);
+        let verdict = |ours| met(&took(OURS, ours, None), &peer, Some(&bare));
+        assert_eq!(verdict(400.0), Some("yes"));
+        assert_eq!(verdict(402.0), Some("NO"));
     }
 
     #[test]

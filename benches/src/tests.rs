@@ -48,3 +48,17 @@ fn a_retry_layer_asks_the_heap_for_nothing_on_success() {
     assert_eq!(heap("ours"), heap("bare"));
     assert_eq!(heap("tower-resilience").0, Some(2.0), "the counter counts");
 }
+
+#[test]
+fn a_hedge_layer_asks_the_heap_for_nothing_unless_it_hedges() {
+    let rows = rows();
+    let hedges = rows
+        .iter()
+        .filter(|row| row.case.starts_with("hedge armed"));
+    for row in hedges.filter(|row| row.subject.starts_with("ours")) {
+        assert_eq!(row.allocs, Some(0.0), "{row:?}");
+    }
+    let peer = |row: &&Row| row.case == hedge::AT_ONCE && row.subject == "tower-resilience";
+    let peer = rows.iter().find(peer).unwrap();
+    assert_eq!(peer.allocs, Some(6.0), "the counter counts");
+}

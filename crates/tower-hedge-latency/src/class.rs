@@ -92,6 +92,13 @@ impl Classes {
         table.get(&hash).map(|entry| Arc::clone(&entry.class))
     }
 
+    /// How many calls were learned from.
+    pub(crate) fn recorded(&self) -> u64 {
+        let table = self.table.load();
+        let keyed = table.values().map(|entry| entry.class.estimator.recorded());
+        self.rest.estimator.recorded() + keyed.sum::<u64>()
+    }
+
     /// Names and delays of all that have a key, by name.
     pub(crate) fn delays(&self, percentile: &Percentile) -> Vec<(Arc<str>, Option<Duration>)> {
         let table = self.table.load();

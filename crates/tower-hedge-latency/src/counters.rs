@@ -8,7 +8,7 @@ use crate::SkipReason;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HedgeCounts {
-    /// Calls, all of them.
+    /// Calls that have ended, all of them.
     pub calls: u64,
     /// Calls whose request may not be hedged, or can't be copied.
     pub ineligible: u64,
@@ -36,7 +36,8 @@ pub struct HedgeCounts {
 /// One number each; see [`HedgeCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) calls: Counter,
+    /// Calls that the estimators have not counted already, which saves most calls an atomic operation.
+    pub(crate) unlearned: Counter,
     pub(crate) ineligible: Counter,
     pub(crate) late: Counter,
     pub(crate) hedges: Counter,
@@ -73,9 +74,9 @@ impl Counters {
         }
     }
 
-    pub(crate) fn read(&self) -> HedgeCounts {
+    pub(crate) fn read(&self, learned: u64) -> HedgeCounts {
         HedgeCounts {
-            calls: self.calls.get(),
+            calls: learned + self.unlearned.get(),
             ineligible: self.ineligible.get(),
             late: self.late.get(),
             hedges: self.hedges.get(),

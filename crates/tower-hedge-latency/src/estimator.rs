@@ -11,8 +11,13 @@ use crate::histogram::{Histogram, quantile};
 /// A threshold is read off anew after so many samples, or so many microseconds: often enough to
 /// follow a change within a hundredth of the default window, rarely enough that the reading costs a
 /// busy service a few nanoseconds per call.
+///
+/// Nobody counts the samples: a bucket that has taken in another 256 is a sign of about as many.
 const REFRESH_SAMPLES: u32 = 256;
 const REFRESH_MICROS: u64 = 100_000;
+/// Once a bucket has taken in so many, it is asked what time it is only when it has taken in as many
+/// again: fewer samples would hardly move the threshold.
+const TIMED_SAMPLES: u32 = 8;
 
 /// No threshold is known.
 const UNKNOWN: u64 = u64::MAX;
@@ -23,7 +28,8 @@ const UNKNOWN: u64 = u64::MAX;
 /// moment does not forget what was learned. No thread waits for another: whoever finds that it is
 /// time claims the refresh, and everybody else goes on with the old threshold.
 ///
-/// Pure of clocks: `now` is an argument, in microseconds from any fixed instant.
+/// Pure of clocks: `now` is an argument, in microseconds from any fixed instant, and called only if
+/// it matters.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     windows: [Histogram; 2],
@@ -31,9 +37,10 @@ pub(crate) struct Estimator {
     current: AtomicUsize,
     /// When it was opened.
     opened: AtomicU64,
-    /// When the threshold was refreshed, and how many samples came since.
+    /// When the threshold was refreshed.
     refreshed: AtomicU64,
-    samples: AtomicU32,
+    /// How many samples were in windows that are gone.
+    forgotten: AtomicU64,
     /// Held by the one that refreshes.
     busy: AtomicBool,
     /// In microseconds.
@@ -58,7 +65,7 @@ impl Estimator {
             current: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             refreshed: AtomicU64::new(0),
-            samples: AtomicU32::new(0),
+            forgotten: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             threshold: AtomicU64::new(UNKNOWN),
         }
@@ -73,18 +80,25 @@ impl Estimator {
         }
     }
 
+    /// How many samples there were, ever.
+    pub(crate) fn recorded(&self) -> u64 {
+        let remembered = self.windows.iter().map(Histogram::grand_total);
+        self.forgotten.load(Relaxed) + remembered.sum::<u64>()
+    }
+
     /// Takes a sample, in microseconds.
     #[inline]
-    pub(crate) fn record(&self, micros: u64, now: u64, lesson: &Lesson) {
+    pub(crate) fn record(&self, micros: u64, now: impl FnOnce() -> u64, lesson: &Lesson) {
         // A thread that is held up here adds to a window that was closed meanwhile, where its sample
         // counts all the same. One that is held up for a whole window longer adds it to the next.
-        if let Some(window) = self.windows.get(self.current.load(Relaxed)) {
-            window.add(micros);
-        }
-        let samples = self.samples.fetch_add(1, Relaxed) + 1;
-        let since = now.saturating_sub(self.refreshed.load(Relaxed));
-        if samples >= REFRESH_SAMPLES || since >= REFRESH_MICROS {
-            self.refresh(now, lesson);
+        let window = self.windows.get(self.current.load(Relaxed));
+        let alike = window.map_or(0, |window| window.add(micros));
+        if alike < TIMED_SAMPLES || alike % TIMED_SAMPLES == 0 {
+            let now = now();
+            let since = now.saturating_sub(self.refreshed.load(Relaxed));
+            if alike % REFRESH_SAMPLES == 0 || since >= REFRESH_MICROS {
+                self.refresh(now, lesson);
+            }
         }
     }
 
@@ -96,7 +110,6 @@ impl Estimator {
             return;
         }
         self.refreshed.store(now, Relaxed);
-        self.samples.store(0, Relaxed);
         self.rotate(now, lesson);
         let [one, other] = &self.windows;
         if let Some(threshold) = quantile([one, other], lesson.above, lesson.samples) {
@@ -114,7 +127,7 @@ impl Estimator {
             return;
         };
         if is_due && full.total() >= lesson.samples {
-            next.clear();
+            self.forgotten.fetch_add(next.clear(), Relaxed);
             self.current.store(1 - current, Relaxed);
             self.opened.store(now, Relaxed);
         }

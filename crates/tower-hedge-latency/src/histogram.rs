@@ -38,8 +38,10 @@ impl Histogram {
         }
     }
 
-    /// Counts a time; one that is too long counts as the longest.
-    pub(crate) fn add(&self, micros: u64) {
+    /// Counts a time; one that is too long counts as the longest. Says how many there are in its
+    /// bucket, this one included.
+    #[inline]
+    pub(crate) fn add(&self, micros: u64) -> u32 {
         let bucket = bucket(micros);
         if bucket < self.lowest.load(Relaxed) {
             self.lowest.fetch_min(bucket, Relaxed);
@@ -47,9 +49,8 @@ impl Histogram {
         if bucket > self.highest.load(Relaxed) {
             self.highest.fetch_max(bucket, Relaxed);
         }
-        if let Some(count) = self.counts.get(bucket) {
-            count.fetch_add(1, Relaxed);
-        }
+        let count = self.counts.get(bucket);
+        count.map_or(0, |count| count.fetch_add(1, Relaxed).wrapping_add(1))
     }
 
     /// How many times were counted.
@@ -58,12 +59,18 @@ impl Histogram {
         buckets.map(|bucket| self.count(bucket)).sum()
     }
 
-    pub(crate) fn clear(&self) {
+    /// Takes everything out, and says how many times that were. None is lost that is being added.
+    pub(crate) fn clear(&self) -> u64 {
         self.lowest.store(BUCKETS - 1, Relaxed);
         self.highest.store(0, Relaxed);
-        for count in &self.counts {
-            count.store(0, Relaxed);
-        }
+        let counts = self.counts.iter();
+        counts.map(|count| u64::from(count.swap(0, Relaxed))).sum()
+    }
+
+    /// All of them, also one that was added while the histogram was cleared.
+    pub(crate) fn grand_total(&self) -> u64 {
+        let counts = self.counts.iter();
+        counts.map(|count| u64::from(count.load(Relaxed))).sum()
     }
 
     fn count(&self, bucket: usize) -> u64 {

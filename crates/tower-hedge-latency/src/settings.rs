@@ -124,6 +124,7 @@ impl Knobs {
 
 impl Settings {
     /// When the 0-based `hedge` is due, as an offset from the call's start.
+    #[inline]
     pub(crate) fn due(&self, hedge: u32, learned: Option<Duration>) -> Option<Duration> {
         let Tuning {
             trigger,
@@ -134,6 +135,7 @@ impl Settings {
     }
 
     /// The delay that `class` has learned, if the trigger learns.
+    #[inline]
     pub(crate) fn learned(&self, class: &Class) -> Option<Duration> {
         match &self.tuning.trigger {
             Trigger::Percentile(percentile) => class.delay(percentile),
@@ -141,14 +143,15 @@ impl Settings {
         }
     }
 
-    /// Learns from an answer that came after `elapsed`.
-    pub(crate) fn learn(&self, class: &Class, elapsed: Duration, now: Instant) {
-        if let Trigger::Percentile(percentile) = &self.tuning.trigger {
-            let now = micros(now.saturating_duration_since(self.state.epoch));
-            class
-                .estimator
-                .record(micros(elapsed), now, &percentile.lesson);
-        }
+    /// Learns from an answer that came after `elapsed`, if the trigger learns.
+    pub(crate) fn learn(&self, class: &Class, elapsed: Duration, now: Instant) -> bool {
+        let Trigger::Percentile(percentile) = &self.tuning.trigger else {
+            return false;
+        };
+        let now = || micros(now.saturating_duration_since(self.state.epoch));
+        let estimator = &class.estimator;
+        estimator.record(micros(elapsed), now, &percentile.lesson);
+        true
     }
 
     pub(crate) fn learns(&self) -> bool {
@@ -171,8 +174,8 @@ impl Settings {
     }
 
     /// A call begins, of which hedges are sent, learned or counted, or of which none are.
+    #[inline]
     pub(crate) fn begin(&self, is_eligible: bool) {
-        self.state.counters.calls.count();
         match is_eligible {
             true if self.tuning.deposits => self.tuning.budget.deposit(),
             false if self.mode != HedgeMode::Off => self.state.counters.ineligible.count(),

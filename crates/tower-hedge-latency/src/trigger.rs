@@ -25,15 +25,17 @@ pub(crate) enum Trigger {
 impl Trigger {
     /// When the 0-based `hedge` is due, given what was learned, if anything is; `None` if there is
     /// no such hedge.
+    #[inline]
     pub(crate) fn due(
         &self,
         hedge: u32,
         max_hedges: Option<u32>,
         learned: Option<Duration>,
     ) -> Option<Duration> {
-        let multiple = |delay: Duration| {
-            let within = hedge < max_hedges.unwrap_or(1);
-            within.then(|| delay.saturating_mul(hedge.saturating_add(1)))
+        let multiple = |delay: Duration| match hedge {
+            0 => Some(delay),
+            _ if hedge >= max_hedges.unwrap_or(1) => None,
+            _ => Some(delay.saturating_mul(hedge.saturating_add(1))),
         };
         match self {
             Self::Percentile(_) => multiple(learned?),

@@ -72,6 +72,7 @@ where
     L: Losers<S::Future>,
 {
     #[expect(clippy::too_many_arguments, reason = "each becomes a field")]
+    #[inline]
     pub(crate) fn new(
         rules: Rules<C, R>,
         observer: O,
@@ -164,25 +165,31 @@ where
     }
 
     /// The call ends: what there is to learn, to count and to tell of hedges.
+    #[inline]
     fn settle(&self, succeeded: bool, won: bool) {
-        let Some(timing) = &self.timing else { return };
         let settings = &*self.settings;
-        if settings.is_timed() {
+        let mut learned = false;
+        if let Some(timing) = &self.timing
+            && settings.is_timed()
+        {
             let now = Instant::now();
-            self.shadow(timing, now);
-            timing.learn(settings, succeeded, now);
+            if !settings.sends() {
+                self.shadow(timing, now);
+            }
+            learned = timing.learn(settings, succeeded, now);
+            if self.attempts > 1 {
+                let guard = &timing.class(settings).guard;
+                guard.record(self.attempts - 1, won);
+            }
         }
-        if self.attempts > 1 && settings.learns() {
-            let class = timing.class(settings);
-            class.guard.record(self.attempts - 1, won);
+        if !learned {
+            settings.state.counters.unlearned.count();
         }
     }
 
     /// Counts the hedges that would have been sent by now.
+    #[cold]
     fn shadow(&self, timing: &Timing, now: Instant) {
-        if self.settings.sends() {
-            return;
-        }
         for hedge in 0.. {
             match timing.due(&self.settings, hedge, &self.deadline) {
                 Due::At(due) if due > now => return,

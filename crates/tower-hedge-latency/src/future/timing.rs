@@ -26,6 +26,7 @@ pub(super) enum Due {
 }
 
 impl Timing {
+    #[inline]
     pub(crate) fn start(settings: &Settings, class: Option<Arc<Class>>) -> Self {
         Self {
             start: Instant::now(),
@@ -46,8 +47,14 @@ impl Timing {
 
     /// Whether hedges are sent at all, and the first is due before the deadline. When not, no copy is
     /// needed.
+    #[inline]
     pub(crate) fn is_due_before(&self, settings: &Settings, deadline: &Deadline) -> bool {
-        settings.sends() && !matches!(self.due(settings, 0, deadline), Due::Never)
+        // Most calls have no deadline, and need no sum to be compared with it.
+        settings.sends()
+            && match *deadline {
+                Deadline::NEVER => self.delay(settings, 0).is_some(),
+                _ => !matches!(self.due(settings, 0, deadline), Due::Never),
+            }
     }
 
     pub(super) fn due(&self, settings: &Settings, hedge: u32, deadline: &Deadline) -> Due {
@@ -65,21 +72,21 @@ impl Timing {
         self.failed_after = Some(self.start.elapsed());
     }
 
-    /// Learns from the first attempt when the call ends `now`.
+    /// Learns from the first attempt when the call ends `now`, and says whether it could.
     ///
     /// Losing attempts are cancelled, so what they would have taken is never seen. But a first attempt
     /// that is cancelled is always past the trigger already, and the time it was given is, too: it
     /// counts on the right side, which is all that the quantile at the trigger needs. What the
     /// winner took says nothing about first attempts. A failure before the trigger, and a caller that
     /// leaves before it, say nothing about how long an answer would have taken.
-    pub(super) fn learn(&self, settings: &Settings, succeeded: bool, now: Instant) {
+    #[inline]
+    pub(super) fn learn(&self, settings: &Settings, succeeded: bool, now: Instant) -> bool {
         let (elapsed, succeeded) = match self.failed_after {
             Some(elapsed) => (elapsed, false),
             None => (now.saturating_duration_since(self.start), succeeded),
         };
-        if succeeded || self.learned.is_some_and(|delay| elapsed >= delay) {
-            settings.learn(self.class(settings), elapsed, now);
-        }
+        (succeeded || self.learned.is_some_and(|delay| elapsed >= delay))
+            && settings.learn(self.class(settings), elapsed, now)
     }
 }
 
