@@ -4,7 +4,7 @@
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(all(test, tower_hedge_latency_loom)))]
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use crate::histogram::{Histogram, quantile};
 

@@ -1,97 +1,13 @@
-//! What a hedge layer does, at which instant.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+//! The race: who is sent when, and who wins.
 
-use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
-use tower_hedge_latency::{
-    Attempt, Budget, HedgeLayer, HedgeLayerBuilder, Observer, SkipReason, Verdict,
-};
-use tower_test::mock::{self, Handle, SendResponse};
+use tower_hedge_latency::{Attempt, Budget, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict};
+use tower_test::mock;
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn fixed(millis: u64) -> HedgeLayerBuilder {
-    HedgeLayer::builder().fixed(ms(millis))
-}
-
-/// What an observer was told.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Event>>>);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Event {
-    Started(u32),
-    Skipped(u32, SkipReason),
-    Failed(u32),
-    Finished(u32),
-    Cancelled,
-}
-use Event::{Cancelled, Failed, Finished, Skipped, Started};
-
-impl Log {
-    fn add(&self, event: Event) {
-        self.0.lock().unwrap().push(event);
-    }
-
-    fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-impl Observer for Log {
-    fn attempt_started(&self, attempt: &Attempt) {
-        self.add(Started(attempt.number()));
-    }
-
-    fn hedge_skipped(&self, attempt: &Attempt, reason: SkipReason) {
-        self.add(Skipped(attempt.number(), reason));
-    }
-
-    fn attempt_failed(&self, attempt: &Attempt) {
-        self.add(Failed(attempt.number()));
-    }
-
-    fn finished(&self, winner: &Attempt) {
-        self.add(Finished(winner.number()));
-    }
-
-    fn cancelled(&self) {
-        self.add(Cancelled);
-    }
-}
-
-/// A call of the service under test, over a mock that a test answers for and that gets ready as
-/// often as `ready` says.
-macro_rules! call {
-    ($layer:expr, ready: $ready:expr) => {{
-        let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>($layer.build().unwrap());
-        handle.allow($ready);
-        assert_ready_ok!(service.poll_ready());
-        (task::spawn(service.call(7)), handle)
-    }};
-    ($layer:expr) => {
-        call!($layer, ready: u64::from(u32::MAX))
-    };
-}
-
-async fn next(handle: &mut Handle<u32, u32>) -> SendResponse<u32> {
-    let (request, respond) = handle.next_request().await.expect("a request");
-    assert_eq!(request, 7);
-    respond
-}
-
-fn assert_no_request(handle: &mut Handle<u32, u32>) {
-    // `None` once the call has dropped the last instance of the mock.
-    assert!(!matches!(handle.poll_request(), Poll::Ready(Some(_))));
-}
+use crate::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_answers_before_the_trigger_is_not_hedged() {

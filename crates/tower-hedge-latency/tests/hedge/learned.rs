@@ -1,0 +1,289 @@
+//! The trigger that is learned.
+
+use std::time::Duration;
+
+use tokio::time::advance;
+use tokio_test::task::Spawn;
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower_hedge_latency::{Budget, HedgeHandle, HedgeLayer, HedgeLayerBuilder, SkipReason};
+use tower_test::mock::{self, Handle, SendResponse};
+
+use crate::support::*;
+
+type Service = tower_hedge_latency::Hedge<mock::Mock<u32, u32>>;
+type Call = Spawn<<Service as tower::Service<u32>>::Future>;
+
+fn p95() -> HedgeLayerBuilder {
+    let builder = HedgeLayer::builder().percentile(0.95);
+    builder.budget(Budget::unlimited())
+}
+
+/// A layer over a mock.
+struct Learning {
+    service: mock::Spawn<Service>,
+    mock: Handle<u32, u32>,
+    handle: HedgeHandle,
+}
+
+impl Learning {
+    fn new(builder: HedgeLayerBuilder) -> Self {
+        let layer = builder.build().unwrap();
+        let handle = layer.handle();
+        let (service, mock) = mock::spawn_layer(layer);
+        Self {
+            service,
+            mock,
+            handle,
+        }
+    }
+
+    async fn call(&mut self) -> (Call, SendResponse<u32>) {
+        assert_ready_ok!(self.service.poll_ready());
+        let mut call = task::spawn(self.service.call(7));
+        assert_pending!(call.poll());
+        let request = next(&mut self.mock).await;
+        (call, request)
+    }
+
+    /// So many calls that are answered after so many milliseconds.
+    async fn answer(&mut self, calls: u32, millis: u64) {
+        for _ in 0..calls {
+            let (mut call, primary) = self.call().await;
+            advance(ms(millis)).await;
+            primary.send_response(1);
+            assert_eq!(assert_ready_ok!(call.poll()), 1);
+        }
+    }
+
+    fn delay(&self) -> Option<Duration> {
+        self.handle.delay()
+    }
+}
+
+/// Of 32 µs in 1024: 20 ms are in the bucket from 19,968 to 20,480 µs.
+const UP_TO_20_MS: Option<Duration> = Some(Duration::from_micros(20_480));
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_hedged_before_there_are_samples_enough() {
+    let mut learning = Learning::new(p95());
+    learning.answer(199, 20).await;
+    assert_eq!(learning.delay(), None);
+    let (mut call, primary) = learning.call().await;
+    advance(Duration::from_secs(3600)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut learning.mock);
+    primary.send_response(1);
+    assert_ready_ok!(call.poll());
+    learning.answer(8, 20).await;
+    assert_eq!(learning.delay(), UP_TO_20_MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_initial_delay_serves_until_then() {
+    let mut learning = Learning::new(p95().initial_delay(ms(50)));
+    assert_eq!(learning.delay(), Some(ms(50)));
+    let (mut call, _primary) = learning.call().await;
+    advance(ms(49)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut learning.mock);
+    advance(ms(1)).await;
+    assert_pending!(call.poll());
+    next(&mut learning.mock).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
+
+/// tokio's timer has a grain of 1 ms, and rounds up.
+#[tokio::test(start_paused = true)]
+async fn the_hedge_goes_out_when_the_call_is_slower_than_the_percentile() {
+    let mut learning = Learning::new(p95().max_hedges(2));
+    learning.answer(300, 20).await;
+    let (mut call, _primary) = learning.call().await;
+    for due in [21, 41] {
+        advance(ms(due - 1) - elapsed(due)).await;
+        assert_pending!(call.poll());
+        assert_no_request(&mut learning.mock);
+        advance(ms(1)).await;
+        assert_pending!(call.poll());
+        let _hedge = next(&mut learning.mock).await;
+        std::mem::forget(_hedge);
+    }
+    drop(call);
+    assert_eq!(learning.handle.counts().hedges, 2);
+    assert_eq!(learning.handle.counts().late, 1);
+}
+
+/// The time that has passed before the hedge that is due after so many milliseconds.
+fn elapsed(due: u64) -> Duration {
+    if due == 21 { ms(0) } else { ms(21) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_keeps_to_its_bounds() {
+    let mut learning = Learning::new(p95().min_delay(ms(5)).max_delay(ms(30)));
+    learning.answer(300, 1).await;
+    assert_eq!(learning.delay(), Some(ms(5)));
+    learning.answer(300, 100).await;
+    learning.answer(300, 100).await;
+    assert_eq!(learning.delay(), Some(ms(30)));
+}
+
+/// Each of these would pull the threshold down if it were recorded.
+#[tokio::test(start_paused = true)]
+async fn failures_and_callers_that_leave_before_the_trigger_teach_nothing() {
+    let mut learning = Learning::new(p95());
+    learning.answer(300, 20).await;
+    for _ in 0..2_000 {
+        let (mut call, primary) = learning.call().await;
+        advance(ms(1)).await;
+        primary.send_error("refused");
+        assert_ready_err!(call.poll());
+        let (call, _primary) = learning.call().await;
+        advance(ms(1)).await;
+        drop(call);
+    }
+    learning.answer(100, 20).await;
+    assert_eq!(learning.delay(), UP_TO_20_MS);
+    let counts = learning.handle.counts();
+    assert_eq!(
+        (counts.calls, counts.cancelled, counts.failed),
+        (4_400, 2_000, 2_000)
+    );
+    assert_eq!((counts.late, counts.hedges), (0, 0));
+}
+
+/// Otherwise a service that stalls would seem fast: only its fast answers would count.
+#[tokio::test(start_paused = true)]
+async fn what_is_past_the_trigger_counts_whatever_its_end() {
+    for cancelled in [true, false] {
+        let mut learning = Learning::new(p95());
+        learning.answer(300, 20).await;
+        // Until they are as many as 5 %.
+        for _ in 0..60 {
+            if learning.delay() > UP_TO_20_MS {
+                break;
+            }
+            let (mut call, primary) = learning.call().await;
+            advance(ms(500)).await;
+            if cancelled {
+                drop(call);
+                continue;
+            }
+            assert_pending!(call.poll());
+            next(&mut learning.mock).await.send_error("reset");
+            primary.send_error("reset");
+            assert_ready_err!(call.poll());
+        }
+        assert!(learning.delay().unwrap() > ms(400), "{cancelled}");
+    }
+}
+
+/// tower records what the winner took: the answers of hedges make the service seem faster than it is.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_hedge_counts_as_late() {
+    let mut learning = Learning::new(p95().max_delay(ms(25)));
+    learning.answer(300, 20).await;
+    for _ in 0..400 {
+        let (mut call, _primary) = learning.call().await;
+        advance(ms(40)).await;
+        assert_pending!(call.poll());
+        next(&mut learning.mock).await.send_response(2);
+        assert_eq!(assert_ready_ok!(call.poll()), 2);
+    }
+    // Held by the bound; without it, it would be 40 ms and more.
+    assert_eq!(learning.delay(), Some(ms(25)));
+    assert_eq!(learning.handle.counts().hedge_wins, 400);
+}
+
+/// A hedge on failure that wins says nothing of how long the first attempt would have taken.
+#[tokio::test(start_paused = true)]
+async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
+    let mut learning = Learning::new(p95().hedge_on_failure());
+    learning.answer(300, 20).await;
+    for _ in 0..1_000 {
+        let (mut call, primary) = learning.call().await;
+        primary.send_error("refused");
+        assert_pending!(call.poll());
+        advance(ms(1)).await;
+        next(&mut learning.mock).await.send_response(2);
+        assert_eq!(assert_ready_ok!(call.poll()), 2);
+    }
+    learning.answer(100, 20).await;
+    assert_eq!(learning.delay(), UP_TO_20_MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_default_budget_is_five_per_cent_of_the_calls_and_ten_at_first() {
+    let builder = HedgeLayer::builder()
+        .initial_delay(ms(10))
+        .window(Duration::MAX);
+    let mut learning = Learning::new(builder);
+    let mut sent = 0;
+    for _ in 0..150 {
+        let (mut call, primary) = learning.call().await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        let counts = learning.handle.counts();
+        if counts.hedges > sent {
+            sent = counts.hedges;
+            let _hedge = next(&mut learning.mock).await;
+        }
+        assert_no_request(&mut learning.mock);
+        primary.send_response(1);
+        assert_ready_ok!(call.poll());
+    }
+    let counts = learning.handle.counts();
+    // 10 and one of 20 calls.
+    assert_eq!((counts.hedges, counts.denied), (17, 133));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hedges_that_never_win_are_held_back() {
+    let log = Log::default();
+    let builder = p95()
+        .initial_delay(ms(10))
+        .window(Duration::MAX)
+        .max_delay(ms(10));
+    let layer = builder.observer(log.clone()).build().unwrap();
+    let handle = layer.handle();
+    let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
+    for call in 0..600 {
+        assert_ready_ok!(service.poll_ready());
+        let mut running = task::spawn(service.call(7));
+        assert_pending!(running.poll());
+        let primary = next(&mut mock).await;
+        advance(ms(10)).await;
+        assert_pending!(running.poll());
+        // 200 of 200, then one of two, then one of four.
+        let held_back = log.take().contains(&Skipped(2, SkipReason::HeldBack));
+        assert_eq!(held_back, call >= 200 && call % 2 == 1, "call {call}");
+        primary.send_response(1);
+        // Drops the hedge.
+        assert_ready_ok!(running.poll());
+        while let std::task::Poll::Ready(Some(_)) = mock.poll_request() {}
+        log.take();
+    }
+    assert_eq!(handle.counts().hedges, 400);
+    assert_eq!(handle.counts().held_back, 200);
+    assert_eq!(handle.counts().late, 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_key_has_a_delay_of_its_own() {
+    let layer = p95().key(|request: &u32| request % 2).build().unwrap();
+    let handle = layer.handle();
+    let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
+    for request in 0..600 {
+        assert_ready_ok!(service.poll_ready());
+        let mut call = task::spawn(service.call(request));
+        assert_pending!(call.poll());
+        let (_, respond) = mock.next_request().await.unwrap();
+        advance(ms(if request % 2 == 0 { 5 } else { 200 })).await;
+        respond.send_response(1);
+        assert_ready_ok!(call.poll());
+    }
+    let delays = handle.delays_by_key();
+    let names: Vec<_> = delays.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["0", "1"]);
+    assert!(delays[0].1.unwrap() < ms(6) && delays[1].1.unwrap() > ms(199));
+    assert_eq!(handle.delay(), None, "no call is without a key");
+}

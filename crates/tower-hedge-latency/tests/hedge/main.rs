@@ -1,0 +1,10 @@
+//! What a hedge layer does, at which instant.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+mod cancel;
+mod learned;
+mod modes;
+mod on_failure;
+mod permits;
+mod race;
+mod support;

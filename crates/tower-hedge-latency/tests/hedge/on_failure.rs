@@ -1,0 +1,87 @@
+//! Hedges that follow a failure at once.
+
+use tokio::time::advance;
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+use tower_hedge_latency::{Budget, HedgeLayerBuilder, SkipReason, Verdict};
+
+use crate::support::*;
+
+fn eager(hedges: u32) -> HedgeLayerBuilder {
+    fixed(10).max_hedges(hedges).hedge_on_failure()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_sends_the_next_hedge_without_waiting_for_its_time() {
+    let log = Log::default();
+    let (mut call, mut handle) = call!(eager(1).observer(log.clone()));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(3)).await;
+    primary.send_error("reset");
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+    assert_eq!(log.take(), [Started(1), Failed(1), Started(2), Finished(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_sends_one_and_the_rest_keep_their_times() {
+    let (mut call, mut handle) = call!(eager(3));
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("the first");
+    assert_pending!(call.poll());
+    // A hedge's failure, too.
+    next(&mut handle).await.send_error("the second");
+    assert_pending!(call.poll());
+    let _third = next(&mut handle).await;
+    assert_no_request(&mut handle);
+    advance(ms(29)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1)).await;
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(4);
+    assert_eq!(assert_ready_ok!(call.poll()), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_no_hedges_are_left_the_first_failure_is_returned() {
+    let (mut call, mut handle) = call!(eager(1));
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("the first");
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("the second");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_token_or_a_ready_service_the_failure_is_returned_at_once() {
+    let log = Log::default();
+    let layer = eager(1).budget(Budget::none()).observer(log.clone());
+    let (mut call, mut handle) = call!(layer);
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("reset");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
+    let denied = Skipped(2, SkipReason::Denied);
+    assert_eq!(log.take(), [Started(1), Failed(1), denied, Finished(1)]);
+
+    let (mut call, mut handle) = call!(eager(1).observer(log.clone()), ready: 1);
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("reset");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
+    let not_ready = Skipped(2, SkipReason::NotReady);
+    assert_eq!(log.take(), [Started(1), Failed(1), not_ready, Finished(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_a_retry_would_not_repeat_ends_the_call() {
+    let fatal = |outcome: &Result<u32, Error>, _: &_| match outcome {
+        Ok(_) => Verdict::Success,
+        Err(_) => Verdict::Fatal,
+    };
+    let (mut call, mut handle) = call!(eager(1).classify_fn(fatal));
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("forbidden");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "forbidden");
+    assert_no_request(&mut handle);
+}

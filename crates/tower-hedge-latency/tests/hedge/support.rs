@@ -1,0 +1,92 @@
+//! What the tests of the layer share.
+
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use tower_hedge_latency::{Attempt, HedgeLayer, HedgeLayerBuilder, Observer, SkipReason};
+use tower_test::mock::{Handle, SendResponse};
+
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn fixed(millis: u64) -> HedgeLayerBuilder {
+    HedgeLayer::builder().fixed(ms(millis))
+}
+
+/// What an observer was told.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<Event>>>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Event {
+    Started(u32),
+    Skipped(u32, SkipReason),
+    Failed(u32),
+    Finished(u32),
+    Cancelled,
+}
+pub(crate) use Event::{Cancelled, Failed, Finished, Skipped, Started};
+
+impl Log {
+    fn add(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Log {
+    fn attempt_started(&self, attempt: &Attempt) {
+        self.add(Started(attempt.number()));
+    }
+
+    fn hedge_skipped(&self, attempt: &Attempt, reason: SkipReason) {
+        self.add(Skipped(attempt.number(), reason));
+    }
+
+    fn attempt_failed(&self, attempt: &Attempt) {
+        self.add(Failed(attempt.number()));
+    }
+
+    fn finished(&self, winner: &Attempt) {
+        self.add(Finished(winner.number()));
+    }
+
+    fn cancelled(&self) {
+        self.add(Cancelled);
+    }
+}
+
+/// A call of the service under test, over a mock that a test answers for and that gets ready as
+/// often as `ready` says.
+macro_rules! call {
+    ($layer:expr, ready: $ready:expr) => {{
+        let layer = $layer.build().unwrap();
+        let (mut service, mut handle) = tower_test::mock::spawn_layer::<u32, u32, _>(layer);
+        handle.allow($ready);
+        tokio_test::assert_ready_ok!(service.poll_ready());
+        (tokio_test::task::spawn(service.call(7)), handle)
+    }};
+    ($layer:expr) => {
+        $crate::support::call!($layer, ready: u64::from(u32::MAX))
+    };
+}
+
+pub(crate) use call;
+
+pub(crate) async fn next(handle: &mut Handle<u32, u32>) -> SendResponse<u32> {
+    let (request, respond) = handle.next_request().await.expect("a request");
+    assert_eq!(request, 7);
+    respond
+}
+
+pub(crate) fn assert_no_request(handle: &mut Handle<u32, u32>) {
+    // `None` once the call has dropped the last instance of the mock.
+    assert!(!matches!(handle.poll_request(), Poll::Ready(Some(_))));
+}
