@@ -7,7 +7,7 @@ mod outcome;
 mod ratelimit;
 mod retry_after;
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 
 pub use self::context::HttpContext;
 pub(crate) use self::fault::Fault;
@@ -16,6 +16,10 @@ pub use self::message::{HttpRequest, HttpResponse};
 pub(crate) use self::nested::Nested;
 pub use self::outcome::HttpOutcome;
 use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
+
+/// Says across the network that a request is a hedge, with the attempt's number: who gets one and passes
+/// it on does not hedge it again.
+pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
 /// The rules for HTTP.
 ///
@@ -34,7 +38,9 @@ use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
 /// processes. CONNECT and switched protocols are left alone, and [`ByBody`](crate::ByBody) copies no
 /// request with `Upgrade`.
 ///
-/// Hedged are requests of idempotent methods that are no hedge already. An `Idempotency-Key` makes a
+/// Hedged are requests of idempotent methods that are no hedge already, neither by the
+/// [`Attempt`](crate::Attempt) in their extensions nor by the field `x-hedge-attempt`, which hedges carry
+/// across the network. An `Idempotency-Key` makes a
 /// request safe to send again, but not safe to send twice at once: the draft has a server answer 409
 /// to the second while it works on the first, and the 409 would win. For the same reason PUT and
 /// DELETE with a precondition (`If-Match`, `If-None-Match`, `If-Unmodified-Since`) are not hedged: the
@@ -156,8 +162,13 @@ where
     }
 
     fn repeat(&self, context: &mut HttpContext, attempt: Attempt, _: u32, request: &mut Req) {
-        if attempt.kind() == AttemptKind::Retry {
-            context.nested.mark(request);
+        match attempt.kind() {
+            AttemptKind::Retry => context.nested.mark(request),
+            AttemptKind::Hedge => {
+                let number = HeaderValue::from(attempt.number());
+                request.headers_mut().insert(HEDGE_ATTEMPT, number);
+            }
+            AttemptKind::Primary => {}
         }
     }
 

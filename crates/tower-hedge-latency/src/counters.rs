@@ -10,7 +10,7 @@ use crate::SkipReason;
 pub struct HedgeCounts {
     /// Calls that have ended, all of them.
     pub calls: u64,
-    /// Calls whose request may not be hedged, or can't be copied.
+    /// Calls whose request may not be hedged.
     pub ineligible: u64,
     /// Calls that were still out when their first hedge was due. With a percentile `q` that is
     /// learned, they settle at a share of 1 − q of the eligible ones.
@@ -25,6 +25,8 @@ pub struct HedgeCounts {
     pub held_back: u64,
     /// Hedges that were due, but no instance of the service was ready in time.
     pub not_ready: u64,
+    /// Hedges that were due, but the request can't be copied, or not any more.
+    pub not_repeatable: u64,
     /// Hedges that would have been sent, but the layer only counts.
     pub shadowed: u64,
     /// Calls that their callers gave up.
@@ -45,6 +47,7 @@ pub(crate) struct Counters {
     pub(crate) denied: Counter,
     pub(crate) held_back: Counter,
     pub(crate) not_ready: Counter,
+    pub(crate) not_repeatable: Counter,
     pub(crate) shadowed: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) failed: Counter,
@@ -70,6 +73,7 @@ impl Counters {
             SkipReason::Denied => self.denied.count(),
             SkipReason::HeldBack => self.held_back.count(),
             SkipReason::NotReady => self.not_ready.count(),
+            SkipReason::NotRepeatable => self.not_repeatable.count(),
             SkipReason::Shadow => self.shadowed.count(),
         }
     }
@@ -84,6 +88,7 @@ impl Counters {
             denied: self.denied.get(),
             held_back: self.held_back.get(),
             not_ready: self.not_ready.get(),
+            not_repeatable: self.not_repeatable.get(),
             shadowed: self.shadowed.get(),
             cancelled: self.cancelled.get(),
             failed: self.failed.get(),

@@ -5,19 +5,19 @@ use arc_swap::ArcSwap;
 
 use crate::settings::Settings;
 use crate::trigger::Trigger;
-use crate::{HedgeCounts, HedgeLayer, HedgeMode};
+use crate::{HedgeCounts, HedgeLayer, Mode};
 
 /// Watches a hedge layer, and changes it while it is in use.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_hedge_latency::{Budget, HedgeLayer, HedgeMode};
+/// use tower_hedge_latency::{Budget, HedgeLayer, Mode};
 ///
 /// // Count first, hedge later.
-/// let layer = HedgeLayer::builder().percentile(0.95).mode(HedgeMode::Shadow).build()?;
+/// let layer = HedgeLayer::builder().percentile(0.95).mode(Mode::Shadow).build()?;
 /// let handle = layer.handle();
 /// assert_eq!(handle.counts().shadowed, 0);
-/// handle.set_mode(HedgeMode::On);
+/// handle.set_mode(Mode::On);
 ///
 /// // Nothing is learned yet.
 /// assert_eq!(handle.delay(), None);
@@ -73,23 +73,24 @@ impl HedgeHandle {
 
     /// What the layer does at present.
     #[must_use]
-    pub fn mode(&self) -> HedgeMode {
-        self.0.load().mode
+    pub fn mode(&self) -> Mode {
+        self.0.load().tuning.mode
     }
 
     /// Switches hedging on or off, or lets the layer only count, from each service's next call on.
-    pub fn set_mode(&self, mode: HedgeMode) {
-        self.0.rcu(|settings| Settings {
-            mode,
-            ..Settings::clone(settings)
+    pub fn set_mode(&self, mode: Mode) {
+        self.0.rcu(|settings| {
+            let mut settings = Settings::clone(settings);
+            settings.tuning.mode = mode;
+            settings
         });
     }
 
-    /// Takes over another layer's trigger, number of hedges and budget.
+    /// Takes over another layer's mode, trigger, number of hedges and budget.
     ///
     /// Every service of this handle's layer follows from its next call on; calls that are under way
-    /// end as they began. Rules, observer, mode, counts and what was learned stay. The budget is then
-    /// shared with `layer`.
+    /// end as they began. Rules, observer, counts and what was learned stay. The budget is then shared
+    /// with `layer`.
     pub fn retune<P, O, X>(&self, layer: &HedgeLayer<P, O, X>) {
         let tuning = layer.settings.load().tuning.clone();
         self.0.rcu(|settings| Settings {

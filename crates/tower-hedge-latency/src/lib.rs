@@ -166,7 +166,7 @@ pub use self::observe::MetricsObserver;
 pub use self::observe::TracingObserver;
 pub use self::observe::{NoObserver, Observer, SkipReason};
 pub use self::service::Hedge;
-pub use self::settings::HedgeMode;
+pub use self::settings::Mode;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

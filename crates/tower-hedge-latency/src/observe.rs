@@ -73,6 +73,9 @@ pub enum SkipReason {
     HeldBack,
     /// No instance of the service was ready before the call ended, or none will be.
     NotReady,
-    /// The layer is set to [`Shadow`](crate::HedgeMode::Shadow).
+    /// The request can't be copied: its body is too long, its connection is about to become something
+    /// else, or it is a hedge of another client already.
+    NotRepeatable,
+    /// The layer is set to [`Shadow`](crate::Mode::Shadow).
     Shadow,
 }

@@ -85,6 +85,7 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.settings.load();
         let rules = self.rules.clone();
+        rules.classify.prepare(&mut request);
         let context = rules.classify.context(&request);
         let deadline = rules.classify.deadline(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER);

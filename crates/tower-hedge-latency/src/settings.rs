@@ -13,10 +13,10 @@ const BUDGET: f64 = 0.05;
 /// A service that starts slowly should not get a hundred hedges at once.
 const INITIAL: u32 = 10;
 
-/// What a hedge layer does at all.
+/// Whether a hedge layer hedges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HedgeMode {
+pub enum Mode {
     /// Hedges what is late.
     #[default]
     On,
@@ -31,7 +31,6 @@ pub enum HedgeMode {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) tuning: Tuning,
-    pub(crate) mode: HedgeMode,
     /// Outlives every change.
     pub(crate) state: Arc<State>,
 }
@@ -39,6 +38,7 @@ pub(crate) struct Settings {
 /// What [`retune`](crate::HedgeHandle::retune) takes over.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
+    pub(crate) mode: Mode,
     pub(crate) trigger: Trigger,
     max_hedges: Option<u32>,
     /// Whether an attempt's failure is a reason for the next hedge.
@@ -58,7 +58,7 @@ pub(crate) struct Knobs {
     pub(crate) on_failure: bool,
     pub(crate) budget: Option<Budget>,
     pub(crate) deposits: bool,
-    pub(crate) mode: HedgeMode,
+    pub(crate) mode: Mode,
 }
 
 /// What a layer has learned and counted.
@@ -79,7 +79,7 @@ impl Default for Knobs {
             on_failure: false,
             budget: None,
             deposits: true,
-            mode: HedgeMode::default(),
+            mode: Mode::default(),
         }
     }
 }
@@ -106,13 +106,13 @@ impl Knobs {
         let learned = || Trigger::Percentile(self.percentile.percentile(&budget));
         Settings {
             tuning: Tuning {
+                mode: self.mode,
                 trigger: self.trigger.unwrap_or_else(learned),
                 max_hedges: self.max_hedges,
                 on_failure: self.on_failure,
                 budget,
                 deposits: self.deposits,
             },
-            mode: self.mode,
             state: Arc::new(State {
                 classes: Classes::new(),
                 counters: Counters::default(),
@@ -160,12 +160,12 @@ impl Settings {
 
     /// Whether anything is learned from or counted of a call, given whether its request may be hedged.
     pub(crate) fn watches(&self, may_hedge: bool) -> bool {
-        may_hedge && self.mode != HedgeMode::Off
+        may_hedge && self.tuning.mode != Mode::Off
     }
 
     /// Whether hedges are sent, and not only counted.
     pub(crate) fn sends(&self) -> bool {
-        self.mode == HedgeMode::On
+        self.tuning.mode == Mode::On
     }
 
     /// Whether it matters how long a call took.
@@ -175,10 +175,10 @@ impl Settings {
 
     /// A call begins, of which hedges are sent, learned or counted, or of which none are.
     #[inline]
-    pub(crate) fn begin(&self, is_eligible: bool) {
+    pub(crate) fn begin(&self, is_eligible: bool, budget: &Budget) {
         match is_eligible {
-            true if self.tuning.deposits => self.tuning.budget.deposit(),
-            false if self.mode != HedgeMode::Off => self.state.counters.ineligible.count(),
+            true if self.tuning.deposits => budget.deposit(),
+            false if self.tuning.mode != Mode::Off => self.state.counters.ineligible.count(),
             _ => {}
         }
     }

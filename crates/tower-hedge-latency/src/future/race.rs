@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, AttemptKind, Classify, Deadline, Replays, Rules};
+use tower_attempt::{Attempt, AttemptKind, Budget, Classify, Deadline, Replays, Rules};
 use tower_service::Service;
 
 use super::Outcome;
@@ -85,7 +85,9 @@ where
         spare: Option<Spare<S, R::Saved, A::Call>>,
     ) -> Self {
         observer.attempt_started(&Attempt::PRIMARY);
-        settings.begin(timing.is_some());
+        let own = rules.classify.budget(&context);
+        let budget = own.unwrap_or(&settings.tuning.budget);
+        settings.begin(timing.is_some(), budget);
         Self {
             rules,
             observer,
@@ -128,12 +130,20 @@ where
         self.hurry
     }
 
+    /// Judges an attempt's outcome, once.
     #[inline]
     pub(super) fn is_good(&self, attempt: &Attempt, outcome: &Outcome<S, Req>) -> bool {
         let classify = &self.rules.classify;
-        !classify
-            .classify(&self.context, attempt, outcome)
-            .is_retry()
+        let verdict = classify.classify(&self.context, attempt, outcome);
+        if verdict.is_retry() {
+            self.budget().record_failure();
+        }
+        !verdict.is_retry()
+    }
+
+    fn budget(&self) -> &Budget {
+        let own = self.rules.classify.budget(&self.context);
+        own.unwrap_or(&self.settings.tuning.budget)
     }
 
     /// Whether the call goes on when its first attempt has failed.
@@ -229,7 +239,7 @@ where
         if !self.is_worth_it() {
             return self.skip(&attempt, SkipReason::HeldBack);
         }
-        if self.settings.tuning.budget.withdraw().is_none() {
+        if self.budget().withdraw().is_none() {
             return self.skip(&attempt, SkipReason::Denied);
         }
         let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
@@ -249,9 +259,12 @@ where
                 Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
             }),
         };
-        if let Some((service, request)) = next {
-            self.hedges.push(Hedge::new(attempt, service, request));
-        }
+        let Some((service, mut request)) = next else {
+            return self.skip(&attempt, SkipReason::NotRepeatable);
+        };
+        let (classify, context) = (&self.rules.classify, &mut self.context);
+        classify.repeat(context, attempt, self.attempts, &mut request);
+        self.hedges.push(Hedge::new(attempt, service, request));
     }
 
     /// What a fixed trigger sends is the caller's own decision.
@@ -270,7 +283,8 @@ where
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
             let was_sent = hedge.is_sent();
-            let budget = &self.settings.tuning.budget;
+            let own = self.rules.classify.budget(&self.context);
+            let budget = own.unwrap_or(&self.settings.tuning.budget);
             let polled = hedge.poll(cx, budget, &self.losers, &self.observer);
             if hedge.is_sent() && !was_sent {
                 self.attempts += 1;

@@ -12,7 +12,7 @@ use tower_attempt::{Budget, BuildError, Plain};
 use crate::options::Options;
 use crate::settings::Knobs;
 use crate::trigger::Trigger;
-use crate::{HedgeLayer, HedgeMode, NoObserver, Observer};
+use crate::{HedgeLayer, Mode, NoObserver, Observer};
 
 /// Configures a [`HedgeLayer`].
 ///
@@ -177,7 +177,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
 
     /// Whether the layer hedges from the start, or only counts at first;
     /// [`HedgeHandle::set_mode`](crate::HedgeHandle::set_mode) changes it later.
-    pub fn mode(mut self, mode: HedgeMode) -> Self {
+    pub fn mode(mut self, mode: Mode) -> Self {
         self.knobs.mode = mode;
         self
     }

@@ -7,7 +7,7 @@ use super::{Observer, SkipReason};
 /// | metric | kind | labels |
 /// |---|---|---|
 /// | `hedge_attempts_total` | counter | `kind`: `primary`, `hedge` |
-/// | `hedge_skipped_total` | counter | `reason`: `denied`, `held_back`, `not_ready`, `shadow` |
+/// | `hedge_skipped_total` | counter | `reason`: `denied`, `held_back`, `not_ready`, `not_repeatable`, `shadow` |
 /// | `hedge_calls_total` | counter | `winner`: `primary`, `hedge`, `cancelled` |
 ///
 /// The delays that are learned come from [`HedgeHandle`](crate::HedgeHandle).
@@ -36,6 +36,7 @@ impl Observer for MetricsObserver {
             SkipReason::Denied => "denied",
             SkipReason::HeldBack => "held_back",
             SkipReason::NotReady => "not_ready",
+            SkipReason::NotRepeatable => "not_repeatable",
             SkipReason::Shadow => "shadow",
         };
         metrics::counter!("hedge_skipped_total", "reason" => reason).increment(1);

@@ -2,17 +2,17 @@
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_ok, task};
-use tower_hedge_latency::{Budget, HedgeLayer, HedgeMode, SkipReason};
+use tower_hedge_latency::{Budget, HedgeLayer, Mode, SkipReason};
 use tower_test::mock;
 
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_is_off_passes_calls_through_and_learns_nothing() {
-    let layer = fixed(10).mode(HedgeMode::Off).build().unwrap();
+    let layer = fixed(10).mode(Mode::Off).build().unwrap();
     let handle = layer.handle();
     let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
-    for mode in [HedgeMode::Off, HedgeMode::On] {
+    for mode in [Mode::Off, Mode::On] {
         handle.set_mode(mode);
         assert_eq!(handle.mode(), mode);
         assert_ready_ok!(service.poll_ready());
@@ -22,7 +22,7 @@ async fn a_layer_that_is_off_passes_calls_through_and_learns_nothing() {
         advance(ms(10)).await;
         assert_pending!(call.poll());
         match mode {
-            HedgeMode::On => drop(next(&mut mock).await),
+            Mode::On => drop(next(&mut mock).await),
             _ => assert_no_request(&mut mock),
         }
         primary.send_response(1);
@@ -36,7 +36,7 @@ async fn a_layer_that_is_off_passes_calls_through_and_learns_nothing() {
 async fn a_shadow_counts_what_would_have_been_sent() {
     let log = Log::default();
     let layer = fixed(10).max_hedges(3).budget(Budget::none());
-    let layer = layer.observer(log.clone()).mode(HedgeMode::Shadow).build();
+    let layer = layer.observer(log.clone()).mode(Mode::Shadow).build();
     let layer = layer.unwrap();
     let handle = layer.handle();
     let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
@@ -106,12 +106,14 @@ async fn what_was_learned_outlives_a_change_of_the_trigger() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mode_survives_a_change_of_the_trigger() {
-    let layer = fixed(10).mode(HedgeMode::Shadow).build().unwrap();
-    let handle = layer.handle();
-    handle.retune(&fixed(20).build().unwrap());
-    assert_eq!(handle.mode(), HedgeMode::Shadow);
-    assert_eq!(handle.delay(), Some(ms(20)));
+async fn a_layer_that_is_retuned_takes_over_the_mode() {
+    let handle = fixed(10).build().unwrap().handle();
+    let shadow = fixed(20).mode(Mode::Shadow);
+    handle.retune(&shadow.build().unwrap());
+    assert_eq!(
+        (handle.mode(), handle.delay()),
+        (Mode::Shadow, Some(ms(20)))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@ use http::header::UPGRADE;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 use http_body::Body;
 
+use crate::http::HEDGE_ATTEMPT;
 use crate::replay::{Recording, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
@@ -52,7 +53,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     /// The body for a further attempt, if there may be one.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
         // Looked up only now, since looking up a header takes as long as copying several.
-        if self.head.headers.contains_key(UPGRADE) {
+        if !may_be_copied(&self.head.headers, attempt) {
             return None;
         }
         Some(match &self.content {
@@ -60,6 +61,13 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
             Content::Recorded(recording) => B::from_replay(recording.read_again(attempt)?),
         })
     }
+}
+
+/// Whether a request with these fields may be sent again as `attempt`: not if its connection is about to
+/// become something else, and not as a hedge of what somebody else's hedge is already.
+pub(super) fn may_be_copied(headers: &HeaderMap, attempt: Attempt) -> bool {
+    let is_hedge = attempt.kind() == AttemptKind::Hedge;
+    !headers.contains_key(UPGRADE) && !(is_hedge && headers.contains_key(HEDGE_ATTEMPT))
 }
 
 impl Head {

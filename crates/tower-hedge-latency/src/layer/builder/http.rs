@@ -37,6 +37,6 @@ impl<O, X> HedgeLayerBuilder<Http, O, X> {
     where
         F: Fn(HttpOutcome<'_>) -> Verdict,
     {
-        self.classify(HttpClassify::with(classify))
+        self.classify(HttpClassify::default().last_word(classify))
     }
 }

@@ -1,0 +1,244 @@
+//! Hedging over real connections: what becomes of the losers, and of their connections.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tower::{Layer, ServiceExt};
+use tower_hedge_latency::{Drain, HedgeInfo, HedgeLayer, HedgeLayerBuilder};
+
+const TRIGGER: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(10);
+
+type Body = Empty<Bytes>;
+
+/// Stalls on odd requests, until it is told to go on.
+#[derive(Clone, Default)]
+struct Server(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+    /// Stalled requests that were answered after all, and those that their client gave up.
+    answered: AtomicUsize,
+    cancelled: AtomicUsize,
+    go_on: Notify,
+    hedges: AtomicUsize,
+}
+
+/// Counts a stalled request that is dropped.
+struct Stalled(Server);
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        self.0.0.cancelled.fetch_add(1, SeqCst);
+    }
+}
+
+impl Server {
+    async fn start() -> (Self, String) {
+        let server = Self::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let accepting = server.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let server = accepting.clone();
+                server.0.connections.fetch_add(1, SeqCst);
+                let service = service_fn(move |request| server.clone().answer(request));
+                tokio::spawn(async move {
+                    let connection = auto::Builder::new(TokioExecutor::new());
+                    // A client that goes away is what these tests are about.
+                    let _ = connection
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        (server, url)
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        let number = self.0.requests.fetch_add(1, SeqCst) + 1;
+        if request.headers().contains_key("x-hedge-attempt") {
+            self.0.hedges.fetch_add(1, SeqCst);
+        }
+        if number % 2 == 1 {
+            let stalled = Stalled(self.clone());
+            self.0.go_on.notified().await;
+            std::mem::forget(stalled);
+            self.0.answered.fetch_add(1, SeqCst);
+        }
+        Ok(Response::new(Full::from(number.to_string())))
+    }
+
+    fn connections(&self) -> usize {
+        self.0.connections.load(SeqCst)
+    }
+
+    async fn wait_for(&self, count: impl Fn(&State) -> usize, expected: usize) {
+        let reached = async {
+            while count(&self.0) < expected {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(LONG, reached).await.expect("it does not come");
+    }
+}
+
+fn client(http2: bool) -> Client<HttpConnector, Body> {
+    Client::builder(TokioExecutor::new())
+        .http2_only(http2)
+        .build_http()
+}
+
+fn hedge() -> HedgeLayerBuilder {
+    HedgeLayer::builder().fixed(TRIGGER)
+}
+
+fn get(url: &str) -> Request<Body> {
+    Request::get(url).body(Body::new()).unwrap()
+}
+
+/// The answer's text, and whether a hedge gave it.
+async fn call<S, E>(service: &S, url: &str) -> String
+where
+    S: tower::Service<Request<Body>, Response = Response<Incoming>, Error = E> + Clone,
+    E: std::fmt::Debug,
+{
+    let call = service.clone().oneshot(get(url));
+    let response = timeout(LONG, call).await.unwrap().unwrap();
+    let info = response.extensions().get::<HedgeInfo>().copied().unwrap();
+    assert_eq!((info.winner().number(), info.delay()), (2, TRIGGER));
+    let body = response.into_body().collect().await.unwrap();
+    String::from_utf8(body.to_bytes().to_vec()).unwrap()
+}
+
+/// Polly awaits the losers before it returns the winner.
+#[tokio::test]
+async fn the_winner_does_not_wait_for_the_loser_and_the_loser_is_cancelled() {
+    for http2 in [false, true] {
+        let (server, url) = Server::start().await;
+        let service = hedge().http().build().unwrap().layer(client(http2));
+        for round in 1..=3 {
+            assert_eq!(call(&service, &url).await, (2 * round).to_string());
+            // HTTP/1 closes the connection, HTTP/2 resets the stream.
+            server
+                .wait_for(|state| state.cancelled.load(SeqCst), round)
+                .await;
+        }
+        assert_eq!(server.0.answered.load(SeqCst), 0);
+        assert_eq!(
+            server.0.hedges.load(SeqCst),
+            3,
+            "the field crosses the network"
+        );
+        // A new one in each round for the one that was lost; all streams share one.
+        assert_eq!(server.connections(), if http2 { 1 } else { 4 });
+    }
+}
+
+#[tokio::test]
+async fn a_drained_loser_gives_its_connection_back() {
+    for http2 in [false, true] {
+        let (server, url) = Server::start().await;
+        let layer = hedge().drain(Drain::default()).http().build().unwrap();
+        let service = layer.layer(client(http2));
+        for round in 1..=3 {
+            assert_eq!(call(&service, &url).await, (2 * round).to_string());
+            server.0.go_on.notify_one();
+            server
+                .wait_for(|state| state.answered.load(SeqCst), round)
+                .await;
+            // Until the client has read the answer.
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(server.0.cancelled.load(SeqCst), 0);
+        assert_eq!(server.connections(), if http2 { 1 } else { 2 });
+    }
+}
+
+#[tokio::test]
+async fn a_full_pool_drops_and_counts() {
+    let (server, url) = Server::start().await;
+    let drain = Drain::default().capacity(1);
+    let layer = hedge().drain(drain.clone()).http().build().unwrap();
+    let service = layer.layer(client(false));
+    for _ in 0..3 {
+        call(&service, &url).await;
+    }
+    server
+        .wait_for(|state| state.cancelled.load(SeqCst), 2)
+        .await;
+    assert_eq!(drain.dropped(), 2);
+    server.0.go_on.notify_one();
+    server
+        .wait_for(|state| state.answered.load(SeqCst), 1)
+        .await;
+}
+
+#[tokio::test]
+async fn what_drains_ends_with_the_time_limit_and_with_the_layer() {
+    let (server, url) = Server::start().await;
+    let drain = Drain::default().time_limit(Duration::from_millis(30));
+    let layer = hedge().drain(drain).http().build().unwrap();
+    call(&layer.layer(client(false)), &url).await;
+    server
+        .wait_for(|state| state.cancelled.load(SeqCst), 1)
+        .await;
+
+    let layer = hedge().drain(Drain::default()).http().build().unwrap();
+    let service = layer.layer(client(false));
+    call(&service, &url).await;
+    drop((service, layer));
+    server
+        .wait_for(|state| state.cancelled.load(SeqCst), 2)
+        .await;
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_takes_every_attempt_along_also_when_losers_drain() {
+    let (server, url) = Server::start().await;
+    let drain = Drain::default();
+    let layer = hedge().drain(drain).http().build().unwrap();
+    let service = layer.layer(client(false));
+    let stalling = timeout(TRIGGER / 2, service.clone().oneshot(get(&url)));
+    assert!(stalling.await.is_err());
+    server
+        .wait_for(|state| state.cancelled.load(SeqCst), 1)
+        .await;
+}
+
+/// A proxy gets a hedge from its client and passes it on: otherwise each hop would double the hedges.
+#[tokio::test]
+async fn what_is_a_hedge_already_is_not_hedged_again() {
+    let (server, url) = Server::start().await;
+    let layer = hedge().http().build().unwrap();
+    let handle = layer.handle();
+    let service = layer.layer(client(false));
+    let mut passed_on = get(&url);
+    passed_on.headers_mut().insert("x-hedge-attempt", 2.into());
+    let call = timeout(5 * TRIGGER, service.oneshot(passed_on));
+    assert!(call.await.is_err());
+    assert_eq!(server.0.requests.load(SeqCst), 1);
+    assert_eq!(
+        (handle.counts().hedges, handle.counts().not_repeatable),
+        (0, 1)
+    );
+}
