@@ -2,12 +2,16 @@
 //! that jumps from one event to the next. The README says what to run.
 
 mod contention;
+mod hedging_demo;
+mod latencies;
+mod normal;
 mod options;
 mod parallel;
 mod plot;
 mod report;
 mod seeds;
 mod svg_dir;
+mod tail_at_scale;
 mod virtual_time;
 
 use std::io::{self, Write as _};

@@ -6,8 +6,8 @@ use clap::{Parser, ValueEnum};
 use indicatif::ProgressBar;
 use tower::BoxError;
 
-use crate::contention;
 use crate::report::Report;
+use crate::{contention, hedging_demo, tail_at_scale};
 
 /// Makes published results again: the crates' own layers against simulated servers, in virtual time.
 #[derive(Debug, Parser)]
@@ -32,6 +32,10 @@ pub(crate) enum Selection {
     All,
     /// Clients that contend for one row ("Exponential Backoff And Jitter", AWS 2015).
     Contention,
+    /// Hedging a service with two modes ("hedged requests in Go").
+    HedgingDemo,
+    /// Hedging a fan-out over 1,000 keys ("The Tail at Scale", Dean and Barroso 2013).
+    TailAtScale,
 }
 
 /// Makes one figure from a seed, and says how far it is.
@@ -40,8 +44,10 @@ pub(crate) type Figure = fn(u64, &ProgressBar) -> Result<Report, BoxError>;
 impl Selection {
     pub(crate) fn figures(self) -> &'static [Figure] {
         match self {
-            Self::All => &[contention::run],
+            Self::All => &[contention::run, hedging_demo::run, tail_at_scale::run],
             Self::Contention => &[contention::run],
+            Self::HedgingDemo => &[hedging_demo::run],
+            Self::TailAtScale => &[tail_at_scale::run],
         }
     }
 }

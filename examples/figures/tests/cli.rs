@@ -57,7 +57,8 @@ fn help_names_every_figure_and_option() {
     let output = figures(&["--help"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in ["all", "contention", "--json", "--svg", "--seed"] {
+    let figures = ["all", "contention", "hedging-demo", "tail-at-scale"];
+    for word in figures.into_iter().chain(["--json", "--svg", "--seed"]) {
         assert!(text.contains(word), "{word} is missing from\n{text}");
     }
 }

@@ -1,9 +1,8 @@
 //! A network with delays.
 
-use std::f64::consts::TAU;
-
-use rand::RngExt as _;
 use rand::rngs::StdRng;
+
+use crate::normal;
 
 /// Of one leg, in milliseconds; from the article, which states the deviation as a variance of 4.
 const MEAN: f64 = 10.0;
@@ -21,17 +20,8 @@ impl Network {
     /// The delays of the four messages of one try, in milliseconds: normally distributed, and
     /// turned around should one be below zero.
     pub(crate) fn legs(&mut self) -> [f64; 4] {
-        let ([a, b], [c, d]) = (self.normal(), self.normal());
+        let ([a, b], [c, d]) = (normal::pair(&mut self.0), normal::pair(&mut self.0));
         [a, b, c, d].map(|normal| (MEAN + DEVIATION * normal).abs())
-    }
-
-    /// Two independent standard normal numbers (Box and Muller 1958).
-    fn normal(&mut self) -> [f64; 2] {
-        // In (0, 1], where the logarithm is finite.
-        let uniform = 1.0 - self.0.random::<f64>();
-        let radius = (-2.0 * uniform.ln()).sqrt();
-        let (sin, cos) = (TAU * self.0.random::<f64>()).sin_cos();
-        [radius * cos, radius * sin]
     }
 }
 

@@ -1,0 +1,95 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn run(requests: u32, seed: u64) -> Vec<Row> {
+    rows(requests, seed, &ProgressBar::hidden()).unwrap()
+}
+
+fn of(rows: &[Row], mode: Mode) -> &Row {
+    rows.iter().find(|row| row.mode == mode).unwrap()
+}
+
+/// For any seed: of 10,000 requests about 300 are slow.
+#[test]
+fn the_99th_percentile_is_the_articles_without_its_network() {
+    for seed in 1..=3 {
+        let rows = run(10_000, seed);
+        let p99 = |mode| of(&rows, mode).p99_ms;
+        assert!((115.0..=117.0).contains(&p99(Mode::None)));
+        assert!((36.0..=38.0).contains(&p99(Mode::Hedged)));
+        assert!((15.0..=17.0).contains(&p99(Mode::FanOut)));
+        assert!((30.0..=32.0).contains(&p99(Mode::Percentile)));
+        let extra = |mode| of(&rows, mode).extra_load;
+        assert_eq!(extra(Mode::None), 0.0);
+        assert!((0.025..=0.037).contains(&extra(Mode::Hedged)));
+        assert_eq!(extra(Mode::FanOut), 2.0);
+        assert!((0.022..=0.037).contains(&extra(Mode::Percentile)));
+    }
+}
+
+#[test]
+fn what_is_not_slow_takes_15_ms_in_every_mode() {
+    for row in run(2_000, 1) {
+        assert!((row.p50_ms - 15.0).abs() < 0.02, "{row:?}");
+        assert!(row.max_ms <= 115.02 && row.requests == 2_000);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_output() {
+    let output = |seed| {
+        let report = report(&run(2_000, seed)).unwrap();
+        let plots: Vec<_> = report
+            .plots
+            .iter()
+            .map(|plot| plot.svg().unwrap())
+            .collect();
+        let rows = serde_json::to_string(&report.rows).unwrap();
+        (rows, report.table.to_string(), plots)
+    };
+    let first = output(7);
+    assert_eq!(output(7), first);
+    assert_ne!(output(8).0, first.0);
+}
+
+#[test]
+fn rows_are_flat_objects_with_these_keys() {
+    let report = report(&run(200, 1)).unwrap();
+    let modes: Vec<_> = report.rows.iter().map(|row| row["mode"].clone()).collect();
+    assert_eq!(modes, ["none", "hedged", "fan-out", "percentile"]);
+    for row in &report.rows {
+        let keys: BTreeSet<&str> = row
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let expected = [
+            "mode",
+            "p50_ms",
+            "p90_ms",
+            "p95_ms",
+            "p99_ms",
+            "p999_ms",
+            "max_ms",
+            "extra_load",
+            "requests",
+        ];
+        assert_eq!(keys, BTreeSet::from(expected));
+    }
+    let text = report.table.to_string();
+    for published in ["116.9", "40.8", "20.0"] {
+        assert!(text.contains(published), "{text}");
+    }
+}
+
+#[test]
+fn every_tail_is_plotted_within_its_axes() {
+    let plot = plots::tail(&run(2_000, 1));
+    let panel = &plot.panels[0];
+    assert_eq!(panel.series.len(), 4);
+    for (x, y) in panel.series.iter().flat_map(|series| &series.points) {
+        assert!(*x <= plot.x.end && *y <= panel.y.end);
+    }
+}

@@ -1,0 +1,76 @@
+//! How long answers took.
+
+use crate::plot::{Axis, Mark, Series};
+
+/// Latencies in milliseconds, sorted.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies(Vec<f64>);
+
+/// Points of a plotted tail for each nine.
+const POINTS_PER_NINE: u32 = 12;
+/// How far a plotted tail goes: 99.99 %.
+const NINES: u32 = 4;
+
+/// The axis of a tail: logarithmic in what is slower, so that each step is a tenth of the one before.
+pub(crate) const TAIL: Axis = Axis {
+    label: "percentile, in nines: 1 is the 90th, 2 the 99th, 3 the 99.9th",
+    end: NINES as f64,
+};
+
+impl Latencies {
+    /// Of at least one.
+    pub(crate) fn new(mut millis: Vec<f64>) -> Self {
+        millis.sort_unstable_by(f64::total_cmp);
+        Self(millis)
+    }
+
+    /// The least time that a share `quantile` of the answers took at most.
+    pub(crate) fn quantile(&self, quantile: f64) -> f64 {
+        let rank = (quantile * self.0.len() as f64).ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a length is not negative and not larger"
+        )]
+        let index = (rank as usize).clamp(1, self.0.len()) - 1;
+        self.0[index]
+    }
+
+    /// The quantiles up to the four nines, in nines.
+    pub(crate) fn tail(&self, name: &'static str, colour: usize) -> Series {
+        let point = |step: u32| {
+            let nines = f64::from(step) / f64::from(POINTS_PER_NINE);
+            (nines, self.quantile(1.0 - 10_f64.powf(-nines)))
+        };
+        Series {
+            name,
+            mark: Mark::Line(colour),
+            points: (0..=NINES * POINTS_PER_NINE).map(point).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let latencies = Latencies::new((1..=1000).rev().map(f64::from).collect());
+        let at = [0.0, 0.001, 0.5, 0.9, 0.999, 1.0].map(|q| latencies.quantile(q));
+        assert_eq!(at, [1.0, 1.0, 500.0, 900.0, 999.0, 1000.0]);
+    }
+
+    #[test]
+    fn a_tail_goes_nine_by_nine() {
+        let latencies = Latencies::new((1..=10_000).map(f64::from).collect());
+        let points = latencies.tail("all", 0).points;
+        assert_eq!(points.len(), 49);
+        let nine = |n: usize| points[n * 12];
+        assert_eq!(nine(0), (0.0, 1.0));
+        for (nines, expected) in [(1, 9_000.0), (2, 9_900.0), (3, 9_990.0), (4, 9_999.0)] {
+            let (x, value) = nine(nines);
+            assert!((x - nines as f64).abs() < 1e-9 && (value - expected).abs() <= 1.0);
+        }
+    }
+}

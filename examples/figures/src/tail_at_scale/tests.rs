@@ -1,0 +1,109 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn run(settings: &[Setting], seed: u64) -> Vec<Row> {
+    rows(settings, seed, &ProgressBar::hidden()).unwrap()
+}
+
+fn setting(mode: Mode, queries: u32) -> Setting {
+    Setting {
+        mode,
+        pieces: 2,
+        queries_per_piece: queries / 2,
+    }
+}
+
+/// The 99.9th percentile of so few queries is the third largest of them, so the bounds are wide here;
+/// a run with all queries keeps those of the README.
+#[test]
+fn a_second_read_after_10_ms_takes_the_tail_away_for_2_per_cent_more() {
+    let settings = [setting(Mode::None, 3000), setting(Mode::Fixed, 3000)];
+    let rows = run(&settings, 1);
+    let [none, fixed] = &rows[..] else {
+        panic!("two settings");
+    };
+    assert!(
+        none.p99_ms > 500.0 && none.p999_ms > 1000.0,
+        "{}",
+        none.p999_ms
+    );
+    assert!(
+        fixed.p99_ms < 60.0 && fixed.p999_ms < 100.0,
+        "{}",
+        fixed.p999_ms
+    );
+    assert_eq!(none.extra_load, 0.0);
+    assert!(
+        (0.018..=0.022).contains(&fixed.extra_load),
+        "{}",
+        fixed.extra_load
+    );
+}
+
+#[test]
+fn a_learned_trigger_finds_the_10_ms_by_itself() {
+    let rows = run(&[setting(Mode::Percentile, 60)], 1);
+    let row = &rows[0];
+    assert!(
+        (0.018..=0.022).contains(&row.extra_load),
+        "{}",
+        row.extra_load
+    );
+    assert!(row.p50_ms < 45.0, "{}", row.p50_ms);
+    assert_eq!(row.queries, 60);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_output() {
+    let settings = [setting(Mode::None, 20), setting(Mode::Fixed, 20)];
+    let output = |seed| {
+        let report = report(&run(&settings, seed)).unwrap();
+        let plots: Vec<_> = report
+            .plots
+            .iter()
+            .map(|plot| plot.svg().unwrap())
+            .collect();
+        let rows = serde_json::to_string(&report.rows).unwrap();
+        (rows, report.table.to_string(), plots)
+    };
+    let first = output(7);
+    assert_eq!(output(7), first);
+    assert_ne!(output(8).0, first.0);
+}
+
+#[test]
+fn rows_are_flat_objects_with_these_keys() {
+    let report = report(&run(&[setting(Mode::Fixed, 10)], 1)).unwrap();
+    let row = report.rows[0].as_object().unwrap();
+    let keys: BTreeSet<&str> = row.keys().map(String::as_str).collect();
+    let expected = [
+        "mode",
+        "p50_ms",
+        "p99_ms",
+        "p999_ms",
+        "extra_load",
+        "queries",
+    ];
+    assert_eq!(keys, BTreeSet::from(expected));
+    assert_eq!(
+        (&row["mode"], &row["queries"]),
+        (&"fixed".into(), &10.into())
+    );
+    assert!(report.table.to_string().contains("74.0"));
+}
+
+#[test]
+fn the_sweep_is_large_enough_for_its_percentiles() {
+    for setting in SETTINGS {
+        let queries = setting.pieces * setting.queries_per_piece;
+        assert_eq!(
+            queries,
+            if setting.mode == Mode::Percentile {
+                5_000
+            } else {
+                40_000
+            }
+        );
+    }
+}
