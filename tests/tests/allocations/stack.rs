@@ -118,6 +118,12 @@ async fn each_layer_allocates_nothing_but_its_copy_of_the_request() {
     let hedge = HedgeLayer::builder().fixed(Duration::from_millis(10));
     let hedge = hedge.budget(Budget::default()).build().unwrap();
     assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 0);
+    // One that learns, too, with and without keys.
+    let learning = HedgeLayer::builder().initial_delay(Duration::from_millis(10));
+    let hedge = learning.clone().build().unwrap();
+    assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 0);
+    let keyed = learning.key(|request: &u64| *request).build().unwrap();
+    assert_eq!(call(&mut keyed.layer(Immediate), || 7_u64), 0);
 }
 
 /// The timer of a hedge is in the future itself.

@@ -29,6 +29,9 @@ pub(crate) fn all() -> Vec<Subject> {
         subject("retry", |probe| boxed(retry().layer(probe))),
         subject("hedge", |probe| boxed(hedge().layer(probe))),
         subject("fan-out", |probe| boxed(fan_out().layer(probe))),
+        subject("hedge with a percentile", |probe| {
+            boxed(percentile().layer(probe))
+        }),
         subject("retry over hedge", |probe| {
             boxed(retry().layer(hedge().layer(probe)))
         }),
@@ -67,6 +70,16 @@ fn retry() -> RetryLayer<Http> {
 fn hedge() -> HedgeLayer<HedgeHttp> {
     let trigger = Duration::from_millis(u64::from(TRIGGER));
     HedgeLayer::builder().fixed(trigger).http().build().unwrap()
+}
+
+/// Learns, and hedges as early as the fixed one until it has learned.
+fn percentile() -> HedgeLayer<HedgeHttp> {
+    let trigger = Duration::from_millis(u64::from(TRIGGER));
+    let builder = HedgeLayer::builder()
+        .initial_delay(trigger)
+        .max_delay(trigger);
+    let builder = builder.min_delay(trigger).budget(Budget::unlimited());
+    builder.http().build().unwrap()
 }
 
 fn fan_out() -> HedgeLayer<HedgeHttp> {
