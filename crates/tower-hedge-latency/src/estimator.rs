@@ -93,10 +93,10 @@ impl Estimator {
         // counts all the same. One that is held up for a whole window longer adds it to the next.
         let window = self.windows.get(self.current.load(Relaxed));
         let alike = window.map_or(0, |window| window.add(micros));
-        if alike < TIMED_SAMPLES || alike % TIMED_SAMPLES == 0 {
+        if alike < TIMED_SAMPLES || alike.is_multiple_of(TIMED_SAMPLES) {
             let now = now();
             let since = now.saturating_sub(self.refreshed.load(Relaxed));
-            if alike % REFRESH_SAMPLES == 0 || since >= REFRESH_MICROS {
+            if alike.is_multiple_of(REFRESH_SAMPLES) || since >= REFRESH_MICROS {
                 self.refresh(now, lesson);
             }
         }

@@ -38,7 +38,7 @@ impl Guard {
         let step = State::from_word(self.state.load(Relaxed)).step;
         match one_of(step) {
             1 => true,
-            one_of => self.due.fetch_add(1, Relaxed) % one_of == 0,
+            one_of => self.due.fetch_add(1, Relaxed).is_multiple_of(one_of),
         }
     }
 

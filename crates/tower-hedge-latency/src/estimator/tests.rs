@@ -18,7 +18,7 @@ fn record(estimator: &Estimator, start: u64, count: u64, latency: impl Fn(u64) -
 }
 
 fn threshold(estimator: &Estimator) -> u64 {
-    estimator.threshold().unwrap()
+    estimator.threshold().expect("samples enough")
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
 /// become something else, and not as a hedge of what somebody else's hedge is already.
 pub(super) fn may_be_copied(headers: &HeaderMap, attempt: Attempt) -> bool {
     let is_hedge = attempt.kind() == AttemptKind::Hedge;
-    !headers.contains_key(UPGRADE) && !(is_hedge && headers.contains_key(HEDGE_ATTEMPT))
+    !(headers.contains_key(UPGRADE) || is_hedge && headers.contains_key(HEDGE_ATTEMPT))
 }
 
 impl Head {
