@@ -5,28 +5,20 @@
 //!
 //! # Five minutes
 //!
+//! For HTTP there is nothing to decide at first: requests that are safe to send twice are sent again when they take longer
+//! than 95 of 100 have taken of late, once each, and no more than 5 % of them.
+//!
 //! ```
-//! use std::time::Duration;
 //! use bytes::Bytes;
 //! use http_body_util::Full;
 //! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 //! use tower::ServiceBuilder;
-//! use tower_hedge_latency::{Budget, HedgeLayer};
+//! use tower_hedge_latency::HedgeLayer;
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower::BoxError> {
-//! let layer = HedgeLayer::builder()
-//!     // Later than 95 of 100 answers come.
-//!     .fixed(Duration::from_millis(50))
-//!     // Never more than 5 % on top.
-//!     .budget(Budget::ratio(0.05))
-//!     // Only requests that are safe to send twice; an answer such as a 503 does not win.
-//!     .http()
-//!     .build()?;
-//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-//! let client = ServiceBuilder::new().layer(layer).service(client);
+//! let client = ServiceBuilder::new().layer(HedgeLayer::http()).service(client);
 //! # let _ = client;
-//! # Ok(())
 //! # }
 //! ```
 //!
@@ -60,26 +52,60 @@
 //! # }
 //! ```
 //!
-//! # When hedges go out
+//! # Which trigger
 //!
-//! | trigger | hedges | extra load |
-//! |---|---|---|
-//! | [`fixed(d)`](HedgeLayerBuilder::fixed) | hedge k at k · d after the call's start, `max_hedges` of them, 1 by default | the share of answers slower than d |
-//! | [`delays([..])`](HedgeLayerBuilder::delays) | one at each offset from the call's start | the share of answers slower than each |
-//! | [`fan_out(n)`](HedgeLayerBuilder::fan_out) | n − 1 at once with the first | n − 1 for every call |
+//! | trigger | hedges | extra load | for |
+//! |---|---|---|---|
+//! | [`percentile(q)`](HedgeLayerBuilder::percentile), the default | hedge k at k times the time that a share q of the calls takes at most | 1 − q, within the budget | services whose latency changes, or that you have not measured |
+//! | [`fixed(d)`](HedgeLayerBuilder::fixed) | hedge k at k · d after the call's start | the share of answers slower than d | a latency that you know and that stays |
+//! | [`delays([..])`](HedgeLayerBuilder::delays) | one at each offset from the call's start | the share of answers slower than each | the same, with several hedges |
+//! | [`fan_out(n)`](HedgeLayerBuilder::fan_out) | n − 1 at once with the first | n − 1 for every call | few calls that must not be late, and capacity to spare |
 //!
-//! A delay helps when answers that are late at that point would mostly come sooner from a second attempt. Where the slow
-//! answers are slow for a reason that the second attempt shares, hedging only adds load.
+//! A hedge helps when an answer that is late at that point would come sooner from a second attempt. It can't where the
+//! slow answers are slow for a reason that the second attempt shares: then it only adds load, and
+//! [`spread`](HedgeLayerBuilder::spread) or [`alternates`](HedgeLayerBuilder::alternates), which send it elsewhere, may help.
+//!
+//! Nor can a percentile help that is too high. If 3 % of the answers take 115 ms and the others 15 ms, the 95th percentile
+//! lies right above 15 ms, and a hedge that is sent then answers at 30 ms. The 99th lies at 115 ms, among the slow answers: a
+//! hedge that is sent then comes too late. So 1 − q should be more than the share of the slow mode. Where hedges do not win,
+//! the layer notices: after fewer than 2 % wins over 200 hedges it sends half as many, down to 1 in 100, and more
+//! again when wins return.
+//!
+//! ## How a percentile is learned
+//!
+//! Attempts that lose are cancelled, so what they would have taken is never seen. What is recorded of a call is how long its
+//! *first* attempt was out when the call ended, if it succeeded or was past the trigger already. That counts each call on the
+//! right side of the trigger, whoever won, so that the share of hedged calls is the one that was asked for: in this crate's tests
+//! 4.8 to 5.1 % at the 95th percentile. What the winner took, or only what was not hedged, would count late calls as early
+//! ones, and the trigger would fall and fall. Failures and callers that leave before the trigger teach nothing.
+//!
+//! Times are kept in buckets of 1/32 of their size, over the current [`window`](HedgeLayerBuilder::window) of 10 s and the one before.
+//! There is no threshold before `max(100, 10 ÷ (1 − q))` calls, 200 at the 95th percentile; until then calls are not hedged, or
+//! after [`initial_delay`](HedgeLayerBuilder::initial_delay). A service that gets three times slower is followed within about 20 s; one
+//! without calls keeps its threshold. Where some requests take much longer than others, give each class a
+//! [`key`](HedgeLayerBuilder::key).
+//!
+//! # Which budget
+//!
+//! A percentile bounds the extra load while latencies are what they were; a [`Budget`] bounds it in any case, also when a
+//! service gets slow all at once and every call is late. The default is 5 % of the calls that may be hedged, with 10 tokens
+//! at first and 100 saved up at most. `Budget::ratio(0.02)` moves a 95th percentile up to the 98th, so that the tokens go to the
+//! slowest calls. A budget with `per_second` tokens lets services with few calls hedge more. Fixed triggers have no
+//! budget unless you set one.
 //!
 //! # The rules of the race
 //!
 //! - The first *good* answer wins: one that a retry would not repeat. For HTTP that leaves out 408, 425, 429, 500, 502, 503,
 //!   504 and errors.
 //! - A failure does not end a race that others still run. If all fail, the first attempt's outcome is returned, as it is.
-//! - A failure before any hedge is out is returned at once: repeating is a retry layer's business.
-//! - Losers are dropped the moment the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream.
+//! - A failure before any hedge is out is returned at once: repeating is a retry layer's business. With
+//!   [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) the next hedge follows it at once.
+//! - Losers are dropped the moment the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream;
+//!   with the feature `drain` they may end in the background.
 //! - A hedge whose service is not ready delays nothing and costs nothing; one that the budget denies neither.
-//! - Over HTTP, a request that is a hedge already is not hedged again by a layer below, and no hedge goes out at or after a
+//! - A tie goes to the oldest attempt. Latency is judged at the response's head.
+//! - Over HTTP, a request that is a hedge already is not hedged again: not by a layer below, which sees the [`Attempt`] in its
+//!   extensions, and not by the next server, which sees its field `x-hedge-attempt`. No hedge goes out at or after a
 //!   request's [`Deadline`].
 //!
 //! A body that streams is recorded while it is sent, up to [`replay_limit`](HedgeLayerBuilder::replay_limit), and each
@@ -101,14 +127,17 @@
 //!
 //! # Watching and changing it
 //!
-//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] is told of every attempt, refusal and end. A [`HedgeHandle`] changes trigger and budget while the service
-//! runs.
+//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] is told of every attempt, of hedges
+//! that are due but not sent, and of every end; there are ready ones for `tracing` and `metrics`. A [`HedgeHandle`] counts, tells what
+//! is learned, changes trigger and budget while the service runs, and switches hedging off or to a [`Mode::Shadow`] that only
+//! counts what would have been sent.
 //!
 //! # Cost
 //!
-//! A call that is not hedged pays for the copy of its request and of the service, one reading of the clock, and tokio's timer
-//! if it does not answer at its first poll: no allocation of ours, no lock of ours, no boxed future. A hedge boxes its future.
-//! A request that may not be hedged costs no copy.
+//! A call that is not hedged pays for the copy of its request and of the service, a handful of atomic operations, one reading of
+//! the clock (two with a percentile), and tokio's timer if it does not answer at its first poll: no allocation of ours, no lock
+//! of ours, no boxed future. That is about 0.1 µs without the timer and 0.22 µs with it (`benches`, on a shared Xeon). A hedge boxes
+//! its future. A request that may not be hedged, or for which no delay is known yet, costs no copy. Each class takes 8 KB.
 //!
 //! # Features
 //!
@@ -116,13 +145,15 @@
 //! |---|---|
 //! | `http` (default) | the rules for HTTP |
 //! | `axum-08`, `tonic-014`, `reqwest-013` | requests with the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be hedged |
+//! | `drain` | `Drain`: losers end in the background |
+//! | `tracing` | an observer that writes events, `TracingObserver` |
+//! | `metrics` | an observer that counts, `MetricsObserver` |
 //!
 //! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.
 //!
 //! # Limits of this version
 //!
-//! Triggers are fixed: none is learned from live latency yet. gRPC has no rules of its own, and its calls are POSTs, so they
-//! pass through as they are.
+//! gRPC has no rules of its own, and its calls are POSTs, so they pass through as they are.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
