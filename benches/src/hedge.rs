@@ -8,57 +8,69 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tower::{Layer, Service};
+use tower::Layer;
 use tower_hedge_latency::HedgeLayer;
 
-use self::inner::{AtOnce, Overflow, YieldsOnce};
+use self::inner::{AtOnce, Inner, YieldsOnce};
 use crate::measure::{Case, Subject};
-use crate::report::OURS;
+use crate::report::{BARE, OURS};
 
 /// Answers at its first poll.
 pub(crate) const AT_ONCE: &str = "hedge armed, primary answers at once";
 /// Answers at its second poll, so that a timer is armed.
 const YIELDS: &str = "hedge armed, primary yields once";
+/// Without a percentile to learn, which tower-resilience has not.
+const FIXED_AT_ONCE: &str = "hedge armed, fixed delay, primary answers at once";
+const FIXED_YIELDS: &str = "hedge armed, fixed delay, primary yields once";
 
 /// Beyond what any call takes, and no more than a percentile often is: what tower pays for reading its
 /// histogram grows with it.
 const DELAY: Duration = Duration::from_millis(50);
 
+type Against = fn(Subject) -> Subject;
+
 pub(crate) fn cases() -> Vec<Case> {
-    vec![case(AT_ONCE, AtOnce), case(YIELDS, YieldsOnce)]
+    let at_once: Against = |peer| peer.goal(0.25);
+    let yields: Against = |peer| peer.goal_over_bare(0.5);
+    vec![
+        percentile(AT_ONCE, AtOnce, at_once),
+        percentile(YIELDS, YieldsOnce, yields),
+        fixed(FIXED_AT_ONCE, AtOnce, at_once),
+        fixed(FIXED_YIELDS, YieldsOnce, yields),
+    ]
 }
 
-fn case<S>(name: &'static str, inner: S) -> Case
-where
-    S: Service<u64, Response = u64, Error = Overflow> + Copy + Send + Sync + 'static,
-    S::Future: Send,
-{
+/// A percentile, whose bound keeps it where it is once it has learned how fast the service is.
+fn percentile<S: Inner>(name: &'static str, inner: S, against: Against) -> Case {
+    let builder = HedgeLayer::builder().initial_delay(DELAY).min_delay(DELAY);
+    let ours = builder.build().expect("valid");
     let runtime = runtime();
-    // A percentile, armed by its initial delay, until the samples make it the least there is.
-    let ours = HedgeLayer::builder()
-        .initial_delay(DELAY)
-        .min_delay(DELAY)
-        .build()
-        .expect("valid");
-    let fixed = HedgeLayer::builder().fixed(DELAY).build().expect("valid");
-    let at_once = name == AT_ONCE;
-    let against = |subject: Subject| match at_once {
-        true => subject.goal(0.25),
-        false => subject.goal_over_bare(0.5),
-    };
+    let tower = peers::tower(inner, DELAY);
+    let resilience = peers::resilience(inner, DELAY);
     let subjects = vec![
-        Subject::in_runtime("bare", inner, request, &runtime),
+        Subject::in_runtime(BARE, inner, request, &runtime),
         Subject::in_runtime(OURS, ours.layer(inner), request, &runtime),
-        Subject::in_runtime("ours, fixed", fixed.layer(inner), request, &runtime),
+        against(Subject::in_runtime("tower", tower, request, &runtime)),
         against(Subject::in_runtime(
-            "tower",
-            peers::tower(inner, DELAY),
+            "tower-resilience",
+            resilience,
             request,
             &runtime,
         )),
+    ];
+    Case { name, subjects }
+}
+
+fn fixed<S: Inner>(name: &'static str, inner: S, against: Against) -> Case {
+    let ours = HedgeLayer::builder().fixed(DELAY).build().expect("valid");
+    let runtime = runtime();
+    let resilience = peers::resilience(inner, DELAY);
+    let subjects = vec![
+        Subject::in_runtime(BARE, inner, request, &runtime),
+        Subject::in_runtime(OURS, ours.layer(inner), request, &runtime),
         against(Subject::in_runtime(
             "tower-resilience",
-            peers::resilience(inner, DELAY),
+            resilience,
             request,
             &runtime,
         )),

@@ -52,10 +52,8 @@ fn a_retry_layer_asks_the_heap_for_nothing_on_success() {
 #[test]
 fn a_hedge_layer_asks_the_heap_for_nothing_unless_it_hedges() {
     let rows = rows();
-    let hedges = rows
-        .iter()
-        .filter(|row| row.case.starts_with("hedge armed"));
-    for row in hedges.filter(|row| row.subject.starts_with("ours")) {
+    let is_ours = |row: &&Row| row.case.starts_with("hedge armed") && row.subject == report::OURS;
+    for row in rows.iter().filter(is_ours) {
         assert_eq!(row.allocs, Some(0.0), "{row:?}");
     }
     let peer = |row: &&Row| row.case == hedge::AT_ONCE && row.subject == "tower-resilience";

@@ -116,7 +116,7 @@ fn get(url: &str) -> Request<Body> {
     Request::get(url).body(Body::new()).unwrap()
 }
 
-/// The answer's text, and whether a hedge gave it.
+/// The answer's text, which a hedge gave.
 async fn call<S, E>(service: &S, url: &str) -> String
 where
     S: tower::Service<Request<Body>, Response = Response<Incoming>, Error = E> + Clone,

@@ -50,6 +50,9 @@ async fn upstreams() -> Vec<String> {
     ]
 }
 
+/// An upstream, and the extra attempt that went there.
+type Pick = (String, Option<Attempt>);
+
 /// Takes the upstreams in turn, but none again that has had an attempt of the same call.
 #[derive(Clone)]
 struct Balancer {
@@ -57,7 +60,7 @@ struct Balancer {
     upstreams: Vec<String>,
     turn: Arc<AtomicUsize>,
     /// Where each attempt went.
-    picks: Arc<Mutex<Vec<(String, Option<Attempt>)>>>,
+    picks: Arc<Mutex<Vec<Pick>>>,
 }
 
 impl Balancer {
@@ -70,7 +73,7 @@ impl Balancer {
         }
     }
 
-    fn picks(&self) -> Vec<(String, Option<Attempt>)> {
+    fn picks(&self) -> Vec<Pick> {
         self.picks.lock().unwrap().clone()
     }
 }

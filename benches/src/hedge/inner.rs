@@ -5,6 +5,15 @@ use std::task::{Context, Poll};
 
 use tower::Service;
 
+/// What all subjects need of it.
+pub(super) trait Inner:
+    Service<u64, Response = u64, Error = Overflow, Future = Answer> + Copy + Send + Sync + 'static
+{
+}
+
+impl Inner for AtOnce {}
+impl Inner for YieldsOnce {}
+
 /// Answers at its first poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AtOnce;

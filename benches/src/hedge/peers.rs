@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use tower::Layer;
 use tower::hedge::{Hedge, Policy};
-use tower::{Layer, Service};
 use tower_resilience_hedge::HedgeLayer;
 
-use super::inner::Overflow;
+use super::inner::Inner;
 
 /// tower's hedge at the 95th percentile, with a histogram full of `delay`. It reads the window before
 /// the current one, so the period is longer than any run.
 pub(super) fn tower<S>(inner: S, delay: Duration) -> Hedge<S, Always>
 where
-    S: Service<u64, Error = Overflow> + Clone,
+    S: Inner,
 {
     let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
     let (samples, period) = ([millis; 100], Duration::from_secs(24 * 3600));
@@ -22,7 +22,7 @@ where
 /// tower-resilience's hedge with a fixed delay; it learns none.
 pub(super) fn resilience<S>(inner: S, delay: Duration) -> tower_resilience_hedge::Hedge<S>
 where
-    S: Service<u64, Error = Overflow> + Clone,
+    S: Inner,
 {
     let layer = HedgeLayer::builder().delay(delay).max_hedged_attempts(2);
     layer.build().layer(inner)
