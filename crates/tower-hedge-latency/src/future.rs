@@ -116,8 +116,11 @@ where
                     Due::Now => {}
                     Due::Never => return Poll::Pending,
                     Due::At(instant) => {
-                        if this.timer.is_none() {
-                            this.timer.set(Some(sleep_until(instant)));
+                        match this.timer.as_mut().as_pin_mut() {
+                            // A server has asked to wait since it was set.
+                            Some(timer) if timer.deadline() != instant => timer.reset(instant),
+                            Some(_) => {}
+                            None => this.timer.set(Some(sleep_until(instant))),
                         }
                         if let Some(timer) = this.timer.as_mut().as_pin_mut() {
                             ready!(timer.poll(cx));

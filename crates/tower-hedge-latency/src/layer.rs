@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+#[cfg(feature = "grpc")]
+use tower_attempt::Grpc;
 #[cfg(feature = "http")]
 use tower_attempt::Http;
 use tower_attempt::Plain;
@@ -41,6 +43,25 @@ impl HedgeLayer<Http> {
     #[must_use]
     pub fn http() -> Self {
         HedgeLayer::builder().http().finish()
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl HedgeLayer<Grpc> {
+    /// Hedges gRPC calls of these methods that take longer than 95 of 100, once each, and no more than
+    /// 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules of
+    /// [`GrpcClassify`](crate::GrpcClassify). The methods, by their full names, have to be idempotent.
+    ///
+    /// ```
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// let layer = HedgeLayer::grpc(["/helloworld.Greeter/SayHello"]);
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn grpc<N: Into<String>>(idempotent_methods: impl IntoIterator<Item = N>) -> Self {
+        let builder = HedgeLayer::builder().grpc();
+        builder.idempotent_methods(idempotent_methods).finish()
     }
 }
 

@@ -176,9 +176,11 @@ mod settings;
 mod trigger;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, BuildError, Classify, Deadline, EveryError, Plain, Replays,
+    Attempt, AttemptKind, Budget, BuildError, Classify, Deadline, EveryError, Hint, Plain, Replays,
     RetryReason, Rules, Verdict,
 };
+#[cfg(feature = "grpc")]
+pub use tower_attempt::{ByMessage, Grpc, GrpcClassify, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
 pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard};
 

@@ -1,12 +1,12 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tower_attempt::{Attempt, Budget};
+use tower_attempt::Attempt;
 use tower_service::Service;
 
 use super::Outcome;
+use crate::SkipReason;
 use crate::losers::Losers;
-use crate::{Observer, SkipReason};
 
 /// One hedge: its own instance of the service, then its own attempt.
 pub(super) struct Hedge<S: Service<Req>, L: Losers<S::Future>, Req> {
@@ -39,26 +39,27 @@ impl<S: Service<Req>, L: Losers<S::Future>, Req> Hedge<S, L, Req> {
         matches!(self.state, State::Sent(_))
     }
 
-    /// Its token is taken when its service is ready: one that never gets ready costs nothing, and
-    /// keeps none from hedges and retries that could be sent.
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        budget: &Budget,
-        losers: &L,
-        observer: &impl Observer,
-    ) -> Poll<End<Outcome<S, Req>>> {
-        if let State::Readying(service, next) = &mut self.state {
-            if ready!(service.poll_ready(cx)).is_err() {
-                return Poll::Ready(End::Skipped(SkipReason::NotReady));
-            }
-            let (Some(permit), Some(request)) = (budget.withdraw(), next.take()) else {
-                return Poll::Ready(End::Skipped(SkipReason::Denied));
-            };
-            permit.spend();
-            observer.attempt_started(&self.attempt);
+    /// The request, once its service is ready for it; `None` if it never will be.
+    ///
+    /// Only then its token is taken: one whose service is never ready costs nothing, and keeps none
+    /// from hedges and retries that could be sent.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Option<Req>> {
+        let State::Readying(service, next) = &mut self.state else {
+            return Poll::Pending;
+        };
+        let is_ready = ready!(service.poll_ready(cx)).is_ok();
+        Poll::Ready(next.take().filter(|_| is_ready))
+    }
+
+    /// Sends the request that [`poll_ready`](Self::poll_ready) gave out.
+    pub(super) fn send(&mut self, request: Req, losers: &L) {
+        if let State::Readying(service, _) = &mut self.state {
             self.state = State::Sent(Box::pin(losers.hold(service.call(request))));
         }
+    }
+
+    /// Pending until it is sent.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End<Outcome<S, Req>>> {
         match &mut self.state {
             State::Sent(future) => future.as_mut().poll(cx).map(End::Answered),
             State::Readying(..) => Poll::Pending,

@@ -1,8 +1,11 @@
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, AttemptKind, Budget, Classify, Deadline, Replays, Rules};
+use tower_attempt::{
+    Attempt, AttemptKind, Budget, Classify, Deadline, Hint, Replays, Rules, Verdict,
+};
 use tower_service::Service;
 
 use super::Outcome;
@@ -42,6 +45,8 @@ where
     hedges: Vec<Hedge<S, L, Req>>,
     /// An attempt has failed, so the next hedge is due whatever its time.
     hurry: bool,
+    /// By how much later hedges are due since a server asked to wait.
+    postponed: Duration,
     ended: bool,
 }
 
@@ -102,6 +107,7 @@ where
             attempts: 1,
             hedges: Vec::new(),
             hurry: false,
+            postponed: Duration::ZERO,
             ended: false,
         }
     }
@@ -109,7 +115,10 @@ where
     /// When the next hedge is due; never if there is nothing to make it from.
     pub(super) fn due(&self) -> Due {
         match (&self.timing, &self.spare) {
-            (Some(timing), Some(_)) => timing.due(&self.settings, self.stage, &self.deadline),
+            (Some(timing), Some(_)) => {
+                let due = timing.due(&self.settings, self.stage, self.postponed);
+                due.before(&self.deadline)
+            }
             _ => Due::Never,
         }
     }
@@ -132,13 +141,45 @@ where
 
     /// Judges an attempt's outcome, once.
     #[inline]
-    pub(super) fn is_good(&self, attempt: &Attempt, outcome: &Outcome<S, Req>) -> bool {
+    pub(super) fn is_good(&mut self, attempt: &Attempt, outcome: &Outcome<S, Req>) -> bool {
         let classify = &self.rules.classify;
         let verdict = classify.classify(&self.context, attempt, outcome);
-        if verdict.is_retry() {
-            self.budget().record_failure();
+        if !verdict.is_retry() {
+            return true;
         }
-        !verdict.is_retry()
+        self.failed(verdict);
+        false
+    }
+
+    /// What follows from a failure: a server that asks to wait or to stop is obeyed.
+    #[cold]
+    fn failed(&mut self, verdict: Verdict) {
+        self.budget().record_failure();
+        self.hurry = false;
+        let wait = match verdict {
+            Verdict::Retry {
+                hint: Some(Hint::AtLeast(wait) | Hint::Exactly(wait)),
+                ..
+            } => wait,
+            Verdict::Retry { hint: Some(_), .. } => {
+                self.spare = None;
+                return;
+            }
+            _ => {
+                self.hurry = self.hedges_on_failure();
+                return;
+            }
+        };
+        let now = Instant::now();
+        let due = match self.due() {
+            Due::Never => return,
+            Due::Now => now,
+            Due::At(due) => due,
+        };
+        match now.checked_add(wait) {
+            Some(earliest) => self.postponed += earliest.saturating_duration_since(due),
+            None => self.spare = None,
+        }
     }
 
     fn budget(&self) -> &Budget {
@@ -149,9 +190,9 @@ where
     /// Whether the call goes on when its first attempt has failed.
     ///
     /// Without others in flight it does not: repeating is not this layer's business, unless it was
-    /// told so, and a hedge whose service is not ready is no reason to wait.
+    /// told so and no server asks to wait, and a hedge whose service is not ready is no reason to wait.
     pub(super) fn survives_failure(&self) -> bool {
-        self.has_sent() || self.hedges_on_failure()
+        self.has_sent() || self.hurry
     }
 
     pub(super) fn primary_failed(&mut self) {
@@ -159,14 +200,13 @@ where
         if let Some(timing) = &mut self.timing {
             timing.primary_failed();
         }
-        self.hurry = self.hedges_on_failure();
     }
 
     /// Whether a failure now is a reason for a hedge.
     fn hedges_on_failure(&self) -> bool {
         self.settings.tuning.on_failure
             && !matches!(self.due(), Due::Never)
-            && self.deadline.leaves(std::time::Duration::ZERO)
+            && self.deadline.leaves(Duration::ZERO)
     }
 
     fn skip(&self, attempt: &Attempt, reason: SkipReason) {
@@ -201,7 +241,8 @@ where
     #[cold]
     fn shadow(&self, timing: &Timing, now: Instant) {
         for hedge in 0.. {
-            match timing.due(&self.settings, hedge, &self.deadline) {
+            let due = timing.due(&self.settings, hedge, Duration::ZERO);
+            match due.before(&self.deadline) {
                 Due::At(due) if due > now => return,
                 Due::Never => return,
                 _ => {}
@@ -259,11 +300,9 @@ where
                 Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
             }),
         };
-        let Some((service, mut request)) = next else {
+        let Some((service, request)) = next else {
             return self.skip(&attempt, SkipReason::NotRepeatable);
         };
-        let (classify, context) = (&self.rules.classify, &mut self.context);
-        classify.repeat(context, attempt, self.attempts, &mut request);
         self.hedges.push(Hedge::new(attempt, service, request));
     }
 
@@ -282,14 +321,10 @@ where
     pub(super) fn poll_hedges(&mut self, cx: &mut Context<'_>) -> Poll<(Attempt, Outcome<S, Req>)> {
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
-            let was_sent = hedge.is_sent();
-            let own = self.rules.classify.budget(&self.context);
-            let budget = own.unwrap_or(&self.settings.tuning.budget);
-            let polled = hedge.poll(cx, budget, &self.losers, &self.observer);
-            if hedge.is_sent() && !was_sent {
-                self.attempts += 1;
-                self.settings.state.counters.hedges.count();
-            }
+            let polled = match hedge.is_sent() {
+                true => hedge.poll(cx),
+                false => self.send(cx, next),
+            };
             let Poll::Ready(end) = polled else {
                 next += 1;
                 continue;
@@ -301,12 +336,34 @@ where
                 }
                 End::Answered(_) => {
                     self.observer.attempt_failed(&attempt);
-                    self.hurry = self.hedges_on_failure();
                 }
                 End::Skipped(reason) => self.skip(&attempt, reason),
             }
         }
         Poll::Pending
+    }
+
+    /// Sends the hedge at this place once its service is ready for it, and polls it.
+    fn send(&mut self, cx: &mut Context<'_>, place: usize) -> Poll<End<Outcome<S, Req>>> {
+        let Some(hedge) = self.hedges.get_mut(place) else {
+            return Poll::Pending;
+        };
+        let Some(mut request) = ready!(hedge.poll_ready(cx)) else {
+            return Poll::Ready(End::Skipped(SkipReason::NotReady));
+        };
+        let own = self.rules.classify.budget(&self.context);
+        let budget = own.unwrap_or(&self.settings.tuning.budget);
+        let Some(permit) = budget.withdraw() else {
+            return Poll::Ready(End::Skipped(SkipReason::Denied));
+        };
+        permit.spend();
+        let (classify, context) = (&self.rules.classify, &mut self.context);
+        classify.repeat(context, hedge.attempt, self.attempts, &mut request);
+        self.observer.attempt_started(&hedge.attempt);
+        self.attempts += 1;
+        self.settings.state.counters.hedges.count();
+        hedge.send(request, &self.losers);
+        hedge.poll(cx)
     }
 
     /// Disposes of the losers, and says in the outcome what it took if a hedge was sent.

@@ -25,6 +25,16 @@ pub(super) enum Due {
     Never,
 }
 
+impl Due {
+    /// Never, if the call's deadline comes first.
+    pub(super) fn before(self, deadline: &Deadline) -> Self {
+        match self {
+            Self::At(due) if !deadline.is_after(due) => Self::Never,
+            due => due,
+        }
+    }
+}
+
 impl Timing {
     #[inline]
     pub(crate) fn start(settings: &Settings, class: Option<Arc<Class>>) -> Self {
@@ -53,18 +63,20 @@ impl Timing {
         settings.sends()
             && match *deadline {
                 Deadline::NEVER => self.delay(settings, 0).is_some(),
-                _ => !matches!(self.due(settings, 0, deadline), Due::Never),
+                _ => {
+                    let due = self.due(settings, 0, Duration::ZERO);
+                    !matches!(due.before(deadline), Due::Never)
+                }
             }
     }
 
-    pub(super) fn due(&self, settings: &Settings, hedge: u32, deadline: &Deadline) -> Due {
-        match self.delay(settings, hedge) {
+    /// When the 0-based `hedge` is due, if servers have asked to wait so much longer.
+    pub(super) fn due(&self, settings: &Settings, hedge: u32, postponed: Duration) -> Due {
+        let delay = self.delay(settings, hedge);
+        match delay.map(|delay| delay.saturating_add(postponed)) {
             None => Due::Never,
             Some(Duration::ZERO) => Due::Now,
-            Some(delay) => match self.start.checked_add(delay) {
-                Some(due) if deadline.is_after(due) => Due::At(due),
-                _ => Due::Never,
-            },
+            Some(delay) => self.start.checked_add(delay).map_or(Due::Never, Due::At),
         }
     }
 

@@ -1,3 +1,5 @@
+#[cfg(feature = "grpc")]
+mod grpc;
 #[cfg(feature = "http")]
 mod http;
 mod options;

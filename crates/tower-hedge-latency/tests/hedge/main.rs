@@ -6,5 +6,6 @@ mod learned;
 mod modes;
 mod on_failure;
 mod permits;
+mod pushback;
 mod race;
 mod support;

@@ -1,3 +1,5 @@
+#[cfg(feature = "grpc")]
+use tower_attempt::Grpc;
 #[cfg(feature = "http")]
 use tower_attempt::Http;
 use tower_attempt::{Attempt, ByClone, Plain, Rules, Verdict};
@@ -16,6 +18,15 @@ impl<O, X> HedgeLayerBuilder<Plain, O, X> {
     #[cfg(feature = "http")]
     pub fn http(self) -> HedgeLayerBuilder<Http, O, X> {
         self.rules(Http::default())
+    }
+
+    /// Goes by the rules of gRPC: only calls of methods that are known to be idempotent are hedged, see
+    /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods), and UNAVAILABLE does not win. A
+    /// server's pushback postpones the hedges that are still to come, or calls them off. See
+    /// [`GrpcClassify`](crate::GrpcClassify).
+    #[cfg(feature = "grpc")]
+    pub fn grpc(self) -> HedgeLayerBuilder<Grpc, O, X> {
+        self.rules(Grpc::default())
     }
 
     /// Judges outcomes, and which requests may be hedged, with a [`Classify`](crate::Classify) of

@@ -1,0 +1,116 @@
+//! Servers that ask to wait.
+
+use tokio::time::advance;
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+use tower_attempt::ByClone;
+use tower_hedge_latency::{Attempt, Classify, HedgeLayerBuilder, Hint, Rules, Verdict};
+
+use crate::support::*;
+
+/// Judges every error as a demand for less load, with this hint.
+#[derive(Clone)]
+struct Hinted(Hint);
+
+impl Classify<u32, u32, Error> for Hinted {
+    type Context = ();
+
+    fn context(&self, _: &u32) {}
+
+    fn classify(&self, (): &(), _: &Attempt, outcome: &Result<u32, Error>) -> Verdict {
+        match outcome {
+            Ok(_) => Verdict::Success,
+            Err(_) => Verdict::throttled().hinted(self.0),
+        }
+    }
+}
+
+/// A hedge every 10 ms.
+fn hinted(hint: Hint) -> HedgeLayerBuilder<Rules<Hinted, ByClone>> {
+    fixed(10).max_hedges(3).classify(Hinted(hint))
+}
+
+#[tokio::test(start_paused = true)]
+async fn pushback_postpones_the_next_hedge_and_those_after_it() {
+    for hint in [Hint::AtLeast(ms(30)), Hint::Exactly(ms(30))] {
+        let (mut call, mut handle) = call!(hinted(hint));
+        assert_pending!(call.poll());
+        let primary = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        // The first hedge holds the race open.
+        let _first = next(&mut handle).await;
+        advance(ms(5)).await;
+        primary.send_error("busy");
+        assert_pending!(call.poll());
+
+        // The second was due at 20, and is at 45; the third ten later.
+        for delay in [30, 10] {
+            advance(ms(delay - 1)).await;
+            assert_pending!(call.poll());
+            assert_no_request(&mut handle);
+            advance(ms(1)).await;
+            assert!(call.is_woken());
+            assert_pending!(call.poll());
+            std::mem::forget(next(&mut handle).await);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_pushback_than_the_trigger_makes_nothing_earlier() {
+    let (mut call, mut handle) = call!(hinted(Hint::Exactly(ms(1))));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let _first = next(&mut handle).await;
+    primary.send_error("busy");
+    assert_pending!(call.poll());
+    advance(ms(9)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1)).await;
+    assert_pending!(call.poll());
+    let _second = next(&mut handle).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_stop_gets_no_more_hedges_and_those_in_flight_go_on() {
+    let (mut call, mut handle) = call!(hinted(Hint::Never));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    primary.send_error("busy");
+    assert_pending!(call.poll());
+    advance(ms(1000)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    first.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
+
+/// To wait with nothing in flight is what a retry layer is for.
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_asks_to_wait_is_no_reason_to_hurry() {
+    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(ms(30))).hedge_on_failure());
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("busy");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "busy");
+    assert_no_request(&mut handle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pushback_beyond_the_clock_is_never() {
+    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(std::time::Duration::MAX)));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    primary.send_error("busy");
+    assert_pending!(call.poll());
+    first.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
