@@ -91,7 +91,13 @@ where
                         }
                         // Its future goes before the wait, too, so that the wait holds no permit.
                         this.attempt.set(None);
-                        this.call.after(verdict, outcome)
+                        match this.timer.as_mut().poll(cx, false) {
+                            Poll::Pending => this.call.after(verdict, outcome),
+                            // The service may have a timer of its own, for the same instant.
+                            Poll::Ready(elapsed) => {
+                                this.call.after_timeout(elapsed, this.limit.answer(elapsed))
+                            }
+                        }
                     }
                     Poll::Pending => {
                         let elapsed = ready!(this.timer.as_mut().poll(cx, true));

@@ -69,6 +69,18 @@ async fn an_answer_in_the_last_moment_counts() {
     assert_eq!(assert_ready_ok!(call.poll()), 1);
 }
 
+/// Such as that of a timer of the service's own for the same instant.
+#[tokio::test(start_paused = true)]
+async fn a_failure_in_the_last_moment_is_the_time_limits() {
+    let (mut call, mut handle) = call!(builder().deadline(ms(30)).build().unwrap());
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    advance(ms(30)).await;
+    first.send_error("too late");
+    let error = assert_ready_err!(call.poll());
+    assert_eq!(elapsed(&error), Elapsed::Call(ms(30)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_deadline_ends_an_attempt() {
     let log = Log::default();
