@@ -46,11 +46,11 @@ fn two_windows_count_together() {
     assert_eq!(quantile([&slow, &fast], above(960), 100), Some(31));
 }
 
-/// At a constant latency of 15.08 ms, 95 % of the way through its bucket are 15.07 ms: every call
+/// At a constant latency of 15.10 ms, 95 % of the way through its bucket are 15.09 ms: every call
 /// would be late.
 #[test]
 fn a_constant_latency_is_not_above_its_own_quantile() {
-    for time in [15_080_u64, 15_000, 100_000, 33, 1] {
+    for time in [15_103_u64, 15_000, 100_000, 33, 1] {
         let constant = histogram(&vec![time; 1000]);
         let value = quantile([&constant, &Histogram::new()], above(950), 100).unwrap();
         assert!(

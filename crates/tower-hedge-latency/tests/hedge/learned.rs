@@ -18,6 +18,11 @@ fn p95() -> HedgeLayerBuilder {
     builder.budget(Budget::unlimited())
 }
 
+/// Which falls as soon as more than half of what is recorded is fast.
+fn median() -> HedgeLayerBuilder {
+    p95().percentile(0.5)
+}
+
 /// A layer over a mock.
 struct Learning {
     service: mock::Spawn<Service>,
@@ -130,7 +135,7 @@ async fn the_delay_keeps_to_its_bounds() {
 /// Each of these would pull the threshold down if it were recorded.
 #[tokio::test(start_paused = true)]
 async fn failures_and_callers_that_leave_before_the_trigger_teach_nothing() {
-    let mut learning = Learning::new(p95());
+    let mut learning = Learning::new(median());
     learning.answer(300, 20).await;
     for _ in 0..2_000 {
         let (mut call, primary) = learning.call().await;
@@ -197,7 +202,7 @@ async fn an_answer_of_a_hedge_counts_as_late() {
 /// A hedge on failure that wins says nothing of how long the first attempt would have taken.
 #[tokio::test(start_paused = true)]
 async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
-    let mut learning = Learning::new(p95().hedge_on_failure());
+    let mut learning = Learning::new(median().hedge_on_failure());
     learning.answer(300, 20).await;
     for _ in 0..1_000 {
         let (mut call, primary) = learning.call().await;
