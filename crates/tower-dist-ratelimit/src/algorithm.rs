@@ -1,6 +1,107 @@
-//! The arithmetic of limits. Pure: no clock and no I/O; the time is an argument.
+//! The arithmetic of limits. Pure: no clock and no I/O; the time is an argument, in nanoseconds since the limiter's
+//! creation, and the state is somebody else's to keep.
 
+mod adjusted;
+mod fixed_window;
+mod leaky_bucket;
+mod pace;
 mod ratio;
+mod sliding_log;
+mod sliding_window;
+#[cfg(test)]
+mod tests;
 mod token_bucket;
 
-pub(crate) use token_bucket::{TokenBucket, saturating_nanos};
+use std::time::Duration;
+
+pub(crate) use self::{
+    adjusted::Adjusted,
+    fixed_window::{FirstHit, FixedWindow},
+    leaky_bucket::LeakyQueue,
+    sliding_log::{MAX_LOG, SlidingLog},
+    sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
+    token_bucket::TokenBucket,
+};
+use crate::{Decision, Quota, quota::HORIZON};
+
+/// The most that a counter counts, debts included. No sum of a counter and a cost reaches 2⁶⁴.
+const MAX_COUNT: u64 = 1 << 61;
+
+/// One way to limit, as arithmetic on the state of one key. A state that is [`Default`] is that of an unused key.
+///
+/// Deciding only reads; what an allowed request is granted is taken in a second step. So neither a refusal nor a check
+/// can write, and the callers decide what makes the two steps one.
+///
+/// Times may come in any order. A clock that jumps back admits nothing more than it would have where it was.
+pub(crate) trait Arithmetic: Send + Sync + 'static {
+    type State: Default + Send + 'static;
+    /// An instant, as one key sees it.
+    type Moment: Copy;
+
+    /// The moment that is `nanos` after the limiter's creation. After 100 years time stands still. `key` is 64 bits
+    /// that tell keys apart.
+    fn at(&self, nanos: u64, key: u64) -> Self::Moment;
+
+    /// Decides. The decision goes to `out`: handing it up by value costs more than making it.
+    fn decide(&self, state: &Self::State, now: Self::Moment, ask: &Ask, out: &mut Decision);
+
+    /// Takes as many tokens as a decision at this moment has granted.
+    fn take(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask, tokens: u64);
+
+    /// Takes `delta` more tokens, also when there are too few, or puts them back when it is negative. Whether anything
+    /// has changed.
+    fn settle(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask, delta: i64) -> bool;
+
+    /// How much a key is limited, to compare with others of the same policy. Zero: as good as unused.
+    fn pressure(&self, state: &Self::State, now: Self::Moment) -> u64;
+}
+
+/// An [`Arithmetic`] whose state is one number that grows as a key is limited more.
+pub(crate) trait OneNumber: Arithmetic<State = u64> {
+    /// A state up to this is as good as unused at this time, whatever the key.
+    fn unused(&self, nanos: u64) -> u64;
+}
+
+/// What is asked of a limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// Zero only looks.
+    pub(crate) cost: u64,
+    /// As many tokens as are there, up to this; not less than the cost.
+    pub(crate) want: u64,
+    /// Instead of the policy's.
+    pub(crate) quota: Option<Quota>,
+}
+
+impl Ask {
+    /// The same key's state, without taking anything.
+    pub(crate) fn look(&self) -> Self {
+        Self { cost: 0, ..*self }
+    }
+
+    /// How many tokens to take out of so many that are free. None when they do not cover the cost.
+    fn granted(&self, free: u64) -> Option<u64> {
+        if self.cost > free {
+            return None;
+        }
+        Some(match self.cost {
+            0 => 0,
+            cost => self.want.max(cost).min(free),
+        })
+    }
+
+    /// The limit that holds for this request, of an algorithm that counts up to `most`.
+    fn limit(&self, limit: u64, most: u64) -> u64 {
+        self.quota.map_or(limit, |quota| quota.limit().min(most))
+    }
+}
+
+/// In nanoseconds, at most `u64::MAX` of them, which are 584 years.
+pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Where time stands still.
+fn clamp(nanos: u64) -> u64 {
+    nanos.min(saturating_nanos(HORIZON))
+}

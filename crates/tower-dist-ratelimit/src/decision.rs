@@ -1,8 +1,10 @@
 mod decisions;
+mod source;
 
 use std::time::Duration;
 
 pub use decisions::Decisions;
+pub use source::Source;
 
 /// What one policy says about one request.
 ///
@@ -28,28 +30,41 @@ pub struct Decision {
     /// Whether this policy lets the request pass. In a set the request passes when every policy says so; if another one
     /// refuses, this one has charged nothing.
     pub allowed: bool,
+    /// Who decided.
+    pub source: Source,
     /// The quota's limit, in tokens per window.
     pub limit: u64,
     /// Whole tokens that are left after this decision.
     pub remaining: u64,
+    /// The tokens that were taken: the cost; or more, up to what was [wanted](crate::backend::Charge::want). Zero when
+    /// refused, and when another policy of the set refuses.
+    pub granted: u64,
     /// How long to wait before the same request can pass, if nobody else takes the tokens. It is exact: a request is
     /// refused one nanosecond before it and allowed at it. Zero when allowed; `None` when it can never pass, because its
-    /// cost is above the burst.
+    /// cost is above the burst, or the limit where there is no burst.
     pub retry_after: Option<Duration>,
-    /// How long until the bucket is full again, if nobody takes from it. Rounded up to a nanosecond.
+    /// How long until nothing counts as used any more, if nobody takes from it: until the bucket is full, the queue is
+    /// empty, the window is over. Rounded up to a nanosecond.
     pub reset_after: Duration,
+    /// How long an allowed request has to wait for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up
+    /// to a nanosecond; what was taken was taken for that time. Zero with all other algorithms.
+    pub delay: Duration,
 }
 
 impl Decision {
-    /// The request passes. For those who write a [`Backend`](crate::backend::Backend).
+    /// The request passes and has taken the tokens `granted`. For those who write a
+    /// [`Backend`](crate::backend::Backend).
     #[must_use]
-    pub const fn allow(limit: u64, remaining: u64, reset_after: Duration) -> Self {
+    pub const fn allow(granted: u64, limit: u64, remaining: u64, reset_after: Duration) -> Self {
         Self {
             allowed: true,
+            source: Source::Backend,
             limit,
             remaining,
+            granted,
             retry_after: Some(Duration::ZERO),
             reset_after,
+            delay: Duration::ZERO,
         }
     }
 
@@ -64,10 +79,13 @@ impl Decision {
     ) -> Self {
         Self {
             allowed: false,
+            source: Source::Backend,
             limit,
             remaining,
+            granted: 0,
             retry_after,
             reset_after,
+            delay: Duration::ZERO,
         }
     }
 }

@@ -71,19 +71,21 @@ mod ladder;
 mod layer;
 mod limiter;
 mod limits;
+#[cfg(test)]
+mod model;
 mod policy;
 mod quota;
 mod refuse;
 mod service;
 
 pub use build_error::BuildError;
-pub use decision::{Decision, Decisions};
+pub use decision::{Decision, Decisions, Source};
 pub use future::ResponseFuture;
 pub use headers::Fields;
 pub use ladder::OnError;
 pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
 pub use limiter::Limiter;
-pub use policy::{MissingKey, Policy};
+pub use policy::{Algorithm, MissingKey, Policy};
 pub use quota::Quota;
 pub use refuse::{ProblemJson, Reason, Refusal, Refuse, RefuseWith};
 pub use service::RateLimit;

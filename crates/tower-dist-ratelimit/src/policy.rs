@@ -1,8 +1,10 @@
+mod algorithm;
 mod cost;
 mod missing_key;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
+pub use algorithm::Algorithm;
 pub(crate) use cost::Cost;
 pub use missing_key::MissingKey;
 
@@ -18,13 +20,14 @@ const MAX_NAME: usize = 64;
 ///
 /// # Default
 ///
-/// One bucket for all requests; each costs 1 token.
+/// A token bucket, one for all requests; each costs 1 token.
 ///
 /// # Errors
 ///
 /// Reported when the limiter is built: a name that cannot stand in the `RateLimit` fields (1 to 64 printable ASCII
 /// characters; quotes and backslashes are fine), one that two policies have, a quota that cannot be kept, a fixed cost
-/// that is zero or above the burst, a key that no request can have.
+/// that is zero or above the burst, a key that no request can have; a number of the algorithm that is out of its bounds,
+/// and a burst with an algorithm that has none.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -38,6 +41,8 @@ const MAX_NAME: usize = 64;
 pub struct Policy {
     name: String,
     quota: Quota,
+    algorithm: Algorithm,
+    dynamic_quotas: bool,
     pub(crate) key: Option<Box<dyn KeyExtractor>>,
     pub(crate) cost: Cost,
     pub(crate) missing_key: MissingKey,
@@ -49,9 +54,105 @@ impl Policy {
         Self {
             name: name.into(),
             quota,
+            algorithm: Algorithm::default(),
+            dynamic_quotas: false,
             key: None,
             cost: Cost::Fixed(1),
             missing_key: MissingKey::Shared,
+        }
+    }
+
+    /// A leaky bucket as a meter: each request pours in its cost, the bucket leaks `limit` tokens per window, and what
+    /// would make it overflow is refused. Its capacity is the quota's burst.
+    ///
+    /// It admits exactly what a token bucket admits, which is the same seen from the other side.
+    pub fn leaky_bucket(self) -> Self {
+        self.counted(Algorithm::LeakyBucket)
+    }
+
+    /// A leaky bucket as a queue: requests pass one at a time, `window / limit` apart for each token they cost, and wait
+    /// for their turn. Those that would wait longer than `max_wait` (above zero, at most 100 years) are refused.
+    ///
+    /// For what must not come in bursts at all, such as a partner's API. The wait is the decision's
+    /// [`delay`](crate::Decision::delay).
+    pub fn leaky_queue(self, max_wait: Duration) -> Self {
+        self.counted(Algorithm::LeakyQueue { max_wait })
+    }
+
+    /// A counter that starts again with every window. The windows of all keys begin together, counted from when the
+    /// limiter was made, or by the store's clock if it has one.
+    ///
+    /// The cheapest to understand and to explain. Around the end of a window twice the limit can pass at once.
+    pub fn fixed_window(self) -> Self {
+        self.counted(Algorithm::FixedWindow {
+            phase_per_key: false,
+        })
+    }
+
+    /// A [fixed window](Self::fixed_window) that begins at another time for each key, so that not all clients come back
+    /// in the same instant.
+    pub fn phase_per_key(self) -> Self {
+        self.counted(Algorithm::FixedWindow {
+            phase_per_key: true,
+        })
+    }
+
+    /// A [fixed window](Self::fixed_window) that begins with a key's first request, and the next one with the first
+    /// request after that.
+    pub fn first_hit(self) -> Self {
+        self.counted(Algorithm::FirstHit)
+    }
+
+    /// Two windows, weighted: what was counted in this window, and of the previous one as large a share as is less than
+    /// a window ago. With 43 of 60 seconds gone that is 17/60.
+    ///
+    /// Close to a true sliding window on real traffic (up to 1.15 times the limit), at the price of two counters. Who
+    /// tries hard can get nearly twice the limit into one window.
+    pub fn two_windows(self) -> Self {
+        self.counted(Algorithm::TwoWindows)
+    }
+
+    /// `count` sub-windows per window, from 2 to 100: what was counted in them, and a share of the one that is half gone.
+    /// Four in a minute are five counters of 15 seconds.
+    ///
+    /// Closer than [two windows](Self::two_windows) on real traffic, no better against those who try hard.
+    pub fn sub_windows(self, count: u32) -> Self {
+        self.counted(Algorithm::SubWindows { count })
+    }
+
+    /// `count` sub-windows per window, from 2 to 100, and the one that is half gone as a whole.
+    ///
+    /// Never more than the limit in any window, with a fixed amount of memory. The price: what can be sustained is
+    /// `count / (count + 1)` of the limit, 80 % with four, 91 % with ten.
+    pub fn whole_sub_windows(self, count: u32) -> Self {
+        self.counted(Algorithm::WholeSubWindows { count })
+    }
+
+    /// The time of every request: exactly the limit in any window.
+    ///
+    /// For small limits that must hold, such as logins: at most 10,000, and 16 bytes per request in the window.
+    pub fn sliding_log(self) -> Self {
+        self.counted(Algorithm::SlidingLog)
+    }
+
+    fn counted(self, algorithm: Algorithm) -> Self {
+        Self { algorithm, ..self }
+    }
+
+    /// Lets charges bring a [quota](crate::backend::Charge::quota) of their own: limits that differ from key to key or
+    /// change while the limiter runs.
+    ///
+    /// # Default
+    ///
+    /// All keys have the policy's quota, always.
+    ///
+    /// # Cost
+    ///
+    /// In [`Memory`](crate::backend::Memory) a bucket then needs a short lock, and 100 bytes per key.
+    pub fn dynamic_quotas(self) -> Self {
+        Self {
+            dynamic_quotas: true,
+            ..self
         }
     }
 
@@ -146,6 +247,18 @@ impl Policy {
         self.quota
     }
 
+    /// How it counts.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Whether charges can bring a quota of their own.
+    #[must_use]
+    pub fn has_dynamic_quotas(&self) -> bool {
+        self.dynamic_quotas
+    }
+
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         self.check_parts()
             .map_err(|error| error.in_policy(&self.name))
@@ -162,6 +275,7 @@ impl Policy {
             ));
         }
         self.quota.check()?;
+        self.algorithm.check(self.quota)?;
         self.cost.check(self.quota.burst_size())?;
         self.key.as_ref().map_or(Ok(()), |key| key.check())
     }
@@ -172,6 +286,8 @@ impl fmt::Debug for Policy {
         f.debug_struct("Policy")
             .field("name", &self.name)
             .field("quota", &self.quota)
+            .field("algorithm", &self.algorithm)
+            .field("dynamic_quotas", &self.dynamic_quotas)
             .field("missing_key", &self.missing_key)
             .finish_non_exhaustive()
     }

@@ -121,4 +121,13 @@ impl Quota {
         }
         Ok(())
     }
+
+    /// Checks what one algorithm cannot count.
+    pub(crate) fn check_limit(&self, most: u64) -> Result<(), BuildError> {
+        if self.limit > most {
+            let bound = format_args!("at most {most}");
+            return Err(BuildError::new("limit", self.limit, bound));
+        }
+        Ok(())
+    }
 }

@@ -1,151 +1,99 @@
-use std::time::Duration;
+use super::{
+    Arithmetic, Ask, OneNumber,
+    adjusted::Paced,
+    pace::{MAX_AHEAD, Moment, Pace},
+};
+use crate::{BuildError, Decision, Quota};
 
-use super::ratio::Ratio;
-use crate::{BuildError, Decision, Quota, quota::HORIZON};
-
-/// The largest bucket, and the largest debt, in units. With time below 2⁶³ units no sum here reaches 2⁶⁴.
-const MAX_BUCKET: u64 = 1 << 61;
-
-/// A token bucket kept as one number: the instant at which it is full again (GCRA).
+/// A token bucket kept as one number: the instant at which it is full again (GCRA), in units of its [`Pace`].
 ///
-/// Time is counted in *units*: one token is 2^k of them, and the clock gains exactly `limit * 2^k / window` of them per
-/// nanosecond, rounded down once per reading. k is as large as 100 years in 63 bits allow, which makes a unit shorter
-/// than a nanosecond unless the bucket is huge. So the count never runs ahead of the exact one, is less than one request
-/// behind it however long it runs, and has no drift: an emission interval rounded to whole nanoseconds would lose 0.4
-/// requests an hour at 333 a second. Over an interval that starts at any other instant, rounding can let a request in
-/// less than one unit early.
+/// A bucket whose instant has passed is full: 0 stands for one that nobody has used. Over an interval that starts at
+/// any other instant than its first use, rounding can let a request in less than one unit early.
 ///
-/// A bucket whose instant has passed is full: 0 stands for one that nobody has used.
+/// Seen from the other side it is a leaky bucket that meters: what is missing from the one is what is in the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     limit: u64,
     /// In units.
     burst: u64,
-    /// k: one token is `1 << token_bits` units.
-    token_bits: u32,
-    units_per_nano: Ratio,
-    nanos_per_unit: Ratio,
-    /// In nanoseconds.
-    horizon: u64,
-}
-
-/// An instant as one bucket sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    nanos: u64,
-    units: u64,
-}
-
-impl Moment {
-    /// A bucket that is full at a time up to this is full at this moment.
-    pub(crate) fn units(self) -> u64 {
-        self.units
-    }
+    pace: Pace,
 }
 
 impl TokenBucket {
     pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
-        quota.check()?;
-        let window = saturating_nanos(quota.window());
-        // So that `limit * 2^k / window` units a nanosecond stay below 2⁶³ for as long as the horizon.
-        let most_per_window = (u128::from(window) << 63) / HORIZON.as_nanos();
-        if u128::from(quota.limit()) > most_per_window {
-            let bound = format_args!(
-                "at most {most_per_window} in a window of {:?}",
-                quota.window()
-            );
-            return Err(BuildError::new("limit", quota.limit(), bound));
-        }
-        if quota.burst_size() > MAX_BUCKET {
-            return Err(BuildError::new(
-                "burst",
-                quota.burst_size(),
-                format_args!("at most {MAX_BUCKET}"),
-            ));
-        }
-        let fits = |bits: u32| {
-            u128::from(quota.limit()) << bits <= most_per_window
-                && u128::from(quota.burst_size()) << bits <= u128::from(MAX_BUCKET)
+        Ok(Self::paced(quota, Pace::new(quota)?))
+    }
+
+    /// The bucket of a quota of this pace. It holds as much of the burst as can be counted.
+    fn paced(quota: Quota, pace: Pace) -> Self {
+        let burst = match quota.limit() {
+            0 => 0,
+            _ => quota.burst_size().min(pace.tokens(MAX_AHEAD)),
         };
-        let token_bits = (0..=61).rev().find(|&bits| fits(bits)).unwrap_or(0);
-        let units_per_window = quota.limit() << token_bits;
-        Ok(Self {
+        Self {
             limit: quota.limit(),
-            burst: quota.burst_size() << token_bits,
-            token_bits,
-            units_per_nano: Ratio::new(units_per_window, window),
-            nanos_per_unit: Ratio::new(window, units_per_window),
-            horizon: saturating_nanos(HORIZON),
-        })
-    }
-
-    /// The moment that is `nanos` after the limiter's creation. After 100 years time stands still.
-    pub(crate) fn at(&self, nanos: u64) -> Moment {
-        let nanos = nanos.min(self.horizon);
-        Moment {
-            nanos,
-            units: self.units_per_nano.floor(nanos),
+            burst: pace.units(burst),
+            pace,
         }
-    }
-
-    /// Decides on `cost` tokens from a bucket that is full at `full_at`. The decision goes to `out`: handing it up by
-    /// value costs more than making it.
-    ///
-    /// Returns the bucket's new state, or nothing when there is nothing to write: on a refusal and at zero cost.
-    pub(crate) fn charge(
-        &self,
-        full_at: u64,
-        now: Moment,
-        cost: u64,
-        out: &mut Decision,
-    ) -> Option<u64> {
-        let used = full_at.saturating_sub(now.units);
-        let free = self.burst.saturating_sub(used);
-        let units = self.units(cost);
-        if let Some(units) = units
-            && (units <= free || units == 0)
-        {
-            let used = used + units;
-            let left = free.saturating_sub(units) >> self.token_bits;
-            *out = Decision::allow(self.limit, left, self.span(now, used));
-            return (units > 0).then_some(now.units + used);
-        }
-        let retry_after = units.map(|units| self.span(now, used + units - self.burst));
-        let left = free >> self.token_bits;
-        *out = Decision::refuse(self.limit, left, retry_after, self.span(now, used));
-        None
-    }
-
-    /// Takes `delta` more tokens out of the bucket, also when it has too few (what is missing is a debt, of at most
-    /// the largest bucket), or puts them back when it is negative. Nothing when nothing changes.
-    pub(crate) fn settle(&self, full_at: u64, now: Moment, delta: i64) -> Option<u64> {
-        let units = delta.unsigned_abs().saturating_mul(1 << self.token_bits);
-        let used = full_at.saturating_sub(now.units);
-        let settled = if delta < 0 {
-            used.saturating_sub(units)
-        } else {
-            used.max(used.saturating_add(units).min(MAX_BUCKET))
-        };
-        (settled != used).then_some(now.units + settled)
-    }
-
-    /// The units of a cost; none if not even a full bucket has as many.
-    fn units(&self, cost: u64) -> Option<u64> {
-        (cost <= self.burst >> self.token_bits).then(|| cost << self.token_bits)
-    }
-
-    /// The shortest time after which the clock stands at least `units` later than `now`, to the nanosecond.
-    fn span(&self, now: Moment, units: u64) -> Duration {
-        if units == 0 {
-            return Duration::ZERO;
-        }
-        Duration::from_nanos(self.nanos_per_unit.ceil(now.units + units) - now.nanos)
     }
 }
 
-/// In nanoseconds, at most `u64::MAX` of them, which are 584 years.
-pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+impl Arithmetic for TokenBucket {
+    type State = u64;
+    type Moment = Moment;
+
+    fn at(&self, nanos: u64, _: u64) -> Moment {
+        self.pace.at(nanos)
+    }
+
+    fn decide(&self, full_at: &u64, now: Moment, ask: &Ask, out: &mut Decision) {
+        let used = full_at.saturating_sub(now.units);
+        let free = self.pace.tokens(self.burst.saturating_sub(used));
+        if let Some(granted) = ask.granted(free) {
+            let reset_after = self.pace.span(now, used + self.pace.units(granted));
+            *out = Decision::allow(granted, self.limit, free - granted, reset_after);
+            return;
+        }
+        let retry_after = (ask.cost <= self.pace.tokens(self.burst)).then(|| {
+            let missing = used + self.pace.units(ask.cost) - self.burst;
+            self.pace.span(now, missing)
+        });
+        let reset_after = self.pace.span(now, used);
+        *out = Decision::refuse(self.limit, free, retry_after, reset_after);
+    }
+
+    fn take(&self, full_at: &mut u64, now: Moment, _: &Ask, tokens: u64) {
+        *full_at = now.units.max(*full_at) + self.pace.units(tokens);
+    }
+
+    fn settle(&self, full_at: &mut u64, now: Moment, _: &Ask, delta: i64) -> bool {
+        let used = full_at.saturating_sub(now.units);
+        let settled = self.pace.settled(used, delta);
+        if settled != used {
+            *full_at = now.units + settled;
+        }
+        settled != used
+    }
+
+    fn pressure(&self, full_at: &u64, now: Moment) -> u64 {
+        full_at.saturating_sub(now.units)
+    }
+}
+
+impl Paced for TokenBucket {
+    fn adjusted(&self, quota: Quota) -> Self {
+        Self::paced(quota, Pace::nearest(quota))
+    }
+
+    fn pace(&self) -> &Pace {
+        &self.pace
+    }
+}
+
+impl OneNumber for TokenBucket {
+    fn unused(&self, nanos: u64) -> u64 {
+        self.pace.at(nanos).units
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::Quota;
+
 /// A policy as its backend knows it, from [`register`](super::Backend::register).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyId(u32);
@@ -30,6 +32,16 @@ pub struct Charge<'a> {
     pub key: &'a [u8],
     /// How many tokens; zero only looks.
     pub cost: u64,
+    /// As many tokens as are there, up to this; below the cost it is the cost. How many it were is the decision's
+    /// [`granted`](crate::Decision::granted). A leaky queue grants no more than the cost, a look nothing.
+    pub want: u64,
+    /// Another quota than the policy's, for this key from now on. Only of a policy with
+    /// [`dynamic_quotas`](crate::Policy::dynamic_quotas); an error of others.
+    ///
+    /// What was used stays used. With a lower limit a key that has used more is refused until that has gone, with a
+    /// higher one there is room at once. A limit of zero refuses every cost. Windows keep their length: of another
+    /// window's quota they take the limit.
+    pub quota: Option<Quota>,
 }
 
 impl fmt::Debug for Charge<'_> {
@@ -37,14 +49,40 @@ impl fmt::Debug for Charge<'_> {
         f.debug_struct("Charge")
             .field("policy", &self.policy)
             .field("cost", &self.cost)
+            .field("want", &self.want)
+            .field("quota", &self.quota)
             .finish_non_exhaustive()
     }
 }
 
 impl<'a> Charge<'a> {
-    /// A charge of `cost` tokens.
+    /// A charge of `cost` tokens, and no more, by the policy's own quota.
     #[must_use]
     pub const fn new(policy: PolicyId, key: &'a [u8], cost: u64) -> Self {
-        Self { policy, key, cost }
+        Self {
+            policy,
+            key,
+            cost,
+            want: cost,
+            quota: None,
+        }
+    }
+
+    /// The same, of up to so many tokens if they are there.
+    #[must_use]
+    pub const fn want(self, tokens: u64) -> Self {
+        Self {
+            want: tokens,
+            ..self
+        }
+    }
+
+    /// The same, by this quota.
+    #[must_use]
+    pub const fn quota(self, quota: Quota) -> Self {
+        Self {
+            quota: Some(quota),
+            ..self
+        }
     }
 }

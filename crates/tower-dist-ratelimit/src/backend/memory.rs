@@ -1,6 +1,9 @@
 mod bucket;
 mod fingerprint;
-mod table;
+mod shelves;
+mod slots;
+mod store;
+mod sync;
 
 use std::{
     array, fmt, slice,
@@ -12,12 +15,12 @@ use tokio::time::Instant;
 
 use self::{
     fingerprint::{Fingerprint, Hasher},
-    table::Table,
+    store::{Store, store},
 };
 use super::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId};
 use crate::{
     BuildError, Decision, Policy,
-    algorithm::{TokenBucket, saturating_nanos},
+    algorithm::{Ask, saturating_nanos},
 };
 
 /// The most policies that one `Memory` keeps in its life.
@@ -70,11 +73,19 @@ pub struct Memory {
     locks: Box<[Mutex<()>; LOCKS]>,
 }
 
+/// One policy.
+struct Table {
+    store: Box<dyn Store>,
+    /// It is decided together with others.
+    in_set: bool,
+    dynamic_quotas: bool,
+}
+
 /// One charge, looked up.
 struct Asked<'a> {
-    table: &'a Table,
+    store: &'a dyn Store,
     key: Fingerprint,
-    cost: u64,
+    ask: Ask,
     lock: Option<usize>,
 }
 
@@ -99,13 +110,21 @@ impl Memory {
         let Some(table) = self.tables.get(number).and_then(OnceLock::get) else {
             return Err(BackendError::new("this policy was not registered here"));
         };
+        if charge.quota.is_some() && !table.dynamic_quotas {
+            return Err(BackendError::new(
+                "a charge with a quota of its own, to a policy without dynamic_quotas",
+            ));
+        }
         let key = self.hasher.hash(charge.key);
-        let lock = table.in_set().then(|| key.spread(number, LOCKS));
         Ok(Asked {
-            table,
+            store: &*table.store,
             key,
-            cost: charge.cost,
-            lock,
+            ask: Ask {
+                cost: charge.cost,
+                want: charge.want,
+                quota: charge.quota,
+            },
+            lock: table.in_set.then(|| key.spread(number, LOCKS)),
         })
     }
 
@@ -136,22 +155,22 @@ impl Memory {
         {
             let one = self.ask(charge)?;
             let _locked = one.lock.is_some().then(|| self.lock(slice::from_ref(&one)));
-            one.table.charge(one.key, self.now(), one.cost, out);
+            one.store.charge(one.key, self.now(), &one.ask, out);
             return Ok(out.allowed);
         }
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
         let now = self.now();
         for (one, out) in asked.iter().zip(&mut *out) {
-            one.table.check(one.key, now, one.cost, out);
+            one.store.check(one.key, now, &one.ask, out);
         }
         let allowed = out.iter().all(|out| out.allowed);
         for (one, out) in asked.iter().zip(out) {
             if allowed {
-                one.table.charge(one.key, now, one.cost, out);
+                one.store.charge(one.key, now, &one.ask, out);
             } else if out.allowed {
                 // It would have passed, but nothing is taken: say what is really left.
-                one.table.check(one.key, now, 0, out);
+                one.store.check(one.key, now, &one.ask.look(), out);
             }
         }
         Ok(allowed)
@@ -166,8 +185,8 @@ impl Memory {
         let _locked = self.lock(&asked);
         let now = self.now();
         for one in asked {
-            let refund = i64::try_from(one.cost).unwrap_or(i64::MAX);
-            one.table.settle(one.key, now, delta.max(-refund));
+            let refund = i64::try_from(one.ask.cost).unwrap_or(i64::MAX);
+            one.store.settle(one.key, now, &one.ask, delta.max(-refund));
         }
         Ok(())
     }
@@ -197,9 +216,13 @@ impl Backend for Memory {
         let tables = policies
             .iter()
             .map(|policy| {
-                TokenBucket::new(policy.quota())
-                    .and_then(|bucket| Table::new(bucket, self.capacity, in_set))
-                    .map_err(|error| error.in_policy(policy.name()))
+                let store =
+                    store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
+                Ok(Table {
+                    store,
+                    in_set,
+                    dynamic_quotas: policy.has_dynamic_quotas(),
+                })
             })
             .collect::<Result<Vec<_>, BuildError>>()?;
         Ok(tables
@@ -226,7 +249,7 @@ impl Backend for Memory {
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         let done = self
             .ask(&Charge::new(policy, key, 0))
-            .map(|one| one.table.reset(one.key));
+            .map(|one| one.store.reset(one.key));
         Box::pin(std::future::ready(done))
     }
 }

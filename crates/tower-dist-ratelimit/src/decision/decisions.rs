@@ -16,7 +16,7 @@ use crate::Decision;
 ///
 /// let mut decisions = Decisions::refused(1);
 /// assert!(!decisions[0].allowed);
-/// decisions[0] = Decision::allow(10, 9, std::time::Duration::from_secs(1));
+/// decisions[0] = Decision::allow(1, 10, 9, std::time::Duration::from_secs(1));
 /// assert!(decisions.iter().all(|decision| decision.allowed));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,8 +25,10 @@ impl Fingerprint {
     /// One place among `len`, another for each `salt`.
     pub(super) fn spread(self, salt: usize, len: usize) -> usize {
         // 2⁶⁴ divided by the golden ratio: consecutive salts go far apart (Knuth, volume 3, 6.4).
-        let salted = self.0 ^ (salt as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        scale(salted >> 32, len)
+        const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+        let salted = self.0 ^ (salt as u64 + 1).wrapping_mul(GOLDEN);
+        // Once more, so that the place says nothing about the two `places`.
+        scale(salted.wrapping_mul(GOLDEN) >> 32, len)
     }
 }
 
@@ -47,6 +49,12 @@ impl Hasher {
             random.hash_one(0),
             random.hash_one(1),
         ))
+    }
+
+    /// The same in every run, to model with.
+    #[cfg(all(test, tower_dist_ratelimit_loom))]
+    pub(super) fn fixed() -> Self {
+        Self(SipHasher13::new_with_keys(0, 0))
     }
 
     pub(super) fn hash(&self, key: &[u8]) -> Fingerprint {

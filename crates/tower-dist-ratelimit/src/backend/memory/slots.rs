@@ -1,96 +1,95 @@
 use std::{
     array,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Release},
     },
 };
 
-use zerocopy::FromZeros;
-
 use super::{
     bucket::{Bucket, Slot},
     fingerprint::Fingerprint,
+    store::{Store, buckets_for},
+    sync::{Mutex, MutexGuard},
 };
-use crate::{BuildError, Decision, algorithm::TokenBucket};
+use crate::{
+    BuildError, Decision,
+    algorithm::{Ask, OneNumber},
+};
 
 /// Locks for inserting. More than a machine has cores, so that two inserts seldom meet.
-const STRIPES: usize = 64;
+const STRIPES: usize = if cfg!(tower_dist_ratelimit_loom) {
+    1
+} else {
+    64
+};
 
-/// One policy's keys, each with the instant at which its bucket is full again.
+/// One policy's keys, each with a state that is one number.
 ///
 /// A key has its slot in one of two buckets, which its fingerprint names. Charging a key that has a slot is one
 /// compare-and-swap on the slot's value. Slots are given out under the locks of both buckets, so a key has one slot and
-/// a slot has one key. A slot whose bucket is full is free: it says the same as no slot.
-pub(super) struct Table {
-    algorithm: TokenBucket,
+/// a slot has one key. A slot whose value is as good as unused is free: it says the same as no slot.
+pub(super) struct Slots<A> {
+    arithmetic: A,
     buckets: Box<[Bucket]>,
     stripes: Box<[Mutex<()>; STRIPES]>,
-    in_set: bool,
 }
 
-impl Table {
-    /// A table for `capacity` keys of a policy, which may be decided together with others (`in_set`).
-    ///
-    /// # Errors
-    ///
-    /// When there is no memory for it.
-    pub(super) fn new(
-        algorithm: TokenBucket,
-        capacity: usize,
-        in_set: bool,
-    ) -> Result<Self, BuildError> {
-        // Half as many again: at two thirds full, two choices of eight slots leave nobody without one. (In a simulation
-        // of 100,000 keys nobody is at 71 %, and twenty are at 80 %.)
-        let buckets = capacity.saturating_add(capacity / 2).div_ceil(8).max(1);
-        // Zeroed memory comes from the system untouched, page by page as it is used.
-        let buckets = <[Bucket]>::new_box_zeroed_with_elems(buckets)
-            .map_err(|_| BuildError::new("capacity", capacity, "what the system has memory for"))?;
-        Ok(Self {
-            algorithm,
-            buckets,
-            stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
-            in_set,
-        })
-    }
-
-    pub(super) fn in_set(&self) -> bool {
-        self.in_set
-    }
-
-    /// Takes tokens, if they are there. The time is in nanoseconds since the limiter's creation.
-    pub(super) fn charge(&self, key: Fingerprint, nanos: u64, cost: u64, out: &mut Decision) {
-        let now = self.algorithm.at(nanos);
-        self.update(key, now.units(), |full_at| {
-            self.algorithm.charge(full_at, now, cost, out)
+impl<A: OneNumber> Store for Slots<A> {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision) {
+        let now = self.arithmetic.at(nanos, key.bits());
+        self.update(key, nanos, |state| {
+            self.arithmetic.decide(&state, now, ask, out);
+            (out.granted > 0).then(|| {
+                let mut next = state;
+                self.arithmetic.take(&mut next, now, ask, out.granted);
+                next
+            })
         });
     }
 
-    /// What [`charge`](Self::charge) would say, without taking anything.
-    pub(super) fn check(&self, key: Fingerprint, nanos: u64, cost: u64, out: &mut Decision) {
-        let now = self.algorithm.at(nanos);
-        self.update(key, now.units(), |full_at| {
-            self.algorithm.charge(full_at, now, cost, out);
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision) {
+        let now = self.arithmetic.at(nanos, key.bits());
+        self.update(key, nanos, |state| {
+            self.arithmetic.decide(&state, now, ask, out);
             None
         });
     }
 
-    /// Takes more tokens, or puts some back.
-    pub(super) fn settle(&self, key: Fingerprint, nanos: u64, delta: i64) {
-        let now = self.algorithm.at(nanos);
-        self.update(key, now.units(), |full_at| {
-            self.algorithm.settle(full_at, now, delta)
+    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask, delta: i64) {
+        let now = self.arithmetic.at(nanos, key.bits());
+        self.update(key, nanos, |state| {
+            let mut next = state;
+            let changed = self.arithmetic.settle(&mut next, now, ask, delta);
+            changed.then_some(next)
         });
     }
 
-    /// Makes the key's bucket full.
-    pub(super) fn reset(&self, key: Fingerprint) {
-        self.update(key, 0, |full_at| (full_at != 0).then_some(0));
+    fn reset(&self, key: Fingerprint) {
+        self.update(key, 0, |state| (state != 0).then_some(0));
+    }
+}
+
+impl<A: OneNumber> Slots<A> {
+    /// Slots for `capacity` keys.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for them.
+    pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
+        let buckets = Bucket::unused(buckets_for(capacity)).ok_or_else(|| {
+            BuildError::new("capacity", capacity, "what the system has memory for")
+        })?;
+        Ok(Self {
+            arithmetic,
+            buckets,
+            stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
+        })
     }
 
     /// Changes a key's value in one atomic step: `change` gets it (0 when the key has none) and says what it becomes,
     /// nothing when it stays. Starts again when somebody else was faster.
-    fn update(&self, key: Fingerprint, now: u64, mut change: impl FnMut(u64) -> Option<u64>) {
+    fn update(&self, key: Fingerprint, nanos: u64, mut change: impl FnMut(u64) -> Option<u64>) {
         loop {
             if let Some(slot) = self.find(key) {
                 let Some(seen) = slot.read(key) else { continue };
@@ -104,7 +103,7 @@ impl Table {
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
-                        self.insert(key, now, next);
+                        self.insert(key, self.arithmetic.unused(nanos), next);
                     }
                     return;
                 }
@@ -134,10 +133,11 @@ impl Table {
         mine
     }
 
-    /// Gives the key, which has none, a slot with this value. Both its buckets are locked.
-    fn insert(&self, key: Fingerprint, now: u64, value: u64) {
+    /// Gives the key, which has none, a slot with this value. Both its buckets are locked. Values up to `unused` are
+    /// free.
+    fn insert(&self, key: Fingerprint, unused: u64, value: u64) {
         loop {
-            let (slot, seen) = self.victim(key, now);
+            let (slot, seen) = self.victim(key, unused);
             let owner = slot.key.load(Acquire);
             // In this order nobody charges a slot of another's: who reads the new value finds the old key gone.
             slot.key.store(Fingerprint::RESERVED, Release);
@@ -155,12 +155,12 @@ impl Table {
     }
 
     /// The slot to take, and its value: a free one of the emptier bucket, else the least limited of all.
-    fn victim(&self, key: Fingerprint, now: u64) -> (Slot<'_>, u64) {
+    fn victim(&self, key: Fingerprint, unused: u64) -> (Slot<'_>, u64) {
         let [first, second] = self.candidates(key);
         let free = |bucket: &Bucket| {
             bucket
                 .slots()
-                .filter(|slot| slot.value.load(Acquire) <= now)
+                .filter(|slot| slot.value.load(Acquire) <= unused)
                 .count()
         };
         let emptier_first = if free(second) > free(first) {
@@ -176,7 +176,7 @@ impl Table {
             .next()
             .unwrap_or_else(|| unreachable!("a bucket has eight slots"));
         slots.fold(least, |least, slot| {
-            if slot.1.max(now) < least.1.max(now) {
+            if slot.1.max(unused) < least.1.max(unused) {
                 slot
             } else {
                 least
@@ -205,3 +205,6 @@ impl Table {
         (lock(a.min(b)), (a != b).then(|| lock(a.max(b))))
     }
 }
+
+#[cfg(all(test, tower_dist_ratelimit_loom))]
+mod loom;

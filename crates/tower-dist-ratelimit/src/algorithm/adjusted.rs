@@ -1,0 +1,100 @@
+use super::{
+    Arithmetic, Ask, OneNumber,
+    pace::{Moment, Pace},
+};
+use crate::{Decision, Quota};
+
+/// An algorithm that counts at the pace of its quota.
+pub(crate) trait Paced: OneNumber<Moment = Moment> + Copy {
+    /// The same for another quota, whatever that is.
+    fn adjusted(&self, quota: Quota) -> Self;
+
+    fn pace(&self) -> &Pace;
+}
+
+/// A bucket or queue whose quota can be another one for each key and at each request.
+///
+/// What was used stays used, in tokens. Since then it has drained at the rate of the quota that is asked by now. Quotas
+/// that could not be built are taken as the nearest that could; a limit of zero refuses everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adjusted<A> {
+    quota: Quota,
+    one: A,
+}
+
+/// What was used when it was last written: a state that means the same at every pace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    units: u64,
+    token_bits: u32,
+    /// In nanoseconds since the limiter's creation.
+    written: u64,
+}
+
+impl<A: Paced> Adjusted<A> {
+    /// As `one`, which is of this quota, where there is no other.
+    pub(crate) fn new(quota: Quota, one: A) -> Self {
+        Self { quota, one }
+    }
+
+    fn asked(&self, ask: &Ask) -> A {
+        match ask.quota {
+            Some(quota) if quota != self.quota => self.one.adjusted(quota),
+            _ => self.one,
+        }
+    }
+
+    /// The state as one pace sees it.
+    fn read(one: &A, used: &Used) -> u64 {
+        if used.units == 0 {
+            return 0;
+        }
+        let pace = one.pace();
+        pace.at(used.written).units + pace.converted(used.units, used.token_bits)
+    }
+
+    fn write(one: &A, state: u64, nanos: u64) -> Used {
+        let pace = one.pace();
+        Used {
+            units: state.saturating_sub(pace.at(nanos).units),
+            token_bits: pace.token_bits(),
+            written: nanos,
+        }
+    }
+}
+
+impl<A: Paced> Arithmetic for Adjusted<A> {
+    type State = Used;
+    type Moment = u64;
+
+    fn at(&self, nanos: u64, _: u64) -> u64 {
+        nanos
+    }
+
+    fn decide(&self, used: &Used, nanos: u64, ask: &Ask, out: &mut Decision) {
+        let one = self.asked(ask);
+        one.decide(&Self::read(&one, used), one.at(nanos, 0), ask, out);
+    }
+
+    fn take(&self, used: &mut Used, nanos: u64, ask: &Ask, tokens: u64) {
+        let one = self.asked(ask);
+        let mut state = Self::read(&one, used);
+        one.take(&mut state, one.at(nanos, 0), ask, tokens);
+        *used = Self::write(&one, state, nanos);
+    }
+
+    fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask, delta: i64) -> bool {
+        let one = self.asked(ask);
+        let mut state = Self::read(&one, used);
+        let changed = one.settle(&mut state, one.at(nanos, 0), ask, delta);
+        if changed {
+            *used = Self::write(&one, state, nanos);
+        }
+        changed
+    }
+
+    fn pressure(&self, used: &Used, nanos: u64) -> u64 {
+        let state = Self::read(&self.one, used);
+        self.one.pressure(&state, self.one.at(nanos, 0))
+    }
+}

@@ -1,0 +1,143 @@
+mod first_hit;
+
+use std::time::Duration;
+
+pub(crate) use self::first_hit::FirstHit;
+use super::{Arithmetic, Ask, OneNumber, clamp, saturating_nanos};
+use crate::{BuildError, Decision, Quota, quota::HORIZON};
+
+/// A counter that starts again at zero with every window. Windows begin at the limiter's creation, or for each key
+/// somewhere else, so that not all of them start anew in the same instant.
+///
+/// Kept as one number: the window's, counted from 1, over the count in as many low bits as the horizon leaves. So a
+/// later window is a larger number, and in one window a larger count. 0 stands for a key that nobody has used.
+///
+/// A quota of another window has the limit of that quota in the window of this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FixedWindow {
+    limit: u64,
+    /// In nanoseconds.
+    window: u64,
+    count_bits: u32,
+    phase_per_key: bool,
+}
+
+/// An instant in a key's windows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick {
+    /// In nanoseconds since the first window began.
+    nanos: u64,
+    /// The window's, counted from 1.
+    number: u64,
+}
+
+impl FixedWindow {
+    pub(crate) fn new(quota: Quota, phase_per_key: bool) -> Result<Self, BuildError> {
+        quota.check()?;
+        let window = saturating_nanos(quota.window());
+        // One for the phase, one because they are counted from 1.
+        let windows = saturating_nanos(HORIZON) / window + 2;
+        let count_bits = windows.leading_zeros();
+        let most = (1 << count_bits) - 1;
+        if quota.limit() > most {
+            let bound = format_args!("at most {most} in a fixed window of {:?}", quota.window());
+            return Err(BuildError::new("limit", quota.limit(), bound));
+        }
+        Ok(Self {
+            limit: quota.limit(),
+            window,
+            count_bits,
+            phase_per_key,
+        })
+    }
+
+    fn most(&self) -> u64 {
+        (1 << self.count_bits) - 1
+    }
+
+    /// The window that counts, and its count: the one of now; or a later one, if the clock has jumped back.
+    fn read(&self, state: u64, now: Tick) -> (u64, u64) {
+        let number = state >> self.count_bits;
+        if number < now.number {
+            (now.number, 0)
+        } else {
+            (number, state & self.most())
+        }
+    }
+
+    fn write(&self, number: u64, count: u64) -> u64 {
+        number << self.count_bits | count
+    }
+}
+
+impl Arithmetic for FixedWindow {
+    type State = u64;
+    type Moment = Tick;
+
+    fn at(&self, nanos: u64, key: u64) -> Tick {
+        let phase = if self.phase_per_key {
+            scaled(key, self.window)
+        } else {
+            0
+        };
+        let nanos = clamp(nanos) + phase;
+        Tick {
+            nanos,
+            number: nanos / self.window + 1,
+        }
+    }
+
+    fn decide(&self, state: &u64, now: Tick, ask: &Ask, out: &mut Decision) {
+        let limit = ask.limit(self.limit, self.most());
+        let (number, count) = self.read(*state, now);
+        let free = limit.saturating_sub(count);
+        // Windows are counted from 1, so this is where the next one begins.
+        let to_the_end = Duration::from_nanos(number * self.window - now.nanos);
+        let reset_after = |count| {
+            if count == 0 {
+                Duration::ZERO
+            } else {
+                to_the_end
+            }
+        };
+        *out = match ask.granted(free) {
+            Some(granted) => {
+                Decision::allow(granted, limit, free - granted, reset_after(count + granted))
+            }
+            None => {
+                let retry_after = (ask.cost <= limit).then_some(to_the_end);
+                Decision::refuse(limit, free, retry_after, reset_after(count))
+            }
+        };
+    }
+
+    fn take(&self, state: &mut u64, now: Tick, _: &Ask, tokens: u64) {
+        let (number, count) = self.read(*state, now);
+        *state = self.write(number, count + tokens);
+    }
+
+    fn settle(&self, state: &mut u64, now: Tick, _: &Ask, delta: i64) -> bool {
+        let (number, count) = self.read(*state, now);
+        let settled = count.saturating_add_signed(delta).min(self.most());
+        if settled != count {
+            *state = self.write(number, settled);
+        }
+        settled != count
+    }
+
+    fn pressure(&self, state: &u64, now: Tick) -> u64 {
+        self.read(*state, now).1
+    }
+}
+
+impl OneNumber for FixedWindow {
+    /// A key's own windows begin earlier, so in a window before this one no key is.
+    fn unused(&self, nanos: u64) -> u64 {
+        self.write(clamp(nanos) / self.window + 1, 0)
+    }
+}
+
+/// Maps 64 bits to `0..len`.
+fn scaled(bits: u64, len: u64) -> u64 {
+    u64::try_from((u128::from(bits) * u128::from(len)) >> 64).unwrap_or(0)
+}

@@ -1,0 +1,73 @@
+use super::*;
+use crate::algorithm::tests::ask;
+
+fn queue(quota: Quota, max_wait: Duration) -> LeakyQueue {
+    LeakyQueue::new(quota, max_wait).unwrap()
+}
+
+fn charge(queue: &LeakyQueue, empty_at: &mut u64, nanos: u64, cost: u64) -> Decision {
+    let ask = Ask {
+        cost,
+        want: cost + 5,
+        quota: None,
+    };
+    let (mut out, now) = (Decision::default(), queue.at(nanos, 0));
+    queue.decide(empty_at, now, &ask, &mut out);
+    queue.take(empty_at, now, &ask, out.granted);
+    out
+}
+
+#[test]
+fn each_waits_for_those_before_it_and_no_longer_than_the_longest_wait() {
+    let queue = queue(Quota::per_second(10), Duration::from_millis(250));
+    let mut state = 0;
+    for (delay, left) in [(0, 2), (100, 1), (200, 0)] {
+        let decision = charge(&queue, &mut state, 0, 1);
+        assert!(decision.allowed);
+        assert_eq!(decision.delay, Duration::from_millis(delay));
+        assert_eq!((decision.granted, decision.remaining), (1, left));
+    }
+    let refused = charge(&queue, &mut state, 0, 1);
+    assert_eq!((refused.allowed, refused.delay), (false, Duration::ZERO));
+    assert_eq!(refused.retry_after, Some(Duration::from_millis(50)));
+    assert_eq!(refused.reset_after, Duration::from_millis(300));
+    let decision = charge(&queue, &mut state, 50_000_000, 1);
+    assert_eq!(decision.delay, Duration::from_millis(250));
+}
+
+#[test]
+fn an_expensive_request_keeps_those_after_it_waiting() {
+    let queue = queue(Quota::per_second(10), Duration::from_secs(1));
+    let mut state = 0;
+    assert_eq!(charge(&queue, &mut state, 0, 5).delay, Duration::ZERO);
+    assert_eq!(
+        charge(&queue, &mut state, 0, 1).delay,
+        Duration::from_millis(500)
+    );
+    assert_eq!(charge(&queue, &mut state, 0, 11).retry_after, None);
+}
+
+#[test]
+fn after_idle_time_nothing_comes_in_a_burst() {
+    let queue = queue(Quota::per_second(10), Duration::from_secs(1));
+    let mut state = 0;
+    charge(&queue, &mut state, 0, 1);
+    let day = 86_400_000_000_000;
+    assert_eq!(charge(&queue, &mut state, day, 1).delay, Duration::ZERO);
+    assert_eq!(
+        charge(&queue, &mut state, day, 1).delay,
+        Duration::from_millis(100)
+    );
+}
+
+#[test]
+fn who_leaves_the_queue_moves_up_those_who_come_later() {
+    let queue = queue(Quota::per_second(10), Duration::from_secs(1));
+    let mut state = 0;
+    charge(&queue, &mut state, 0, 3);
+    assert!(queue.settle(&mut state, queue.at(0, 0), &ask(0), -2));
+    assert_eq!(
+        charge(&queue, &mut state, 0, 1).delay,
+        Duration::from_millis(100)
+    );
+}

@@ -1,0 +1,137 @@
+use std::time::Duration;
+
+use super::{clamp, ratio::Ratio, saturating_nanos};
+use crate::{BuildError, Quota, quota::HORIZON};
+
+/// The most that a state may be ahead of the clock, in units. With time below 2⁶³ units no sum reaches 2⁶⁴.
+pub(super) const MAX_AHEAD: u64 = 1 << 61;
+
+/// A clock that counts tokens.
+///
+/// Time is counted in *units*: one token is 2^k of them, and the clock gains exactly `limit * 2^k / window` of them per
+/// nanosecond, rounded down once per reading. k is as large as 100 years in 63 bits allow, which makes a unit shorter
+/// than a nanosecond unless the burst is huge. So what is counted never runs ahead of the exact count, is less than one
+/// request behind it however long it runs, and has no drift: an emission interval rounded to whole nanoseconds would
+/// lose 0.4 requests an hour at 333 a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// k: one token is `1 << token_bits` units.
+    token_bits: u32,
+    units_per_nano: Ratio,
+    nanos_per_unit: Ratio,
+}
+
+/// An instant as one pace sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(super) nanos: u64,
+    pub(super) units: u64,
+}
+
+impl Pace {
+    /// The pace at which a quota's tokens come.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be counted exactly.
+    pub(super) fn new(quota: Quota) -> Result<Self, BuildError> {
+        quota.check()?;
+        let window = saturating_nanos(quota.window());
+        let most_per_window = most_per_window(window);
+        if u128::from(quota.limit()) > most_per_window {
+            let bound = format_args!(
+                "at most {most_per_window} in a window of {:?}",
+                quota.window()
+            );
+            return Err(BuildError::new("limit", quota.limit(), bound));
+        }
+        if quota.burst_size() > MAX_AHEAD {
+            return Err(BuildError::new(
+                "burst",
+                quota.burst_size(),
+                format_args!("at most {MAX_AHEAD}"),
+            ));
+        }
+        Ok(Self::of(quota.limit(), window, quota.burst_size()))
+    }
+
+    /// The nearest pace to a quota's that can be counted. A limit of zero is one token in 100 years.
+    pub(super) fn nearest(quota: Quota) -> Self {
+        let longest = saturating_nanos(HORIZON);
+        if quota.limit() == 0 {
+            return Self::of(1, longest, 1);
+        }
+        let window = saturating_nanos(quota.window()).clamp(1, longest);
+        let most = u64::try_from(most_per_window(window)).unwrap_or(u64::MAX);
+        let burst = quota.burst_size().clamp(1, MAX_AHEAD);
+        Self::of(quota.limit().min(most), window, burst)
+    }
+
+    /// Of numbers that can be counted.
+    fn of(limit: u64, window: u64, burst: u64) -> Self {
+        // The largest k at which `limit << k` and `burst << k` stay within their bounds.
+        let room = |most: u128, value: u64| (most / u128::from(value)).ilog2();
+        let token_bits = room(most_per_window(window), limit).min(room(MAX_AHEAD.into(), burst));
+        let units_per_window = limit << token_bits;
+        Self {
+            token_bits,
+            units_per_nano: Ratio::new(units_per_window, window),
+            nanos_per_unit: Ratio::new(window, units_per_window),
+        }
+    }
+
+    pub(super) fn at(&self, nanos: u64) -> Moment {
+        let nanos = clamp(nanos);
+        Moment {
+            nanos,
+            units: self.units_per_nano.floor(nanos),
+        }
+    }
+
+    pub(super) fn token_bits(&self) -> u32 {
+        self.token_bits
+    }
+
+    pub(super) fn units(&self, tokens: u64) -> u64 {
+        tokens << self.token_bits
+    }
+
+    /// Rounded down.
+    pub(super) fn tokens(&self, units: u64) -> u64 {
+        units >> self.token_bits
+    }
+
+    /// The shortest time after which the clock stands at least `units` later than `now`, to the nanosecond.
+    pub(super) fn span(&self, now: Moment, units: u64) -> Duration {
+        if units == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.nanos_per_unit.ceil(now.units + units) - now.nanos)
+    }
+
+    /// How far a state that is this far ahead is after a settlement.
+    pub(super) fn settled(&self, ahead: u64, delta: i64) -> u64 {
+        let units = delta.unsigned_abs().saturating_mul(1 << self.token_bits);
+        if delta < 0 {
+            ahead.saturating_sub(units)
+        } else {
+            ahead.max(ahead.saturating_add(units).min(MAX_AHEAD))
+        }
+    }
+
+    /// As many tokens as `units` are where a token has so many bits; rounded up.
+    pub(super) fn converted(&self, units: u64, token_bits: u32) -> u64 {
+        let (ours, theirs) = (self.token_bits, token_bits);
+        let units = if ours >= theirs {
+            u128::from(units) << (ours - theirs)
+        } else {
+            u128::from(units).div_ceil(1 << (theirs - ours))
+        };
+        u64::try_from(units).map_or(MAX_AHEAD, |units| units.min(MAX_AHEAD))
+    }
+}
+
+/// So that `limit * 2^k / window` units a nanosecond stay below 2⁶³ for as long as the horizon.
+fn most_per_window(window: u64) -> u128 {
+    (u128::from(window) << 63) / HORIZON.as_nanos()
+}

@@ -1,0 +1,164 @@
+use std::{collections::VecDeque, time::Duration};
+
+use super::{Arithmetic, Ask, MAX_COUNT, clamp, saturating_nanos};
+use crate::{BuildError, Decision, Quota};
+
+/// The longest log, in tokens: sixteen bytes a request, for each key.
+pub(crate) const MAX_LOG: u64 = 10_000;
+
+/// The time of every request in the window, and what it cost: exactly the limit in any window.
+///
+/// A quota of another window has the limit of that quota, up to the longest log, in the window of this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlidingLog {
+    limit: u64,
+    /// In nanoseconds.
+    window: u64,
+}
+
+/// The requests of one key, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    /// What all that have left the log have cost. Sums wrap around; their differences do not.
+    gone: u64,
+    entries: VecDeque<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    nanos: u64,
+    /// What this request and all before it have cost: so any count is a search and a difference.
+    sum: u64,
+}
+
+impl SlidingLog {
+    pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
+        quota.check()?;
+        quota.check_limit(MAX_LOG)?;
+        Ok(Self {
+            limit: quota.limit(),
+            window: saturating_nanos(quota.window()),
+        })
+    }
+
+    /// How many entries have left the window.
+    fn left(&self, log: &Log, now: u64) -> usize {
+        log.entries
+            .partition_point(|entry| entry.nanos + self.window <= now)
+    }
+
+    fn used(&self, log: &Log, now: u64) -> u64 {
+        log.sum().wrapping_sub(log.sum_before(self.left(log, now)))
+    }
+
+    fn until(&self, entry: Entry, now: u64) -> Duration {
+        Duration::from_nanos(entry.nanos + self.window - now)
+    }
+
+    fn reset_after(&self, log: &Log, now: u64) -> Duration {
+        let last = log.entries.back();
+        let last = last.filter(|entry| entry.nanos + self.window > now);
+        last.map_or(Duration::ZERO, |entry| self.until(*entry, now))
+    }
+
+    /// The shortest time after which no more than `most` counts, if nothing is added.
+    fn wait(&self, log: &Log, now: u64, most: u64) -> Duration {
+        let counts_more = |entry: &Entry| log.sum().wrapping_sub(entry.sum) > most;
+        // When the first after which no more than that remains has left.
+        let last = log.entries.partition_point(counts_more);
+        let last = log.entries.get(last);
+        last.map_or(Duration::ZERO, |entry| self.until(*entry, now))
+    }
+
+    /// Adds an entry, and drops those that have left the window.
+    fn push(&self, log: &mut Log, now: u64, tokens: u64) {
+        let left = self.left(log, now);
+        log.gone = log.sum_before(left);
+        log.entries.drain(..left);
+        let sum = log.sum().wrapping_add(tokens);
+        match log.entries.back_mut() {
+            // In one instant, or after the clock has jumped back.
+            Some(last) if last.nanos >= now => last.sum = sum,
+            _ => log.entries.push_back(Entry { nanos: now, sum }),
+        }
+    }
+}
+
+impl Log {
+    /// Of all entries, and those that are gone.
+    fn sum(&self) -> u64 {
+        self.entries.back().map_or(self.gone, |last| last.sum)
+    }
+
+    /// Of the first `len` entries, and those that are gone.
+    fn sum_before(&self, len: usize) -> u64 {
+        len.checked_sub(1)
+            .and_then(|last| self.entries.get(last))
+            .map_or(self.gone, |last| last.sum)
+    }
+}
+
+impl Log {
+    /// Takes tokens out of the latest of the entries, of which so many are used.
+    fn give_back(&mut self, tokens: u64, used: u64) {
+        let sum = self.sum().wrapping_sub(tokens);
+        if tokens == used {
+            self.entries.clear();
+            self.gone = sum;
+            return;
+        }
+        let stays = |entry: &Entry| self.sum().wrapping_sub(entry.sum) > tokens;
+        let last = self.entries.partition_point(stays);
+        self.entries.truncate(last + 1);
+        if let Some(last) = self.entries.back_mut() {
+            last.sum = sum;
+        }
+    }
+}
+
+impl Arithmetic for SlidingLog {
+    type State = Log;
+    type Moment = u64;
+
+    fn at(&self, nanos: u64, _: u64) -> u64 {
+        clamp(nanos)
+    }
+
+    fn decide(&self, log: &Log, now: u64, ask: &Ask, out: &mut Decision) {
+        let limit = ask.limit(self.limit, MAX_LOG);
+        let free = limit.saturating_sub(self.used(log, now));
+        *out = match ask.granted(free) {
+            Some(0) => Decision::allow(0, limit, free, self.reset_after(log, now)),
+            Some(granted) => {
+                let latest = log.entries.back().map_or(now, |last| last.nanos.max(now));
+                let reset_after = Duration::from_nanos(latest + self.window - now);
+                Decision::allow(granted, limit, free - granted, reset_after)
+            }
+            None => {
+                let most = limit.checked_sub(ask.cost);
+                let retry_after = most.map(|most| self.wait(log, now, most));
+                Decision::refuse(limit, free, retry_after, self.reset_after(log, now))
+            }
+        };
+    }
+
+    fn take(&self, log: &mut Log, now: u64, _: &Ask, tokens: u64) {
+        self.push(log, now, tokens);
+    }
+
+    /// Puts back what was taken last: a refund mostly follows the request it is for.
+    fn settle(&self, log: &mut Log, now: u64, _: &Ask, delta: i64) -> bool {
+        let used = self.used(log, now);
+        let tokens = delta.unsigned_abs();
+        if delta < 0 {
+            log.give_back(tokens.min(used), used);
+        } else if delta > 0 {
+            self.push(log, now, tokens.min(MAX_COUNT.saturating_sub(used)));
+        }
+        self.used(log, now) != used
+    }
+
+    fn pressure(&self, log: &Log, now: u64) -> u64 {
+        self.used(log, now)
+    }
+}

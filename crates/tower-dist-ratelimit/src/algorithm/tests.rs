@@ -1,0 +1,177 @@
+//! What all algorithms promise alike: each against the model, and each under the same traffic.
+
+mod key;
+mod overrides;
+mod traffic;
+mod worst;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use self::{
+    key::Key,
+    traffic::{Step, any_built, everyday},
+};
+use super::Ask;
+use crate::{Algorithm, Decision, model::Model};
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap()
+}
+
+pub(super) fn ask(cost: u64) -> Ask {
+    Ask {
+        cost,
+        want: cost,
+        quota: None,
+    }
+}
+
+/// Those that count in the units of a pace round down once; the others are exact.
+fn rounding(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => 1,
+        _ => 0,
+    }
+}
+
+/// Whether a decision is what the model says at the time, or up to a nanosecond later where that is rounding.
+fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bool {
+    let ours = (ours.allowed, ours.granted, ours.granted + ours.remaining);
+    let expected = |at| {
+        let one = model.decide(at, step.cost, step.want);
+        (one.allowed, one.granted, one.granted + one.remaining)
+    };
+    let (now, later) = (expected(at), expected(at + around));
+    (now.0..=later.0).contains(&ours.0)
+        && (now.1..=later.1).contains(&ours.1)
+        && (now.2..=later.2).contains(&ours.2)
+}
+
+/// Whether a time is the model's, or up to a nanosecond earlier where that is rounding.
+fn is_time(ours: u64, model: u64, around: u64) -> bool {
+    ours <= model && ours + around >= model
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn every_algorithm_decides_as_its_model_does((algorithm, quota, steps) in everyday()) {
+        let mut key = Key::new(algorithm, quota).unwrap();
+        let mut model = Model::new(algorithm, quota);
+        let around = rounding(algorithm);
+        let mut now = 0;
+        for step in steps {
+            now += step.wait;
+            let decision = key.decide(now, &Ask { cost: step.cost, want: step.want, quota: None });
+            prop_assert!(agrees(&model, step, now, decision, around), "{decision:?} at {now}, but {model:?}");
+            prop_assert_eq!(decision.limit, quota.limit());
+            let delay = model.decide(now, step.cost, step.want).delay;
+            prop_assert!(is_time(nanos(decision.delay), delay, around), "{decision:?} {delay}");
+            key.take(now, &ask(step.cost), decision.granted);
+            model.take(now, decision.granted);
+            let reset = now + nanos(decision.reset_after);
+            let expected = model.unused_at(now);
+            prop_assert!(is_time(reset, expected, around), "{decision:?} at {now}, but unused at {expected}");
+            if let Some(delta) = step.settle {
+                key.settle(now, delta);
+                model.settle(now, delta);
+            }
+        }
+    }
+
+    #[test]
+    fn refused_one_nanosecond_before_retry_after_and_allowed_at_it((algorithm, quota, steps) in everyday()) {
+        let mut key = Key::new(algorithm, quota).unwrap();
+        let mut model = Model::new(algorithm, quota);
+        let mut now = 0;
+        for step in steps {
+            now += step.wait;
+            let decision = key.decide(now, &ask(step.cost));
+            match decision.retry_after {
+                None => prop_assert!(step.cost > quota.burst_size() && !decision.allowed),
+                Some(wait) if decision.allowed => prop_assert_eq!(wait, Duration::ZERO),
+                Some(wait) => {
+                    let then = now + nanos(wait);
+                    prop_assert!(then > now);
+                    prop_assert!(!key.decide(then - 1, &ask(step.cost)).allowed);
+                    prop_assert!(key.decide(then, &ask(step.cost)).allowed);
+                    let expected = model.allowed_at(now, step.cost).unwrap();
+                    prop_assert!(is_time(then, expected, rounding(algorithm)), "{then}, but {expected}");
+                }
+            }
+            key.take(now, &ask(step.cost), decision.granted);
+            model.take(now, decision.granted);
+            if let Some(delta) = step.settle {
+                key.settle(now, delta);
+                model.settle(now, delta);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_as_good_as_unused_at_reset_after_and_not_before((algorithm, quota, steps) in everyday()) {
+        let mut key = Key::new(algorithm, quota).unwrap();
+        let mut now = 0;
+        for step in steps {
+            now += step.wait;
+            let decision = key.decide(now, &ask(step.cost));
+            key.take(now, &ask(step.cost), decision.granted);
+            let reset = now + nanos(decision.reset_after);
+            prop_assert_eq!(key.pressure(reset), 0);
+            prop_assert!(reset == now || key.pressure(reset - 1) > 0);
+            prop_assert_eq!(key.decide(reset, &ask(0)).reset_after, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_admits_nothing_more(
+        (algorithm, quota, steps) in everyday(),
+        back in any::<u64>(),
+        shift in 0_u32..64,
+    ) {
+        let mut key = Key::new(algorithm, quota).unwrap();
+        let mut now = 0;
+        for step in steps {
+            now += step.wait;
+            let earlier = now.saturating_sub(back >> shift);
+            let decision = key.decide(now, &ask(step.cost));
+            let before = key.decide(earlier, &ask(step.cost));
+            prop_assert!(decision.allowed || !before.allowed);
+            prop_assert!(before.remaining <= decision.remaining + decision.granted);
+            // Also when it goes on from there, with waits that are exact by the clock as it is now.
+            if let (false, Some(wait)) = (before.allowed, before.retry_after) {
+                let then = earlier + nanos(wait);
+                prop_assert!(!key.decide(then - 1, &ask(step.cost)).allowed);
+                prop_assert!(key.decide(then, &ask(step.cost)).allowed);
+            }
+            let at = if step.settle.is_some() { earlier } else { now };
+            let granted = if at == now { decision.granted } else { before.granted };
+            key.take(at, &ask(step.cost), granted);
+        }
+    }
+
+    #[test]
+    fn nothing_overflows_whatever_can_be_built(
+        (algorithm, quota) in any_built(),
+        steps in prop::collection::vec((any::<u64>(), 0_u32..64, any::<u64>(), 0_u32..64, any::<i64>()), 1..20),
+    ) {
+        let mut key = Key::new(algorithm, quota).unwrap();
+        for (at, a, cost, b, delta) in steps {
+            let (at, cost) = (at >> a, cost >> b);
+            for want in [cost, u64::MAX] {
+                let ask = Ask { cost, want, quota: None };
+                let decision = key.decide(at, &ask);
+                prop_assert_eq!(decision.allowed, decision.granted >= cost);
+                if decision.allowed {
+                    key.take(at, &ask, decision.granted);
+                }
+                key.settle(at, delta);
+                key.decide(at, &Ask { cost: cost.min(quota.limit()), ..ask });
+                key.pressure(at);
+            }
+        }
+    }
+}

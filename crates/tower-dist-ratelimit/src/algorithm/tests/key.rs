@@ -1,0 +1,122 @@
+use crate::{
+    Algorithm, BuildError, Decision, Quota,
+    algorithm::{
+        Adjusted, Arithmetic, Ask, FirstHit, FixedWindow, LeakyQueue, SlidingLog, SlidingWindow,
+        TokenBucket,
+    },
+};
+
+/// One key of any algorithm.
+pub(super) struct Key(Box<dyn Keyed>);
+
+struct One<A: Arithmetic> {
+    arithmetic: A,
+    state: A::State,
+    bits: u64,
+}
+
+trait Keyed {
+    fn decide(&self, nanos: u64, ask: &Ask, out: &mut Decision);
+    fn take(&mut self, nanos: u64, ask: &Ask, tokens: u64);
+    fn settle(&mut self, nanos: u64, ask: &Ask, delta: i64) -> bool;
+    fn pressure(&self, nanos: u64) -> u64;
+}
+
+impl<A: Arithmetic> Keyed for One<A> {
+    fn decide(&self, nanos: u64, ask: &Ask, out: &mut Decision) {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.decide(&self.state, now, ask, out);
+    }
+
+    fn take(&mut self, nanos: u64, ask: &Ask, tokens: u64) {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.take(&mut self.state, now, ask, tokens);
+    }
+
+    fn settle(&mut self, nanos: u64, ask: &Ask, delta: i64) -> bool {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.settle(&mut self.state, now, ask, delta)
+    }
+
+    fn pressure(&self, nanos: u64) -> u64 {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.pressure(&self.state, now)
+    }
+}
+
+impl Key {
+    pub(super) fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+        algorithm.check(quota)?;
+        Ok(match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self::of(TokenBucket::new(quota)?, 0)
+            }
+            Algorithm::LeakyQueue { max_wait } => Self::of(LeakyQueue::new(quota, max_wait)?, 0),
+            Algorithm::FixedWindow { phase_per_key } => {
+                Self::of(FixedWindow::new(quota, phase_per_key)?, 0)
+            }
+            Algorithm::FirstHit => Self::of(FirstHit::new(quota)?, 0),
+            Algorithm::TwoWindows => Self::of(SlidingWindow::interpolated(quota, 1)?, 0),
+            Algorithm::SubWindows { count } => {
+                Self::of(SlidingWindow::interpolated(quota, count)?, 0)
+            }
+            Algorithm::WholeSubWindows { count } => {
+                Self::of(SlidingWindow::whole(quota, count)?, 0)
+            }
+            Algorithm::SlidingLog => Self::of(SlidingLog::new(quota)?, 0),
+        })
+    }
+
+    /// With quotas that can change.
+    pub(super) fn dynamic(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+        Ok(match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self::of(Adjusted::new(quota, TokenBucket::new(quota)?), 0)
+            }
+            Algorithm::LeakyQueue { max_wait } => {
+                Self::of(Adjusted::new(quota, LeakyQueue::new(quota, max_wait)?), 0)
+            }
+            windows => Self::new(windows, quota)?,
+        })
+    }
+
+    /// A key that has these bits.
+    pub(super) fn of(arithmetic: impl Arithmetic, bits: u64) -> Self {
+        Self(Box::new(One {
+            arithmetic,
+            state: Default::default(),
+            bits,
+        }))
+    }
+
+    pub(super) fn decide(&self, nanos: u64, ask: &Ask) -> Decision {
+        let mut out = Decision::default();
+        self.0.decide(nanos, ask, &mut out);
+        out
+    }
+
+    pub(super) fn take(&mut self, nanos: u64, ask: &Ask, tokens: u64) {
+        if tokens > 0 {
+            self.0.take(nanos, ask, tokens);
+        }
+    }
+
+    /// Decides and takes.
+    pub(super) fn charge(&mut self, nanos: u64, cost: u64) -> Decision {
+        self.charge_by(nanos, &super::ask(cost))
+    }
+
+    pub(super) fn charge_by(&mut self, nanos: u64, ask: &Ask) -> Decision {
+        let decision = self.decide(nanos, ask);
+        self.take(nanos, ask, decision.granted);
+        decision
+    }
+
+    pub(super) fn settle(&mut self, nanos: u64, delta: i64) -> bool {
+        self.0.settle(nanos, &super::ask(0), delta)
+    }
+
+    pub(super) fn pressure(&self, nanos: u64) -> u64 {
+        self.0.pressure(nanos)
+    }
+}

@@ -1,0 +1,199 @@
+//! How much each algorithm lets into one window, at most: under any traffic, and under its own worst.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Key, traffic::everyday};
+use crate::{Algorithm, Quota};
+
+const L: u64 = 100;
+const MINUTE: u64 = 60_000_000_000;
+
+/// When requests were let through, and what each has cost.
+#[derive(Default)]
+struct Admitted(Vec<(u64, u64)>);
+
+impl Admitted {
+    fn charge(&mut self, key: &mut Key, now: u64, cost: u64) -> bool {
+        let decision = key.charge(now, cost);
+        if decision.granted > 0 {
+            let delay = u64::try_from(decision.delay.as_nanos()).unwrap();
+            self.0.push((now + delay, decision.granted));
+        }
+        decision.allowed
+    }
+
+    /// Asks again and again, always at the first time that can pass.
+    fn greedy(&mut self, key: &mut Key, mut now: u64, until: u64) {
+        while now < until {
+            if !self.charge(key, now, 1) {
+                let decision = key.decide(now, &super::ask(1));
+                now += u64::try_from(decision.retry_after.unwrap().as_nanos()).unwrap();
+            }
+        }
+    }
+
+    /// The most in any `(t - window, t]`.
+    fn worst(&self, window: u64) -> u64 {
+        let sum = |end: u64| {
+            let inside = |at: u64| at <= end && at + window > end;
+            self.0
+                .iter()
+                .filter(|(at, _)| inside(*at))
+                .map(|(_, cost)| cost)
+                .sum()
+        };
+        self.0.iter().map(|(end, _)| sum(*end)).max().unwrap_or(0)
+    }
+}
+
+/// What the table of the algorithms promises for one window, in tokens.
+fn bound(algorithm: Algorithm, quota: Quota) -> u64 {
+    let limit = quota.limit();
+    match algorithm {
+        Algorithm::WholeSubWindows { .. } | Algorithm::SlidingLog => limit,
+        // One at the start of the window and then one after the other, of any cost.
+        Algorithm::LeakyQueue { .. } => limit + quota.burst_size(),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => limit + quota.burst_size(),
+        _ => 2 * limit,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn no_window_gets_more_than_the_algorithm_promises((algorithm, quota, steps) in everyday()) {
+        let mut key = Key::new(algorithm, quota).unwrap();
+        let mut admitted = Admitted::default();
+        let mut now = 0;
+        for step in steps {
+            now += step.wait;
+            admitted.charge(&mut key, now, step.cost);
+            // And as much as there is, which is what an adversary would take.
+            if step.settle.is_some() {
+                while admitted.charge(&mut key, now, 1) && admitted.0.len() < 500 {}
+            }
+        }
+        let window = u64::try_from(quota.window().as_nanos()).unwrap();
+        // A bucket can round in what comes less than a nanosecond later.
+        let window = window - super::rounding(algorithm);
+        let worst = admitted.worst(window);
+        prop_assert!(worst <= bound(algorithm, quota), "{worst} of {quota:?}");
+    }
+}
+
+/// The worst window when `burst` requests come just before `at`, and then one whenever it passes.
+fn attacked(algorithm: Algorithm, at: u64) -> u64 {
+    let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
+    let mut admitted = Admitted::default();
+    while admitted.charge(&mut key, at - 1, 1) && admitted.0.len() < 1_000 {}
+    admitted.greedy(&mut key, at, at + 5 * MINUTE);
+    admitted.worst(MINUTE)
+}
+
+#[test]
+fn a_fixed_window_lets_two_limits_in_around_its_end() {
+    let aligned = Algorithm::FixedWindow {
+        phase_per_key: false,
+    };
+    assert_eq!(attacked(aligned, MINUTE), 2 * L);
+}
+
+#[test]
+fn a_window_from_the_first_hit_lets_two_limits_in_around_its_end() {
+    let mut key = Key::new(Algorithm::FirstHit, Quota::per_minute(L)).unwrap();
+    let mut admitted = Admitted::default();
+    assert!(admitted.charge(&mut key, 0, 1));
+    assert!(admitted.charge(&mut key, MINUTE - 1, L - 1));
+    assert!(admitted.charge(&mut key, MINUTE, L));
+    assert_eq!(admitted.worst(MINUTE), 2 * L - 1);
+}
+
+#[test]
+fn two_windows_let_199_of_100_in() {
+    assert_eq!(attacked(Algorithm::TwoWindows, MINUTE), 199);
+}
+
+#[test]
+fn interpolated_sub_windows_let_no_less_in() {
+    let worst = attacked(Algorithm::SubWindows { count: 4 }, MINUTE / 4);
+    assert!((198..200).contains(&worst), "{worst}");
+}
+
+#[test]
+fn whole_sub_windows_and_the_log_never_let_more_in_than_the_limit() {
+    for at in [1, 7, MINUTE / 4, MINUTE / 4 + 1, MINUTE / 3, MINUTE] {
+        assert_eq!(attacked(Algorithm::WholeSubWindows { count: 4 }, at), L);
+        assert_eq!(attacked(Algorithm::SlidingLog, at), L);
+    }
+}
+
+#[test]
+fn a_bucket_lets_its_burst_in_and_what_comes_in_the_window() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
+        // The last of the second hundred comes when the window is over.
+        assert_eq!(attacked(algorithm, MINUTE), 2 * L - 1);
+    }
+}
+
+#[test]
+fn a_queue_lets_one_in_at_a_time_exactly_as_far_apart_as_the_rate_says() {
+    for (quota, cost) in [
+        (Quota::per_second(3), 1),
+        (Quota::per_second(333), 1),
+        (Quota::per_day(1_000_000), 7),
+    ] {
+        let max_wait = Duration::from_secs(1);
+        let mut key = Key::new(Algorithm::LeakyQueue { max_wait }, quota).unwrap();
+        let mut admitted = Admitted::default();
+        admitted.greedy_cost(&mut key, cost, 86_400_000_000_000 / 1_000);
+        let apart = quota.window().as_nanos() * u128::from(cost);
+        for (number, (at, _)) in admitted.0.iter().enumerate() {
+            let exact = (number as u128 * apart).div_ceil(quota.limit().into());
+            assert_eq!(u128::from(*at), exact, "{number} of {quota:?}");
+        }
+    }
+}
+
+impl Admitted {
+    fn greedy_cost(&mut self, key: &mut Key, cost: u64, until: u64) {
+        let mut now = 0;
+        while now < until {
+            if !self.charge(key, now, cost) {
+                let decision = key.decide(now, &super::ask(cost));
+                now += u64::try_from(decision.retry_after.unwrap().as_nanos()).unwrap();
+            }
+        }
+    }
+}
+
+/// What can be sustained: all of the limit, but for whole sub-windows, which pay for being hard.
+#[test]
+fn what_can_be_sustained_is_the_limit_or_its_n_th_less() {
+    let sustained = |algorithm| {
+        let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
+        let mut admitted = Admitted::default();
+        admitted.greedy(&mut key, 0, 100 * MINUTE);
+        admitted.0.len() as f64 / (100 * L) as f64
+    };
+    for (algorithm, share) in [
+        (
+            Algorithm::FixedWindow {
+                phase_per_key: false,
+            },
+            1.0,
+        ),
+        (Algorithm::FirstHit, 1.0),
+        (Algorithm::TwoWindows, 1.0),
+        (Algorithm::SubWindows { count: 4 }, 1.0),
+        (Algorithm::WholeSubWindows { count: 4 }, 0.80),
+        (Algorithm::WholeSubWindows { count: 10 }, 0.91),
+        (Algorithm::SlidingLog, 1.0),
+        (Algorithm::TokenBucket, 1.0),
+    ] {
+        let ours = sustained(algorithm);
+        assert!((ours - share).abs() < 0.015, "{algorithm:?}: {ours}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Every way in which threads can meet at one slot, up to two switches of a thread that could go on.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg tower_dist_ratelimit_loom" cargo test -p tower-dist-ratelimit --lib --release loom
+//! ```
+
+use ::loom::{model::Builder, sync::Arc, thread};
+
+use super::*;
+use crate::{Quota, algorithm::TokenBucket, backend::memory::fingerprint::Hasher};
+
+const YEARS: std::time::Duration = std::time::Duration::from_secs(3_155_760_000);
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// One slot, and nothing that comes back.
+fn slots(burst: u64) -> Arc<Slots<TokenBucket>> {
+    let bucket = TokenBucket::new(Quota::new(1, YEARS).burst(burst)).unwrap();
+    Arc::new(Slots::new(bucket, 1).unwrap())
+}
+
+fn key(name: &[u8]) -> Fingerprint {
+    Hasher::fixed().hash(name)
+}
+
+fn charge(slots: &Slots<TokenBucket>, key: Fingerprint, cost: u64) -> u64 {
+    let ask = Ask {
+        cost,
+        want: cost,
+        quota: None,
+    };
+    let mut out = Decision::default();
+    slots.charge(key, 0, &ask, &mut out);
+    out.granted
+}
+
+fn left(slots: &Slots<TokenBucket>, key: Fingerprint) -> u64 {
+    let ask = Ask {
+        cost: 0,
+        want: 0,
+        quota: None,
+    };
+    let mut out = Decision::default();
+    slots.check(key, 0, &ask, &mut out);
+    out.remaining
+}
+
+#[test]
+fn first_requests_that_meet_are_one_key_s_requests() {
+    explore(|| {
+        let slots = slots(1);
+        let other = {
+            let slots = Arc::clone(&slots);
+            thread::spawn(move || charge(&slots, key(b"a"), 1))
+        };
+        let granted = charge(&slots, key(b"a"), 1) + other.join().unwrap();
+        assert_eq!((granted, left(&slots, key(b"a"))), (1, 0));
+    });
+}
+
+#[test]
+fn charges_that_meet_all_count() {
+    explore(|| {
+        let slots = slots(4);
+        charge(&slots, key(b"a"), 1);
+        let other = {
+            let slots = Arc::clone(&slots);
+            thread::spawn(move || charge(&slots, key(b"a"), 2))
+        };
+        let granted = charge(&slots, key(b"a"), 2) + other.join().unwrap();
+        assert_eq!((granted, left(&slots, key(b"a"))), (2, 1));
+    });
+}
+
+#[test]
+fn a_refund_that_meets_a_charge_is_not_lost() {
+    explore(|| {
+        let slots = slots(4);
+        charge(&slots, key(b"a"), 2);
+        let other = {
+            let slots = Arc::clone(&slots);
+            let ask = Ask {
+                cost: 0,
+                want: 0,
+                quota: None,
+            };
+            thread::spawn(move || slots.settle(key(b"a"), 0, &ask, -1))
+        };
+        let granted = charge(&slots, key(b"a"), 1);
+        other.join().unwrap();
+        assert_eq!((granted, left(&slots, key(b"a"))), (1, 2));
+    });
+}
+
+/// The one slot is the less limited key's, and another wants it while its owner is charged.
+#[test]
+fn a_slot_that_changes_hands_gives_nobody_the_other_s_tokens() {
+    explore(|| {
+        let slots = slots(8);
+        charge(&slots, key(b"a"), 1);
+        let other = {
+            let slots = Arc::clone(&slots);
+            thread::spawn(move || charge(&slots, key(b"b"), 5))
+        };
+        let granted = charge(&slots, key(b"a"), 2);
+        assert_eq!((granted, other.join().unwrap()), (2, 5));
+        // Whose slot it is in the end has what it was charged, of which the last counts; the other starts anew.
+        let both = (left(&slots, key(b"a")), left(&slots, key(b"b")));
+        assert!([(6, 8), (8, 3)].contains(&both), "{both:?}");
+    });
+}
+
+/// The new owner's state is by chance the very number that the old one's was, so comparing alone does not tell.
+#[test]
+fn a_charge_that_meets_a_new_owner_with_the_same_state_is_not_the_new_owner_s() {
+    explore(|| {
+        let slots = slots(8);
+        charge(&slots, key(b"a"), 1);
+        let other = {
+            let slots = Arc::clone(&slots);
+            thread::spawn(move || charge(&slots, key(b"b"), 1))
+        };
+        let granted = charge(&slots, key(b"a"), 2);
+        assert_eq!((granted, other.join().unwrap()), (2, 1));
+        let both = (left(&slots, key(b"a")), left(&slots, key(b"b")));
+        assert!([(6, 8), (8, 7)].contains(&both), "{both:?}");
+    });
+}

@@ -1,0 +1,83 @@
+use super::{fingerprint::Fingerprint, shelves::Shelves, slots::Slots};
+use crate::{
+    Algorithm, BuildError, Decision, Policy,
+    algorithm::{
+        Adjusted, Arithmetic, Ask, FirstHit, FixedWindow, LeakyQueue, OneNumber, SlidingLog,
+        SlidingWindow, TokenBucket,
+    },
+};
+
+/// One policy's keys and their states. The time is in nanoseconds since the limiter's creation.
+pub(super) trait Store: Send + Sync {
+    /// Takes tokens, if they are there.
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision);
+
+    /// What [`charge`](Self::charge) would say, without taking anything.
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision);
+
+    /// Takes more tokens, or puts some back.
+    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask, delta: i64);
+
+    /// Makes the key as good as unused.
+    fn reset(&self, key: Fingerprint);
+}
+
+/// The store that a policy's algorithm needs.
+///
+/// # Errors
+///
+/// A quota that the algorithm cannot count; no memory.
+pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Box<dyn Store>, BuildError> {
+    let quota = policy.quota();
+    let dynamic = policy.has_dynamic_quotas();
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let bucket = TokenBucket::new(quota)?;
+            if dynamic {
+                Ok(shelves(Adjusted::new(quota, bucket), capacity))
+            } else {
+                slots(bucket, capacity)
+            }
+        }
+        Algorithm::LeakyQueue { max_wait } => {
+            let queue = LeakyQueue::new(quota, max_wait)?;
+            if dynamic {
+                Ok(shelves(Adjusted::new(quota, queue), capacity))
+            } else {
+                slots(queue, capacity)
+            }
+        }
+        Algorithm::FixedWindow { phase_per_key } => {
+            slots(FixedWindow::new(quota, phase_per_key)?, capacity)
+        }
+        Algorithm::FirstHit => Ok(shelves(FirstHit::new(quota)?, capacity)),
+        Algorithm::TwoWindows => {
+            let windows = SlidingWindow::interpolated(quota, 1)?;
+            Ok(shelves(windows, capacity))
+        }
+        Algorithm::SubWindows { count } => {
+            let windows = SlidingWindow::interpolated(quota, count)?;
+            Ok(shelves(windows, capacity))
+        }
+        Algorithm::WholeSubWindows { count } => {
+            Ok(shelves(SlidingWindow::whole(quota, count)?, capacity))
+        }
+        Algorithm::SlidingLog => Ok(shelves(SlidingLog::new(quota)?, capacity)),
+    }
+}
+
+fn slots(arithmetic: impl OneNumber, capacity: usize) -> Result<Box<dyn Store>, BuildError> {
+    Ok(Box::new(Slots::new(arithmetic, capacity)?))
+}
+
+fn shelves(arithmetic: impl Arithmetic, capacity: usize) -> Box<dyn Store> {
+    Box::new(Shelves::new(arithmetic, capacity))
+}
+
+/// How many buckets of eight slots hold so many keys.
+///
+/// Half as many slots again as keys: at two thirds full, two choices of eight leave nobody without one. (In a
+/// simulation of 100,000 keys nobody is at 71 %, and twenty are at 80 %.)
+pub(super) fn buckets_for(capacity: usize) -> usize {
+    capacity.saturating_add(capacity / 2).div_ceil(8).max(1)
+}

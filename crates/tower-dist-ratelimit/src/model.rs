@@ -1,0 +1,129 @@
+//! What each algorithm promises, by the book: slow, and easy to see to be right. Numbers are exact, and what takes
+//! arithmetic elsewhere is looked for here.
+
+mod counted;
+mod drained;
+
+use self::{counted::Counted, drained::Drained};
+use crate::{Algorithm, Quota};
+
+/// One key of one policy. Times are nanoseconds since the limiter's creation, and never go back.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    quota: Quota,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// What was taken drains away evenly.
+    Drained(Drained),
+    /// What was taken counts until its time is over.
+    Counted(Counted),
+}
+
+/// What a decision has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) allowed: bool,
+    pub(crate) granted: u64,
+    pub(crate) remaining: u64,
+    /// In nanoseconds.
+    pub(crate) delay: u64,
+}
+
+impl Model {
+    /// A key that nobody has used. `algorithm` has no phase per key.
+    pub(crate) fn new(algorithm: Algorithm, quota: Quota) -> Self {
+        let kind = match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Kind::Drained(Drained::bucket(quota))
+            }
+            Algorithm::LeakyQueue { max_wait } => Kind::Drained(Drained::queue(quota, max_wait)),
+            windows => Kind::Counted(Counted::new(windows, quota)),
+        };
+        Self { quota, kind }
+    }
+
+    pub(crate) fn decide(&self, nanos: u64, cost: u64, want: u64) -> Expected {
+        let (free, delay) = match &self.kind {
+            Kind::Drained(queue) if queue.is_queue() => {
+                let places = queue.places(nanos);
+                let allowed = cost == 0 || (places > 0 && cost <= self.quota.burst_size());
+                let granted = if allowed { cost } else { 0 };
+                let mut after = queue.clone();
+                after.take(nanos, granted);
+                return Expected {
+                    allowed,
+                    granted,
+                    remaining: after.places(nanos),
+                    delay: if granted > 0 { queue.delay(nanos) } else { 0 },
+                };
+            }
+            Kind::Drained(bucket) => (bucket.free(nanos), 0),
+            Kind::Counted(windows) => (windows.free(nanos), 0),
+        };
+        let granted = match cost {
+            0 => 0,
+            _ if cost > free => 0,
+            _ => want.max(cost).min(free),
+        };
+        Expected {
+            allowed: cost <= free,
+            granted,
+            remaining: free - granted,
+            delay,
+        }
+    }
+
+    pub(crate) fn take(&mut self, nanos: u64, tokens: u64) {
+        match &mut self.kind {
+            Kind::Drained(one) => one.take(nanos, tokens),
+            Kind::Counted(one) => one.take(nanos, tokens),
+        }
+    }
+
+    pub(crate) fn settle(&mut self, nanos: u64, delta: i64) {
+        match &mut self.kind {
+            Kind::Drained(one) => one.settle(nanos, delta),
+            Kind::Counted(one) => one.settle(nanos, delta),
+        }
+    }
+
+    /// The first time from `nanos` on at which this cost is allowed; none if that is never.
+    pub(crate) fn allowed_at(&self, nanos: u64, cost: u64) -> Option<u64> {
+        if cost > self.quota.burst_size() {
+            return None;
+        }
+        Some(first(nanos, |time| self.decide(time, cost, cost).allowed))
+    }
+
+    /// The first time from `nanos` on at which nothing counts any more.
+    pub(crate) fn unused_at(&self, nanos: u64) -> u64 {
+        first(nanos, |time| match &self.kind {
+            Kind::Drained(one) => one.is_unused(time),
+            Kind::Counted(one) => one.is_unused(time),
+        })
+    }
+}
+
+/// The first time from `start` on at which something is so that stays so.
+fn first(start: u64, is_so: impl Fn(u64) -> bool) -> u64 {
+    if is_so(start) {
+        return start;
+    }
+    let mut step = 1;
+    while !is_so(start + step) {
+        step *= 2;
+    }
+    let (mut not_yet, mut so) = (start + step / 2, start + step);
+    while so - not_yet > 1 {
+        let middle = not_yet + (so - not_yet) / 2;
+        if is_so(middle) {
+            so = middle;
+        } else {
+            not_yet = middle;
+        }
+    }
+    so
+}

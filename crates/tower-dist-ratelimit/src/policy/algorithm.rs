@@ -1,0 +1,95 @@
+use std::time::Duration;
+
+use crate::{
+    BuildError, Quota,
+    algorithm::{MAX_LOG, MAX_SUB_WINDOWS},
+    quota::HORIZON,
+};
+
+/// How a [`Policy`](crate::Policy) counts, as its setters say. For those who write a
+/// [`Backend`](crate::backend::Backend).
+///
+/// ```
+/// use tower_dist_ratelimit::{Algorithm, Policy, Quota};
+///
+/// let policy = Policy::new("login", Quota::per_minute(5));
+/// assert_eq!(policy.algorithm(), Algorithm::TokenBucket);
+/// assert_eq!(policy.sliding_log().algorithm(), Algorithm::SlidingLog);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// A bucket that gains tokens evenly: the default.
+    #[default]
+    TokenBucket,
+    /// A bucket that fills with each request and leaks evenly.
+    LeakyBucket,
+    /// The same as a queue: requests wait for their turn.
+    LeakyQueue {
+        /// The longest wait.
+        max_wait: Duration,
+    },
+    /// A counter per window.
+    FixedWindow {
+        /// Whether each key has windows that begin at a time of its own.
+        phase_per_key: bool,
+    },
+    /// A counter per window, which begins with a key's first request.
+    FirstHit,
+    /// This window's counter and a share of the previous one's.
+    TwoWindows,
+    /// Counters of shorter windows, and a share of the oldest.
+    SubWindows {
+        /// In a window.
+        count: u32,
+    },
+    /// Counters of shorter windows, the oldest as a whole.
+    WholeSubWindows {
+        /// In a window.
+        count: u32,
+    },
+    /// The time of every request.
+    SlidingLog,
+}
+
+impl Algorithm {
+    /// Checks what holds on every backend.
+    pub(crate) fn check(self, quota: Quota) -> Result<(), BuildError> {
+        match self {
+            Self::TokenBucket | Self::LeakyBucket => return Ok(()),
+            Self::LeakyQueue { max_wait } if max_wait.is_zero() || max_wait > HORIZON => {
+                let value = format_args!("{max_wait:?}");
+                return Err(BuildError::new(
+                    "max_wait",
+                    value,
+                    "above 0 and at most 100 years",
+                ));
+            }
+            Self::SubWindows { count } | Self::WholeSubWindows { count } => {
+                if !(2..=MAX_SUB_WINDOWS).contains(&count) {
+                    let bound = format_args!("2 to {MAX_SUB_WINDOWS}");
+                    return Err(BuildError::new("sub_windows", count, bound));
+                }
+                if quota.window() < Duration::from_nanos(count.into()) {
+                    let value = format_args!("{:?}", quota.window());
+                    let bound = format_args!("at least {count}ns, one for each sub-window");
+                    return Err(BuildError::new("window", value, bound));
+                }
+            }
+            Self::SlidingLog if quota.limit() > MAX_LOG => {
+                let bound = format_args!("at most {MAX_LOG} with a sliding log");
+                return Err(BuildError::new("limit", quota.limit(), bound));
+            }
+            _ => {}
+        }
+        // Silence would be misread: somebody has thought of a burst and would not get it.
+        if quota.burst_size() != quota.limit() {
+            let bound = format_args!(
+                "the limit, {}: only token and leaky buckets have a burst",
+                quota.limit()
+            );
+            return Err(BuildError::new("burst", quota.burst_size(), bound));
+        }
+        Ok(())
+    }
+}
