@@ -22,7 +22,7 @@ pub(crate) use self::{
     sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
     token_bucket::TokenBucket,
 };
-use crate::{Decision, Quota, quota::HORIZON};
+use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
 /// The most that a counter counts, debts included. No sum of a counter and a cost reaches 2⁶⁴.
 const MAX_COUNT: u64 = 1 << 61;
@@ -74,6 +74,14 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
+    pub(crate) fn of(charge: &Charge<'_>) -> Self {
+        Self {
+            cost: charge.cost,
+            want: charge.want,
+            quota: charge.quota,
+        }
+    }
+
     /// The same key's state, without taking anything.
     pub(crate) fn look(&self) -> Self {
         Self { cost: 0, ..*self }

@@ -1,8 +1,10 @@
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, slice, sync::Arc};
 
 use crate::{
     BuildError, Decision, MissingKey, Policy,
-    backend::{Answer, Backend, BackendError, Bounded, Charge, DEADLINE, PolicyId, Verdict},
+    backend::{
+        Answer, Backend, BackendError, Bounded, BoxFuture, Charge, DEADLINE, PolicyId, Verdict,
+    },
     key::{IntoKey, KeySink},
     limits,
     policy::Cost,
@@ -130,22 +132,29 @@ impl Limiter {
     }
 
     async fn acquire(&self, key: impl IntoKey, cost: u64) -> Result<Decision, BackendError> {
-        let mut out = [Decision::default()];
+        let mut out = Decision::default();
         let answer = with_key(key, |key| {
+            let charge = Charge::new(self.id, key, cost);
             self.backend
-                .acquire(&[Charge::new(self.id, key, cost)], &mut out)
+                .acquire(slice::from_ref(&charge), slice::from_mut(&mut out))
         });
-        let answer = match answer {
-            Answer::Done(_) => return Ok(out[0]),
-            Answer::Failed(error) => return Err(error),
-            Answer::Later(answer) => answer,
-        };
-        let Verdict { decisions, .. } = Bounded::new(DEADLINE, answer).await?;
-        decisions
-            .first()
-            .copied()
-            .ok_or_else(|| BackendError::new("an answer without a decision"))
+        match answer {
+            Answer::Done(_) => Ok(out),
+            Answer::Failed(error) => Err(error),
+            Answer::Later(answer) => first(answer).await,
+        }
     }
+}
+
+/// The decision that comes later, on the one charge that was made.
+async fn first(
+    answer: BoxFuture<'static, Result<Verdict, BackendError>>,
+) -> Result<Decision, BackendError> {
+    let Verdict { decisions, .. } = Bounded::new(DEADLINE, answer).await?;
+    decisions
+        .first()
+        .copied()
+        .ok_or_else(|| BackendError::new("an answer without a decision"))
 }
 
 /// The key's bytes live no longer than the question, so that no future has to carry them.

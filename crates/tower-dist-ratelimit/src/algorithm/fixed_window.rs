@@ -87,6 +87,7 @@ impl Arithmetic for FixedWindow {
         }
     }
 
+    #[inline]
     fn decide(&self, state: &u64, now: Tick, ask: &Ask, out: &mut Decision) {
         let limit = ask.limit(self.limit, self.most());
         let (number, count) = self.read(*state, now);

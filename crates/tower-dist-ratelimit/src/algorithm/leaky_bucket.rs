@@ -65,6 +65,7 @@ impl Arithmetic for LeakyQueue {
         self.pace.at(nanos)
     }
 
+    #[inline]
     /// Grants no more than the cost: tokens to spend at will would undo the spacing.
     fn decide(&self, empty_at: &u64, now: Moment, ask: &Ask, out: &mut Decision) {
         let ahead = empty_at.saturating_sub(now.units);

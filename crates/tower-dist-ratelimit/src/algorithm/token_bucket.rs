@@ -46,6 +46,7 @@ impl Arithmetic for TokenBucket {
         self.pace.at(nanos)
     }
 
+    #[inline]
     fn decide(&self, full_at: &u64, now: Moment, ask: &Ask, out: &mut Decision) {
         let used = full_at.saturating_sub(now.units);
         let free = self.pace.tokens(self.burst.saturating_sub(used));
