@@ -63,6 +63,8 @@
 mod algorithm;
 pub mod backend;
 mod build_error;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod decision;
 mod future;
 mod headers;
@@ -71,7 +73,7 @@ mod ladder;
 mod layer;
 mod limiter;
 mod limits;
-#[cfg(test)]
+#[cfg(any(test, feature = "conformance"))]
 mod model;
 mod policy;
 mod quota;

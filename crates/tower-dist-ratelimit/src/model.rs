@@ -45,6 +45,15 @@ impl Model {
         Self { quota, kind }
     }
 
+    /// When anything was last taken or put back: times before that are gone.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn seen(&self) -> u64 {
+        match &self.kind {
+            Kind::Drained(one) => one.seen(),
+            Kind::Counted(one) => one.seen(),
+        }
+    }
+
     pub(crate) fn decide(&self, nanos: u64, cost: u64, want: u64) -> Expected {
         let (free, delay) = match &self.kind {
             Kind::Drained(queue) if queue.is_queue() => {
@@ -90,6 +99,7 @@ impl Model {
         }
     }
 
+    #[cfg(test)]
     /// The first time from `nanos` on at which this cost is allowed; none if that is never.
     pub(crate) fn allowed_at(&self, nanos: u64, cost: u64) -> Option<u64> {
         if cost > self.quota.burst_size() {
@@ -98,6 +108,7 @@ impl Model {
         Some(first(nanos, |time| self.decide(time, cost, cost).allowed))
     }
 
+    #[cfg(test)]
     /// The first time from `nanos` on at which nothing counts any more.
     pub(crate) fn unused_at(&self, nanos: u64) -> u64 {
         first(nanos, |time| match &self.kind {
@@ -107,6 +118,7 @@ impl Model {
     }
 }
 
+#[cfg(test)]
 /// The first time from `start` on at which something is so that stays so.
 fn first(start: u64, is_so: impl Fn(u64) -> bool) -> u64 {
     if is_so(start) {

@@ -135,7 +135,7 @@ impl Policy {
         self.counted(Algorithm::SlidingLog)
     }
 
-    fn counted(self, algorithm: Algorithm) -> Self {
+    pub(crate) fn counted(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
     }
 

@@ -26,6 +26,11 @@ impl Counted {
         }
     }
 
+    #[cfg(feature = "conformance")]
+    pub(super) fn seen(&self) -> u64 {
+        self.taken.last().map_or(0, |last| last.nanos)
+    }
+
     fn window(&self) -> u64 {
         u64::try_from(self.quota.window().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -77,6 +82,7 @@ impl Counted {
         self.quota.limit().saturating_sub(used)
     }
 
+    #[cfg(test)]
     pub(super) fn is_unused(&self, nanos: u64) -> bool {
         self.used(nanos) == 0
     }

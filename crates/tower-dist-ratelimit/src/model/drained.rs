@@ -35,6 +35,11 @@ impl Drained {
         self.max_wait.is_some()
     }
 
+    #[cfg(feature = "conformance")]
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
     fn window(&self) -> u128 {
         self.quota.window().as_nanos()
     }
@@ -44,6 +49,7 @@ impl Drained {
         self.level.saturating_sub(drained)
     }
 
+    #[cfg(test)]
     pub(super) fn is_unused(&self, nanos: u64) -> bool {
         self.level(nanos) == 0
     }

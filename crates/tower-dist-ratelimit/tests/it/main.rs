@@ -7,6 +7,8 @@
 
 mod answers;
 mod building;
+#[cfg(feature = "conformance")]
+mod conformance;
 #[cfg(feature = "tracing")]
 mod events;
 mod keys;

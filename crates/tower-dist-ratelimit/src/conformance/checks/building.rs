@@ -1,0 +1,20 @@
+use std::mem::discriminant;
+
+use super::{Conformance, Subject, Violation};
+use crate::conformance::ALL;
+
+/// What the backend says it has can be built, and what it has not is refused then and not later.
+pub(in super::super) fn building(kit: &Conformance) -> Result<(), Violation> {
+    for algorithm in ALL {
+        let has = |one: &crate::Algorithm| discriminant(one) == discriminant(&algorithm);
+        let built = Subject::frozen(kit, "building", algorithm);
+        match (kit.algorithms.iter().any(has), built) {
+            (true, Err(violation)) => return Err(violation),
+            (false, Ok(subject)) => {
+                return Err(subject.broken("it was built, though the backend does not have it"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+use super::{Conformance, Subject, Violation};
+use crate::{Algorithm, Quota, conformance::subject::LIMIT};
+
+/// A limit that is lowered below what is used refuses, one that is raised admits at once, and what was used stays used.
+pub(in super::super) async fn dynamic_quotas(
+    kit: &Conformance,
+    algorithm: Algorithm,
+) -> Result<(), Violation> {
+    let subject = Subject::dynamic(kit, "dynamic quotas", algorithm)?;
+    let key = subject.key("a");
+    let of = |limit| Quota::new(limit, subject.quota.window());
+    let by = |limit, cost| subject.charge(&key, cost).quota(of(limit));
+    let used = subject.exhaust(&key).await?;
+    let zero = subject.ask(by(0, 1)).await?;
+    subject.promise(!zero.allowed && zero.retry_after.is_none(), || {
+        format!("a limit of 0, but {zero:?}")
+    })?;
+    let low = subject.ask(by(LIMIT / 2, 1)).await?;
+    let refused = !low.allowed && low.remaining == 0 && low.limit == LIMIT / 2;
+    subject.promise(refused && low.retry_after.is_some(), || {
+        format!("lowered below the {used} that are used, but {low:?}")
+    })?;
+    let high = subject.ask(by(2 * LIMIT, 1)).await?;
+    subject.promise(high.allowed && high.limit == 2 * LIMIT, || {
+        format!("raised above the {used} that are used, but {high:?}")
+    })?;
+    subject.promise(high.remaining < LIMIT + 1, || {
+        format!("raised, and what was used is forgotten: {high:?}")
+    })?;
+    let back = subject.take(&key, 1).await?;
+    subject.promise(!back.allowed && back.limit == LIMIT, || {
+        format!("back to the policy's own quota, but {back:?}")
+    })
+}

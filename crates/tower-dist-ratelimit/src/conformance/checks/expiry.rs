@@ -1,0 +1,41 @@
+use std::time::Duration;
+
+use super::{Conformance, Subject, Violation};
+use crate::Algorithm;
+
+/// What was used counts until `reset_after` and not longer.
+pub(in super::super) async fn expiry(
+    kit: &Conformance,
+    algorithm: Algorithm,
+) -> Result<(), Violation> {
+    let subject = Subject::quick(kit, "expiry", algorithm)?;
+    let key = subject.key("a");
+    let unused = subject.look(&key).await?;
+    subject.promise(unused.reset_after.is_zero(), || {
+        format!("nobody has used the key, but {unused:?}")
+    })?;
+    subject.take(&key, 3).await?;
+    let used = subject.take(&key, 2).await?;
+    let wait = used.reset_after;
+    // Two windows are the longest that anything counts; a queue is a window long and one request more.
+    let longest = 2 * subject.quota.window() + subject.clock.grain();
+    subject.promise(!wait.is_zero() && wait <= longest, || {
+        format!("used, but {used:?}")
+    })?;
+    if subject.clock.grain().is_zero() {
+        let grain = Duration::from_nanos(1);
+        subject.clock.pass(wait - grain).await;
+        let seen = subject.look(&key).await?;
+        subject.promise(seen.reset_after == grain, || {
+            format!("1 ns before it, but {seen:?}")
+        })?;
+        subject.clock.pass(grain).await;
+    } else {
+        subject.clock.pass(wait + subject.clock.grain()).await;
+    }
+    let seen = subject.look(&key).await?;
+    let as_new = seen.remaining == unused.remaining && seen.reset_after.is_zero();
+    subject.promise(as_new, || {
+        format!("its time is over, but {seen:?} and not {unused:?}")
+    })
+}
