@@ -5,12 +5,14 @@
     reason = "also outside of test functions, what fails a test panics"
 )]
 
+mod algorithms;
 mod answers;
 mod building;
 #[cfg(feature = "conformance")]
 mod conformance;
 #[cfg(feature = "tracing")]
 mod events;
+mod flood;
 mod keys;
 mod laws;
 mod limiter;

@@ -14,7 +14,7 @@ use crate::{
 const SHELVES: usize = 64;
 
 /// Buckets that a shelf has at least, so that keys fill all shelves about evenly.
-const BUCKETS: usize = 64;
+const BUCKETS: usize = 512;
 
 /// Keys in a bucket.
 const WAYS: usize = 8;

@@ -1,0 +1,92 @@
+//! Keys without end.
+
+use std::time::Duration;
+
+use tower_dist_ratelimit::{
+    Decision, Policy, Quota,
+    backend::{Answer, Backend, Charge, Memory, PolicyId},
+};
+
+fn charge(memory: &Memory, policy: PolicyId, key: &[u8], cost: u64) -> Decision {
+    let mut out = [Decision::default()];
+    let answer = memory.acquire(&[Charge::new(policy, key, cost)], &mut out);
+    assert!(matches!(answer, Answer::Done(_)));
+    out[0]
+}
+
+/// So slow that nothing comes back while a test runs, even without a paused clock.
+fn frozen(limit: u64) -> Policy {
+    Policy::new(
+        "p",
+        Quota::new(limit, Duration::from_secs(10 * 365 * 86_400)),
+    )
+}
+
+const KEPT: [fn(Policy) -> Policy; 7] = [
+    |policy| policy.leaky_queue(Duration::from_secs(10 * 365 * 86_400)),
+    Policy::fixed_window,
+    Policy::first_hit,
+    Policy::two_windows,
+    |policy| policy.whole_sub_windows(4),
+    Policy::sliding_log,
+    Policy::dynamic_quotas,
+];
+
+#[test]
+fn floods_of_new_keys_do_not_free_limited_ones() {
+    for of in KEPT {
+        let memory = Memory::with_capacity(200);
+        let policy = memory.register(&[of(frozen(100))]).unwrap()[0];
+        let hot: Vec<String> = (0..20).map(|number| format!("hot {number}")).collect();
+        for key in &hot {
+            while charge(&memory, policy, key.as_bytes(), 1).allowed {}
+        }
+        for key in 0..20_000_u64 {
+            assert!(charge(&memory, policy, &key.to_le_bytes(), 1).allowed);
+        }
+        for key in &hot {
+            let hot = charge(&memory, policy, key.as_bytes(), 1);
+            assert!(!hot.allowed, "{hot:?}");
+        }
+    }
+}
+
+#[test]
+fn as_many_keys_as_the_capacity_are_all_remembered() {
+    for of in KEPT {
+        let memory = Memory::with_capacity(10_000);
+        let policy = memory.register(&[of(frozen(2))]).unwrap()[0];
+        for key in 0..10_000_u64 {
+            charge(&memory, policy, &key.to_le_bytes(), 1);
+        }
+        let forgotten = (0..10_000_u64)
+            .filter(|key| {
+                charge(&memory, policy, &key.to_le_bytes(), 0)
+                    .reset_after
+                    .is_zero()
+            })
+            .count();
+        assert_eq!(forgotten, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_whose_time_is_over_make_room_without_a_task() {
+    for of in [Policy::first_hit, Policy::two_windows, Policy::sliding_log] {
+        let memory = Memory::with_capacity(1_000);
+        let policy = of(Policy::new("p", Quota::per_second(100)));
+        let policy = memory.register(&[policy]).unwrap()[0];
+        for generation in 0..10_u64 {
+            // More limited than those that come after them, so that only time can make room.
+            for key in 0..1_000_u64 {
+                let key = (generation << 32 | key).to_le_bytes();
+                assert!(charge(&memory, policy, &key, 100 - generation).allowed);
+            }
+            for key in 0..1_000_u64 {
+                let key = (generation << 32 | key).to_le_bytes();
+                assert_eq!(charge(&memory, policy, &key, 0).remaining, generation);
+            }
+            tokio::time::advance(Duration::from_secs(2)).await;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Memory under a flood of keys. In a process of its own, so that nothing else claims any.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "also outside of test functions, what fails a test panics"
+)]
+
+use std::{fs, time::Duration};
+
+use tower_dist_ratelimit::{
+    Decision, Policy, Quota,
+    backend::{Backend, Charge, Memory},
+};
+
+/// Of this process, in KiB.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number.unwrap().parse().unwrap()
+}
+
+/// What a flood of `keys` leaves of a key that has used all it has, and how much memory it takes after its first tenth.
+fn flooded(of: fn(Policy) -> Policy, keys: u64) -> (u64, u64) {
+    let quota = Quota::new(100, Duration::from_secs(10 * 365 * 86_400));
+    let memory = Memory::with_capacity(5_000);
+    let policy = memory.register(&[of(Policy::new("p", quota))]).unwrap()[0];
+    let charge = |key: &[u8], cost| {
+        let mut out = [Decision::default()];
+        memory.acquire(&[Charge::new(policy, key, cost)], &mut out);
+        out[0]
+    };
+    assert!(charge(b"hot", 100).allowed);
+    let flood = |keys: std::ops::Range<u64>| {
+        for key in keys {
+            assert!(charge(&key.to_le_bytes(), 1).allowed);
+        }
+    };
+    flood(0..keys / 10);
+    let full = resident();
+    flood(keys / 10..keys);
+    (charge(b"hot", 0).remaining, resident().saturating_sub(full))
+}
+
+#[test]
+fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
+    for (of, keys) in [
+        (Policy::sliding_log as fn(Policy) -> Policy, 1_000_000),
+        (|policy| policy, 200_000),
+        (|policy| policy.sub_windows(4), 200_000),
+    ] {
+        let (left, more) = flooded(of, keys);
+        assert_eq!(left, 0);
+        assert!(more < 512, "{more} KiB more");
+    }
+}
