@@ -13,6 +13,7 @@ mod seeds;
 mod svg_dir;
 mod tail_at_scale;
 mod virtual_time;
+mod window_accuracy;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

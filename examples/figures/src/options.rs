@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use tower::BoxError;
 
 use crate::report::Report;
-use crate::{contention, hedging_demo, tail_at_scale};
+use crate::{contention, hedging_demo, tail_at_scale, window_accuracy};
 
 /// Makes published results again: the crates' own layers against simulated servers, in virtual time.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ pub(crate) enum Selection {
     HedgingDemo,
     /// Hedging a fan-out over 1,000 keys ("The Tail at Scale", Dean and Barroso 2013).
     TailAtScale,
+    /// What is in a window and what each algorithm believes to be ("Distributed rate limiting algorithms", Criteo).
+    WindowAccuracy,
 }
 
 /// Makes one figure from a seed, and says how far it is.
@@ -44,10 +46,16 @@ pub(crate) type Figure = fn(u64, &ProgressBar) -> Result<Report, BoxError>;
 impl Selection {
     pub(crate) fn figures(self) -> &'static [Figure] {
         match self {
-            Self::All => &[contention::run, hedging_demo::run, tail_at_scale::run],
+            Self::All => &[
+                contention::run,
+                hedging_demo::run,
+                tail_at_scale::run,
+                window_accuracy::run,
+            ],
             Self::Contention => &[contention::run],
             Self::HedgingDemo => &[hedging_demo::run],
             Self::TailAtScale => &[tail_at_scale::run],
+            Self::WindowAccuracy => &[window_accuracy::run],
         }
     }
 }

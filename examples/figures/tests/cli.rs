@@ -57,7 +57,13 @@ fn help_names_every_figure_and_option() {
     let output = figures(&["--help"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
-    let figures = ["all", "contention", "hedging-demo", "tail-at-scale"];
+    let figures = [
+        "all",
+        "contention",
+        "hedging-demo",
+        "tail-at-scale",
+        "window-accuracy",
+    ];
     for word in figures.into_iter().chain(["--json", "--svg", "--seed"]) {
         assert!(text.contains(word), "{word} is missing from\n{text}");
     }

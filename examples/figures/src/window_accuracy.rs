@@ -1,0 +1,70 @@
+//! What each algorithm believes to be in the window, and what is, as in "Distributed rate limiting algorithms"
+//! (Criteo Engineering, 2022): the limiter's algorithms under an hour of traffic at 100 requests a minute.
+
+mod algorithm;
+mod limited;
+mod plots;
+mod published;
+mod row;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod traffic;
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use tower::BoxError;
+
+use self::algorithm::Algorithm;
+use self::row::Row;
+use self::trace::Trace;
+use self::traffic::Traffic;
+use crate::parallel;
+use crate::report::Report;
+
+/// As in the article: 100 calls per minute.
+const LIMIT: u64 = 100;
+const WINDOW: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Of the plots.
+const TRACE: Duration = Duration::from_secs(480);
+
+pub(crate) fn run(seed: u64, progress: &ProgressBar) -> Result<Report, BoxError> {
+    progress.set_message("window-accuracy");
+    let rows = rows(HOUR, seed, progress)?;
+    let traces = Algorithm::IN_THE_ARTICLE
+        .iter()
+        .map(|algorithm| Trace::run(*algorithm, TRACE, seed))
+        .collect::<Result<Vec<_>, _>>()?;
+    report(&rows, &traces)
+}
+
+/// Each algorithm under each kind of traffic, for so long.
+fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, BoxError> {
+    let pieces: Vec<(Algorithm, Traffic)> = Traffic::ALL
+        .into_iter()
+        .flat_map(|traffic| Algorithm::ALL.map(|algorithm| (algorithm, traffic)))
+        .collect();
+    progress.set_length(pieces.len() as u64);
+    let rows = parallel::map(&pieces, |(algorithm, traffic)| {
+        let row = Row::run(*algorithm, *traffic, time, seed);
+        progress.inc(1);
+        row
+    });
+    rows.into_iter().collect()
+}
+
+fn report(rows: &[Row], traces: &[Trace]) -> Result<Report, BoxError> {
+    Ok(Report {
+        title: "window-accuracy: at most 100 requests a minute, by each algorithm, beside what is published",
+        rows: rows
+            .iter()
+            .map(serde_json::to_value)
+            .collect::<Result<_, _>>()?,
+        table: table::table(rows),
+        plots: plots::plots(traces),
+    })
+}

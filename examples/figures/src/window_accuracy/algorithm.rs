@@ -1,0 +1,84 @@
+//! The algorithms, as a user sets them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tower::BoxError;
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+
+use super::{LIMIT, WINDOW};
+
+/// Tokens that a request costs: so that what is left, which is told in whole tokens, is told to the hundredth of a
+/// request.
+pub(crate) const COST: u64 = 100;
+
+/// Four sub-windows of 15 seconds, and the one that is half gone: the article's five.
+const SUB_WINDOWS: u32 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Algorithm {
+    FixedWindow,
+    TwoWindow,
+    SubWindowsInterpolated,
+    SubWindowsWhole,
+    TokenBucket,
+    /// As a queue of a minute: what it lets through comes evenly.
+    LeakyBucket,
+    SlidingLog,
+}
+
+impl Algorithm {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::FixedWindow,
+        Self::TwoWindow,
+        Self::SubWindowsInterpolated,
+        Self::SubWindowsWhole,
+        Self::TokenBucket,
+        Self::LeakyBucket,
+        Self::SlidingLog,
+    ];
+
+    /// Those that the article plots.
+    pub(crate) const IN_THE_ARTICLE: [Self; 3] = [
+        Self::FixedWindow,
+        Self::TwoWindow,
+        Self::SubWindowsInterpolated,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed-window",
+            Self::TwoWindow => "two-window",
+            Self::SubWindowsInterpolated => "sub-windows-interpolated",
+            Self::SubWindowsWhole => "sub-windows-whole",
+            Self::TokenBucket => "token-bucket",
+            Self::LeakyBucket => "leaky-bucket",
+            Self::SlidingLog => "sliding-log",
+        }
+    }
+
+    pub(crate) fn limiter(self) -> Result<Limiter, BoxError> {
+        let quota = Quota::new(LIMIT * COST, WINDOW);
+        let policy = Policy::new(self.name(), quota).cost(COST);
+        let policy = match self {
+            Self::FixedWindow => policy.fixed_window(),
+            Self::TwoWindow => policy.two_windows(),
+            Self::SubWindowsInterpolated => policy.sub_windows(SUB_WINDOWS),
+            Self::SubWindowsWhole => policy.whole_sub_windows(SUB_WINDOWS),
+            Self::TokenBucket => policy,
+            Self::LeakyBucket => policy.leaky_queue(WINDOW),
+            Self::SlidingLog => policy.sliding_log(),
+        };
+        Ok(Limiter::new(Memory::default(), policy)?)
+    }
+
+    /// How often what it counts changes at once: an adversary comes just before it does.
+    pub(crate) fn turn(self) -> Duration {
+        match self {
+            Self::SubWindowsInterpolated | Self::SubWindowsWhole => WINDOW / SUB_WINDOWS,
+            _ => WINDOW,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What is known of the algorithms' worst windows.
+
+use super::algorithm::Algorithm;
+use super::row::Row;
+
+/// The most requests in any window, over the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Published {
+    About(f64),
+    AtMost(f64),
+}
+
+impl Published {
+    /// The article: a fixed window lets twice the limit in. The others follow from how they count: two windows give an
+    /// adversary one request less than that, and stay close to the limit on real traffic; what counts whole
+    /// sub-windows or each request is never above it; a bucket adds its burst.
+    pub(crate) fn of(row: &Row) -> Option<Self> {
+        let adversarial = row.traffic == "adversarial";
+        let poisson = row.traffic == "poisson";
+        match row.algorithm {
+            Algorithm::FixedWindow if adversarial => Some(Self::About(2.0)),
+            Algorithm::TwoWindow if adversarial => Some(Self::About(1.99)),
+            Algorithm::TwoWindow if poisson => Some(Self::AtMost(1.15)),
+            Algorithm::SubWindowsWhole | Algorithm::SlidingLog => Some(Self::AtMost(1.0)),
+            Algorithm::TokenBucket => Some(Self::AtMost(2.0)),
+            _ => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn holds(self, ours: f64) -> bool {
+        match self {
+            Self::About(value) => (ours - value).abs() < 0.005,
+            Self::AtMost(value) => ours < value + 0.005,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! When requests come.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
+use super::{LIMIT, WINDOW};
+use crate::seeds;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Traffic {
+    /// At random, at this multiple of the limit.
+    Poisson(f64),
+    /// As many as the limit at once, again and again.
+    Bursty,
+    /// The algorithm's own worst case.
+    Adversarial,
+}
+
+/// Between two bursts.
+const BETWEEN_BURSTS: Duration = Duration::from_secs(37);
+
+impl Traffic {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Poisson(0.8),
+        Self::Poisson(1.5),
+        Self::Poisson(3.0),
+        Self::Bursty,
+        Self::Adversarial,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Poisson(_) => "poisson",
+            Self::Bursty => "bursty",
+            Self::Adversarial => "adversarial",
+        }
+    }
+
+    /// When requests come that do not look at what becomes of them; the same for all algorithms. An adversary's are not
+    /// known before.
+    pub(crate) fn arrivals(self, time: Duration, seed: u64) -> Option<Vec<Duration>> {
+        match self {
+            Self::Poisson(load) => {
+                let random = seeds::generator(seed, [load.to_bits(), 0, 0]);
+                Some(poisson(load, random, time))
+            }
+            Self::Bursty => {
+                let bursts = (0..).map(|burst| BETWEEN_BURSTS * burst);
+                let bursts = bursts.take_while(|at| *at < time);
+                let all = bursts.flat_map(|at| (0..LIMIT).map(move |_| at));
+                Some(all.collect())
+            }
+            Self::Adversarial => None,
+        }
+    }
+}
+
+fn poisson(load: f64, mut random: StdRng, time: Duration) -> Vec<Duration> {
+    let per_second = load * LIMIT as f64 / WINDOW.as_secs_f64();
+    let mut at = Duration::ZERO;
+    let next = || {
+        // From above 0 to 1, so that the logarithm is finite.
+        let uniform = 1.0 - random.random::<f64>();
+        at += Duration::from_secs_f64(-uniform.ln() / per_second);
+        Some(at)
+    };
+    std::iter::from_fn(next)
+        .take_while(|at| *at < time)
+        .collect()
+}
