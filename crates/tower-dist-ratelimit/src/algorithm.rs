@@ -43,14 +43,15 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
     fn at(&self, nanos: u64, key: u64) -> Self::Moment;
 
     /// Decides. The decision goes to `out`: handing it up by value costs more than making it.
-    fn decide(&self, state: &Self::State, now: Self::Moment, ask: &Ask, out: &mut Decision);
+    fn decide(&self, state: &Self::State, now: Self::Moment, ask: &Ask<'_>, out: &mut Decision);
 
     /// Takes as many tokens as a decision at this moment has granted.
-    fn take(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask, tokens: u64);
+    fn take(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask<'_>, tokens: u64);
 
     /// Takes `delta` more tokens, also when there are too few, or puts them back when it is negative. Whether anything
     /// has changed.
-    fn settle(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask, delta: i64) -> bool;
+    fn settle(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask<'_>, delta: i64)
+    -> bool;
 
     /// How much a key is limited, to compare with others of the same policy. Zero: as good as unused.
     fn pressure(&self, state: &Self::State, now: Self::Moment) -> u64;
@@ -60,25 +61,29 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
 pub(crate) trait OneNumber: Arithmetic<State = u64> {
     /// A state up to this is as good as unused at this time, whatever the key.
     fn unused(&self, nanos: u64) -> u64;
+
+    /// How many tokens a decision grants, and nothing else about it: what has to be known before the state can be
+    /// swapped. Whatever else is computed between reading and swapping is time for another thread to come first.
+    fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
 }
 
 /// What is asked of a limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Ask<'a> {
     /// Zero only looks.
     pub(crate) cost: u64,
     /// As many tokens as are there, up to this; not less than the cost.
     pub(crate) want: u64,
     /// Instead of the policy's.
-    pub(crate) quota: Option<Quota>,
+    pub(crate) quota: Option<&'a Quota>,
 }
 
-impl Ask {
-    pub(crate) fn of(charge: &Charge<'_>) -> Self {
+impl<'a> Ask<'a> {
+    pub(crate) fn of(charge: &'a Charge<'_>) -> Self {
         Self {
             cost: charge.cost,
             want: charge.want,
-            quota: charge.quota,
+            quota: charge.quota.as_ref(),
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Series {
 pub(crate) enum Mark {
     /// Dots on a line.
     Line(usize),
+    /// A line by itself, through many points.
+    Curve(usize),
     /// The area down to zero.
     Area(usize),
     /// Black rings by themselves, which leave visible what they are around.

@@ -37,9 +37,9 @@ impl<A: Paced> Adjusted<A> {
         Self { quota, one }
     }
 
-    fn asked(&self, ask: &Ask) -> A {
+    fn asked(&self, ask: &Ask<'_>) -> A {
         match ask.quota {
-            Some(quota) if quota != self.quota => self.one.adjusted(quota),
+            Some(quota) if *quota != self.quota => self.one.adjusted(*quota),
             _ => self.one,
         }
     }
@@ -71,19 +71,19 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
         nanos
     }
 
-    fn decide(&self, used: &Used, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, used: &Used, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let one = self.asked(ask);
         one.decide(&Self::read(&one, used), one.at(nanos, 0), ask, out);
     }
 
-    fn take(&self, used: &mut Used, nanos: u64, ask: &Ask, tokens: u64) {
+    fn take(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, tokens: u64) {
         let one = self.asked(ask);
         let mut state = Self::read(&one, used);
         one.take(&mut state, one.at(nanos, 0), ask, tokens);
         *used = Self::write(&one, state, nanos);
     }
 
-    fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask, delta: i64) -> bool {
+    fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
         let one = self.asked(ask);
         let mut state = Self::read(&one, used);
         let changed = one.settle(&mut state, one.at(nanos, 0), ask, delta);

@@ -88,7 +88,7 @@ impl Arithmetic for FixedWindow {
     }
 
     #[inline]
-    fn decide(&self, state: &u64, now: Tick, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, state: &u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, self.most());
         let (number, count) = self.read(*state, now);
         let free = limit.saturating_sub(count);
@@ -112,12 +112,12 @@ impl Arithmetic for FixedWindow {
         };
     }
 
-    fn take(&self, state: &mut u64, now: Tick, _: &Ask, tokens: u64) {
+    fn take(&self, state: &mut u64, now: Tick, _: &Ask<'_>, tokens: u64) {
         let (number, count) = self.read(*state, now);
         *state = self.write(number, count + tokens);
     }
 
-    fn settle(&self, state: &mut u64, now: Tick, _: &Ask, delta: i64) -> bool {
+    fn settle(&self, state: &mut u64, now: Tick, _: &Ask<'_>, delta: i64) -> bool {
         let (number, count) = self.read(*state, now);
         let settled = count.saturating_add_signed(delta).min(self.most());
         if settled != count {
@@ -135,6 +135,12 @@ impl OneNumber for FixedWindow {
     /// A key's own windows begin earlier, so in a window before this one no key is.
     fn unused(&self, nanos: u64) -> u64 {
         self.write(clamp(nanos) / self.window + 1, 0)
+    }
+
+    fn granted(&self, state: u64, now: Tick, ask: &Ask<'_>) -> u64 {
+        let limit = ask.limit(self.limit, self.most());
+        let (_, count) = self.read(state, now);
+        ask.granted(limit.saturating_sub(count)).unwrap_or(0)
     }
 }
 

@@ -45,6 +45,12 @@ impl LeakyQueue {
         }
     }
 
+    /// By how much the next would wait too long.
+    fn too_long(&self, now: Moment, empty_at: u64) -> Duration {
+        let delay = self.pace.span(now, empty_at.saturating_sub(now.units));
+        delay.saturating_sub(Duration::from_nanos(self.max_wait))
+    }
+
     /// How many more requests of one token could join a queue that is this long.
     fn places(&self, now: Moment, ahead: u64) -> u64 {
         if self.most == 0 {
@@ -67,10 +73,10 @@ impl Arithmetic for LeakyQueue {
 
     #[inline]
     /// Grants no more than the cost: tokens to spend at will would undo the spacing.
-    fn decide(&self, empty_at: &u64, now: Moment, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, empty_at: &u64, now: Moment, ask: &Ask<'_>, out: &mut Decision) {
         let ahead = empty_at.saturating_sub(now.units);
         let delay = self.pace.span(now, ahead);
-        let too_long = delay.saturating_sub(Duration::from_nanos(self.max_wait));
+        let too_long = self.too_long(now, *empty_at);
         if ask.cost == 0 {
             *out = Decision::allow(0, self.limit, self.places(now, ahead), delay);
         } else if ask.cost <= self.most && too_long.is_zero() {
@@ -84,12 +90,12 @@ impl Arithmetic for LeakyQueue {
         }
     }
 
-    fn take(&self, empty_at: &mut u64, now: Moment, _: &Ask, tokens: u64) {
+    fn take(&self, empty_at: &mut u64, now: Moment, _: &Ask<'_>, tokens: u64) {
         *empty_at = now.units.max(*empty_at) + self.pace.units(tokens);
     }
 
     /// A request that left the queue early moves those up who come later, not those who wait already.
-    fn settle(&self, empty_at: &mut u64, now: Moment, _: &Ask, delta: i64) -> bool {
+    fn settle(&self, empty_at: &mut u64, now: Moment, _: &Ask<'_>, delta: i64) -> bool {
         let ahead = empty_at.saturating_sub(now.units);
         let settled = self.pace.settled(ahead, delta);
         if settled != ahead {
@@ -116,6 +122,11 @@ impl Paced for LeakyQueue {
 impl OneNumber for LeakyQueue {
     fn unused(&self, nanos: u64) -> u64 {
         self.pace.at(nanos).units
+    }
+
+    fn granted(&self, empty_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
+        let waits = ask.cost > self.most || !self.too_long(now, empty_at).is_zero();
+        if waits { 0 } else { ask.cost }
     }
 }
 

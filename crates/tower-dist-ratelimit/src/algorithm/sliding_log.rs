@@ -124,7 +124,7 @@ impl Arithmetic for SlidingLog {
         clamp(nanos)
     }
 
-    fn decide(&self, log: &Log, now: u64, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, log: &Log, now: u64, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, MAX_LOG);
         let free = limit.saturating_sub(self.used(log, now));
         *out = match ask.granted(free) {
@@ -142,12 +142,12 @@ impl Arithmetic for SlidingLog {
         };
     }
 
-    fn take(&self, log: &mut Log, now: u64, _: &Ask, tokens: u64) {
+    fn take(&self, log: &mut Log, now: u64, _: &Ask<'_>, tokens: u64) {
         self.push(log, now, tokens);
     }
 
     /// Puts back what was taken last: a refund mostly follows the request it is for.
-    fn settle(&self, log: &mut Log, now: u64, _: &Ask, delta: i64) -> bool {
+    fn settle(&self, log: &mut Log, now: u64, _: &Ask<'_>, delta: i64) -> bool {
         let used = self.used(log, now);
         let tokens = delta.unsigned_abs();
         if delta < 0 {

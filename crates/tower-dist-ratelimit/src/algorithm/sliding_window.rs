@@ -119,7 +119,7 @@ impl Arithmetic for SlidingWindow {
         clamp(nanos)
     }
 
-    fn decide(&self, ring: &Ring, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, ring: &Ring, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, MAX_COUNT);
         let view = self.view(ring, nanos);
         let free = limit.saturating_sub(self.used(&view));
@@ -138,12 +138,12 @@ impl Arithmetic for SlidingWindow {
         };
     }
 
-    fn take(&self, ring: &mut Ring, nanos: u64, _: &Ask, tokens: u64) {
+    fn take(&self, ring: &mut Ring, nanos: u64, _: &Ask<'_>, tokens: u64) {
         *ring.now(self.sub_windows, nanos / self.length) += tokens;
     }
 
     /// Puts back what was taken last: a refund mostly follows the request it is for.
-    fn settle(&self, ring: &mut Ring, nanos: u64, _: &Ask, delta: i64) -> bool {
+    fn settle(&self, ring: &mut Ring, nanos: u64, _: &Ask<'_>, delta: i64) -> bool {
         let before = self.view(ring, nanos).total();
         let tokens = delta.unsigned_abs();
         if delta < 0 {

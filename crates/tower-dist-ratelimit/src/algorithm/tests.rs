@@ -13,14 +13,14 @@ use self::{
     key::Key,
     traffic::{Step, any_built, everyday},
 };
-use super::Ask;
+use super::{Ask, FixedWindow, LeakyQueue, OneNumber, TokenBucket};
 use crate::{Algorithm, Decision, model::Model};
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
 }
 
-pub(super) fn ask(cost: u64) -> Ask {
+pub(super) fn ask(cost: u64) -> Ask<'static> {
     Ask {
         cost,
         want: cost,
@@ -52,6 +52,23 @@ fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bo
 /// Whether a time is the model's, or up to a nanosecond earlier where that is rounding.
 fn is_time(ours: u64, model: u64, around: u64) -> bool {
     ours <= model && ours + around >= model
+}
+
+/// From an unused state, and from what that becomes.
+fn grants_alike(one: &impl OneNumber, at: u64, cost: u64, want: u64) -> Result<(), TestCaseError> {
+    let (mut state, now) = (0, one.at(at, want));
+    for cost in [cost, 1, cost, 0] {
+        let ask = Ask {
+            cost,
+            want,
+            quota: None,
+        };
+        let mut decision = Decision::default();
+        one.decide(&state, now, &ask, &mut decision);
+        prop_assert_eq!(one.granted(state, now, &ask), decision.granted);
+        one.take(&mut state, now, &ask, decision.granted);
+    }
+    Ok(())
 }
 
 proptest! {
@@ -150,6 +167,30 @@ proptest! {
             let at = if step.settle.is_some() { earlier } else { now };
             let granted = if at == now { decision.granted } else { before.granted };
             key.take(at, &ask(step.cost), granted);
+        }
+    }
+
+    /// What is swapped is decided by one, and what is told by the other.
+    #[test]
+    fn what_is_granted_is_what_the_decision_says(
+        (algorithm, quota) in any_built(),
+        states in prop::collection::vec((any::<u64>(), 0_u32..64, any::<u64>(), 0_u32..64, any::<u64>()), 1..20),
+    ) {
+        for (at, a, cost, b, want) in states {
+            let (at, cost) = (at >> a, cost >> b);
+            match algorithm {
+                Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                    grants_alike(&TokenBucket::new(quota).unwrap(), at, cost, want)?;
+                }
+                Algorithm::LeakyQueue { max_wait } => {
+                    grants_alike(&LeakyQueue::new(quota, max_wait).unwrap(), at, cost, want)?;
+                }
+                Algorithm::FixedWindow { phase_per_key } => {
+                    let windows = FixedWindow::new(quota, phase_per_key).unwrap();
+                    grants_alike(&windows, at, cost, want)?;
+                }
+                _ => {}
+            }
         }
     }
 

@@ -36,6 +36,12 @@ impl TokenBucket {
             pace,
         }
     }
+
+    /// Whole tokens that are in it.
+    fn free(&self, full_at: u64, now: Moment) -> u64 {
+        let used = full_at.saturating_sub(now.units);
+        self.pace.tokens(self.burst.saturating_sub(used))
+    }
 }
 
 impl Arithmetic for TokenBucket {
@@ -47,9 +53,9 @@ impl Arithmetic for TokenBucket {
     }
 
     #[inline]
-    fn decide(&self, full_at: &u64, now: Moment, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, full_at: &u64, now: Moment, ask: &Ask<'_>, out: &mut Decision) {
         let used = full_at.saturating_sub(now.units);
-        let free = self.pace.tokens(self.burst.saturating_sub(used));
+        let free = self.free(*full_at, now);
         if let Some(granted) = ask.granted(free) {
             let reset_after = self.pace.span(now, used + self.pace.units(granted));
             *out = Decision::allow(granted, self.limit, free - granted, reset_after);
@@ -63,11 +69,11 @@ impl Arithmetic for TokenBucket {
         *out = Decision::refuse(self.limit, free, retry_after, reset_after);
     }
 
-    fn take(&self, full_at: &mut u64, now: Moment, _: &Ask, tokens: u64) {
+    fn take(&self, full_at: &mut u64, now: Moment, _: &Ask<'_>, tokens: u64) {
         *full_at = now.units.max(*full_at) + self.pace.units(tokens);
     }
 
-    fn settle(&self, full_at: &mut u64, now: Moment, _: &Ask, delta: i64) -> bool {
+    fn settle(&self, full_at: &mut u64, now: Moment, _: &Ask<'_>, delta: i64) -> bool {
         let used = full_at.saturating_sub(now.units);
         let settled = self.pace.settled(used, delta);
         if settled != used {
@@ -94,6 +100,10 @@ impl Paced for TokenBucket {
 impl OneNumber for TokenBucket {
     fn unused(&self, nanos: u64) -> u64 {
         self.pace.at(nanos).units
+    }
+
+    fn granted(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
+        ask.granted(self.free(full_at, now)).unwrap_or(0)
     }
 }
 

@@ -85,7 +85,7 @@ struct Table {
 struct Asked<'a> {
     store: &'a dyn Store,
     key: Fingerprint,
-    ask: Ask,
+    ask: Ask<'a>,
     lock: Option<usize>,
 }
 
@@ -112,7 +112,7 @@ impl Memory {
         (charge.quota.is_none() || table.dynamic_quotas).then_some((number, table))
     }
 
-    fn ask(&self, charge: &Charge<'_>) -> Result<Asked<'_>, BackendError> {
+    fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Asked<'a>, BackendError> {
         let (number, table) = self.table(charge).ok_or_else(wrong_charge)?;
         let key = self.hasher.hash(charge.key);
         Ok(Asked {
@@ -178,7 +178,10 @@ impl Memory {
         Ok(allowed)
     }
 
-    fn ask_all(&self, charges: &[Charge<'_>]) -> Result<SmallVec<[Asked<'_>; 4]>, BackendError> {
+    fn ask_all<'a>(
+        &'a self,
+        charges: &'a [Charge<'_>],
+    ) -> Result<SmallVec<[Asked<'a>; 4]>, BackendError> {
         charges.iter().map(|charge| self.ask(charge)).collect()
     }
 

@@ -81,9 +81,13 @@ impl Series {
         let points = self.points.iter().copied().filter(within);
         let points = points.map(|(x, y)| (x, y.min(y_end)));
         match self.mark {
-            Mark::Line(color) => {
+            Mark::Line(color) | Mark::Curve(color) => {
                 let style = colour(color).stroke_width(2);
-                let line = LineSeries::new(points, style).point_size(DOT);
+                let dot = match self.mark {
+                    Mark::Line(_) => DOT,
+                    _ => 0,
+                };
+                let line = LineSeries::new(points, style).point_size(dot);
                 let drawn = chart.draw_series(line)?;
                 drawn
                     .label(self.name)
@@ -150,6 +154,7 @@ mod tests {
                 series: vec![
                     series("a line", Mark::Line(0)),
                     series("an area", Mark::Area(1)),
+                    series("a curve", Mark::Curve(3)),
                     series("some rings", Mark::Rings),
                 ],
             }],
@@ -157,7 +162,10 @@ mod tests {
         let svg = plot.svg().unwrap();
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
         let texts = ["the title", "the x axis", "the y axis"];
-        for text in texts.into_iter().chain(["a line", "an area", "some rings"]) {
+        for text in texts
+            .into_iter()
+            .chain(["a line", "an area", "a curve", "some rings"])
+        {
             assert!(svg.contains(text), "{text} is missing");
         }
     }

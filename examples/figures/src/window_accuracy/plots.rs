@@ -36,7 +36,7 @@ fn plot(trace: &Trace) -> Option<Plot> {
         },
         Series {
             name: counter,
-            mark: Mark::Line(1),
+            mark: Mark::Curve(1),
             points: trace.believed.clone(),
         },
     ];

@@ -51,7 +51,7 @@ impl Arithmetic for FirstHit {
         clamp(nanos)
     }
 
-    fn decide(&self, state: &Counter, now: u64, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, state: &Counter, now: u64, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, MAX_COUNT);
         let Counter { end, count } = self.read(state, now);
         let free = limit.saturating_sub(count);
@@ -74,12 +74,12 @@ impl Arithmetic for FirstHit {
         };
     }
 
-    fn take(&self, state: &mut Counter, now: u64, _: &Ask, tokens: u64) {
+    fn take(&self, state: &mut Counter, now: u64, _: &Ask<'_>, tokens: u64) {
         *state = self.read(state, now);
         state.count += tokens;
     }
 
-    fn settle(&self, state: &mut Counter, now: u64, _: &Ask, delta: i64) -> bool {
+    fn settle(&self, state: &mut Counter, now: u64, _: &Ask<'_>, delta: i64) -> bool {
         let before = self.read(state, now);
         let count = before.count.saturating_add_signed(delta).min(MAX_COUNT);
         if count != before.count {

@@ -16,24 +16,24 @@ struct One<A: Arithmetic> {
 }
 
 trait Keyed {
-    fn decide(&self, nanos: u64, ask: &Ask, out: &mut Decision);
-    fn take(&mut self, nanos: u64, ask: &Ask, tokens: u64);
-    fn settle(&mut self, nanos: u64, ask: &Ask, delta: i64) -> bool;
+    fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
+    fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64);
+    fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool;
     fn pressure(&self, nanos: u64) -> u64;
 }
 
 impl<A: Arithmetic> Keyed for One<A> {
-    fn decide(&self, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, self.bits);
         self.arithmetic.decide(&self.state, now, ask, out);
     }
 
-    fn take(&mut self, nanos: u64, ask: &Ask, tokens: u64) {
+    fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
         let now = self.arithmetic.at(nanos, self.bits);
         self.arithmetic.take(&mut self.state, now, ask, tokens);
     }
 
-    fn settle(&mut self, nanos: u64, ask: &Ask, delta: i64) -> bool {
+    fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
         let now = self.arithmetic.at(nanos, self.bits);
         self.arithmetic.settle(&mut self.state, now, ask, delta)
     }
@@ -89,13 +89,13 @@ impl Key {
         }))
     }
 
-    pub(super) fn decide(&self, nanos: u64, ask: &Ask) -> Decision {
+    pub(super) fn decide(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
         let mut out = Decision::default();
         self.0.decide(nanos, ask, &mut out);
         out
     }
 
-    pub(super) fn take(&mut self, nanos: u64, ask: &Ask, tokens: u64) {
+    pub(super) fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
         if tokens > 0 {
             self.0.take(nanos, ask, tokens);
         }
@@ -106,7 +106,7 @@ impl Key {
         self.charge_by(nanos, &super::ask(cost))
     }
 
-    pub(super) fn charge_by(&mut self, nanos: u64, ask: &Ask) -> Decision {
+    pub(super) fn charge_by(&mut self, nanos: u64, ask: &Ask<'_>) -> Decision {
         let decision = self.decide(nanos, ask);
         self.take(nanos, ask, decision.granted);
         decision

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Ask, Key, traffic::ALL};
 use crate::{Algorithm, Quota};
 
-fn by(quota: Quota, cost: u64) -> Ask {
+fn by(quota: &Quota, cost: u64) -> Ask<'_> {
     Ask {
         cost,
         want: cost,
@@ -23,7 +23,7 @@ fn lowering_a_limit_below_what_is_used_refuses_and_does_not_underflow() {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(100)).unwrap();
         key.settle(0, 80);
         let low = Quota::per_minute(10);
-        let refused = key.decide(0, &by(low, 1));
+        let refused = key.decide(0, &by(&low, 1));
         let queue = refused.delay > Duration::ZERO;
         if queue {
             // A queue has no count to be above of: those in it keep their places, and the pace is another.
@@ -37,8 +37,8 @@ fn lowering_a_limit_below_what_is_used_refuses_and_does_not_underflow() {
         );
         let wait = u64::try_from(refused.retry_after.unwrap().as_nanos()).unwrap();
         assert!(wait > 0);
-        assert!(!key.decide(wait - 1, &by(low, 1)).allowed, "{algorithm:?}");
-        assert!(key.decide(wait, &by(low, 1)).allowed, "{algorithm:?}");
+        assert!(!key.decide(wait - 1, &by(&low, 1)).allowed, "{algorithm:?}");
+        assert!(key.decide(wait, &by(&low, 1)).allowed, "{algorithm:?}");
     }
 }
 
@@ -51,7 +51,7 @@ fn raising_a_limit_admits_at_once_and_keeps_what_was_used() {
         }
         assert!(!key.decide(SECOND, &super::ask(1)).allowed, "{algorithm:?}");
         let high = Quota::per_minute(1_000);
-        let allowed = key.charge_by(SECOND, &by(high, 1));
+        let allowed = key.charge_by(SECOND, &by(&high, 1));
         assert!(allowed.allowed, "{algorithm:?}");
         // Buckets have drained at the new rate since they were last used, which is full again after a second.
         let left = if matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
@@ -71,9 +71,9 @@ fn raising_a_limit_admits_at_once_and_keeps_what_was_used() {
 fn a_queue_of_another_rate_is_spaced_by_it() {
     let mut key = Key::dynamic(ALL[2], Quota::per_second(1)).unwrap();
     let fast = Quota::per_second(10);
-    assert_eq!(key.charge_by(0, &by(fast, 1)).delay, Duration::ZERO);
+    assert_eq!(key.charge_by(0, &by(&fast, 1)).delay, Duration::ZERO);
     assert_eq!(
-        key.charge_by(0, &by(fast, 1)).delay,
+        key.charge_by(0, &by(&fast, 1)).delay,
         Duration::from_millis(100)
     );
     assert_eq!(key.charge(0, 1).delay, Duration::from_secs(2));
@@ -85,13 +85,13 @@ fn a_limit_of_zero_refuses_for_ever_and_forgets_nothing() {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(10)).unwrap();
         key.charge(0, 4);
         for zero in [Quota::per_minute(0), Quota::per_minute(0).burst(5)] {
-            let refused = key.charge_by(0, &by(zero, 1));
+            let refused = key.charge_by(0, &by(&zero, 1));
             assert_eq!(
                 (refused.allowed, refused.retry_after, refused.remaining),
                 (false, None, 0),
                 "{algorithm:?}"
             );
-            assert_eq!(key.decide(0, &by(zero, 0)).remaining, 0);
+            assert_eq!(key.decide(0, &by(&zero, 0)).remaining, 0);
         }
         let used = key.decide(0, &super::ask(0));
         assert!(used.reset_after > Duration::ZERO, "{algorithm:?}");
@@ -111,7 +111,7 @@ proptest! {
             let [limit, window, burst] = [0, 1, 2].map(|i| numbers[i] >> (shifts[i] % 65).min(63));
             let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
             now = now.saturating_add(wait >> (shifts[0] % 64));
-            let ask = Ask { cost: numbers[2] >> (shifts[1] % 64), want: numbers[0], quota: Some(quota) };
+            let ask = Ask { cost: numbers[2] >> (shifts[1] % 64), want: numbers[0], quota: Some(&quota) };
             let decision = key.charge_by(now, &ask);
             prop_assert!(decision.allowed || decision.granted == 0);
             prop_assert!(!decision.allowed || decision.granted >= ask.cost);
@@ -130,10 +130,10 @@ proptest! {
         let mut number = 0;
         for (limit, more, cost) in changes {
             let quota = Quota::new(limit, Duration::from_secs(86_400 * more)).burst(500);
-            let decision = key.charge_by(0, &by(quota, cost));
+            let decision = key.charge_by(0, &by(&quota, cost));
             used += decision.granted;
             number += 1;
-            let left = key.decide(0, &by(quota, 0)).remaining;
+            let left = key.decide(0, &by(&quota, 0)).remaining;
             prop_assert!(left <= 500 - used && left + number >= 500 - used, "{left} after {used}");
         }
     }

@@ -107,7 +107,7 @@ impl<S> Shelf<S> {
 }
 
 impl<A: Arithmetic> Store for Shelves<A> {
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
         let mut shelf = self.lock(key);
         if let Some(state) = shelf.find(key) {
@@ -125,7 +125,7 @@ impl<A: Arithmetic> Store for Shelves<A> {
         }
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
         match self.lock(key).find(key) {
             Some(state) => self.arithmetic.decide(state, now, ask, out),
@@ -136,7 +136,7 @@ impl<A: Arithmetic> Store for Shelves<A> {
         }
     }
 
-    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask, delta: i64) {
+    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64) {
         let now = self.arithmetic.at(nanos, key.bits());
         let mut shelf = self.lock(key);
         if let Some(state) = shelf.find(key) {

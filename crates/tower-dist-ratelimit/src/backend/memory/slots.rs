@@ -36,27 +36,26 @@ pub(super) struct Slots<A> {
 }
 
 impl<A: OneNumber> Store for Slots<A> {
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
-        self.update(key, nanos, |state| {
-            self.arithmetic.decide(&state, now, ask, out);
-            (out.granted > 0).then(|| {
+        let state = self.update(key, nanos, |state| {
+            let granted = self.arithmetic.granted(state, now, ask);
+            (granted > 0).then(|| {
                 let mut next = state;
-                self.arithmetic.take(&mut next, now, ask, out.granted);
+                self.arithmetic.take(&mut next, now, ask, granted);
                 next
             })
         });
+        self.arithmetic.decide(&state, now, ask, out);
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision) {
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
-        self.update(key, nanos, |state| {
-            self.arithmetic.decide(&state, now, ask, out);
-            None
-        });
+        let state = self.update(key, nanos, |_| None);
+        self.arithmetic.decide(&state, now, ask, out);
     }
 
-    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask, delta: i64) {
+    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64) {
         let now = self.arithmetic.at(nanos, key.bits());
         self.update(key, nanos, |state| {
             let mut next = state;
@@ -88,14 +87,21 @@ impl<A: OneNumber> Slots<A> {
     }
 
     /// Changes a key's value in one atomic step: `change` gets it (0 when the key has none) and says what it becomes,
-    /// nothing when it stays. Starts again when somebody else was faster.
-    fn update(&self, key: Fingerprint, nanos: u64, mut change: impl FnMut(u64) -> Option<u64>) {
+    /// nothing when it stays. Starts again when somebody else was faster. Returns what it was before.
+    fn update(
+        &self,
+        key: Fingerprint,
+        nanos: u64,
+        mut change: impl FnMut(u64) -> Option<u64>,
+    ) -> u64 {
         loop {
             if let Some(slot) = self.find(key) {
                 let Some(seen) = slot.read(key) else { continue };
-                let Some(next) = change(seen) else { return };
+                let Some(next) = change(seen) else {
+                    return seen;
+                };
                 if self.replace(slot, key, seen, next) {
-                    return;
+                    return seen;
                 }
             } else {
                 // Perhaps not absent: an insert that finds its slot charged after all gives it back. Only under the
@@ -105,7 +111,7 @@ impl<A: OneNumber> Slots<A> {
                     if let Some(next) = change(0) {
                         self.insert(key, self.arithmetic.unused(nanos), next);
                     }
-                    return;
+                    return 0;
                 }
             }
         }

@@ -10,13 +10,13 @@ use crate::{
 /// One policy's keys and their states. The time is in nanoseconds since the limiter's creation.
 pub(super) trait Store: Send + Sync {
     /// Takes tokens, if they are there.
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision);
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
     /// What [`charge`](Self::charge) would say, without taking anything.
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask, out: &mut Decision);
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
     /// Takes more tokens, or puts some back.
-    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask, delta: i64);
+    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64);
 
     /// Makes the key as good as unused.
     fn reset(&self, key: Fingerprint);
