@@ -6,6 +6,8 @@
 //! share, and tells those who ask for more when to come back. That is only fair if the count is right, only cheap if
 //! refusing costs less than serving, and only useful to a client that is told something true.
 //!
+//! - **Your choice of algorithm.** Token bucket, leaky bucket as a meter or as a queue, fixed window, sliding window from
+//!   two or more counters, sliding log: see [`Policy`].
 //! - **Exact.** A refused request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond
 //!   before. Refusals charge nothing. The count has no drift, however long the limiter runs.
 //! - **All or nothing.** Several limits are decided in one step: a request that one of them refuses is charged to none.
@@ -31,6 +33,7 @@
 //! | to choose | with |
 //! |---|---|
 //! | how much | [`Quota`]: a token bucket of [`burst`](Quota::burst) tokens that gains `limit` of them per window |
+//! | how it is counted | [`Policy::sliding_log`], [`fixed_window`](Policy::fixed_window) and others |
 //! | for whom | [`Policy::by`], [`by_fn`](Policy::by_fn), [`by_str`](Policy::by_str) and [`key`]; without, for all together |
 //! | what a request costs | [`Policy::cost`], [`cost_fn`](Policy::cost_fn) |
 //! | who has no key | [`Policy::missing_key`] |
@@ -52,6 +55,7 @@
 //!
 //! # Features
 //!
+//! - `conformance`: the module of that name, with the checks that every [`Backend`](backend::Backend) has to pass.
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`.
 //! - `tracing`: one warning per policy whose requests come without a key, and one event each when a store starts to fail
 //!   and when it answers again.

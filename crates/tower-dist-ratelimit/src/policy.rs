@@ -18,6 +18,18 @@ const MAX_NAME: usize = 64;
 
 /// One limit: its name, how much, for whom, and what a request costs.
 ///
+/// # Which algorithm
+///
+/// | | in any window at most | for |
+/// |---|---|---|
+/// | token bucket (default), [`leaky_bucket`](Self::leaky_bucket) | burst + limit | nearly everything: bursts are allowed and bounded |
+/// | [`leaky_queue`](Self::leaky_queue) | the limit, evenly | calls to others that must not come in bursts; requests wait |
+/// | [`fixed_window`](Self::fixed_window), [`phase_per_key`](Self::phase_per_key), [`first_hit`](Self::first_hit) | 2 × limit | quotas by the hour or day that people have to understand |
+/// | [`two_windows`](Self::two_windows) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for the price of two counters |
+/// | [`sub_windows`](Self::sub_windows) | 1.99 × limit; closer on real traffic | the same, at the price of some more |
+/// | [`whole_sub_windows`](Self::whole_sub_windows) | the limit | hard limits with fixed memory |
+/// | [`sliding_log`](Self::sliding_log) | the limit | hard limits, when they are small |
+///
 /// # Default
 ///
 /// A token bucket, one for all requests; each costs 1 token.

@@ -7,8 +7,9 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
 /// How much is allowed: `limit` tokens in every `window`, and `burst` of them at once.
 ///
-/// A quota is a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens per `window`,
-/// evenly. A request takes its [cost](crate::Policy::cost) out of it, or is refused and takes nothing.
+/// To a [`Policy`](crate::Policy) that says nothing else, a quota is a token bucket. The bucket holds `burst` tokens,
+/// starts full, and gains `limit` tokens per `window`, evenly. A request takes its [cost](crate::Policy::cost) out of it,
+/// or is refused and takes nothing. To windows and logs it is the limit in a window, and there is no burst.
 ///
 /// # Default
 ///
@@ -19,7 +20,8 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 /// # Errors
 ///
 /// Constructors take anything. A `limit`, `window` or `burst` of zero, a window above 100 years, and numbers too large
-/// to count exactly (about 2.9 tokens a nanosecond, a burst of 2⁶¹) are reported when the limiter is built.
+/// to count exactly (about 2.9 tokens a nanosecond, a burst or a limit of 2⁶¹; a fixed window has less the shorter it is,
+/// and says how much) are reported when the limiter is built.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +74,7 @@ impl Quota {
         }
     }
 
-    /// The size of the bucket: how many tokens a client that was idle can take at once, from 1 to 2⁶¹.
+    /// The size of a token or leaky bucket: how many tokens a client that was idle can take at once, from 1 to 2⁶¹.
     ///
     /// # Default
     ///

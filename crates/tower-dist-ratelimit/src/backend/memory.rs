@@ -39,21 +39,22 @@ const LOCKS: usize = 256;
 ///
 /// # Default
 ///
-/// 100,000 keys per policy. Memory is bounded: 24 bytes a key, claimed as keys arrive. At capacity a new key takes the
-/// place of the least limited among its sixteen neighbours, which then starts anew with a full bucket. Keys whose bucket
-/// is full again need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
+/// 100,000 keys per policy. Memory is bounded, and claimed as keys arrive: 24 bytes a key for buckets, queues and fixed
+/// windows; about 60 to 100 for sliding windows, windows from the first hit and dynamic quotas; and 16 for each request
+/// in a log. At capacity a new key takes the place of the least limited among its sixteen neighbours, which then starts
+/// anew. Keys of which nothing counts any more need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
 /// clean-up to run. An attacker who can make up keys at will can push others out; use keys that cost something to get.
 ///
 /// # Errors
 ///
-/// Building a limiter fails if its quota cannot be counted exactly (see [`Quota`](crate::Quota)), if a set has more than
+/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if a set has more than
 /// 16 policies, or if this `Memory` has kept 64 policies already. It never fails at call time.
 ///
 /// # Cost
 ///
-/// A limiter with one policy decides with one compare-and-swap: no lock, no allocation. A key's first request, and every
-/// request to several policies at once, takes a short lock that only the same key, or by chance another one, can contend
-/// for. A SipHash-1-3 under a random key of this process stands for the key; the key itself is not kept.
+/// A limiter with one policy that is a bucket, a queue or a fixed window decides with one compare-and-swap: no lock, no
+/// allocation. A key's first request, every request by another algorithm or with dynamic quotas, and every request to
+/// several policies at once, takes a short lock that only the same key, or by chance another one, can contend for. A SipHash-1-3 under a random key of this process stands for the key; the key itself is not kept.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
