@@ -71,8 +71,8 @@ impl Arithmetic for LeakyQueue {
         self.pace.at(nanos)
     }
 
-    #[inline]
     /// Grants no more than the cost: tokens to spend at will would undo the spacing.
+    #[inline]
     fn decide(&self, empty_at: &u64, now: Moment, ask: &Ask<'_>, out: &mut Decision) {
         let ahead = empty_at.saturating_sub(now.units);
         let delay = self.pace.span(now, ahead);
@@ -125,8 +125,8 @@ impl OneNumber for LeakyQueue {
     }
 
     fn granted(&self, empty_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
-        let waits = ask.cost > self.most || !self.too_long(now, empty_at).is_zero();
-        if waits { 0 } else { ask.cost }
+        let refused = ask.cost > self.most || !self.too_long(now, empty_at).is_zero();
+        if refused { 0 } else { ask.cost }
     }
 }
 

@@ -1,12 +1,12 @@
 use std::sync::atomic::Ordering::Acquire;
 
-#[cfg(not(tower_dist_ratelimit_loom))]
+#[cfg(not(all(test, tower_dist_ratelimit_loom)))]
 use zerocopy::{FromZeros, KnownLayout};
 
 use super::{fingerprint::Fingerprint, sync::AtomicU64};
 
 /// Slots in a bucket. One is enough to model how threads meet.
-pub(super) const WAYS: usize = if cfg!(tower_dist_ratelimit_loom) {
+pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
     8
@@ -14,7 +14,10 @@ pub(super) const WAYS: usize = if cfg!(tower_dist_ratelimit_loom) {
 
 /// Words that share a cache line.
 #[derive(Debug)]
-#[cfg_attr(not(tower_dist_ratelimit_loom), derive(FromZeros, KnownLayout))]
+#[cfg_attr(
+    not(all(test, tower_dist_ratelimit_loom)),
+    derive(FromZeros, KnownLayout)
+)]
 #[repr(C, align(64))]
 pub(super) struct Line([AtomicU64; WAYS]);
 
@@ -23,7 +26,10 @@ pub(super) struct Line([AtomicU64; WAYS]);
 /// Two lines, so that looking for a key touches one line, and charging it one more: the next, which processors fetch
 /// along with an even one. All zeros is an unused bucket.
 #[derive(Debug)]
-#[cfg_attr(not(tower_dist_ratelimit_loom), derive(FromZeros, KnownLayout))]
+#[cfg_attr(
+    not(all(test, tower_dist_ratelimit_loom)),
+    derive(FromZeros, KnownLayout)
+)]
 #[repr(C, align(128))]
 pub(super) struct Bucket {
     keys: Line,
@@ -40,12 +46,12 @@ pub(super) struct Slot<'a> {
 impl Bucket {
     /// So many of them, if there is memory for them. Zeroed memory comes from the system untouched, page by page as it
     /// is used.
-    #[cfg(not(tower_dist_ratelimit_loom))]
+    #[cfg(not(all(test, tower_dist_ratelimit_loom)))]
     pub(super) fn unused(count: usize) -> Option<Box<[Self]>> {
         <[Self]>::new_box_zeroed_with_elems(count).ok()
     }
 
-    #[cfg(tower_dist_ratelimit_loom)]
+    #[cfg(all(test, tower_dist_ratelimit_loom))]
     pub(super) fn unused(count: usize) -> Option<Box<[Self]>> {
         let line = || Line(std::array::from_fn(|_| AtomicU64::new(0)));
         let bucket = |_| Self {

@@ -1,7 +1,7 @@
 //! Every way in which threads can meet at one slot, up to two switches of a thread that could go on.
 //!
 //! ```sh
-//! RUSTFLAGS="--cfg tower_dist_ratelimit_loom" cargo test -p tower-dist-ratelimit --lib --release loom
+//! RUSTFLAGS="--cfg tower_dist_ratelimit_loom" cargo test -p tower-dist-ratelimit --lib --release slots::loom
 //! ```
 
 use ::loom::{model::Builder, sync::Arc, thread};
