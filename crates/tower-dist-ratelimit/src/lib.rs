@@ -88,6 +88,7 @@ pub use build_error::BuildError;
 pub use decision::{Decision, Decisions, Source};
 pub use future::ResponseFuture;
 pub use headers::Fields;
+pub use key::client_ip::TrustedProxies;
 pub use ladder::OnError;
 pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
 pub use limiter::Limiter;

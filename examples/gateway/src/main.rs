@@ -1,7 +1,6 @@
 //! A gateway with a rate limit for its clients, and retries and hedged requests towards its
 //! upstream; `stack.rs` is the part to copy. The README says what to try.
 
-mod caller;
 mod demo;
 mod hop;
 mod load;

@@ -1,4 +1,4 @@
-use super::{IntoKey, KeySink, RequestHead};
+use super::{IntoKey, KeySink, Or, RequestHead};
 use crate::BuildError;
 
 /// Finds a request's key.
@@ -30,6 +30,28 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// A setting with which no request could ever have a key. By default there is none.
     fn check(&self) -> Result<(), BuildError> {
         Ok(())
+    }
+
+    /// What to look for when requests have no key although every one should: the text of one warning per policy, given
+    /// with the `tracing` feature whatever [`MissingKey`](crate::MissingKey) says. By default there is none.
+    fn hint(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// This key, or for requests that lack it, the `other`. A key of the one never equals a key of the other.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, key::{self, KeyExtractor}};
+    ///
+    /// let by = key::header("x-api-key").or(key::peer_addr());
+    /// Policy::new("per-client", Quota::per_second(10)).by(by);
+    /// ```
+    #[must_use]
+    fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
+    where
+        Self: Sized,
+    {
+        Or::new(self, other)
     }
 }
 

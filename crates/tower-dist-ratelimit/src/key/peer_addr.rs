@@ -9,11 +9,13 @@ pub struct PeerAddr;
 /// One key per address that connects: a host in IPv4, a /64 network in IPv6. The port does not count.
 ///
 /// The address is looked for in the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum-08`; serve
-/// with `into_make_service_with_connect_info::<SocketAddr>()`), then a plain `SocketAddr`. If neither is there the key is
-/// missing.
+/// with `into_make_service_with_connect_info::<SocketAddr>()`), tonic's `TcpConnectInfo` (feature `tonic-014`; its server
+/// always has it, but for TLS), then a plain `SocketAddr`. If none is there the key is missing, and with the `tracing`
+/// feature there is one warning.
 ///
 /// Behind a proxy this is the proxy's address, and all clients share one bucket. Forwarding headers are not looked at: a
-/// client can write in them what it likes.
+/// client can write in them what it likes. [`client_ip`](super::client_ip()) looks at them, if the peer is one that you
+/// trust.
 #[must_use]
 pub fn peer_addr() -> PeerAddr {
     PeerAddr
@@ -21,17 +23,33 @@ pub fn peer_addr() -> PeerAddr {
 
 impl KeyExtractor for PeerAddr {
     fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
-        address(head)?.write(sink)
+        peer(head)?.write(sink)
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        Some(HINT)
     }
 }
 
-fn address(head: RequestHead<'_>) -> Option<IpAddr> {
+/// The mistake that everyone makes once.
+pub(super) const HINT: &str = "the peer's address is not among a request's extensions: serve axum's router with \
+     into_make_service_with_connect_info::<SocketAddr>(), or put a SocketAddr there";
+
+/// The address that a request comes from.
+pub(super) fn peer(head: RequestHead<'_>) -> Option<IpAddr> {
     #[cfg(feature = "axum-08")]
     if let Some(info) = head
         .extensions()
         .get::<axum::extract::ConnectInfo<SocketAddr>>()
     {
         return Some(info.0.ip());
+    }
+    #[cfg(feature = "tonic-014")]
+    if let Some(info) = head
+        .extensions()
+        .get::<tonic::transport::server::TcpConnectInfo>()
+    {
+        return Some(info.remote_addr()?.ip());
     }
     head.extensions().get::<SocketAddr>().map(SocketAddr::ip)
 }
@@ -69,5 +87,16 @@ mod tests {
     fn the_peer_of_an_axum_server_is_found() {
         let peer = socket("[2001:db8::1]:80");
         assert_eq!(key(axum::extract::ConnectInfo(peer)), key(peer));
+    }
+
+    #[cfg(feature = "tonic-014")]
+    #[test]
+    fn the_peer_of_a_tonic_server_is_found() {
+        let peer = socket("192.0.2.9:80");
+        let info = tonic::transport::server::TcpConnectInfo {
+            local_addr: None,
+            remote_addr: Some(peer),
+        };
+        assert_eq!(key(info), key(peer));
     }
 }

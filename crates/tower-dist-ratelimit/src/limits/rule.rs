@@ -49,24 +49,29 @@ impl Rule {
             return Applies::To(0..0);
         };
         let (key, found) = sink.key(|sink| extractor.extract(head, sink));
+        if !found {
+            self.warn_of_missing_key(extractor.hint());
+        }
         match self.policy.missing_key {
             _ if found => Applies::To(key),
-            MissingKey::Shared => {
-                self.warn_of_missing_key();
-                Applies::To(key)
-            }
+            MissingKey::Shared => Applies::To(key),
             MissingKey::Skip => Applies::No,
             MissingKey::Refuse => Applies::ButHasNoKey,
         }
     }
 
-    fn warn_of_missing_key(&self) {
+    /// Where leaving the key out is allowed for, only if that is hardly what was meant.
+    fn warn_of_missing_key(&self, hint: Option<&'static str>) {
+        if self.policy.missing_key != MissingKey::Shared && hint.is_none() {
+            return;
+        }
         self.warned.call_once(|| {
             #[cfg(feature = "tracing")]
             tracing::warn!(
                 policy = self.policy.name(),
-                "a request has no key, and shares one bucket with all others that have none; \
-                 if the key is the peer's address, serve with into_make_service_with_connect_info"
+                action = ?self.policy.missing_key,
+                hint,
+                "a request has no key; all that have none are treated alike"
             );
         });
     }

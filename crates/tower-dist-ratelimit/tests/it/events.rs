@@ -1,26 +1,43 @@
 //! What is told to those who run the service: changes, and not every request.
 
 use std::{
+    fmt::{self, Write},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use tower::Layer;
-use tower_dist_ratelimit::{OnError, Policy, RateLimitLayer, backend::Memory, key};
+use tower_dist_ratelimit::{
+    MissingKey, OnError, Policy, RateLimitLayer, TrustedProxies,
+    backend::Memory,
+    key::{self, KeyExtractor},
+};
 use tracing::{
     Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
     span::{Attributes, Id, Record},
 };
 
 use crate::support::{Probe, Remote, from, get, send, slow};
 
-/// Notes the levels of events.
+/// Notes the levels of events, and what their fields say.
 #[derive(Clone, Default)]
-struct Levels(Arc<Mutex<Vec<Level>>>);
+struct Levels {
+    levels: Arc<Mutex<Vec<Level>>>,
+    text: Arc<Mutex<String>>,
+}
+
+struct Text<'a>(&'a mut String);
+
+impl Visit for Text<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
 
 impl Levels {
     fn seen(&self) -> Vec<Level> {
-        self.0.lock().unwrap().clone()
+        self.levels.lock().unwrap().clone()
     }
 }
 
@@ -30,7 +47,8 @@ impl Subscriber for Levels {
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.0.lock().unwrap().push(*event.metadata().level());
+        self.levels.lock().unwrap().push(*event.metadata().level());
+        event.record(&mut Text(&mut self.text.lock().unwrap()));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -61,6 +79,35 @@ async fn missing_keys_are_warned_of_once_per_policy() {
         send(&mut service, get()).await;
     }
     assert_eq!(levels.seen(), vec![Level::WARN]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hides_the_peer_is_warned_of_once_whatever_is_done_without() {
+    for action in [MissingKey::Shared, MissingKey::Skip, MissingKey::Refuse] {
+        let peers: [Policy; 3] = [
+            Policy::new("peer", slow(9)).by(key::peer_addr()),
+            Policy::new("client", slow(9)).by(key::client_ip(TrustedProxies::private())),
+            Policy::new("either", slow(9)).by(key::header("key").or(key::peer_addr())),
+        ];
+        for policy in peers {
+            let levels = Levels::default();
+            let _guard = tracing::subscriber::set_default(levels.clone());
+            let mut service = RateLimitLayer::builder(Memory::default())
+                .limit(policy.missing_key(action))
+                .build()
+                .unwrap()
+                .layer(Probe::default());
+            for _ in 0..3 {
+                send(&mut service, get()).await;
+            }
+            assert_eq!(levels.seen(), vec![Level::WARN], "{action:?}");
+            let text = levels.text.lock().unwrap();
+            assert!(
+                text.contains("into_make_service_with_connect_info"),
+                "{text}"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,11 @@ use std::net::SocketAddr;
 
 use http::{Request, StatusCode};
 use tower::Layer;
-use tower_dist_ratelimit::{MissingKey, Policy, RateLimit, RateLimitLayer, backend::Memory, key};
+use tower_dist_ratelimit::{
+    MissingKey, Policy, RateLimit, RateLimitLayer, TrustedProxies,
+    backend::Memory,
+    key::{self, KeyExtractor},
+};
 
 use crate::support::{Probe, field, from, get, send, slow};
 
@@ -192,4 +196,139 @@ async fn costs_come_from_the_request_and_zero_is_free() {
     assert_eq!(send(&mut service, from("3")).await.status(), OK);
     assert_eq!(send(&mut service, from("0")).await.status(), OK);
     assert_eq!(send(&mut service, from("1")).await.status(), REFUSED);
+}
+
+fn with(name: &str, value: &str) -> Request<()> {
+    Request::builder().header(name, value).body(()).unwrap()
+}
+
+fn by(address: &str, mut request: Request<()>) -> Request<()> {
+    let peer = address.parse::<SocketAddr>().unwrap();
+    request.extensions_mut().insert(peer);
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bearer_token_is_a_key_however_its_scheme_is_written() {
+    let policy = Policy::new("token", slow(1)).by(key::bearer());
+    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    for (credentials, status) in [
+        ("Bearer a.b.c", OK),
+        ("bearer   a.b.c", REFUSED),
+        ("BEARER a.b.c ", REFUSED),
+        ("Bearer other", OK),
+        ("Bearer ", StatusCode::BAD_REQUEST),
+        ("Bearer", StatusCode::BAD_REQUEST),
+        ("Basic a.b.c", StatusCode::BAD_REQUEST),
+        ("", StatusCode::BAD_REQUEST),
+    ] {
+        let response = send(&mut service, with("authorization", credentials)).await;
+        assert_eq!(response.status(), status, "{credentials:?}");
+    }
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_is_a_key() {
+    #[derive(Clone)]
+    struct User(u64);
+    let policy = Policy::new("user", slow(1)).by(key::extension(|user: &User| user.0));
+    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    let user = |id| {
+        let mut request = get();
+        request.extensions_mut().insert(User(id));
+        request
+    };
+    assert_eq!(send(&mut service, user(1)).await.status(), OK);
+    assert_eq!(send(&mut service, user(2)).await.status(), OK);
+    assert_eq!(send(&mut service, user(1)).await.status(), REFUSED);
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_or_else_another_and_never_the_one_for_the_other() {
+    // The second header of the same text is another client than the first.
+    let either = key::header("key").or(key::header("other").or(key::peer_addr()));
+    let policy = Policy::new("either", slow(1)).by(either);
+    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    assert_eq!(send(&mut service, from("a")).await.status(), OK);
+    assert_eq!(send(&mut service, with("other", "a")).await.status(), OK);
+    assert_eq!(send(&mut service, from("a")).await.status(), REFUSED);
+    let both = by("192.0.2.1:1", with("other", "a"));
+    assert_eq!(send(&mut service, both).await.status(), REFUSED);
+    let peer = || by("192.0.2.1:1", get());
+    assert_eq!(send(&mut service, peer()).await.status(), OK);
+    assert_eq!(send(&mut service, peer()).await.status(), REFUSED);
+    // Bytes that are an address poses as none: [192, 0, 2, 2], as a header's.
+    let posing = http::HeaderValue::from_bytes(&[192, 168, 200, 201]).unwrap();
+    let mut request = get();
+    request.headers_mut().insert("key", posing);
+    assert_eq!(send(&mut service, request).await.status(), OK);
+    let posed_as = by("192.168.200.201:1", get());
+    assert_eq!(send(&mut service, posed_as).await.status(), OK);
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_keys_make_one_and_both_are_needed() {
+    let policy = Policy::new("pair", slow(1)).by((key::header("key"), key::method()));
+    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    let post = |key: &str| {
+        let mut request = from(key);
+        *request.method_mut() = http::Method::POST;
+        request
+    };
+    assert_eq!(send(&mut service, from("a")).await.status(), OK);
+    assert_eq!(send(&mut service, post("a")).await.status(), OK);
+    assert_eq!(send(&mut service, post("a")).await.status(), REFUSED);
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_behind_a_trusted_proxy_are_told_apart() {
+    let proxies = TrustedProxies::none().cidr("10.0.0.0/8");
+    let mut service = service(Policy::new("client", slow(1)).by(key::client_ip(proxies)));
+    let client = |list: &str| by("10.0.0.1:1", with("x-forwarded-for", list));
+    assert_eq!(send(&mut service, client("203.0.113.1")).await.status(), OK);
+    assert_eq!(send(&mut service, client("203.0.113.2")).await.status(), OK);
+    // tower_governor takes the leftmost, which the client itself has written.
+    let spoofed = client("198.51.100.1, 203.0.113.1");
+    assert_eq!(send(&mut service, spoofed).await.status(), REFUSED);
+    // axum_gcra cannot read these.
+    let ipv6 = |host: &str| client(&format!("[2001:db8::{host}]:443"));
+    assert_eq!(send(&mut service, ipv6("1")).await.status(), OK);
+    assert_eq!(send(&mut service, ipv6("2")).await.status(), REFUSED);
+}
+
+#[cfg(feature = "axum-08")]
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_is_a_route_and_a_method() {
+    use axum::{Router, body::Body, routing::any};
+    use tower::ServiceExt;
+
+    let policy = Policy::new("endpoint", slow(1)).by((key::matched_path(), key::method()));
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(policy)
+        .build()
+        .unwrap();
+    let router: Router = Router::new()
+        .route("/users/{id}", any(async || ()))
+        .route("/", any(async || ()))
+        .layer(layer);
+    for (method, path, status) in [
+        ("GET", "/users/1", OK),
+        ("GET", "/users/2", REFUSED),
+        ("POST", "/users/2", OK),
+        ("GET", "/", OK),
+        ("GET", "/?again", REFUSED),
+    ] {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status, "{method} {path}");
+    }
 }

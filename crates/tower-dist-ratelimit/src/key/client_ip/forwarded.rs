@@ -1,0 +1,94 @@
+use smallvec::{SmallVec, smallvec};
+
+use super::node::Hop;
+
+/// Who came to each proxy, in the order of writing, from one line of `Forwarded` (RFC 7239).
+///
+/// A line that breaks the grammar is one unknown hop: a quote that a client has left open would otherwise swallow what a
+/// trusted proxy has written behind it.
+pub(super) fn hops(line: &[u8]) -> SmallVec<[Hop; 4]> {
+    Line(line).hops().unwrap_or(smallvec![Hop::Unknown])
+}
+
+/// What is left to read.
+struct Line<'a>(&'a [u8]);
+
+impl<'a> Line<'a> {
+    fn hops(mut self) -> Option<SmallVec<[Hop; 4]>> {
+        let mut hops = SmallVec::new();
+        loop {
+            // Lists may have empty elements (RFC 9110, 5.6.1).
+            self.skip_spaces();
+            if self.0.is_empty() {
+                return Some(hops);
+            }
+            if !self.take(b',') {
+                hops.push(self.element()?);
+                self.skip_spaces();
+                if !self.0.is_empty() && !self.take(b',') {
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// `for=192.0.2.1;proto=https`. Without a `for` nobody is named.
+    fn element(&mut self) -> Option<Hop> {
+        let mut hop = None;
+        loop {
+            let name = self.token()?;
+            self.take(b'=').then_some(())?;
+            let value = self.value()?;
+            if name.eq_ignore_ascii_case(b"for") && hop.replace(Hop::of(&value)).is_some() {
+                return None;
+            }
+            self.skip_spaces();
+            if !self.take(b';') {
+                return Some(hop.unwrap_or(Hop::Unknown));
+            }
+            self.skip_spaces();
+        }
+    }
+
+    fn value(&mut self) -> Option<SmallVec<[u8; 48]>> {
+        if !self.take(b'"') {
+            return self.token().map(SmallVec::from_slice);
+        }
+        let mut value = SmallVec::new();
+        loop {
+            match self.next()? {
+                b'"' => return Some(value),
+                b'\\' => value.push(self.next()?),
+                byte => value.push(byte),
+            }
+        }
+    }
+
+    /// At least one character of a token (RFC 9110, 5.6.2), or of an address without the quotes that it should have.
+    fn token(&mut self) -> Option<&'a [u8]> {
+        let of_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:[]".contains(&byte);
+        let end = self.0.iter().position(|&byte| !of_token(byte));
+        let (token, rest) = self.0.split_at(end.unwrap_or(self.0.len()));
+        self.0 = rest;
+        (!token.is_empty()).then_some(token)
+    }
+
+    fn skip_spaces(&mut self) {
+        self.0 = self.0.trim_ascii_start();
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.0.first() == Some(&byte);
+        if found {
+            self.0 = &self.0[1..];
+        }
+        found
+    }
+}

@@ -1,0 +1,56 @@
+use super::{KeyExtractor, KeySink, RequestHead};
+use crate::BuildError;
+
+/// One key, or else another, from [`KeyExtractor::or`].
+#[derive(Clone, Copy, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A, B> Or<A, B> {
+    pub(super) fn new(first: A, second: B) -> Self {
+        Self { first, second }
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+        // Said first which of the two it is: what a client writes into a header cannot pose as another one's address.
+        let (_, found) = sink.key(|sink| {
+            sink.part(b"0");
+            self.first.extract(head, sink)
+        });
+        if found {
+            return Some(());
+        }
+        sink.part(b"1");
+        self.second.extract(head, sink)
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        self.first.check()?;
+        self.second.check()
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        self.second.hint().or_else(|| self.first.hint())
+    }
+}
+
+/// Both keys, as two parts of one. If one is missing, both are.
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
+    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+        self.0.extract(head, sink)?;
+        self.1.extract(head, sink)
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        self.0.check()?;
+        self.1.check()
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        self.0.hint().or_else(|| self.1.hint())
+    }
+}
