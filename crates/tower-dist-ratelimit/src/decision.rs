@@ -1,8 +1,10 @@
+mod decided;
 mod decisions;
 mod source;
 
 use std::time::Duration;
 
+pub use decided::Decided;
 pub use decisions::Decisions;
 pub use source::Source;
 

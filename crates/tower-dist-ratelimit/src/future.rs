@@ -11,9 +11,10 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use crate::{
-    Refuse,
-    backend::{Bounded, Verdict},
-    limits::{Asked, Limits, Ruling, Stamp},
+    Observer, Refuse,
+    http::{FollowUp, HttpLimits, ResponseHead, Ruling},
+    limits::{Question, Waiting},
+    observe::Undecided,
 };
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
@@ -27,37 +28,38 @@ use crate::{
 ///
 /// When it is polled again after it was ready.
 #[pin_project]
-pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
+pub struct ResponseFuture<S: Service<Request<B>>, R, O: Observer, B> {
     #[pin]
-    state: State<S, R, B>,
+    state: State<S, R, O, B>,
 }
 
 #[pin_project(project = StateProjection)]
-enum State<S: Service<Request<B>>, R, B> {
+enum State<S: Service<Request<B>>, R, O: Observer, B> {
     Calling {
         #[pin]
         inner: S::Future,
-        stamp: Option<Stamp>,
+        follow_up: FollowUp,
     },
     /// Boxed, because only a remote store gets here and everybody's future would grow by a request.
-    Deciding(Option<Box<Deciding<S, R, B>>>),
+    Deciding(Option<Box<Deciding<S, R, O, B>>>),
     Refused(Option<S::Response>),
 }
 
-struct Deciding<S, R, B> {
-    answer: Bounded<Verdict>,
-    asked: Asked,
+struct Deciding<S, R, O: Observer, B> {
+    waiting: Waiting,
+    question: Question,
     /// The instance that was ready when the request came.
     ready: S,
     request: Request<B>,
-    limits: Arc<Limits>,
+    http: Arc<HttpLimits>,
     refuse: R,
+    observer: Undecided<O>,
 }
 
-impl<S: Service<Request<B>>, R, B> ResponseFuture<S, R, B> {
-    pub(crate) fn calling(inner: S::Future, stamp: Option<Stamp>) -> Self {
+impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
+    pub(crate) fn calling(inner: S::Future, follow_up: FollowUp) -> Self {
         Self {
-            state: State::Calling { inner, stamp },
+            state: State::Calling { inner, follow_up },
         }
     }
 
@@ -68,20 +70,22 @@ impl<S: Service<Request<B>>, R, B> ResponseFuture<S, R, B> {
     }
 
     pub(crate) fn deciding(
-        answer: Bounded<Verdict>,
-        asked: Asked,
+        waiting: Waiting,
+        question: Question,
         ready: S,
         request: Request<B>,
-        limits: &Arc<Limits>,
+        http: Arc<HttpLimits>,
         refuse: R,
+        observer: O,
     ) -> Self {
         let deciding = Deciding {
-            answer,
-            asked,
+            waiting,
+            question,
             ready,
             request,
-            limits: Arc::clone(limits),
+            http,
             refuse,
+            observer: Undecided::new(observer),
         };
         Self {
             state: State::Deciding(Some(Box::new(deciding))),
@@ -89,34 +93,49 @@ impl<S: Service<Request<B>>, R, B> ResponseFuture<S, R, B> {
     }
 }
 
-impl<S, R, B, ResBody> Deciding<S, R, B>
+impl<S, R, O, B, ResBody> Deciding<S, R, O, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>>,
     R: Refuse<ResBody>,
+    O: Observer,
 {
-    fn decided(self, verdict: Result<Verdict, crate::backend::BackendError>) -> State<S, R, B> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ruling> {
+        let limits = &self.http.limits;
+        let observer = self.observer.observer();
+        let outcome = self.waiting.poll(limits, &mut self.question, observer, cx);
+        Poll::Ready(self.http.rule(ready!(outcome), &self.question, observer))
+    }
+
+    fn decided(self, ruling: Ruling) -> State<S, R, O, B> {
         let Self {
-            asked,
+            question,
             mut ready,
-            request,
-            limits,
+            mut request,
+            http,
             refuse,
+            observer,
             ..
         } = self;
-        match limits.decided(asked, verdict) {
-            Ruling::Pass(stamp) => State::Calling {
-                inner: ready.call(request),
-                stamp,
-            },
-            Ruling::Refuse(denied) => State::Refused(Some(limits.refusal(&refuse, &denied))),
+        observer.decided();
+        match ruling {
+            Ruling::Pass(passed) => {
+                let follow_up = http.attach(passed, &mut request);
+                let inner = ready.call(request);
+                State::Calling { inner, follow_up }
+            }
+            Ruling::Refuse(reason) => {
+                State::Refused(Some(http.refusal(&refuse, reason, &question)))
+            }
+            Ruling::Later(_) => unreachable!("what waits is polled until it is decided"),
         }
     }
 }
 
-impl<S, R, B, ResBody> Future for ResponseFuture<S, R, B>
+impl<S, R, O, B, ResBody> Future for ResponseFuture<S, R, O, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>>,
     R: Refuse<ResBody>,
+    O: Observer,
 {
     type Output = Result<S::Response, S::Error>;
 
@@ -124,20 +143,21 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Calling { inner, stamp } => {
-                    let mut response = ready!(inner.poll(cx))?;
-                    if let Some(stamp) = stamp.take() {
-                        stamp.put_on(response.headers_mut());
+                StateProjection::Calling { inner, follow_up } => {
+                    let mut result = ready!(inner.poll(cx));
+                    follow_up.answered(result.as_ref().ok().map(ResponseHead::new));
+                    if let Ok(response) = &mut result {
+                        follow_up.put_on(response.headers_mut());
                     }
-                    return Poll::Ready(Ok(response));
+                    return Poll::Ready(result);
                 }
                 StateProjection::Deciding(deciding) => {
                     let waiting = deciding.as_mut().expect("polled again after a panic");
-                    let verdict = ready!(Pin::new(&mut waiting.answer).poll(cx));
+                    let ruling = ready!(waiting.poll(cx));
                     deciding
                         .take()
                         .expect("it was there a line above")
-                        .decided(verdict)
+                        .decided(ruling)
                 }
                 StateProjection::Refused(response) => {
                     return Poll::Ready(Ok(response
@@ -150,7 +170,7 @@ where
     }
 }
 
-impl<S: Service<Request<B>>, R, B> fmt::Debug for ResponseFuture<S, R, B> {
+impl<S: Service<Request<B>>, R, O: Observer, B> fmt::Debug for ResponseFuture<S, R, O, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Calling { .. } => "ResponseFuture(calling)",

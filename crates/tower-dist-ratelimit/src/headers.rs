@@ -1,12 +1,16 @@
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use crate::Decision;
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
@@ -67,16 +71,52 @@ pub(crate) fn state<'a>(
     for (quoted, decision) in decided {
         line.member(quoted);
         line.parameter("r", decision.remaining);
-        let wait = if decision.allowed {
-            Some(decision.reset_after)
-        } else {
-            decision.retry_after
-        };
-        if let Some(wait) = wait {
+        if let Some(wait) = wait(decision) {
             line.parameter("t", whole_seconds(wait));
         }
     }
     line.finish()
+}
+
+/// How long until something changes for the client; unless nothing will.
+fn wait(decision: &Decision) -> Option<Duration> {
+    if decision.allowed {
+        Some(decision.reset_after)
+    } else {
+        decision.retry_after
+    }
+}
+
+/// Where the client stands with one policy, in the fields that came before the standard ones.
+pub(crate) struct Standing {
+    limit: HeaderValue,
+    remaining: HeaderValue,
+    reset: Option<HeaderValue>,
+}
+
+impl Standing {
+    pub(crate) fn of(decision: &Decision) -> Self {
+        Self {
+            limit: HeaderValue::from(decision.limit),
+            remaining: HeaderValue::from(decision.remaining),
+            reset: wait(decision).map(|wait| HeaderValue::from(whole_seconds(wait))),
+        }
+    }
+
+    /// These are no lists: if an inner service has said one of them, all are its own.
+    pub(crate) fn put_on(self, fields: &mut HeaderMap) {
+        if [X_LIMIT, X_REMAINING, X_RESET]
+            .iter()
+            .any(|name| fields.contains_key(name))
+        {
+            return;
+        }
+        let _ = fields.try_insert(X_LIMIT, self.limit);
+        let _ = fields.try_insert(X_REMAINING, self.remaining);
+        if let Some(reset) = self.reset {
+            let _ = fields.try_insert(X_RESET, reset);
+        }
+    }
 }
 
 /// A `Retry-After`: at least a second, since 0 would invite the client to come back at once.

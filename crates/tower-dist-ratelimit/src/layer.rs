@@ -6,7 +6,7 @@ use tower_layer::Layer;
 
 pub use builder::RateLimitLayerBuilder;
 
-use crate::{ProblemJson, RateLimit, backend::Backend, limits::Limits};
+use crate::{NoObserver, ProblemJson, RateLimit, backend::Backend, http::HttpLimits};
 
 /// Limits the rate of HTTP requests to a service.
 ///
@@ -21,9 +21,10 @@ use crate::{ProblemJson, RateLimit, backend::Backend, limits::Limits};
 ///     .build()?;
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
-pub struct RateLimitLayer<R = ProblemJson> {
-    limits: Arc<Limits>,
+pub struct RateLimitLayer<R = ProblemJson, O = NoObserver> {
+    http: Arc<HttpLimits>,
     refuse: R,
+    observer: O,
 }
 
 impl RateLimitLayer {
@@ -33,26 +34,39 @@ impl RateLimitLayer {
     }
 }
 
-impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
-    type Service = RateLimit<S, R>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.limits), self.refuse.clone())
+impl<R, O> RateLimitLayer<R, O> {
+    /// How many corrections of charges have not reached the store, since it failed, was late, or had too many to make.
+    ///
+    /// See [`RateLimitHandle`](crate::RateLimitHandle).
+    #[must_use]
+    pub fn lost_corrections(&self) -> u64 {
+        self.http.limits.corrections.lost()
     }
 }
 
-impl<R: Clone> Clone for RateLimitLayer<R> {
+impl<S, R: Clone, O: Clone> Layer<S> for RateLimitLayer<R, O> {
+    type Service = RateLimit<S, R, O>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let http = Arc::clone(&self.http);
+        RateLimit::new(inner, http, self.refuse.clone(), self.observer.clone())
+    }
+}
+
+impl<R: Clone, O: Clone> Clone for RateLimitLayer<R, O> {
     fn clone(&self) -> Self {
         Self {
-            limits: Arc::clone(&self.limits),
+            http: Arc::clone(&self.http),
             refuse: self.refuse.clone(),
+            observer: self.observer.clone(),
         }
     }
 }
 
-impl<R> fmt::Debug for RateLimitLayer<R> {
+impl<R, O> fmt::Debug for RateLimitLayer<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policies: Vec<_> = self.limits.rules.iter().map(|rule| &rule.policy).collect();
+        let rules = &self.http.limits.rules;
+        let policies: Vec<_> = rules.iter().map(|rule| &rule.policy).collect();
         f.debug_struct("RateLimitLayer")
             .field("policies", &policies)
             .finish_non_exhaustive()

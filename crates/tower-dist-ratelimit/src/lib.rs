@@ -71,7 +71,9 @@ mod build_error;
 pub mod conformance;
 mod decision;
 mod future;
+mod handle;
 mod headers;
+mod http;
 pub mod key;
 mod ladder;
 mod layer;
@@ -79,22 +81,30 @@ mod limiter;
 mod limits;
 #[cfg(any(test, feature = "conformance"))]
 mod model;
+mod observe;
 mod policy;
 mod quota;
 mod refuse;
 mod service;
 
 pub use build_error::BuildError;
-pub use decision::{Decision, Decisions, Source};
+pub use decision::{Decided, Decision, Decisions, Source};
 pub use future::ResponseFuture;
+pub use handle::{Meter, RateLimitHandle};
 pub use headers::Fields;
+pub use http::ResponseHead;
 pub use key::client_ip::TrustedProxies;
 pub use ladder::OnError;
 pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
 pub use limiter::Limiter;
+#[cfg(feature = "metrics")]
+pub use observe::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use observe::TracingObserver;
+pub use observe::{NoObserver, Observer};
 pub use policy::{Algorithm, MissingKey, Policy};
 pub use quota::Quota;
-pub use refuse::{ProblemJson, Reason, Refusal, Refuse, RefuseWith};
+pub use refuse::{Grpc, ProblemJson, Reason, Refusal, Refuse, RefuseWith};
 pub use service::RateLimit;
 
 #[cfg(doctest)]

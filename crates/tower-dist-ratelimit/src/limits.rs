@@ -1,200 +1,180 @@
+mod question;
 mod rule;
-mod ruling;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Response, header::RETRY_AFTER};
-use smallvec::SmallVec;
+use tokio::time::Instant;
 
-use self::rule::Applies;
 pub(crate) use self::{
-    rule::Rule,
-    ruling::{Denied, Outcome, Ruling, Stamp},
+    question::{Asked, Question},
+    rule::{Applies, Quoted, Rule},
+    waiting::Waiting,
 };
 use crate::{
-    BuildError, Decision, Decisions, Fields, OnError, Policy, Reason, Refusal, Refuse,
-    backend::{Answer, Backend, BackendError, Bounded, Charge, PolicyId, Verdict},
-    headers,
-    key::{KeySink, RequestHead},
+    BuildError, Decisions, Observer, OnError, Policy, Quota, Reason,
+    backend::{Answer, Backend, BackendError, PolicyId, Verdict},
+    handle::Corrections,
+    key::KeySink,
     ladder::Health,
 };
 
-/// The settings and the state of one layer, shared by all its services.
+/// What every form of limit is made of: the policies, their store, and what happens when that fails.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Vec<Rule>,
-    pub(crate) policy_field: Option<HeaderValue>,
-    pub(crate) fields: Fields,
     pub(crate) on_error: OnError,
     pub(crate) deadline: Duration,
     pub(crate) health: Health,
+    pub(crate) corrections: Corrections,
 }
 
-/// The rules that apply to a request, by number.
-pub(crate) type Asked = SmallVec<[usize; 2]>;
+/// What to do with a request, if that is known already.
+pub(crate) enum Outcome {
+    Pass,
+    Refuse(Reason),
+    Later(Waiting),
+}
 
 impl Limits {
-    /// Asks the backend about a request.
-    pub(crate) fn decide(self: &Arc<Self>, head: RequestHead<'_>) -> Outcome {
-        let mut sink = KeySink::new();
-        // One policy is what most layers have. Without the vectors it takes half the time.
-        if let [rule] = self.rules.as_slice() {
-            return match rule.apply(head, &mut sink) {
-                Applies::To(key) => {
-                    let cost = rule.policy.cost.of(head);
-                    let charge = Charge::new(rule.id, &sink.bytes()[key], cost);
-                    self.ask(
-                        Asked::from_buf_and_len([0; 2], 1),
-                        &[charge],
-                        &mut [Decision::default()],
-                    )
-                }
-                Applies::No => Outcome::Now(Ruling::Pass(None)),
-                Applies::ButHasNoKey => {
-                    Outcome::Now(Ruling::Refuse(Denied::because(Reason::MissingKey)))
-                }
-            };
-        }
-        let mut asked = Asked::new();
-        let mut keys = SmallVec::<[_; 4]>::new();
+    /// Asks the store about a request. `look` says whether and how a policy applies to it.
+    pub(crate) fn decide<O: Observer>(
+        &self,
+        question: &mut Question,
+        observer: &O,
+        mut look: impl FnMut(&Rule, &mut KeySink) -> Applies,
+    ) -> Outcome {
+        let mut lookups = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
-            match rule.apply(head, &mut sink) {
-                Applies::To(key) => {
-                    asked.push(number);
-                    keys.push(key);
+            match look(rule, &mut question.sink) {
+                Applies::To { key, cost, quota } => {
+                    let quota = match quota {
+                        Quoted::Own => None,
+                        Quoted::Found(quota) => usable(quota),
+                        Quoted::LookedUp(quota) => {
+                            lookups.push((question.asked.len(), quota));
+                            None
+                        }
+                    };
+                    question.asked.push(Asked {
+                        rule: number,
+                        id: rule.id,
+                        key,
+                        cost,
+                        quota,
+                    });
                 }
                 Applies::No => {}
                 Applies::ButHasNoKey => {
-                    return Outcome::Now(Ruling::Refuse(Denied::because(Reason::MissingKey)));
+                    question.asked.clear();
+                    return Outcome::Refuse(Reason::MissingKey);
                 }
             }
         }
-        if asked.is_empty() {
-            return Outcome::Now(Ruling::Pass(None));
-        }
-        let rules = asked.iter().map(|&number| &self.rules[number]);
-        let charges: SmallVec<[Charge<'_>; 4]> = rules
-            .zip(keys)
-            .map(|(rule, key)| Charge::new(rule.id, &sink.bytes()[key], rule.policy.cost.of(head)))
-            .collect();
-        let mut out = Decisions::refused(charges.len());
-        self.ask(asked, &charges, &mut out)
-    }
-
-    fn ask(
-        self: &Arc<Self>,
-        asked: Asked,
-        charges: &[Charge<'_>],
-        out: &mut [Decision],
-    ) -> Outcome {
-        match self.backend.acquire(charges, out) {
-            Answer::Done(true) => Outcome::Now(self.pass(&asked, out)),
-            Answer::Done(false) => Outcome::Now(self.refuse(asked, out.iter().copied().collect())),
-            Answer::Failed(error) => Outcome::Now(self.failed(&error)),
-            Answer::Later(answer) => Outcome::Later {
-                answer: Bounded::new(self.deadline, answer),
-                asked,
-            },
-        }
-    }
-
-    /// What to do once the store has answered.
-    pub(crate) fn decided(
-        self: &Arc<Self>,
-        asked: Asked,
-        verdict: Result<Verdict, BackendError>,
-    ) -> Ruling {
-        match verdict {
-            Ok(Verdict {
-                allowed: true,
-                decisions,
-            }) => self.pass(&asked, &decisions),
-            Ok(Verdict {
-                allowed: false,
-                decisions,
-            }) => self.refuse(asked, decisions),
-            Err(error) => self.failed(&error),
-        }
-    }
-
-    fn pass(self: &Arc<Self>, asked: &[usize], decisions: &[Decision]) -> Ruling {
-        self.health.answered();
-        Ruling::Pass(self.stamp(asked, decisions))
-    }
-
-    fn refuse(&self, asked: Asked, decisions: Decisions) -> Ruling {
-        self.health.answered();
-        Ruling::Refuse(Denied {
-            reason: Reason::Quota,
-            asked,
-            decisions,
-        })
-    }
-
-    fn failed(&self, error: &BackendError) -> Ruling {
-        self.health.failed(error);
-        match self.on_error {
-            OnError::Allow => Ruling::Pass(None),
-            OnError::Deny => Ruling::Refuse(Denied::because(Reason::Backend)),
-        }
-    }
-
-    /// The response to a request that must not pass: what the strategy makes, with what every refusal has.
-    pub(crate) fn refusal<B>(&self, refuse: &impl Refuse<B>, denied: &Denied) -> Response<B> {
-        let refusal = Refusal::new(self, denied);
-        let mut response = refuse.refuse(&refusal);
-        let fields = response.headers_mut();
-        if let Some(wait) = refusal.retry_after()
-            && !fields.contains_key(RETRY_AFTER)
-        {
-            put(fields, RETRY_AFTER, headers::retry_after(wait));
-        }
-        if self.fields != Fields::Never
-            && let Some(state) = self.state_field(&denied.asked, &denied.decisions)
-        {
-            self.put_fields(fields, state);
-        }
-        response
-    }
-
-    fn stamp(self: &Arc<Self>, asked: &[usize], decisions: &[Decision]) -> Option<Stamp> {
-        let tell = match self.fields {
-            Fields::Always => true,
-            Fields::NearLimit(_) => asked
-                .iter()
-                .zip(decisions.iter())
-                .any(|(&number, decision)| decision.remaining <= self.rules[number].near),
-            Fields::OnRefusal | Fields::Never => false,
-        };
-        let state = if tell {
-            self.state_field(asked, decisions)
+        if lookups.is_empty() {
+            self.ask(question, observer, None)
         } else {
-            None
-        }?;
-        Some(Stamp {
-            limits: Arc::clone(self),
-            state,
-        })
-    }
-
-    fn state_field(&self, asked: &[usize], decisions: &[Decision]) -> Option<HeaderValue> {
-        let decided = asked.iter().zip(decisions.iter());
-        let named =
-            decided.map(|(&number, decision)| (self.rules[number].quoted.as_str(), decision));
-        headers::state(named).filter(|value| !value.is_empty())
-    }
-
-    fn put_fields(&self, fields: &mut HeaderMap, state: HeaderValue) {
-        if let Some(policies) = &self.policy_field {
-            put(fields, headers::RATELIMIT_POLICY, policies.clone());
+            Outcome::Later(Waiting::for_quotas(self.deadline, lookups))
         }
-        put(fields, headers::RATELIMIT, state);
+    }
+
+    fn ask<O: Observer>(
+        &self,
+        question: &mut Question,
+        observer: &O,
+        end: Option<Instant>,
+    ) -> Outcome {
+        if question.asked.is_empty() {
+            return Outcome::Pass;
+        }
+        if question.asked.iter().any(Asked::is_shut_out) {
+            // No store has to be asked about nothing.
+            question.asked.retain(|asked| asked.is_shut_out());
+            question.decisions = Decisions::refused(question.asked.len());
+            return Outcome::Refuse(Reason::Quota);
+        }
+        match question.ask(&*self.backend) {
+            Answer::Done(allowed) => self.answered(allowed),
+            Answer::Failed(error) => self.failed(question, &error, observer),
+            Answer::Later(answer) => {
+                let end = end.unwrap_or_else(|| Instant::now() + self.deadline);
+                Outcome::Later(Waiting::for_store(end, self.deadline, answer))
+            }
+        }
+    }
+
+    fn decided<O: Observer>(
+        &self,
+        question: &mut Question,
+        verdict: Result<Verdict, BackendError>,
+        observer: &O,
+    ) -> Outcome {
+        match verdict {
+            Ok(Verdict { allowed, decisions }) => {
+                question.decisions = decisions;
+                self.answered(allowed)
+            }
+            Err(error) => self.failed(question, &error, observer),
+        }
+    }
+
+    fn answered(&self, allowed: bool) -> Outcome {
+        self.health.answered();
+        if allowed {
+            Outcome::Pass
+        } else {
+            Outcome::Refuse(Reason::Quota)
+        }
+    }
+
+    fn failed<O: Observer>(
+        &self,
+        question: &mut Question,
+        error: &BackendError,
+        observer: &O,
+    ) -> Outcome {
+        self.health.failed(error);
+        observer.failed(error);
+        // Nothing was decided, so nothing is told of these, and nothing of them is settled.
+        question.asked.clear();
+        question.decisions = Decisions::refused(0);
+        match self.on_error {
+            OnError::Allow => Outcome::Pass,
+            OnError::Deny => Outcome::Refuse(Reason::Backend),
+        }
+    }
+
+    /// Checks a set of policies and has the store prepare for them.
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        policies: Vec<Policy>,
+        on_error: OnError,
+        deadline: Duration,
+    ) -> Result<Self, BuildError> {
+        if deadline.is_zero() || deadline > MAX_DEADLINE {
+            let value = format_args!("{deadline:?}");
+            let bound = format_args!("above 0 and at most {MAX_DEADLINE:?}");
+            return Err(BuildError::new("backend_deadline", value, bound));
+        }
+        let ids = register(&*backend, &policies)?;
+        let rules = policies.into_iter().zip(ids);
+        Ok(Self {
+            rules: rules.map(|(policy, id)| Rule::new(policy, id)).collect(),
+            backend,
+            on_error,
+            deadline,
+            health: Health::default(),
+            corrections: Corrections::default(),
+        })
     }
 }
 
-/// Appends, so that what an inner service has said stays; unless the message has as many fields as it can have.
-fn put(fields: &mut HeaderMap, name: http::HeaderName, value: HeaderValue) {
-    let _ = fields.try_append(name, value);
+/// The longest deadline: longer than that no client waits for a decision.
+const MAX_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A quota that could not have been built is none; but zero is, for who may do nothing.
+fn usable(quota: Option<Quota>) -> Option<Quota> {
+    quota.filter(|quota| quota.limit() == 0 || quota.burst_size() == 0 || quota.check().is_ok())
 }
 
 /// Checks a set of policies and registers it.

@@ -1,11 +1,13 @@
 mod algorithm;
 mod cost;
+mod dynamic;
 mod missing_key;
 
-use std::{fmt, time::Duration};
+use std::{fmt, future::Future, time::Duration};
 
 pub use algorithm::Algorithm;
 pub(crate) use cost::Cost;
+pub(crate) use dynamic::Dynamic;
 pub use missing_key::MissingKey;
 
 use crate::{
@@ -58,6 +60,7 @@ pub struct Policy {
     pub(crate) key: Option<Box<dyn KeyExtractor>>,
     pub(crate) cost: Cost,
     pub(crate) missing_key: MissingKey,
+    pub(crate) dynamic: Option<Dynamic>,
 }
 
 impl Policy {
@@ -71,6 +74,7 @@ impl Policy {
             key: None,
             cost: Cost::Fixed(1),
             missing_key: MissingKey::Shared,
+            dynamic: None,
         }
     }
 
@@ -244,6 +248,70 @@ impl Policy {
         Self {
             missing_key: action,
             ..self
+        }
+    }
+
+    /// Gives each key a quota of its own, which is looked up with every request, so that it can change at any time.
+    ///
+    /// `None` is the policy's own quota, and so is a quota that could not have been built. A limit of zero refuses
+    /// everything, without asking the store. What a key has used stays used when its quota changes: lowered below that,
+    /// it is refused until enough has come back; raised, it gets the difference at once.
+    ///
+    /// # Default
+    ///
+    /// All keys have the policy's own quota.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, key};
+    ///
+    /// #[derive(Clone)]
+    /// struct User { id: u64, per_minute: u64 }
+    ///
+    /// Policy::new("per-user", Quota::per_minute(60))
+    ///     .by(key::extension(|user: &User| user.id))
+    ///     .dynamic(|head| Some(Quota::per_minute(head.extensions().get::<User>()?.per_minute)));
+    /// ```
+    pub fn dynamic<F>(self, quota: F) -> Self
+    where
+        F: Fn(RequestHead<'_>) -> Option<Quota> + Send + Sync + 'static,
+    {
+        Self {
+            dynamic: Some(Dynamic::Now(Box::new(quota))),
+            ..self.dynamic_quotas()
+        }
+    }
+
+    /// The same as [`dynamic`](Self::dynamic), for quotas that take some waiting: in a database, or with the service that
+    /// knows what a token is worth.
+    ///
+    /// The look-up and the store together have the layer's
+    /// [deadline](crate::RateLimitLayerBuilder::backend_deadline); a look-up that is late is a store that fails. During
+    /// that time the request holds the inner service ready, so keep what you look up in a cache.
+    ///
+    /// # Cost
+    ///
+    /// Each request boxes the look-up and what waits for it.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, key};
+    ///
+    /// async fn look_up(tenant: String) -> Option<Quota> {
+    ///     (tenant == "big").then(|| Quota::per_second(1_000))
+    /// }
+    ///
+    /// Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).dynamic_async(|head| {
+    ///     let tenant = head.headers().get("x-tenant").and_then(|value| value.to_str().ok());
+    ///     look_up(tenant.unwrap_or_default().to_owned())
+    /// });
+    /// ```
+    pub fn dynamic_async<F, Fut>(self, quota: F) -> Self
+    where
+        F: Fn(RequestHead<'_>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<Quota>> + Send + 'static,
+    {
+        Self {
+            dynamic: Some(Dynamic::Later(Box::new(move |head| Box::pin(quota(head))))),
+            ..self.dynamic_quotas()
         }
     }
 

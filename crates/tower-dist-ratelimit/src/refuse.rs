@@ -1,8 +1,10 @@
+mod grpc;
 mod problem_json;
 mod refusal;
 
 use http::Response;
 
+pub use grpc::Grpc;
 pub use problem_json::ProblemJson;
 pub use refusal::{Reason, Refusal};
 
@@ -12,11 +14,16 @@ pub use refusal::{Reason, Refusal};
 /// The layer adds `Retry-After`, unless the response has one, and the fields that [`Fields`](crate::Fields) ask for.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot make a refusal with the body `{B}`",
-    note = "by default the response body must be `From<Bytes>`; for any other, give the builder a closure with `.refusal(..)`"
+    note = "by default the response body must be `From<Bytes>`; for tonic's, end the builder with `.grpc()`; for any other, give it a closure with `.refusal(..)`"
 )]
 pub trait Refuse<B> {
     /// The response to this refusal.
     fn refuse(&self, refusal: &Refusal<'_>) -> Response<B>;
+
+    /// Whether the response says by itself when to come back, so that it needs no `Retry-After`. By default it does not.
+    fn says_when(&self) -> bool {
+        false
+    }
 }
 
 /// Refuses with what a closure returns, from [`refusal`](crate::RateLimitLayerBuilder::refusal).

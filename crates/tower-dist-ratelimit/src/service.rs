@@ -8,9 +8,10 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::{
-    ProblemJson, Refuse, ResponseFuture,
+    NoObserver, Observer, ProblemJson, Refuse, ResponseFuture,
+    http::{HttpLimits, Ruling},
     key::RequestHead,
-    limits::{Limits, Outcome, Ruling},
+    limits::Question,
 };
 
 /// A service behind rate limits, from [`RateLimitLayer`](crate::RateLimitLayer).
@@ -23,71 +24,79 @@ use crate::{
 /// lock. A refused request clones the inner service: the one that was ready goes away together with what its readiness
 /// holds, so that a refusal never keeps a concurrency permit. A request that has to wait for the store takes the ready
 /// service along and leaves a clone.
-pub struct RateLimit<S, R = ProblemJson> {
+pub struct RateLimit<S, R = ProblemJson, O = NoObserver> {
     inner: S,
-    limits: Arc<Limits>,
+    http: Arc<HttpLimits>,
     refuse: R,
+    observer: O,
 }
 
-impl<S, R> RateLimit<S, R> {
-    pub(crate) fn new(inner: S, limits: Arc<Limits>, refuse: R) -> Self {
+impl<S, R, O> RateLimit<S, R, O> {
+    pub(crate) fn new(inner: S, http: Arc<HttpLimits>, refuse: R, observer: O) -> Self {
         Self {
             inner,
-            limits,
+            http,
             refuse,
+            observer,
         }
     }
 }
 
-impl<S, R, B, ResBody> Service<Request<B>> for RateLimit<S, R>
+impl<S, R, O, B, ResBody> Service<Request<B>> for RateLimit<S, R, O>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: Refuse<ResBody> + Clone,
+    O: Observer + Clone,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S, R, B>;
+    type Future = ResponseFuture<S, R, O, B>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.limits.decide(RequestHead::new(&request)) {
-            Outcome::Now(Ruling::Pass(stamp)) => {
-                ResponseFuture::calling(self.inner.call(request), stamp)
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let mut question = Question::new();
+        let head = RequestHead::new(&request);
+        match self.http.decide(&mut question, head, &self.observer) {
+            Ruling::Pass(passed) => {
+                let follow_up = self.http.attach(passed, &mut request);
+                ResponseFuture::calling(self.inner.call(request), follow_up)
             }
-            Outcome::Now(Ruling::Refuse(denied)) => {
+            Ruling::Refuse(reason) => {
                 self.inner = self.inner.clone();
-                ResponseFuture::refused(self.limits.refusal(&self.refuse, &denied))
+                ResponseFuture::refused(self.http.refusal(&self.refuse, reason, &question))
             }
-            Outcome::Later { answer, asked } => {
+            Ruling::Later(waiting) => {
                 let unready = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, unready);
                 ResponseFuture::deciding(
-                    answer,
-                    asked,
+                    waiting,
+                    question,
                     ready,
                     request,
-                    &self.limits,
+                    Arc::clone(&self.http),
                     self.refuse.clone(),
+                    self.observer.clone(),
                 )
             }
         }
     }
 }
 
-impl<S: Clone, R: Clone> Clone for RateLimit<S, R> {
+impl<S: Clone, R: Clone, O: Clone> Clone for RateLimit<S, R, O> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            limits: Arc::clone(&self.limits),
+            http: Arc::clone(&self.http),
             refuse: self.refuse.clone(),
+            observer: self.observer.clone(),
         }
     }
 }
 
-impl<S: fmt::Debug, R> fmt::Debug for RateLimit<S, R> {
+impl<S: fmt::Debug, R, O> fmt::Debug for RateLimit<S, R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)

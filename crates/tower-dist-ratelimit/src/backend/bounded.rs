@@ -6,25 +6,35 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{BackendError, BoxFuture};
 
 /// The deadline where none can be set. A store on the same network answers in one or two milliseconds.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
-/// A store's answer, awaited no longer than the deadline, which counts from the making of this future.
+/// A store's answer, awaited no longer than the deadline.
 ///
 /// The mutex is never locked: it makes a future that is only `Send` also `Sync`, so that the layer's future is `Sync`
 /// whenever the inner service's is.
 pub(crate) struct Bounded<T>(Mutex<BoxFuture<'static, Result<T, BackendError>>>);
 
 impl<T: 'static> Bounded<T> {
+    /// The deadline counts from now.
     pub(crate) fn new(
         deadline: Duration,
-        answer: BoxFuture<'static, Result<T, BackendError>>,
+        answer: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> Self {
-        let answer = timeout(deadline, answer);
+        Self::until(Instant::now() + deadline, deadline, answer)
+    }
+
+    /// The deadline has begun to count before; this is where it ends.
+    pub(crate) fn until(
+        end: Instant,
+        deadline: Duration,
+        answer: impl Future<Output = Result<T, BackendError>> + Send + 'static,
+    ) -> Self {
+        let answer = timeout_at(end, answer);
         Self(Mutex::new(Box::pin(async move {
             answer
                 .await

@@ -4,15 +4,14 @@ use http::Response;
 
 use super::RateLimitLayer;
 use crate::{
-    BuildError, Fields, OnError, Policy, ProblemJson, Refusal, RefuseWith,
+    BuildError, Fields, Grpc, NoObserver, Observer, OnError, Policy, ProblemJson, Refusal,
+    RefuseWith,
     backend::{Backend, DEADLINE},
     headers,
-    ladder::Health,
-    limits::{self, Limits, Rule},
+    http::{Answers, HttpLimits, ResponseHead},
+    key::RequestHead,
+    limits::Limits,
 };
-
-/// The longest deadline: longer than that no client waits for a decision.
-const MAX_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Settings of a [`RateLimitLayer`], from [`RateLimitLayer::builder`].
 ///
@@ -21,18 +20,24 @@ const MAX_DEADLINE: Duration = Duration::from_secs(60);
 /// | setting | default |
 /// |---|---|
 /// | [`limit`](Self::limit) | none; at least one is needed |
+/// | [`exempt`](Self::exempt) | nobody |
 /// | [`headers`](Self::headers) | [`Fields::Always`] |
+/// | [`x_ratelimit`](Self::x_ratelimit) | left out |
 /// | [`on_backend_error`](Self::on_backend_error) | [`OnError::Deny`] |
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
-/// | [`refusal`](Self::refusal) | [`ProblemJson`] |
+/// | [`refusal`](Self::refusal), [`grpc`](Self::grpc) | [`ProblemJson`] |
+/// | [`handle`](Self::handle), [`refund_when`](Self::refund_when) | what is charged stays charged |
+/// | [`shadow`](Self::shadow) | requests are refused |
+/// | [`observer`](Self::observer) | [`NoObserver`] |
 #[must_use = "a builder does nothing until it builds"]
-pub struct RateLimitLayerBuilder<R = ProblemJson> {
+pub struct RateLimitLayerBuilder<R = ProblemJson, O = NoObserver> {
     backend: Arc<dyn Backend>,
     policies: Vec<Policy>,
-    fields: Fields,
+    answers: Answers,
     on_error: OnError,
     deadline: Duration,
     refuse: R,
+    observer: O,
 }
 
 impl RateLimitLayerBuilder {
@@ -40,24 +45,54 @@ impl RateLimitLayerBuilder {
         Self {
             backend,
             policies: Vec::new(),
-            fields: Fields::default(),
+            answers: Answers::default(),
             on_error: OnError::default(),
             deadline: DEADLINE,
             refuse: ProblemJson,
+            observer: NoObserver,
         }
     }
 }
 
-impl<R> RateLimitLayerBuilder<R> {
+impl<R, O> RateLimitLayerBuilder<R, O> {
     /// Adds a policy. A request passes if all policies allow it; otherwise it is charged to none.
     pub fn limit(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
     }
 
+    /// Leaves requests alone for which the closure says true, such as health checks and CORS preflights: no policy applies
+    /// to them, nothing is charged, and the response gets no fields. Given several times, any of them will do.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory};
+    ///
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("all", Quota::per_second(100)))
+    ///     .exempt(|head| head.uri().path() == "/healthz" || head.method() == "OPTIONS")
+    ///     .build()?;
+    /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+    /// ```
+    pub fn exempt<F>(mut self, exempt: F) -> Self
+    where
+        F: Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.answers.exempt.push(Box::new(exempt));
+        self
+    }
+
     /// Which responses carry the `RateLimit` fields.
-    pub fn headers(self, fields: Fields) -> Self {
-        Self { fields, ..self }
+    pub fn headers(mut self, fields: Fields) -> Self {
+        self.answers.fields = fields;
+        self
+    }
+
+    /// Adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) wherever the
+    /// `RateLimit` fields go, for clients that know no others. They have room for one policy: one that refuses, or
+    /// else the one with the fewest tokens left. If an inner service has set one of them, all stay as they are.
+    pub fn x_ratelimit(mut self) -> Self {
+        self.answers.x_ratelimit = true;
+        self
     }
 
     /// What happens when the store fails or is late.
@@ -68,11 +103,74 @@ impl<R> RateLimitLayerBuilder<R> {
         }
     }
 
-    /// How long a request waits for the store at most, above zero and up to a minute.
+    /// How long a request waits for its [quotas](Policy::dynamic_async) and the store together at most, above zero and up to
+    /// a minute.
     ///
     /// While it waits it holds the inner service ready, and with it a permit if the inner service limits concurrency.
     pub fn backend_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// Puts a [`RateLimitHandle`](crate::RateLimitHandle) among the extensions of each request that passes, with which what it was
+    /// charged can be looked at and corrected.
+    ///
+    /// # Cost
+    ///
+    /// Three allocations for the handle, and those of the request's first extension.
+    pub fn handle(mut self) -> Self {
+        self.answers.handle = true;
+        self
+    }
+
+    /// Puts back what a request was charged if the closure says so about its response; `None` is an inner service that failed
+    /// without one. Looked at when the response's head is there, before its body.
+    ///
+    /// So failures of your own cost your clients nothing; or, the other way round, only failures count, which is
+    /// what a limit on guessing passwords needs.
+    ///
+    /// What somebody has [settled](crate::RateLimitHandle::settle) by then stays.
+    ///
+    /// # Cost
+    ///
+    /// Four allocations per request.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
+    ///
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("logins", Quota::per_minute(5)).by(key::peer_addr()))
+    ///     .refund_when(|response| response.is_some_and(|response| response.status().is_success()))
+    ///     .build()?;
+    /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+    /// ```
+    pub fn refund_when<F>(mut self, refund: F) -> Self
+    where
+        F: Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync + 'static,
+    {
+        self.answers.refund_when = Some(Box::new(refund));
+        self
+    }
+
+    /// Decides and charges without refusing, and without a word to the client: for trying limits out in production.
+    ///
+    /// The [observer](Self::observer) is told what would have been refused. Also a store that fails, and a missing key, refuse nobody.
+    /// A store that is slow delays requests as it would have otherwise.
+    pub fn shadow(mut self) -> Self {
+        self.answers.shadow = true;
+        self
+    }
+
+    /// Tells an observer what is decided. An `Arc` of an observer is one, too.
+    pub fn observer<P: Observer>(self, observer: P) -> RateLimitLayerBuilder<R, P> {
+        RateLimitLayerBuilder {
+            backend: self.backend,
+            policies: self.policies,
+            answers: self.answers,
+            on_error: self.on_error,
+            deadline: self.deadline,
+            refuse: self.refuse,
+            observer,
+        }
     }
 
     /// Makes refusals with a closure: for bodies that are not `From<Bytes>`, or for other words.
@@ -93,17 +191,38 @@ impl<R> RateLimitLayerBuilder<R> {
     ///     .build()?;
     /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
     /// ```
-    pub fn refusal<F, B>(self, refuse: F) -> RateLimitLayerBuilder<RefuseWith<F>>
+    pub fn refusal<F, B>(self, refuse: F) -> RateLimitLayerBuilder<RefuseWith<F>, O>
     where
         F: Fn(&Refusal<'_>) -> Response<B>,
     {
+        self.refuse(RefuseWith(refuse))
+    }
+
+    /// Makes refusals as gRPC does, for tonic and all other bodies with an empty `Default`. See [`Grpc`].
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
+    ///
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("per-token", Quota::per_second(100)).by(key::bearer()))
+    ///     .grpc()
+    ///     .build()?;
+    /// // tonic::transport::Server::builder().layer(layer)
+    /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+    /// ```
+    pub fn grpc(self) -> RateLimitLayerBuilder<Grpc, O> {
+        self.refuse(Grpc)
+    }
+
+    fn refuse<Q>(self, refuse: Q) -> RateLimitLayerBuilder<Q, O> {
         RateLimitLayerBuilder {
             backend: self.backend,
             policies: self.policies,
-            fields: self.fields,
+            answers: self.answers,
             on_error: self.on_error,
             deadline: self.deadline,
-            refuse: RefuseWith(refuse),
+            refuse,
+            observer: self.observer,
         }
     }
 
@@ -113,8 +232,8 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
     /// store cannot keep.
-    pub fn build(self) -> Result<RateLimitLayer<R>, BuildError> {
-        if let Fields::NearLimit(share) = self.fields
+    pub fn build(self) -> Result<RateLimitLayer<R, O>, BuildError> {
+        if let Fields::NearLimit(share) = self.answers.fields
             && !(share > 0.0 && share <= 1.0)
         {
             return Err(BuildError::new(
@@ -123,45 +242,33 @@ impl<R> RateLimitLayerBuilder<R> {
                 "above 0 and at most 1",
             ));
         }
-        if self.deadline.is_zero() || self.deadline > MAX_DEADLINE {
-            let value = format_args!("{:?}", self.deadline);
-            return Err(BuildError::new(
-                "backend_deadline",
-                value,
-                format_args!("above 0 and at most {MAX_DEADLINE:?}"),
-            ));
-        }
-        let ids = limits::register(&*self.backend, &self.policies)?;
-        let rules: Vec<_> = self
-            .policies
-            .into_iter()
-            .zip(ids)
-            .map(|(policy, id)| Rule::new(policy, id, self.fields))
-            .collect();
-        let named = rules
+        let limits = Limits::new(self.backend, self.policies, self.on_error, self.deadline)?;
+        let dynamic = limits
+            .rules
+            .iter()
+            .any(|rule| rule.policy.dynamic.is_some());
+        let named = limits
+            .rules
             .iter()
             .map(|rule| (rule.quoted.as_str(), rule.policy.quota()));
-        let limits = Limits {
-            policy_field: headers::policies(named),
-            rules,
-            backend: self.backend,
-            fields: self.fields,
-            on_error: self.on_error,
-            deadline: self.deadline,
-            health: Health::default(),
+        let http = HttpLimits {
+            policy_field: headers::policies(named).filter(|_| !dynamic),
+            limits: Arc::new(limits),
+            answers: self.answers,
         };
         Ok(RateLimitLayer {
-            limits: Arc::new(limits),
+            http: Arc::new(http),
             refuse: self.refuse,
+            observer: self.observer,
         })
     }
 }
 
-impl<R> fmt::Debug for RateLimitLayerBuilder<R> {
+impl<R, O> fmt::Debug for RateLimitLayerBuilder<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayerBuilder")
             .field("policies", &self.policies)
-            .field("fields", &self.fields)
+            .field("fields", &self.answers.fields)
             .field("on_error", &self.on_error)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()

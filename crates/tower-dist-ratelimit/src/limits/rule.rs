@@ -1,62 +1,90 @@
-use std::{ops::Range, sync::Once};
+use std::{ops::Range, sync::Arc, sync::Once};
 
 use crate::{
-    Fields, Policy, Quota,
-    backend::PolicyId,
+    Policy, Quota,
+    backend::{BoxFuture, PolicyId},
     headers,
     key::{KeySink, RequestHead},
-    policy::MissingKey,
+    policy::{Dynamic, MissingKey},
 };
 
 /// A policy and what follows from it.
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
-    pub(super) id: PolicyId,
+    pub(crate) id: PolicyId,
+    pub(crate) name: Arc<str>,
     /// The name, as it stands in fields and in JSON.
     pub(crate) quoted: String,
-    /// A response is near the limit when it leaves this many tokens or fewer.
-    pub(super) near: u64,
     warned: Once,
 }
 
 /// Whether a policy applies to a request.
-pub(super) enum Applies {
-    /// To the key in this place.
-    To(Range<usize>),
+pub(crate) enum Applies {
+    To {
+        /// Where in the sink the key is.
+        key: Range<usize>,
+        cost: u64,
+        quota: Quoted,
+    },
     No,
     /// It refuses such requests.
     ButHasNoKey,
 }
 
+/// What a key is allowed.
+pub(crate) enum Quoted {
+    /// What the policy says.
+    Own,
+    Found(Option<Quota>),
+    LookedUp(BoxFuture<'static, Option<Quota>>),
+}
+
 impl Rule {
-    pub(crate) fn new(policy: Policy, id: PolicyId, fields: Fields) -> Self {
-        let near = match fields {
-            Fields::NearLimit(share) => near(policy.quota(), share),
-            _ => 0,
-        };
+    pub(super) fn new(policy: Policy, id: PolicyId) -> Self {
         Self {
             id,
+            name: policy.name().into(),
             quoted: headers::quote(policy.name()),
-            near,
             warned: Once::new(),
             policy,
         }
     }
 
-    /// Whether the policy applies to a request, and then where in the sink its key is.
-    pub(super) fn apply(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Applies {
+    /// Whether and how the policy applies to an HTTP request.
+    pub(crate) fn look(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Applies {
+        let key = match self.key(head, sink) {
+            Ok(key) => key,
+            Err(applies) => return applies,
+        };
+        Applies::To {
+            key,
+            cost: self.policy.cost.of(head),
+            quota: match &self.policy.dynamic {
+                None => Quoted::Own,
+                Some(Dynamic::Now(quota)) => Quoted::Found(quota(head)),
+                Some(Dynamic::Later(quota)) => Quoted::LookedUp(quota(head)),
+            },
+        }
+    }
+
+    fn key(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Result<Range<usize>, Applies> {
         let Some(extractor) = &self.policy.key else {
-            return Applies::To(0..0);
+            return Ok(0..0);
         };
         let (key, found) = sink.key(|sink| extractor.extract(head, sink));
-        if !found {
-            self.warn_of_missing_key(extractor.hint());
+        if found {
+            return Ok(key);
         }
+        self.without_key(extractor.hint()).map(|()| key)
+    }
+
+    /// A key that is missing is the empty one, if the policy applies at all.
+    pub(crate) fn without_key(&self, hint: Option<&'static str>) -> Result<(), Applies> {
+        self.warn_of_missing_key(hint);
         match self.policy.missing_key {
-            _ if found => Applies::To(key),
-            MissingKey::Shared => Applies::To(key),
-            MissingKey::Skip => Applies::No,
-            MissingKey::Refuse => Applies::ButHasNoKey,
+            MissingKey::Shared => Ok(()),
+            MissingKey::Skip => Err(Applies::No),
+            MissingKey::Refuse => Err(Applies::ButHasNoKey),
         }
     }
 
@@ -68,21 +96,11 @@ impl Rule {
         self.warned.call_once(|| {
             #[cfg(feature = "tracing")]
             tracing::warn!(
-                policy = self.policy.name(),
+                policy = &*self.name,
                 action = ?self.policy.missing_key,
                 hint,
                 "a request has no key; all that have none are treated alike"
             );
         });
     }
-}
-
-/// This share of the burst, rounded up: rather told too early than too late.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from 0 to the burst, and `as` saturates"
-)]
-fn near(quota: Quota, share: f64) -> u64 {
-    (quota.burst_size() as f64 * share).ceil() as u64
 }

@@ -33,7 +33,7 @@ impl<B: From<Bytes>> Refuse<B> for ProblemJson {
 fn document(refusal: &Refusal<'_>) -> String {
     let kind = match refusal.reason() {
         Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        Reason::MissingKey | Reason::Backend => "about:blank",
+        _ => "about:blank",
     };
     let status = refusal.status();
     let title = status.canonical_reason().unwrap_or_default();

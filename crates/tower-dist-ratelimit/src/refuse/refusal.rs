@@ -3,8 +3,8 @@ use std::{fmt, time::Duration};
 use http::StatusCode;
 
 use crate::{
-    Decision,
-    limits::{Denied, Limits, Rule},
+    Decided, Decision,
+    limits::{Limits, Question, Rule},
 };
 
 /// Why a request is refused.
@@ -17,32 +17,43 @@ pub enum Reason {
     MissingKey,
     /// The store has not decided, and the layer [denies](crate::OnError::Deny) in that case.
     Backend,
+    /// It would have to wait, and there are as many requests waiting as may. Only in a [`Throttle`](crate::Throttle).
+    QueueFull,
+    /// Its turn would come later than it may wait. Only in a [`Throttle`](crate::Throttle).
+    TooLong,
 }
 
 /// A request that is refused, as [`Refuse`](crate::Refuse) gets to see it.
 pub struct Refusal<'a> {
     limits: &'a Limits,
-    denied: &'a Denied,
+    question: &'a Question,
+    reason: Reason,
 }
 
 impl<'a> Refusal<'a> {
-    pub(crate) fn new(limits: &'a Limits, denied: &'a Denied) -> Self {
-        Self { limits, denied }
+    pub(crate) fn new(limits: &'a Limits, question: &'a Question, reason: Reason) -> Self {
+        Self {
+            limits,
+            question,
+            reason,
+        }
     }
 
     /// Why.
     #[must_use]
     pub fn reason(&self) -> Reason {
-        self.denied.reason
+        self.reason
     }
 
     /// The status that says so: 429 by quota, 400 without a key, 503 when the store fails.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        match self.denied.reason {
+        match self.reason {
             Reason::Quota => StatusCode::TOO_MANY_REQUESTS,
             Reason::MissingKey => StatusCode::BAD_REQUEST,
-            Reason::Backend => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Backend | Reason::QueueFull | Reason::TooLong => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -58,7 +69,7 @@ impl<'a> Refusal<'a> {
 
     /// The names of the policies that refused, in the order in which the layer has them.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        self.refused().map(|(rule, _)| rule.policy.name())
+        self.refused().map(|(rule, _)| &*rule.name)
     }
 
     /// The same names, as JSON strings.
@@ -66,13 +77,14 @@ impl<'a> Refusal<'a> {
         self.refused().map(|(rule, _)| rule.quoted.as_str())
     }
 
+    /// All the decisions; those of policies that would have let the request pass, too.
+    #[must_use]
+    pub fn decided(&self) -> Decided<'a> {
+        Decided::new(self.limits, self.question)
+    }
+
     fn refused(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
-        let (limits, denied) = (self.limits, self.denied);
-        let decided = denied
-            .asked
-            .iter()
-            .map(|&number| &limits.rules[number])
-            .zip(denied.decisions.iter());
+        let decided = self.question.named(self.limits);
         decided.filter(|(_, decision)| !decision.allowed)
     }
 }

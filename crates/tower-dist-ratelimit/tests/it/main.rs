@@ -10,12 +10,18 @@ mod answers;
 mod building;
 #[cfg(feature = "conformance")]
 mod conformance;
+mod dynamic;
 #[cfg(feature = "tracing")]
 mod events;
 mod flood;
+mod grpc;
 mod keys;
 mod laws;
 mod limiter;
 mod memory;
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+mod observers;
+mod observing;
 mod remote;
+mod settling;
 mod support;

@@ -1,0 +1,197 @@
+mod corrections;
+mod meter;
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+pub(crate) use corrections::Corrections;
+pub use meter::Meter;
+
+use crate::{
+    Decision,
+    limits::{Asked, Limits, Question},
+};
+
+/// What a request was charged, for those who find out later what it really costs. A layer built with
+/// [`handle`](crate::RateLimitLayerBuilder::handle) puts it among the request's extensions.
+///
+/// Reserve now, settle later: the policy's [cost](crate::Policy::cost_fn) is what the request may need, and
+/// [`settle`](Self::settle) corrects that to what it took. A [`Meter`] does so when it is dropped, and so also when a
+/// response that streams is dropped half-way. What nobody corrects stays as it was charged.
+///
+/// Clones are handles of the same request. Its limits are corrected together; [`policy`](Self::policy) is the handle of
+/// one of them, for policies that count different things.
+///
+/// A correction is exact and made at once in [`Memory`](crate::backend::Memory). One that has to travel does so in the
+/// background: at most 1024 at a time for one layer, each with the layer's deadline. What does not arrive is
+/// [counted](crate::RateLimitLayer::lost_corrections).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_dist_ratelimit::{Policy, Quota, RateLimitHandle, RateLimitLayer, backend::Memory};
+///
+/// let layer = RateLimitLayer::builder(Memory::default())
+///     // Nobody knows yet how long the answer will be: 500 tokens are reserved.
+///     .limit(Policy::new("tokens", Quota::per_minute(10_000)).cost(500))
+///     .handle()
+///     .build()?;
+/// let service = layer.layer(service_fn(async |request: Request<()>| {
+///     let handle: &RateLimitHandle = request.extensions().get().expect("the layer puts it there");
+///     // It was shorter.
+///     handle.settle(120);
+///     Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
+/// }));
+/// service.oneshot(Request::new(())).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RateLimitHandle {
+    bill: Arc<Bill>,
+    /// The number of the only account that this handle is about.
+    only: Option<usize>,
+}
+
+struct Bill {
+    limits: Arc<Limits>,
+    keys: Box<[u8]>,
+    accounts: Vec<Account>,
+}
+
+/// One policy's part.
+struct Account {
+    asked: Asked,
+    decision: Decision,
+    charged: Mutex<Charged>,
+}
+
+struct Charged {
+    tokens: u64,
+    settled: bool,
+}
+
+impl RateLimitHandle {
+    pub(crate) fn new(limits: &Arc<Limits>, question: &Question) -> Self {
+        let decided = question.asked.iter().zip(question.decisions.iter());
+        let accounts = decided.map(|(asked, decision)| Account {
+            asked: asked.clone(),
+            decision: *decision,
+            charged: Mutex::new(Charged {
+                tokens: asked.cost,
+                settled: false,
+            }),
+        });
+        Self {
+            bill: Arc::new(Bill {
+                limits: Arc::clone(limits),
+                keys: question.keys().into(),
+                accounts: accounts.collect(),
+            }),
+            only: None,
+        }
+    }
+
+    /// The decision of each policy that was asked, with its name. Empty if no policy applies to the request, or if the
+    /// store failed and the request passed nevertheless.
+    pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
+        self.accounts().map(|account| {
+            let rule = &self.bill.limits.rules[account.asked.rule];
+            (&*rule.name, &account.decision)
+        })
+    }
+
+    /// The handle of the policy of this name alone; `None` if it was not asked.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<Self> {
+        let rules = &self.bill.limits.rules;
+        let number = self.bounds().find(|&number| {
+            let rule = self.bill.accounts[number].asked.rule;
+            &*rules[rule].name == name
+        })?;
+        Some(Self {
+            bill: Arc::clone(&self.bill),
+            only: Some(number),
+        })
+    }
+
+    /// Takes more tokens than were reserved, also when they are not there: then what follows waits longer. Of no effect
+    /// once the request is settled.
+    pub fn charge(&self, tokens: u64) {
+        self.correct(|charged| charged.saturating_add(tokens), false);
+    }
+
+    /// Puts tokens back, at most what was charged. Of no effect once the request is settled.
+    pub fn refund(&self, tokens: u64) {
+        self.correct(|charged| charged.saturating_sub(tokens), false);
+    }
+
+    /// Says what the request has cost in all, and closes the account: what was reserved beyond it is put back, what is
+    /// missing is taken. Only the first one counts.
+    pub fn settle(&self, actual: u64) {
+        self.correct(|_| actual, true);
+    }
+
+    /// A counter that settles when it is dropped.
+    pub fn meter(&self) -> Meter {
+        Meter::new(self.clone())
+    }
+
+    fn bounds(&self) -> Range<usize> {
+        match self.only {
+            Some(number) => number..number + 1,
+            None => 0..self.bill.accounts.len(),
+        }
+    }
+
+    fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.bill.accounts[self.bounds()].iter()
+    }
+
+    fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) {
+        let Bill { limits, keys, .. } = &*self.bill;
+        for account in self.accounts() {
+            let Some((before, after)) = account.correct(&to, settle) else {
+                continue;
+            };
+            // A refund gives back at most what the charge says.
+            let mut charge = account.asked.charge(keys);
+            charge.cost = before;
+            limits.correct(charge, difference(before, after));
+        }
+    }
+}
+
+impl Account {
+    /// How many tokens it had and has, unless it is settled. The lock makes each correction count once.
+    fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) -> Option<(u64, u64)> {
+        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        if charged.settled {
+            return None;
+        }
+        charged.settled = settle;
+        let before = charged.tokens;
+        charged.tokens = to(before);
+        Some((before, charged.tokens))
+    }
+}
+
+fn difference(before: u64, after: u64) -> i64 {
+    if after >= before {
+        i64::try_from(after - before).unwrap_or(i64::MAX)
+    } else {
+        i64::try_from(before - after).map_or(i64::MIN, |less| -less)
+    }
+}
+
+impl fmt::Debug for RateLimitHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.decisions()).finish()
+    }
+}

@@ -1,0 +1,179 @@
+mod follow_up;
+mod response_head;
+mod stamp;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::RETRY_AFTER};
+
+pub(crate) use self::follow_up::FollowUp;
+pub use self::response_head::ResponseHead;
+use self::{follow_up::Refund, stamp::Stamp};
+use crate::{
+    Decided, Fields, Observer, RateLimitHandle, Reason, Refusal, Refuse, headers,
+    key::RequestHead,
+    limits::{Limits, Outcome, Question, Waiting},
+};
+
+/// Whether a request is left alone.
+pub(crate) type Exempt = Box<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
+
+/// Whether a request costs nothing after all, now that it is answered.
+pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
+
+/// The settings and the state of one layer over HTTP, shared by all its services.
+pub(crate) struct HttpLimits {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) answers: Answers,
+    /// A constant, unless quotas differ from key to key.
+    pub(crate) policy_field: Option<HeaderValue>,
+}
+
+/// How requests are treated, and what clients are told.
+#[derive(Default)]
+pub(crate) struct Answers {
+    pub(crate) fields: Fields,
+    pub(crate) x_ratelimit: bool,
+    pub(crate) shadow: bool,
+    pub(crate) handle: bool,
+    pub(crate) exempt: Vec<Exempt>,
+    pub(crate) refund_when: Option<RefundWhen>,
+}
+
+/// What to do with a request, if that is known already.
+pub(crate) enum Ruling {
+    Pass(Passed),
+    Refuse(Reason),
+    Later(Waiting),
+}
+
+/// What a request that passes takes along.
+#[derive(Default)]
+pub(crate) struct Passed {
+    stamp: Option<Stamp>,
+    handle: Option<RateLimitHandle>,
+}
+
+impl HttpLimits {
+    /// Asks the store about a request.
+    pub(crate) fn decide<O: Observer>(
+        self: &Arc<Self>,
+        question: &mut Question,
+        head: RequestHead<'_>,
+        observer: &O,
+    ) -> Ruling {
+        if self.answers.exempt.iter().any(|exempt| exempt(head)) {
+            return Ruling::Pass(Passed::default());
+        }
+        let limits = &self.limits;
+        let outcome = limits.decide(question, observer, |rule, sink| rule.look(head, sink));
+        self.rule(outcome, question, observer)
+    }
+
+    /// What an outcome means in this layer.
+    pub(crate) fn rule<O: Observer>(
+        self: &Arc<Self>,
+        outcome: Outcome,
+        question: &Question,
+        observer: &O,
+    ) -> Ruling {
+        match outcome {
+            Outcome::Pass => {
+                observer.allowed(&Decided::new(&self.limits, question));
+                Ruling::Pass(self.passed(question))
+            }
+            Outcome::Refuse(reason) if self.answers.shadow => {
+                observer.shadowed(&Refusal::new(&self.limits, question, reason));
+                Ruling::Pass(Passed::default())
+            }
+            Outcome::Refuse(reason) => {
+                observer.refused(&Refusal::new(&self.limits, question, reason));
+                Ruling::Refuse(reason)
+            }
+            Outcome::Later(waiting) => Ruling::Later(waiting),
+        }
+    }
+
+    fn passed(self: &Arc<Self>, question: &Question) -> Passed {
+        let answers = &self.answers;
+        let handle = (answers.handle || answers.refund_when.is_some())
+            .then(|| RateLimitHandle::new(&self.limits, question));
+        // Who is not limited yet is not told of limits.
+        let tell = !answers.shadow
+            && match answers.fields {
+                Fields::Always => true,
+                Fields::NearLimit(share) => self.is_near(question, share),
+                Fields::OnRefusal | Fields::Never => false,
+            };
+        let stamp = tell.then(|| Stamp::new(self, question));
+        Passed {
+            stamp: stamp.flatten(),
+            handle,
+        }
+    }
+
+    /// Gives a request what it takes along, and says what is left to do when it is answered.
+    pub(crate) fn attach<B>(
+        self: &Arc<Self>,
+        passed: Passed,
+        request: &mut Request<B>,
+    ) -> FollowUp {
+        let Passed { stamp, handle } = passed;
+        let refund = handle.and_then(|handle| {
+            if self.answers.handle {
+                request.extensions_mut().insert(handle.clone());
+            }
+            let http = Arc::clone(self);
+            let refunds = self.answers.refund_when.is_some();
+            refunds.then(|| Box::new(Refund { http, handle }))
+        });
+        FollowUp { stamp, refund }
+    }
+
+    fn is_near(&self, question: &Question, share: f64) -> bool {
+        let decided = question.asked.iter().zip(question.decisions.iter());
+        decided.into_iter().any(|(asked, decision)| {
+            let own = self.limits.rules[asked.rule].policy.quota();
+            decision.remaining <= near(asked.quota.unwrap_or(own).burst_size(), share)
+        })
+    }
+
+    /// The response to a request that must not pass: what the strategy makes, with what every refusal has.
+    pub(crate) fn refusal<B>(
+        self: &Arc<Self>,
+        refuse: &impl Refuse<B>,
+        reason: Reason,
+        question: &Question,
+    ) -> Response<B> {
+        let refusal = Refusal::new(&self.limits, question, reason);
+        let mut response = refuse.refuse(&refusal);
+        let fields = response.headers_mut();
+        if let Some(wait) = refusal.retry_after()
+            && !refuse.says_when()
+            && !fields.contains_key(RETRY_AFTER)
+        {
+            put(fields, RETRY_AFTER, headers::retry_after(wait));
+        }
+        if self.answers.fields != Fields::Never
+            && let Some(stamp) = Stamp::new(self, question)
+        {
+            stamp.put_on(fields);
+        }
+        response
+    }
+}
+
+/// Appends, so that what an inner service has said stays; unless the message has as many fields as it can have.
+fn put(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    let _ = fields.try_append(name, value);
+}
+
+/// This share of the burst, rounded up: rather told too early than too late.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from 0 to the burst, and `as` saturates"
+)]
+fn near(burst: u64, share: f64) -> u64 {
+    (burst as f64 * share).ceil() as u64
+}

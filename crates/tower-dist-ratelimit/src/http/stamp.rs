@@ -1,0 +1,76 @@
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue};
+
+use super::{HttpLimits, put};
+use crate::{
+    headers::{self, Standing},
+    limits::Question,
+};
+
+/// The fields for a response that is yet to come.
+pub(crate) struct Stamp {
+    http: Arc<HttpLimits>,
+    state: HeaderValue,
+    /// What most layers do not have, and so is not to make every future longer.
+    extra: Option<Box<Extra>>,
+}
+
+struct Extra {
+    policies: Option<HeaderValue>,
+    standing: Option<Standing>,
+}
+
+impl Stamp {
+    /// None if no policy was asked.
+    pub(super) fn new(http: &Arc<HttpLimits>, question: &Question) -> Option<Self> {
+        let limits = &http.limits;
+        let named = question.named(limits);
+        let state = named.clone().map(|(rule, one)| (rule.quoted.as_str(), one));
+        let state = headers::state(state).filter(|value| !value.is_empty())?;
+        let standing = http.answers.x_ratelimit.then(|| {
+            let tightest = named.map(|(_, decision)| decision);
+            // Who is refused wants to know by whom; who is not, who will be first.
+            tightest.min_by_key(|decision| (decision.allowed, decision.remaining))
+        });
+        let standing = standing.flatten().map(Standing::of);
+        let policies = match http.policy_field {
+            Some(_) => None,
+            None => policies_of(http, question),
+        };
+        let extra = (policies.is_some() || standing.is_some())
+            .then(|| Box::new(Extra { policies, standing }));
+        Some(Self {
+            http: Arc::clone(http),
+            state,
+            extra,
+        })
+    }
+
+    pub(crate) fn put_on(self, fields: &mut HeaderMap) {
+        let (policies, standing) = match self.extra {
+            Some(extra) => (extra.policies, extra.standing),
+            None => (None, None),
+        };
+        if let Some(policies) = policies.or_else(|| self.http.policy_field.clone()) {
+            put(fields, headers::RATELIMIT_POLICY, policies);
+        }
+        put(fields, headers::RATELIMIT, self.state);
+        if let Some(standing) = standing {
+            standing.put_on(fields);
+        }
+    }
+}
+
+/// With the quotas of this very key.
+fn policies_of(http: &HttpLimits, question: &Question) -> Option<HeaderValue> {
+    let rules = http.limits.rules.iter().enumerate();
+    headers::policies(rules.map(|(number, rule)| {
+        let asked = question.asked.iter().find(|asked| asked.rule == number);
+        let quota = asked.and_then(|asked| asked.quota);
+        (
+            rule.quoted.as_str(),
+            quota.unwrap_or_else(|| rule.policy.quota()),
+        )
+    }))
+}

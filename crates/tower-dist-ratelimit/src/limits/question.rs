@@ -1,0 +1,83 @@
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::Limits;
+use crate::{
+    Decision, Decisions, Quota,
+    backend::{Answer, Backend, Charge, PolicyId},
+    key::KeySink,
+};
+
+/// One request, as the store is asked about it, and what was decided. Filled in place, because moving it takes longer
+/// than deciding.
+pub(crate) struct Question {
+    pub(super) sink: KeySink,
+    pub(crate) asked: SmallVec<[Asked; 2]>,
+    /// One per policy that was asked, once there is a decision.
+    pub(crate) decisions: Decisions,
+}
+
+/// A policy that applies to the request.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    /// Its number in the layer.
+    pub(crate) rule: usize,
+    pub(super) id: PolicyId,
+    /// Where the key is in the sink.
+    pub(super) key: Range<usize>,
+    pub(crate) cost: u64,
+    /// What the key is allowed, if not what the policy says.
+    pub(crate) quota: Option<Quota>,
+}
+
+impl Asked {
+    pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
+        Charge {
+            quota: self.quota,
+            ..Charge::new(self.id, &keys[self.key.clone()], self.cost)
+        }
+    }
+
+    /// Whether the key is allowed nothing at all.
+    pub(super) fn is_shut_out(&self) -> bool {
+        self.quota
+            .is_some_and(|quota| quota.limit() == 0 || quota.burst_size() == 0)
+    }
+}
+
+impl Question {
+    pub(crate) fn new() -> Self {
+        Self {
+            sink: KeySink::new(),
+            asked: SmallVec::new(),
+            decisions: Decisions::refused(0),
+        }
+    }
+
+    /// The bytes that the keys are in.
+    pub(crate) fn keys(&self) -> &[u8] {
+        self.sink.bytes()
+    }
+
+    pub(super) fn ask(&mut self, backend: &dyn Backend) -> Answer {
+        self.decisions = Decisions::refused(self.asked.len());
+        let keys = self.sink.bytes();
+        // One policy is what most layers have. Without the vector it takes half the time.
+        if let [asked] = self.asked.as_slice() {
+            return backend.acquire(&[asked.charge(keys)], &mut self.decisions);
+        }
+        let charges = self.asked.iter().map(|asked| asked.charge(keys));
+        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
+        backend.acquire(&charges, &mut self.decisions)
+    }
+
+    /// The decisions, each with the name of its policy.
+    pub(crate) fn named<'a>(
+        &'a self,
+        limits: &'a Limits,
+    ) -> impl Iterator<Item = (&'a super::Rule, &'a Decision)> + Clone + use<'a> {
+        let rules = self.asked.iter().map(|asked| &limits.rules[asked.rule]);
+        rules.zip(self.decisions.iter())
+    }
+}

@@ -1,0 +1,121 @@
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod tracing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "metrics")]
+pub use self::metrics::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use self::tracing::TracingObserver;
+use crate::{Decided, Refusal, backend::BackendError};
+
+/// Is told what a limit decides.
+///
+/// Every method does nothing unless implemented, and is called on the task that makes the call, so it should be quick.
+/// An `Arc` of an observer is one, too.
+///
+/// Each request is told of with exactly one of [`allowed`](Self::allowed), [`refused`](Self::refused),
+/// [`shadowed`](Self::shadowed) and [`cancelled`](Self::cancelled); [`failed`](Self::failed) comes before one of the
+/// first three. Requests that are [exempt](crate::RateLimitLayerBuilder::exempt) are not told of.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use std::sync::Arc;
+/// use tower_dist_ratelimit::{Observer, Policy, Quota, RateLimitLayer, Refusal, backend::Memory};
+///
+/// #[derive(Default)]
+/// struct Refused(AtomicU64);
+///
+/// impl Observer for Refused {
+///     fn refused(&self, _: &Refusal<'_>) {
+///         self.0.fetch_add(1, Relaxed);
+///     }
+/// }
+///
+/// let layer = RateLimitLayer::builder(Memory::default())
+///     .limit(Policy::new("all", Quota::per_second(100)))
+///     .observer(Arc::new(Refused::default()))
+///     .build()?;
+/// # let _ = layer;
+/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// ```
+pub trait Observer {
+    /// A request passes; with the decisions on it, of which there are none if no policy applies or the store failed.
+    fn allowed(&self, _decided: &Decided<'_>) {}
+
+    /// A request is refused.
+    fn refused(&self, _refusal: &Refusal<'_>) {}
+
+    /// A request would have been refused, but passes, because the layer is a [shadow](crate::RateLimitLayerBuilder::shadow).
+    fn shadowed(&self, _refusal: &Refusal<'_>) {}
+
+    /// The store has not decided. What follows is up to [`OnError`](crate::OnError).
+    fn failed(&self, _error: &BackendError) {}
+
+    /// A request has waited for its turn this long, and passes or is refused now. Only [`Throttle`](crate::Throttle) lets requests wait.
+    fn waited(&self, _waited: Duration) {}
+
+    /// The caller dropped a request before it was decided.
+    fn cancelled(&self) {}
+}
+
+/// Observes nothing, at no cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {}
+
+impl<T: Observer + ?Sized> Observer for Arc<T> {
+    fn allowed(&self, decided: &Decided<'_>) {
+        (**self).allowed(decided);
+    }
+
+    fn refused(&self, refusal: &Refusal<'_>) {
+        (**self).refused(refusal);
+    }
+
+    fn shadowed(&self, refusal: &Refusal<'_>) {
+        (**self).shadowed(refusal);
+    }
+
+    fn failed(&self, error: &BackendError) {
+        (**self).failed(error);
+    }
+
+    fn waited(&self, waited: Duration) {
+        (**self).waited(waited);
+    }
+
+    fn cancelled(&self) {
+        (**self).cancelled();
+    }
+}
+
+/// Tells of a request that is dropped before it is decided.
+pub(crate) struct Undecided<O: Observer>(Option<O>);
+
+impl<O: Observer> Undecided<O> {
+    pub(crate) fn new(observer: O) -> Self {
+        Self(Some(observer))
+    }
+
+    pub(crate) fn observer(&self) -> &O {
+        self.0.as_ref().expect("it leaves with the guard")
+    }
+
+    /// It is decided.
+    pub(crate) fn decided(mut self) -> O {
+        self.0.take().expect("it leaves with the guard")
+    }
+}
+
+impl<O: Observer> Drop for Undecided<O> {
+    fn drop(&mut self) {
+        if let Some(observer) = &self.0 {
+            observer.cancelled();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+use http::{HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
+
+use super::{Reason, Refusal, Refuse};
+
+/// Refuses as gRPC does: HTTP 200 without a body, and a status in the fields.
+///
+/// | refused because of | status |
+/// |---|---|
+/// | quota | 8 `RESOURCE_EXHAUSTED` |
+/// | a missing key | 3 `INVALID_ARGUMENT` |
+/// | the store | 14 `UNAVAILABLE` |
+///
+/// A refusal by quota says when to come back in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
+/// in `grpc-status-details-bin` as a `google.rpc.RetryInfo`, next to a `QuotaFailure` with the policies that refused.
+///
+/// For all bodies with an empty `Default`, such as tonic's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grpc;
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+impl<B: Default> Refuse<B> for Grpc {
+    fn refuse(&self, refusal: &Refusal<'_>) -> Response<B> {
+        let (code, message) = match refusal.reason() {
+            Reason::Quota => (8_u16, "rate limit exceeded"),
+            Reason::MissingKey => (3, "what the rate limit goes by is missing"),
+            _ => (14, "the rate limit cannot be decided"),
+        };
+        let mut response = Response::new(B::default());
+        let fields = response.headers_mut();
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        fields.insert(STATUS, HeaderValue::from(code));
+        fields.insert(MESSAGE, HeaderValue::from_static(message));
+        if refusal.reason() == Reason::Quota {
+            let wait = refusal.retry_after();
+            fields.insert(PUSHBACK, pushback(wait));
+            let details = STANDARD_NO_PAD.encode(status(code, message, refusal));
+            if let Ok(details) = HeaderValue::try_from(details) {
+                fields.insert(DETAILS, details);
+            }
+        }
+        response
+    }
+
+    fn says_when(&self) -> bool {
+        true
+    }
+}
+
+/// Rounded up, so that who waits this long has waited long enough.
+fn pushback(wait: Option<Duration>) -> HeaderValue {
+    let Some(wait) = wait else {
+        return HeaderValue::from_static("-1");
+    };
+    let millis = wait.as_nanos().div_ceil(1_000_000);
+    HeaderValue::from(i32::try_from(millis).unwrap_or(i32::MAX))
+}
+
+/// A `google.rpc.Status` with its details.
+fn status(code: u16, message: &str, refusal: &Refusal<'_>) -> Vec<u8> {
+    let mut status = Message::default();
+    status.integer(1, code.into());
+    status.bytes(2, message.as_bytes());
+    if let Some(wait) = refusal.retry_after() {
+        let mut duration = Message::default();
+        // The most that the type may hold: 10,000 years.
+        duration.integer(1, wait.as_secs().min(315_576_000_000));
+        duration.integer(2, wait.subsec_nanos().into());
+        let mut info = Message::default();
+        info.bytes(1, &duration.0);
+        status.detail("RetryInfo", &info);
+    }
+    let mut failure = Message::default();
+    for policy in refusal.violated() {
+        let mut violation = Message::default();
+        violation.bytes(1, policy.as_bytes());
+        failure.bytes(1, &violation.0);
+    }
+    status.detail("QuotaFailure", &failure);
+    status.0
+}
+
+/// A protocol buffer under construction: fields one after the other.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    /// Seven bits a byte, the lowest first.
+    fn varint(&mut self, mut value: u64) {
+        loop {
+            let low = (value & 0x7f) as u8;
+            value >>= 7;
+            if value == 0 {
+                return self.0.push(low);
+            }
+            self.0.push(low | 0x80);
+        }
+    }
+
+    /// A number, left out if it is zero, as the default is.
+    fn integer(&mut self, field: u8, value: u64) {
+        if value != 0 {
+            self.0.push(field << 3);
+            self.varint(value);
+        }
+    }
+
+    /// Text, bytes, or a message.
+    fn bytes(&mut self, field: u8, bytes: &[u8]) {
+        self.0.push(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// An `Any` among a status's details.
+    fn detail(&mut self, name: &str, message: &Self) {
+        let mut url = String::from("type.googleapis.com/google.rpc.");
+        url.push_str(name);
+        let mut any = Self::default();
+        any.bytes(1, url.as_bytes());
+        any.bytes(2, &message.0);
+        self.bytes(3, &any.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_varints() {
+        for (value, bytes) in [
+            (1, &[8, 1][..]),
+            (127, &[8, 127]),
+            (128, &[8, 128, 1]),
+            (300, &[8, 172, 2]),
+            (0, &[]),
+        ] {
+            let mut message = Message::default();
+            message.integer(1, value);
+            assert_eq!(message.0, bytes, "{value}");
+        }
+        let mut longest = Message::default();
+        longest.varint(u64::MAX);
+        assert_eq!(longest.0.len(), 10);
+    }
+
+    #[test]
+    fn waits_are_rounded_up_to_a_millisecond() {
+        assert_eq!(pushback(Some(Duration::from_nanos(1))), "1");
+        assert_eq!(pushback(Some(Duration::from_millis(250))), "250");
+        assert_eq!(pushback(Some(Duration::MAX)), "2147483647");
+        assert_eq!(pushback(None), "-1");
+    }
+}

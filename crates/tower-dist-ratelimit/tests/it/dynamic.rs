@@ -1,0 +1,199 @@
+//! Quotas that differ from key to key, and change.
+
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http::StatusCode;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
+use tower_dist_ratelimit::{
+    Fields, OnError, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, backend::Memory, key,
+};
+
+use crate::support::{Noting, Probe, Remote, field, from, get, send, slow};
+
+fn builder(policy: Policy) -> (Noting, RateLimitLayerBuilder) {
+    let noting = Noting::default();
+    let builder = RateLimitLayer::builder(noting.clone()).limit(policy);
+    (noting, builder)
+}
+
+/// As many a second as the header says.
+fn told(head: key::RequestHead<'_>) -> Option<Quota> {
+    let limit = head.headers().get("key")?.to_str().ok()?.parse().ok()?;
+    Some(Quota::per_second(limit))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_key_has_its_quota_and_the_fields_say_so() {
+    let (noting, builder) = builder(Policy::new("p", Quota::per_minute(7)).dynamic(told));
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    let response = send(&mut service, from("50")).await;
+    assert_eq!(noting.seen(), [(1, Some(Quota::per_second(50)))]);
+    assert_eq!(
+        field(&response, "ratelimit-policy"),
+        Some(r#""p";q=50;w=1"#)
+    );
+    assert_eq!(field(&response, "ratelimit"), Some(r#""p";r=49;t=1"#));
+
+    let response = send(&mut service, get()).await;
+    assert_eq!(noting.seen(), [(1, None)]);
+    assert_eq!(
+        field(&response, "ratelimit-policy"),
+        Some(r#""p";q=7;w=60"#)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_changes_from_one_request_to_the_next() {
+    let limit = Arc::new(AtomicU64::new(5));
+    let now = Arc::clone(&limit);
+    let quota = move |_: key::RequestHead<'_>| Some(Quota::per_second(now.load(Relaxed)));
+    let (noting, builder) = builder(Policy::new("p", slow(1)).dynamic(quota));
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    for changed in [5, 50, 3] {
+        limit.store(changed, Relaxed);
+        send(&mut service, get()).await;
+        assert_eq!(noting.seen(), [(1, Some(Quota::per_second(changed)))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_do_nothing_is_refused_for_ever_and_the_store_not_asked() {
+    let (noting, builder) = builder(Policy::new("p", slow(1)).dynamic(told));
+    let builder = builder.limit(Policy::new("other", slow(1)));
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    let response = send(&mut service, from("0")).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(field(&response, "retry-after"), None);
+    assert_eq!(field(&response, "ratelimit"), Some(r#""p";r=0"#));
+    assert_eq!(noting.seen(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_could_not_be_built_is_the_policy_s() {
+    for wrong in [Quota::new(1, Duration::ZERO), Quota::new(1, Duration::MAX)] {
+        let (noting, builder) = builder(Policy::new("p", slow(1)).dynamic(move |_| Some(wrong)));
+        let mut service = builder.build().unwrap().layer(Probe::default());
+        send(&mut service, get()).await;
+        assert_eq!(noting.seen(), [(1, None)], "{wrong:?}");
+    }
+}
+
+/// Knows the quota after 20 ms.
+async fn looked_up() -> Option<Quota> {
+    sleep(Duration::from_millis(20)).await;
+    Some(Quota::per_second(50))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_can_be_looked_up_and_several_at_the_same_time() {
+    let (noting, builder) = builder(Policy::new("a", slow(1)).dynamic_async(|_| looked_up()));
+    let builder = builder
+        .limit(Policy::new("b", slow(1)).by(key::header("key")))
+        .limit(
+            Policy::new("c", slow(1))
+                .cost(1)
+                .dynamic_async(|_| looked_up()),
+        )
+        .limit(Policy::new("d", slow(1)).dynamic_async(|_| ready(None)));
+    let probe = Probe::default();
+    let mut service = builder.build().unwrap().layer(probe.twin());
+    let started = Instant::now();
+    let response = send(&mut service, from("x")).await;
+    assert_eq!(started.elapsed(), Duration::from_millis(20));
+    assert_eq!(response.status(), StatusCode::OK);
+    let fifty = Some(Quota::per_second(50));
+    assert_eq!(
+        noting.seen(),
+        [(1, fifty), (1, None), (1, fifty), (1, None)]
+    );
+    assert_eq!((probe.calls(), probe.clones()), (1, 1), "the ready one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_and_the_store_share_one_deadline() {
+    for (delay, passes_after) in [(30, 50), (31, 50)] {
+        let policy = Policy::new("p", slow(1)).dynamic_async(|_| looked_up());
+        let layer = RateLimitLayer::builder(Remote::after(Duration::from_millis(delay)))
+            .limit(policy)
+            .on_backend_error(OnError::Deny)
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Probe::default());
+        let started = Instant::now();
+        let response = send(&mut service, get()).await;
+        assert_eq!(started.elapsed(), Duration::from_millis(passes_after));
+        // 20 ms and 31 are more than 50.
+        let late = delay == 31;
+        let status = if late {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else {
+            StatusCode::OK
+        };
+        assert_eq!(response.status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_never_ends_is_a_store_that_fails() {
+    let policy = || Policy::new("p", slow(1)).dynamic_async(|_| std::future::pending());
+    for (action, status) in [
+        (OnError::Allow, StatusCode::OK),
+        (OnError::Deny, StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let layer = RateLimitLayer::builder(Memory::default())
+            .limit(policy())
+            .on_backend_error(action)
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Probe::default());
+        let started = Instant::now();
+        let response = send(&mut service, get()).await;
+        assert_eq!(started.elapsed(), Duration::from_millis(50));
+        assert_eq!(response.status(), status);
+        assert_eq!(field(&response, "ratelimit"), None);
+    }
+}
+
+/// Readiness is for the inner service, and a permit is held for no longer than the deadline.
+#[tokio::test(start_paused = true)]
+async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
+    let policy = Policy::new("p", slow(9)).dynamic_async(|_| std::future::pending());
+    let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
+    let layer = layer.build().unwrap();
+    let inner = ConcurrencyLimitLayer::new(1).layer(Probe::default());
+    let mut service = layer.layer(inner);
+    let mut other = service.clone();
+    let waits = service.ready().await.unwrap().call(get());
+    let started = Instant::now();
+    let (response, _) = tokio::join!(waits, async {
+        // Gets the permit when the other one is refused.
+        other.ready().await.unwrap();
+    });
+    assert_eq!(response.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(started.elapsed(), Duration::from_millis(50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_are_made_once_per_request_and_not_for_the_exempt() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let policy = Policy::new("p", slow(9)).dynamic_async(move |_| {
+        count.fetch_add(1, Relaxed);
+        looked_up()
+    });
+    let (_, builder) = builder(policy);
+    let builder = builder.exempt(|head| head.headers().contains_key("key"));
+    let builder = builder.headers(Fields::Never);
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    send(&mut service, get()).await;
+    send(&mut service, from("health")).await;
+    assert_eq!(asked.load(Relaxed), 1);
+}

@@ -1,0 +1,126 @@
+//! What the ready observers report.
+
+use std::{
+    fmt::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tower::Layer;
+use tower_dist_ratelimit::{
+    MetricsObserver, MissingKey, Observer, OnError, Policy, RateLimitLayer, TracingObserver,
+    backend::{Backend, Memory},
+    key,
+};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+
+use crate::support::{Broken, Probe, from, get, send, slow};
+
+/// Two requests of a key to which one policy allows one, and one without the key.
+async fn requests<O: Observer + Clone>(backend: impl Backend, observer: O, shadow: bool) {
+    let keyed = Policy::new("each", slow(1)).by(key::header("key"));
+    let builder = RateLimitLayer::builder(backend)
+        .limit(keyed.missing_key(MissingKey::Refuse))
+        .on_backend_error(OnError::Allow)
+        .observer(observer);
+    let builder = if shadow { builder.shadow() } else { builder };
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    for request in [from("a"), from("a"), get()] {
+        send(&mut service, request).await;
+    }
+}
+
+/// Runs on a clock that stands still, on this thread, where recorders and subscribers are.
+fn run(requests: impl Future) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(requests);
+}
+
+#[test]
+fn metrics_count_outcomes_refusals_and_failures() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        run(async {
+            requests(Memory::default(), MetricsObserver, false).await;
+            requests(Memory::default(), MetricsObserver, true).await;
+            requests(Broken, MetricsObserver, false).await;
+        });
+    });
+    let snapshot = snapshotter.snapshot().into_vec();
+    let mut rows: Vec<_> = snapshot
+        .into_iter()
+        .map(|(key, _, _, value)| {
+            let labels = key.key().labels().map(metrics::Label::value);
+            let labels = labels.collect::<Vec<_>>().join(",");
+            let DebugValue::Counter(count) = value else {
+                panic!("{value:?}")
+            };
+            format!("{}{{{labels}}} {count}", key.key().name())
+        })
+        .collect();
+    rows.sort();
+    assert_eq!(
+        rows,
+        [
+            "ratelimit_backend_failures_total{error} 2",
+            "ratelimit_refusals_total{missing_key,} 3",
+            "ratelimit_refusals_total{quota,each} 2",
+            "ratelimit_requests_total{allowed} 4",
+            "ratelimit_requests_total{refused} 3",
+            "ratelimit_requests_total{shadowed} 2",
+        ]
+    );
+}
+
+/// Keeps each event as text.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Events {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut text = Text(event.metadata().level().to_string());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+}
+
+#[test]
+fn tracing_tells_of_refusals_and_failures() {
+    let events = Events::default();
+    let subscriber = tracing_subscriber::registry().with(events.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        run(async {
+            requests(Memory::default(), TracingObserver, false).await;
+            requests(Memory::default(), TracingObserver, true).await;
+            requests(Broken, TracingObserver, false).await;
+        });
+    });
+    let events = events.0.lock().unwrap();
+    let failed =
+        "DEBUG message=undecided error=the rate limit's store did not decide: out of order";
+    assert_eq!(
+        *events,
+        [
+            r#"DEBUG message=refused reason=Quota violated=["each"] retry_after_ms=1000"#,
+            "DEBUG message=refused reason=MissingKey violated=[]",
+            r#"INFO message=would have been refused reason=Quota violated=["each"] retry_after_ms=1000"#,
+            "INFO message=would have been refused reason=MissingKey violated=[]",
+            // Of the layer itself, once.
+            "WARN message=rate limits are not being decided error=the rate limit's store did not decide: out of order",
+            failed,
+            failed,
+            "DEBUG message=refused reason=MissingKey violated=[]",
+        ]
+    );
+}

@@ -1,0 +1,230 @@
+//! Shadows, exemptions, and what observers are told.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::StatusCode;
+use tower::{Layer, Service, ServiceExt};
+use tower_dist_ratelimit::{
+    Decided, Fields, MissingKey, Observer, OnError, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    Refusal,
+    backend::{Backend, BackendError, Memory},
+    key,
+};
+
+use crate::support::{Broken, Probe, Remote, field, from, get, send, slow};
+
+/// Keeps what it is told, as text.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn all(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+fn refusal(refusal: &Refusal<'_>) -> String {
+    let violated: Vec<_> = refusal.violated().collect();
+    let decided = refusal.decided().iter().count();
+    format!("{:?} {violated:?} of {decided}", refusal.reason())
+}
+
+impl Observer for Told {
+    fn allowed(&self, decided: &Decided<'_>) {
+        let left = decided.iter().map(|(name, one)| (name, one.remaining));
+        self.note(format!("allowed {:?}", left.collect::<Vec<_>>()));
+    }
+
+    fn refused(&self, refused: &Refusal<'_>) {
+        self.note(format!("refused {}", refusal(refused)));
+    }
+
+    fn shadowed(&self, refused: &Refusal<'_>) {
+        self.note(format!("shadowed {}", refusal(refused)));
+    }
+
+    fn failed(&self, error: &BackendError) {
+        self.note(format!("failed late={}", error.is_late()));
+    }
+
+    fn cancelled(&self) {
+        self.note("cancelled".into());
+    }
+}
+
+fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
+    let keyed = Policy::new("each", slow(1)).by(key::header("key"));
+    RateLimitLayer::builder(backend).limit(keyed.missing_key(MissingKey::Refuse))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_is_told_of_once() {
+    let told = Told::default();
+    let layer = builder(Memory::default()).limit(Policy::new("all", slow(9)));
+    let layer = layer.observer(told.clone()).build().unwrap();
+    let mut service = layer.layer(Probe::default());
+    send(&mut service, from("a")).await;
+    assert_eq!(told.all(), [r#"allowed [("each", 0), ("all", 8)]"#]);
+    send(&mut service, from("a")).await;
+    assert_eq!(told.all(), [r#"refused Quota ["each"] of 2"#]);
+    send(&mut service, get()).await;
+    assert_eq!(told.all(), ["refused MissingKey [] of 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_told_of_before_what_follows() {
+    for (action, follows) in [
+        (OnError::Allow, "allowed []"),
+        (OnError::Deny, "refused Backend [] of 0"),
+    ] {
+        let told = Told::default();
+        let layer = builder(Broken).on_backend_error(action);
+        let layer = layer.observer(told.clone()).build().unwrap();
+        send(&mut layer.layer(Probe::default()), from("a")).await;
+        assert_eq!(told.all(), ["failed late=false", follows]);
+
+        let layer = builder(Remote::after(Duration::from_secs(9)));
+        let layer = layer.on_backend_error(action).observer(told.clone());
+        let layer = layer.build().unwrap();
+        send(&mut layer.layer(Probe::default()), from("a")).await;
+        assert_eq!(told.all(), ["failed late=true", follows]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_undecided_is_told_of_and_one_that_is_decided_not_again() {
+    let told = Told::default();
+    let layer = builder(Remote::after(Duration::from_millis(1)));
+    let layer = layer.observer(Arc::new(told.clone())).build().unwrap();
+    let mut service = layer.layer(Probe::default());
+    let undecided = service.ready().await.unwrap().call(from("a"));
+    assert!(told.all().is_empty());
+    drop(undecided);
+    assert_eq!(told.all(), ["cancelled"]);
+    send(&mut service, from("b")).await;
+    assert_eq!(told.all(), [r#"allowed [("each", 0)]"#]);
+    send(&mut service, from("b")).await;
+    assert_eq!(told.all(), [r#"refused Quota ["each"] of 1"#]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_refuses_nobody_and_tells_the_client_nothing() {
+    let told = Told::default();
+    let probe = Probe::default();
+    let layer = builder(Memory::default()).shadow().x_ratelimit();
+    let layer = layer.observer(told.clone()).build().unwrap();
+    let mut service = layer.layer(probe.twin());
+    for request in [from("a"), from("a"), get()] {
+        let response = send(&mut service, request).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(response.headers().is_empty(), "{response:?}");
+    }
+    assert_eq!(
+        told.all(),
+        [
+            r#"allowed [("each", 0)]"#,
+            r#"shadowed Quota ["each"] of 1"#,
+            "shadowed MissingKey [] of 0"
+        ]
+    );
+    assert_eq!((probe.calls(), probe.clones()), (3, 0), "called in place");
+
+    let layer = builder(Broken).on_backend_error(OnError::Deny).shadow();
+    let response = send(
+        &mut layer.build().unwrap().layer(Probe::default()),
+        from("a"),
+    )
+    .await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_shadow_calls_the_ready_instance() {
+    let probe = Probe::default();
+    let layer = builder(Remote::after(Duration::from_millis(1))).shadow();
+    let mut service = layer.build().unwrap().layer(probe.twin());
+    for _ in 0..2 {
+        assert_eq!(send(&mut service, from("a")).await.status(), StatusCode::OK);
+    }
+    assert_eq!(probe.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_exempt_are_neither_charged_nor_told_nor_told_of() {
+    let told = Told::default();
+    let layer = builder(Memory::default())
+        .exempt(|head| head.method() == "OPTIONS")
+        .exempt(|head| head.uri().path() == "/healthz")
+        .observer(told.clone())
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Probe::default());
+    let health = || {
+        let mut request = from("a");
+        *request.uri_mut() = "/healthz".parse().unwrap();
+        request
+    };
+    let preflight = || {
+        let mut request = from("a");
+        *request.method_mut() = http::Method::OPTIONS;
+        request
+    };
+    for request in [health(), preflight(), health(), preflight()] {
+        let response = send(&mut service, request).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(response.headers().is_empty());
+    }
+    assert!(told.all().is_empty());
+    assert_eq!(send(&mut service, from("a")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_fields_are_for_the_policy_that_refuses_or_would_first() {
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("wide", slow(9)))
+        .limit(Policy::new("narrow", slow(3)).cost(2))
+        .x_ratelimit()
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Probe::default());
+    let standing = |response: &http::Response<_>| {
+        ["limit", "remaining", "reset"].map(|name| {
+            let value = field(response, &format!("x-ratelimit-{name}"));
+            value.unwrap().parse::<u64>().unwrap()
+        })
+    };
+    assert_eq!(standing(&send(&mut service, get()).await), [1, 1, 2]);
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(standing(&response), [1, 1, 1], "one more token is needed");
+    assert!(field(&response, "ratelimit").is_some());
+
+    let layer = builder(Memory::default())
+        .headers(Fields::OnRefusal)
+        .x_ratelimit();
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    let response = send(&mut service, from("a")).await;
+    assert!(response.headers().is_empty());
+    let response = send(&mut service, from("a")).await;
+    assert_eq!(standing(&response), [1, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_fields_of_an_inner_service_stay_as_they_are() {
+    let inner = tower::service_fn(async |_| {
+        let response = http::Response::builder().header("x-ratelimit-limit", "7");
+        Ok::<_, std::convert::Infallible>(response.body(bytes::Bytes::new()).unwrap())
+    });
+    let layer = RateLimitLayer::builder(Memory::default()).limit(Policy::new("p", slow(9)));
+    let layer = layer.x_ratelimit().build().unwrap();
+    let response = send(&mut layer.layer(inner), get()).await;
+    assert_eq!(field(&response, "x-ratelimit-limit"), Some("7"));
+    assert_eq!(field(&response, "x-ratelimit-remaining"), None);
+}
