@@ -65,10 +65,8 @@ impl<R: Clone, O: Clone> Clone for RateLimitLayer<R, O> {
 
 impl<R, O> fmt::Debug for RateLimitLayer<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = &self.http.limits.rules;
-        let policies: Vec<_> = rules.iter().map(|rule| &rule.policy).collect();
         f.debug_struct("RateLimitLayer")
-            .field("policies", &policies)
+            .field("policies", &self.http.limits)
             .finish_non_exhaustive()
     }
 }

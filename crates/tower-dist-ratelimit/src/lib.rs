@@ -67,6 +67,7 @@
 mod algorithm;
 pub mod backend;
 mod build_error;
+mod call;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
@@ -86,8 +87,13 @@ mod policy;
 mod quota;
 mod refuse;
 mod service;
+mod throttle;
 
 pub use build_error::BuildError;
+pub use call::{
+    CallFuture, CallLimit, CallLimitLayer, CallLimitLayerBuilder, LimitError, Refused, Refusing,
+    Waits,
+};
 pub use decision::{Decided, Decision, Decisions, Source};
 pub use future::ResponseFuture;
 pub use handle::{Meter, RateLimitHandle};
@@ -102,10 +108,11 @@ pub use observe::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use observe::TracingObserver;
 pub use observe::{NoObserver, Observer};
-pub use policy::{Algorithm, MissingKey, Policy};
+pub use policy::{Algorithm, MissingKey, Policy, RequestPolicy};
 pub use quota::Quota;
 pub use refuse::{Grpc, ProblemJson, Reason, Refusal, Refuse, RefuseWith};
 pub use service::RateLimit;
+pub use throttle::{Throttle, ThrottleFuture, ThrottleLayer};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

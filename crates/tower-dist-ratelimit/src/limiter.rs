@@ -1,13 +1,12 @@
 use std::{fmt, future::Future, slice, sync::Arc};
 
 use crate::{
-    BuildError, Decision, MissingKey, Policy,
+    BuildError, Decision, MissingKey, Policy, Quota,
     backend::{
         Answer, Backend, BackendError, Bounded, BoxFuture, Charge, DEADLINE, PolicyId, Verdict,
     },
     key::{IntoKey, KeySink},
     limits,
-    policy::Cost,
 };
 
 /// A limit without HTTP and without tower: the caller says who asks, and what it means to be refused.
@@ -41,6 +40,7 @@ pub struct Limiter {
     policy: Arc<Policy>,
     id: PolicyId,
     cost: u64,
+    quota: Option<Quota>,
 }
 
 impl Limiter {
@@ -49,26 +49,54 @@ impl Limiter {
     /// # Errors
     ///
     /// A policy that cannot work (see [`Policy`]), that the store cannot keep, or that takes keys or costs from requests
-    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `missing_key`): here the caller gives them.
+    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `dynamic`, `missing_key`): here the caller gives them.
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
-        let of_requests =
-            |field| BuildError::new(field, "set", "unset in a Limiter").in_policy(policy.name());
-        if policy.key.is_some() {
-            return Err(of_requests("by"));
-        }
+        const BOUND: &str = "unset in a Limiter";
+        let cost = policy.only_fixed(BOUND)?;
         if policy.missing_key != MissingKey::default() {
-            return Err(of_requests("missing_key"));
+            return Err(BuildError::new("missing_key", "set", BOUND).in_policy(policy.name()));
         }
-        let Cost::Fixed(cost) = policy.cost else {
-            return Err(of_requests("cost_fn"));
-        };
         let ids = limits::register(&backend, std::slice::from_ref(&policy))?;
         Ok(Self {
             backend: Arc::new(backend),
             policy: Arc::new(policy),
             id: ids[0],
             cost,
+            quota: None,
         })
+    }
+
+    /// The same limiter, over the same buckets, with another quota: for keys that are allowed more, or less, than the policy
+    /// says. It can be another one with every call.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+    ///
+    /// let policy = Policy::new("mails", Quota::per_hour(100)).dynamic_quotas();
+    /// let limiter = Limiter::new(Memory::default(), policy)?;
+    /// let premium = limiter.with_quota(Quota::per_hour(1_000));
+    /// assert!(premium.check("alice").await?.allowed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without, or with a quota that the store cannot keep, the
+    /// methods fail.
+    #[must_use]
+    pub fn with_quota(&self, quota: Quota) -> Self {
+        Self {
+            quota: Some(quota),
+            ..self.clone()
+        }
+    }
+
+    fn charge<'a>(&self, key: &'a [u8], cost: u64) -> Charge<'a> {
+        Charge {
+            quota: self.quota,
+            ..Charge::new(self.id, key, cost)
+        }
     }
 
     /// Takes the policy's cost (1 by default) out of the key's bucket, if it has as many.
@@ -111,8 +139,7 @@ impl Limiter {
     pub async fn refund(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
         let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
         let answer = with_key(key, |key| {
-            self.backend
-                .settle(&[Charge::new(self.id, key, tokens)], delta)
+            self.backend.settle(&[self.charge(key, tokens)], delta)
         });
         match answer {
             Answer::Done(_) => Ok(()),
@@ -134,7 +161,7 @@ impl Limiter {
     async fn acquire(&self, key: impl IntoKey, cost: u64) -> Result<Decision, BackendError> {
         let mut out = Decision::default();
         let answer = with_key(key, |key| {
-            let charge = Charge::new(self.id, key, cost);
+            let charge = self.charge(key, cost);
             self.backend
                 .acquire(slice::from_ref(&charge), slice::from_mut(&mut out))
         });

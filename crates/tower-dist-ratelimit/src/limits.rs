@@ -2,10 +2,11 @@ mod question;
 mod rule;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
+use self::waiting::LookUp;
 pub(crate) use self::{
     question::{Asked, Question},
     rule::{Applies, Quoted, Rule},
@@ -42,8 +43,21 @@ impl Limits {
         &self,
         question: &mut Question,
         observer: &O,
-        mut look: impl FnMut(&Rule, &mut KeySink) -> Applies,
+        look: impl FnMut(&Rule, &mut KeySink) -> Applies,
     ) -> Outcome {
+        match self.prepare(question, look) {
+            Ok(lookups) if lookups.is_empty() => self.ask(question, observer, None),
+            Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.deadline, lookups)),
+            Err(reason) => Outcome::Refuse(reason),
+        }
+    }
+
+    /// Finds out what to ask the store, but for the quotas that have to be looked up.
+    pub(crate) fn prepare(
+        &self,
+        question: &mut Question,
+        mut look: impl FnMut(&Rule, &mut KeySink) -> Applies,
+    ) -> Result<Vec<LookUp>, Reason> {
         let mut lookups = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             match look(rule, &mut question.sink) {
@@ -67,18 +81,15 @@ impl Limits {
                 Applies::No => {}
                 Applies::ButHasNoKey => {
                     question.asked.clear();
-                    return Outcome::Refuse(Reason::MissingKey);
+                    return Err(Reason::MissingKey);
                 }
             }
         }
-        if lookups.is_empty() {
-            self.ask(question, observer, None)
-        } else {
-            Outcome::Later(Waiting::for_quotas(self.deadline, lookups))
-        }
+        Ok(lookups)
     }
 
-    fn ask<O: Observer>(
+    /// Asks the store, which may take until `end`; by default, until the deadline from now.
+    pub(crate) fn ask<O: Observer>(
         &self,
         question: &mut Question,
         observer: &O,
@@ -166,6 +177,14 @@ impl Limits {
             health: Health::default(),
             corrections: Corrections::default(),
         })
+    }
+}
+
+/// As the list of its policies.
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policies = self.rules.iter().map(|rule| &rule.policy);
+        f.debug_list().entries(policies).finish()
     }
 }
 

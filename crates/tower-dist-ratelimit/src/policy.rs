@@ -2,6 +2,7 @@ mod algorithm;
 mod cost;
 mod dynamic;
 mod missing_key;
+mod request_policy;
 
 use std::{fmt, future::Future, time::Duration};
 
@@ -9,6 +10,8 @@ pub use algorithm::Algorithm;
 pub(crate) use cost::Cost;
 pub(crate) use dynamic::Dynamic;
 pub use missing_key::MissingKey;
+pub(crate) use request_policy::Look;
+pub use request_policy::RequestPolicy;
 
 use crate::{
     BuildError, Quota,
@@ -214,6 +217,26 @@ impl Policy {
         F: for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
         self.by(StrKey(key))
+    }
+
+    /// One bucket per key that the closure takes from a request of any type, for a
+    /// [`CallLimitLayer`](crate::CallLimitLayer); its argument says the type.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota};
+    ///
+    /// struct Mail { to: String }
+    ///
+    /// let policy = Policy::new("per-domain", Quota::per_minute(10))
+    ///     .by_request(|mail: &Mail| mail.to.split_once('@').map(|(_, domain)| domain.to_owned()));
+    /// # let _ = policy;
+    /// ```
+    pub fn by_request<Req, F, K>(self, key: F) -> RequestPolicy<Req>
+    where
+        F: Fn(&Req) -> K + Send + Sync + 'static,
+        K: IntoKey,
+    {
+        RequestPolicy::by(self, key)
     }
 
     /// What each request costs, in tokens, from 1 to the burst.

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::{
     Decision,
@@ -21,6 +21,12 @@ impl<'a> Decided<'a> {
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a Decision)> + use<'a> {
         let named = self.question.named(self.limits);
         named.map(|(rule, decision)| (&*rule.name, decision))
+    }
+
+    pub(crate) fn owned(&self) -> Vec<(Arc<str>, Decision)> {
+        let named = self.question.named(self.limits);
+        let owned = named.map(|(rule, decision)| (Arc::clone(&rule.name), *decision));
+        owned.collect()
     }
 }
 

@@ -1,4 +1,4 @@
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -35,8 +35,13 @@ impl Asked {
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
         Charge {
             quota: self.quota,
-            ..Charge::new(self.id, &keys[self.key.clone()], self.cost)
+            ..Charge::new(self.id, self.key(keys), self.cost)
         }
+    }
+
+    /// The bytes of the key, among those of the question.
+    pub(crate) fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
+        &keys[self.key.clone()]
     }
 
     /// Whether the key is allowed nothing at all.
@@ -53,6 +58,23 @@ impl Question {
             asked: SmallVec::new(),
             decisions: Decisions::refused(0),
         }
+    }
+
+    /// Puts back what was taken for a request that was not made after all. Nobody waits for a store that takes its time.
+    pub(crate) fn take_back(&self, backend: &dyn Backend) {
+        for asked in self.asked.iter().filter(|asked| asked.cost > 0) {
+            let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
+            drop(backend.settle(&[asked.charge(self.keys())], refund));
+        }
+    }
+
+    /// The longest wait that a policy which refused asks for; `None` for ever.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let refused = self.decisions.iter().filter(|decision| !decision.allowed);
+        let waits = refused.map(|decision| decision.retry_after);
+        waits
+            .reduce(|longest, wait| Some(longest?.max(wait?)))
+            .flatten()
     }
 
     /// The bytes that the keys are in.

@@ -29,7 +29,7 @@ enum Stage {
 type Found = (usize, Option<Quota>);
 
 /// A quota that is being looked up.
-pub(super) type LookUp = (usize, BoxFuture<'static, Option<Quota>>);
+pub(crate) type LookUp = (usize, BoxFuture<'static, Option<Quota>>);
 
 impl Waiting {
     pub(super) fn for_quotas(deadline: Duration, lookups: Vec<LookUp>) -> Self {

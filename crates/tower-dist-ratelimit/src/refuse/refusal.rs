@@ -61,10 +61,7 @@ impl<'a> Refusal<'a> {
     /// nobody knows how long.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let waits = self.refused().map(|(_, decision)| decision.retry_after);
-        waits
-            .reduce(|longest, wait| Some(longest?.max(wait?)))
-            .flatten()
+        self.question.retry_after()
     }
 
     /// The names of the policies that refused, in the order in which the layer has them.

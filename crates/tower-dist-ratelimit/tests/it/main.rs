@@ -8,6 +8,7 @@
 mod algorithms;
 mod answers;
 mod building;
+mod calls;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod dynamic;
@@ -25,3 +26,4 @@ mod observing;
 mod remote;
 mod settling;
 mod support;
+mod throttle;

@@ -1,0 +1,103 @@
+mod builder;
+mod error;
+mod future;
+mod service;
+
+use std::{fmt, sync::Arc};
+
+use tower_layer::Layer;
+
+pub use self::{
+    builder::{CallLimitLayerBuilder, Refusing, Waits},
+    error::{LimitError, Refused},
+    future::CallFuture,
+    service::CallLimit,
+};
+use crate::{
+    NoObserver,
+    backend::Backend,
+    key::KeySink,
+    limits::{Applies, Limits, Rule},
+    policy::Look,
+};
+
+/// Limits the rate of requests of any type to a service: for what is not HTTP, such as jobs, messages or queries.
+///
+/// A refusal is an error, [`LimitError::Refused`], which says why and until when; the inner service's errors are kept in
+/// [`LimitError::Inner`]. Where requests should wait rather than fail, end the builder with
+/// [`waiting`](CallLimitLayerBuilder::waiting).
+///
+/// The state is made when the layer is built: every service that the layer makes, and every clone, counts in the same
+/// buckets.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_dist_ratelimit::{CallLimitLayer, LimitError, Policy, Quota, backend::Memory};
+///
+/// struct Query { user: u64 }
+///
+/// let layer = CallLimitLayer::builder(Memory::default())
+///     .limit(Policy::new("per-user", Quota::per_second(1)).by_request(|query: &Query| query.user))
+///     .build()?;
+/// let service = layer.layer(service_fn(async |_: Query| Ok::<_, std::io::Error>("rows")));
+/// assert!(service.clone().oneshot(Query { user: 7 }).await.is_ok());
+/// let Err(LimitError::Refused(refused)) = service.oneshot(Query { user: 7 }).await else { panic!() };
+/// assert!(refused.retry_after().is_some());
+/// # Ok(())
+/// # }
+/// ```
+pub struct CallLimitLayer<Req, O = NoObserver> {
+    calls: Arc<Calls<Req>>,
+    observer: O,
+}
+
+/// The settings and the state of one layer, shared by all its services.
+pub(crate) struct Calls<Req> {
+    pub(crate) limits: Limits,
+    looks: Vec<Look<Req>>,
+}
+
+impl<Req> Calls<Req> {
+    /// Whether and how a policy applies to a request.
+    pub(crate) fn look(&self, request: &Req) -> impl FnMut(&Rule, &mut KeySink) -> Applies {
+        let mut looks = self.looks.iter();
+        move |rule, sink| match looks.next() {
+            Some(look) => look.at(request, rule, sink),
+            None => Applies::No,
+        }
+    }
+}
+
+impl<Req> CallLimitLayer<Req> {
+    /// A layer over this store.
+    pub fn builder(backend: impl Backend) -> CallLimitLayerBuilder<Req> {
+        CallLimitLayerBuilder::new(Arc::new(backend))
+    }
+}
+
+impl<S, Req, O: Clone> Layer<S> for CallLimitLayer<Req, O> {
+    type Service = CallLimit<S, Req, O>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CallLimit::new(inner, Arc::clone(&self.calls), self.observer.clone())
+    }
+}
+
+impl<Req, O: Clone> Clone for CallLimitLayer<Req, O> {
+    fn clone(&self) -> Self {
+        Self {
+            calls: Arc::clone(&self.calls),
+            observer: self.observer.clone(),
+        }
+    }
+}
+
+impl<Req, O> fmt::Debug for CallLimitLayer<Req, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallLimitLayer")
+            .field("policies", &self.calls.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{CallLimitLayer, Calls};
+use crate::{
+    BuildError, NoObserver, Observer, OnError, RequestPolicy, ThrottleLayer,
+    backend::{Backend, DEADLINE},
+    limits::Limits,
+};
+
+/// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`].
+///
+/// # Default
+///
+/// | setting | default |
+/// |---|---|
+/// | [`limit`](Self::limit) | none; at least one is needed |
+/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::Deny`] |
+/// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
+/// | [`waiting`](Self::waiting) | refusals at once |
+/// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
+/// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
+/// | [`observer`](Self::observer) | [`NoObserver`] |
+#[must_use = "a builder does nothing until it builds"]
+pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Refusing> {
+    backend: Arc<dyn Backend>,
+    policies: Vec<RequestPolicy<Req>>,
+    on_error: OnError,
+    deadline: Duration,
+    observer: O,
+    mode: M,
+}
+
+/// What [`CallLimitLayerBuilder`] builds lets nobody wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusing;
+
+/// What [`CallLimitLayerBuilder`] builds lets requests wait for their turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    max_wait: Duration,
+    max_waiters: usize,
+}
+
+/// The longest wait that makes sense: an hour. Also keeps sums of instants in range.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+
+impl<Req> CallLimitLayerBuilder<Req> {
+    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+        Self {
+            backend,
+            policies: Vec::new(),
+            on_error: OnError::default(),
+            deadline: DEADLINE,
+            observer: NoObserver,
+            mode: Refusing,
+        }
+    }
+}
+
+impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
+    /// Adds a policy: a [`Policy`](crate::Policy), for all requests together, or what
+    /// [`Policy::by_request`](crate::Policy::by_request) makes of it. A request passes if all policies allow it; otherwise it is
+    /// charged to none.
+    pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
+        self.policies.push(policy.into());
+        self
+    }
+
+    /// What happens when the store fails or is late.
+    pub fn on_backend_error(self, action: OnError) -> Self {
+        Self {
+            on_error: action,
+            ..self
+        }
+    }
+
+    /// How long a request waits for the store at most, above zero and up to a minute.
+    pub fn backend_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Tells an observer what is decided. An `Arc` of an observer is one, too.
+    pub fn observer<P: Observer>(self, observer: P) -> CallLimitLayerBuilder<Req, P, M> {
+        CallLimitLayerBuilder {
+            backend: self.backend,
+            policies: self.policies,
+            on_error: self.on_error,
+            deadline: self.deadline,
+            observer,
+            mode: self.mode,
+        }
+    }
+
+    fn calls(self) -> Result<(Arc<Calls<Req>>, O, M), BuildError> {
+        let mut policies = Vec::new();
+        let mut looks = Vec::new();
+        for policy in self.policies {
+            let (policy, look) = policy.split()?;
+            policies.push(policy);
+            looks.push(look);
+        }
+        let limits = Limits::new(self.backend, policies, self.on_error, self.deadline)?;
+        Ok((Arc::new(Calls { limits, looks }), self.observer, self.mode))
+    }
+}
+
+impl<Req, O> CallLimitLayerBuilder<Req, O> {
+    /// Lets requests wait for their turn instead of refusing them. For what your program sends, to stay within
+    /// another's limit. See [`ThrottleLayer`].
+    pub fn waiting(self) -> CallLimitLayerBuilder<Req, O, Waits> {
+        CallLimitLayerBuilder {
+            backend: self.backend,
+            policies: self.policies,
+            on_error: self.on_error,
+            deadline: self.deadline,
+            observer: self.observer,
+            mode: Waits {
+                max_wait: Duration::from_secs(1),
+                max_waiters: 1024,
+            },
+        }
+    }
+
+    /// Checks the settings and prepares the store.
+    ///
+    /// # Errors
+    ///
+    /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
+    /// store cannot keep, or that is about HTTP requests.
+    pub fn build(self) -> Result<CallLimitLayer<Req, O>, BuildError> {
+        let (calls, observer, Refusing) = self.calls()?;
+        Ok(CallLimitLayer { calls, observer })
+    }
+}
+
+impl<Req, O> CallLimitLayerBuilder<Req, O, Waits> {
+    /// The longest wait for a turn, above zero and up to an hour.
+    ///
+    /// # Default
+    ///
+    /// 1 s: longer than that a caller had better know that it is not being served.
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.mode.max_wait = wait;
+        self
+    }
+
+    /// The most requests that wait at a time, over all keys; at least 1.
+    ///
+    /// # Default
+    ///
+    /// 1024.
+    pub fn max_waiters(mut self, waiters: usize) -> Self {
+        self.mode.max_waiters = waiters;
+        self
+    }
+
+    /// Checks the settings and prepares the store.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
+    pub fn build(self) -> Result<ThrottleLayer<Req, O>, BuildError> {
+        let Waits {
+            max_wait,
+            max_waiters,
+        } = self.mode;
+        if max_wait.is_zero() || max_wait > MAX_WAIT {
+            let value = format_args!("{max_wait:?}");
+            let bound = format_args!("above 0 and at most {MAX_WAIT:?}");
+            return Err(BuildError::new("max_wait", value, bound));
+        }
+        if max_waiters == 0 {
+            return Err(BuildError::new("max_waiters", 0, "at least 1"));
+        }
+        let (calls, observer, _) = self.calls()?;
+        Ok(ThrottleLayer::new(calls, observer, max_wait, max_waiters))
+    }
+}
+
+impl<Req, O, M> fmt::Debug for CallLimitLayerBuilder<Req, O, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallLimitLayerBuilder")
+            .field("policies", &self.policies)
+            .field("on_error", &self.on_error)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+
+use crate::{Decision, Reason, Refusal};
+
+/// What comes of a call that fails: in front of the inner service, or in it.
+#[derive(Debug)]
+pub enum LimitError<E> {
+    /// The limit refused it. The inner service was not called.
+    Refused(Refused),
+    /// The inner service's own error.
+    Inner(E),
+}
+
+impl<E> LimitError<E> {
+    /// The inner service's error.
+    pub fn into_inner(self) -> Option<E> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Inner(error) => Some(error),
+        }
+    }
+
+    /// Either error in a box, for inner errors that are boxed already.
+    pub fn into_boxed(self) -> Box<dyn Error + Send + Sync>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        match self {
+            Self::Refused(refused) => refused.into(),
+            Self::Inner(error) => error.into(),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for LimitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error> Error for LimitError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Inner(error) => error.source(),
+        }
+    }
+}
+
+/// A call that a limit refused: why, by which policies, and until when.
+#[derive(Clone, Debug)]
+pub struct Refused(Box<Parts>);
+
+#[derive(Clone, Debug)]
+struct Parts {
+    reason: Reason,
+    retry_after: Option<Duration>,
+    decided: Vec<(Arc<str>, Decision)>,
+}
+
+impl Refused {
+    pub(crate) fn new(refusal: &Refusal<'_>) -> Self {
+        Self(Box::new(Parts {
+            reason: refusal.reason(),
+            retry_after: refusal.retry_after(),
+            decided: refusal.decided().owned(),
+        }))
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.0.reason
+    }
+
+    /// The longest wait that a policy which refused asks for, to the nanosecond. `None` when waiting does not help or
+    /// nobody knows how long.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// The name and the decision of each policy that was asked; those that would have let the call pass, too.
+    pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
+        let decided = self.0.decided.iter();
+        decided.map(|(name, decision)| (&**name, decision))
+    }
+
+    /// The names of the policies that refused.
+    pub fn violated(&self) -> impl Iterator<Item = &str> {
+        let refused = self.decisions().filter(|(_, decision)| !decision.allowed);
+        refused.map(|(name, _)| name)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0.reason {
+            Reason::Quota => "rate limit exceeded",
+            Reason::MissingKey => "what the rate limit goes by is missing",
+            Reason::Backend => "the rate limit cannot be decided",
+            Reason::QueueFull => "too many calls wait for the rate limit",
+            Reason::TooLong => "the rate limit would have the call wait too long",
+        })?;
+        for (number, name) in self.violated().enumerate() {
+            f.write_str(if number == 0 { " by " } else { ", " })?;
+            write!(f, "{name:?}")?;
+        }
+        match self.0.retry_after {
+            Some(wait) => write!(f, "; possible in {wait:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for Refused {}

@@ -1,0 +1,142 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use pin_project::pin_project;
+use tower_service::Service;
+
+use super::{Calls, LimitError, Refused};
+use crate::{
+    Observer,
+    limits::{Outcome, Question, Waiting},
+    observe::Undecided,
+};
+
+/// The response of a [`CallLimit`](super::CallLimit) service.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the inner call, or the wait for the store together with the ready service that it holds. What the
+/// request was charged stays charged.
+///
+/// # Panics
+///
+/// When it is polled again after it was ready.
+#[pin_project]
+pub struct CallFuture<S: Service<Req>, Req, O: Observer> {
+    #[pin]
+    state: State<S, Req, O>,
+}
+
+#[pin_project(project = StateProjection)]
+enum State<S: Service<Req>, Req, O: Observer> {
+    Calling(#[pin] S::Future),
+    /// Boxed, because only a remote store gets here.
+    Deciding(Option<Box<Deciding<S, Req, O>>>),
+    Refused(Option<Refused>),
+}
+
+struct Deciding<S, Req, O: Observer> {
+    waiting: Waiting,
+    question: Question,
+    /// The instance that was ready when the request came.
+    ready: S,
+    request: Req,
+    calls: Arc<Calls<Req>>,
+    observer: Undecided<O>,
+}
+
+impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
+    pub(super) fn calling(inner: S::Future) -> Self {
+        Self {
+            state: State::Calling(inner),
+        }
+    }
+
+    pub(super) fn refused(refused: Refused) -> Self {
+        Self {
+            state: State::Refused(Some(refused)),
+        }
+    }
+
+    pub(super) fn deciding(
+        waiting: Waiting,
+        question: Question,
+        ready: S,
+        request: Req,
+        calls: Arc<Calls<Req>>,
+        observer: O,
+    ) -> Self {
+        let deciding = Deciding {
+            waiting,
+            question,
+            ready,
+            request,
+            calls,
+            observer: Undecided::new(observer),
+        };
+        Self {
+            state: State::Deciding(Some(Box::new(deciding))),
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> Deciding<S, Req, O> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<crate::Reason>> {
+        let (limits, observer) = (&self.calls.limits, self.observer.observer());
+        let outcome = self.waiting.poll(limits, &mut self.question, observer, cx);
+        Poll::Ready(match ready!(outcome) {
+            Outcome::Pass => None,
+            Outcome::Refuse(reason) => Some(reason),
+            Outcome::Later(_) => unreachable!("what waits is polled until it is decided"),
+        })
+    }
+
+    fn decided(mut self, reason: Option<crate::Reason>) -> State<S, Req, O> {
+        let observer = self.observer.decided();
+        match self.calls.rule(reason, &self.question, &observer) {
+            Ok(()) => State::Calling(self.ready.call(self.request)),
+            Err(refused) => State::Refused(Some(refused)),
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> Future for CallFuture<S, Req, O> {
+    type Output = Result<S::Response, LimitError<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Calling(inner) => {
+                    return inner.poll(cx).map_err(LimitError::Inner);
+                }
+                StateProjection::Deciding(deciding) => {
+                    let waiting = deciding.as_mut().expect("polled again after a panic");
+                    let reason = ready!(waiting.poll(cx));
+                    let decided = deciding.take().expect("it was there a line above");
+                    decided.decided(reason)
+                }
+                StateProjection::Refused(refused) => {
+                    let refused = refused.take().expect("polled again after it was ready");
+                    return Poll::Ready(Err(LimitError::Refused(refused)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> fmt::Debug for CallFuture<S, Req, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Calling(_) => "CallFuture(calling)",
+            State::Deciding(_) => "CallFuture(deciding)",
+            State::Refused(_) => "CallFuture(refused)",
+        })
+    }
+}

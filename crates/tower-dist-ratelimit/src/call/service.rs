@@ -1,0 +1,117 @@
+use std::{
+    fmt, mem,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use super::{CallFuture, Calls, LimitError, Refused};
+use crate::{
+    Decided, NoObserver, Observer, Refusal,
+    limits::{Outcome, Question},
+};
+
+/// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
+///
+/// It is ready when the inner service is. A refusal is an error of the call, never of readiness, and gives back what that
+/// readiness held.
+pub struct CallLimit<S, Req, O = NoObserver> {
+    inner: S,
+    calls: Arc<Calls<Req>>,
+    observer: O,
+}
+
+impl<S, Req, O> CallLimit<S, Req, O> {
+    pub(super) fn new(inner: S, calls: Arc<Calls<Req>>, observer: O) -> Self {
+        Self {
+            inner,
+            calls,
+            observer,
+        }
+    }
+}
+
+impl<Req> Calls<Req> {
+    /// What an outcome means, told to the observer.
+    pub(crate) fn rule<O: Observer>(
+        &self,
+        reason: Option<crate::Reason>,
+        question: &Question,
+        observer: &O,
+    ) -> Result<(), Refused> {
+        let Some(reason) = reason else {
+            observer.allowed(&Decided::new(&self.limits, question));
+            return Ok(());
+        };
+        let refusal = Refusal::new(&self.limits, question, reason);
+        observer.refused(&refusal);
+        Err(Refused::new(&refusal))
+    }
+}
+
+impl<S, Req, O> Service<Req> for CallLimit<S, Req, O>
+where
+    S: Service<Req> + Clone,
+    O: Observer + Clone,
+{
+    type Response = S::Response;
+    type Error = LimitError<S::Error>;
+    type Future = CallFuture<S, Req, O>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx).map_err(LimitError::Inner)
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let Self {
+            inner,
+            calls,
+            observer,
+        } = self;
+        let mut question = Question::new();
+        let outcome = calls
+            .limits
+            .decide(&mut question, observer, calls.look(&request));
+        let reason = match outcome {
+            Outcome::Pass => None,
+            Outcome::Refuse(reason) => Some(reason),
+            Outcome::Later(waiting) => {
+                let unready = inner.clone();
+                return CallFuture::deciding(
+                    waiting,
+                    question,
+                    mem::replace(inner, unready),
+                    request,
+                    Arc::clone(calls),
+                    observer.clone(),
+                );
+            }
+        };
+        match calls.rule(reason, &question, observer) {
+            Ok(()) => CallFuture::calling(inner.call(request)),
+            Err(refused) => {
+                *inner = inner.clone();
+                CallFuture::refused(refused)
+            }
+        }
+    }
+}
+
+impl<S: Clone, Req, O: Clone> Clone for CallLimit<S, Req, O> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            calls: Arc::clone(&self.calls),
+            observer: self.observer.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, Req, O> fmt::Debug for CallLimit<S, Req, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallLimit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}

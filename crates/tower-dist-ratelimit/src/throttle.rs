@@ -1,0 +1,112 @@
+mod future;
+mod lines;
+mod service;
+mod turn;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tower_layer::Layer;
+
+use self::lines::Lines;
+pub use self::{future::ThrottleFuture, service::Throttle};
+use crate::{NoObserver, call::Calls};
+
+/// Lets requests to a service wait until its limit has room for them: for what your program sends, to stay within the
+/// limit of whom it sends to.
+///
+/// - The service is ready at once. A call asks for its turn, waits, and readies a clone of the inner service when its turn has
+///   come: nothing that the inner service's readiness holds is held while waiting.
+/// - Requests of the same keys pass in the order of their calls, and only the first of them asks the store.
+/// - A request that would have to wait for longer than `max_wait` is refused at once, if that is certain, with
+///   [`Reason::TooLong`](crate::Reason::TooLong); else when that time is over. When `max_waiters` are waiting already, it is refused
+///   with [`Reason::QueueFull`](crate::Reason::QueueFull). What can never pass is refused with
+///   [`Reason::Quota`](crate::Reason::Quota).
+/// - Who is dropped gives its place to those behind it, and its tokens back if it has some.
+///
+/// It is built by [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
+/// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share one queue.
+///
+/// Waits end on the millisecond, as tokio's timers do. Above a thousand requests a second, let the burst be as large as
+/// what comes in a millisecond or two, or the limit is not reached.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+/// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, backend::Memory};
+///
+/// struct Request { host: &'static str }
+///
+/// let layer = CallLimitLayer::builder(Memory::default())
+///     .limit(Policy::new("per-host", Quota::per_second(10).burst(1)).by_request(|request: &Request| request.host))
+///     .waiting()
+///     .max_wait(Duration::from_secs(5))
+///     .build()?;
+/// let mut service = layer.layer(service_fn(async |_: Request| Ok::<_, std::io::Error>(())));
+///
+/// let started = Instant::now();
+/// for _ in 0..3 {
+///     service.ready().await?.call(Request { host: "example.com" }).await?;
+/// }
+/// assert_eq!(started.elapsed(), Duration::from_millis(200));
+/// # Ok(())
+/// # }
+/// ```
+pub struct ThrottleLayer<Req, O = NoObserver> {
+    gate: Arc<Gate<Req>>,
+    observer: O,
+}
+
+/// The settings and the state of one layer, shared by all its services.
+struct Gate<Req> {
+    calls: Arc<Calls<Req>>,
+    lines: Arc<Lines>,
+    max_wait: Duration,
+}
+
+impl<Req, O> ThrottleLayer<Req, O> {
+    pub(crate) fn new(
+        calls: Arc<Calls<Req>>,
+        observer: O,
+        max_wait: Duration,
+        max_waiters: usize,
+    ) -> Self {
+        let gate = Gate {
+            calls,
+            lines: Arc::new(Lines::new(max_waiters)),
+            max_wait,
+        };
+        Self {
+            gate: Arc::new(gate),
+            observer,
+        }
+    }
+}
+
+impl<S, Req, O: Clone> Layer<S> for ThrottleLayer<Req, O> {
+    type Service = Throttle<S, Req, O>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Throttle::new(inner, Arc::clone(&self.gate), self.observer.clone())
+    }
+}
+
+impl<Req, O: Clone> Clone for ThrottleLayer<Req, O> {
+    fn clone(&self) -> Self {
+        Self {
+            gate: Arc::clone(&self.gate),
+            observer: self.observer.clone(),
+        }
+    }
+}
+
+impl<Req, O> fmt::Debug for ThrottleLayer<Req, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThrottleLayer")
+            .field("policies", &self.gate.calls.limits)
+            .field("max_wait", &self.gate.max_wait)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use pin_project::pin_project;
+use tower_service::Service;
+
+use super::{Gate, turn::Turn};
+use crate::{LimitError, Observer, Reason, Refused, limits::Question, observe::Undecided};
+
+/// The response of a [`Throttle`](super::Throttle) service.
+///
+/// # Cancel safety
+///
+/// Dropping it while it waits gives its place to those behind it. Dropped between its turn and the call of the inner
+/// service, it puts its tokens back; a store that takes its time to confirm that is not waited for. Later, it drops the inner
+/// call.
+///
+/// # Panics
+///
+/// When it is polled again after it was ready.
+#[pin_project]
+pub struct ThrottleFuture<S: Service<Req>, Req, O: Observer> {
+    #[pin]
+    state: State<S, Req, O>,
+}
+
+#[pin_project(project = StateProjection)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for every request that need not wait"
+)]
+enum State<S: Service<Req>, Req, O: Observer> {
+    /// Boxed, because who waits has the time.
+    Waiting(Option<Box<Waiting<S, Req, O>>>),
+    Readying(Option<Readying<S, Req>>),
+    Calling(#[pin] S::Future),
+    Refused(Option<Refused>),
+}
+
+struct Waiting<S, Req, O: Observer> {
+    turn: Turn,
+    /// Not ready, and holds nothing.
+    inner: S,
+    request: Req,
+    gate: Arc<Gate<Req>>,
+    observer: Undecided<O>,
+}
+
+struct Readying<S, Req> {
+    inner: S,
+    request: Req,
+    paid: Paid<Req>,
+}
+
+/// Tokens that are put back unless they are used.
+struct Paid<Req> {
+    gate: Arc<Gate<Req>>,
+    /// None once the inner service is called.
+    question: Option<Question>,
+}
+
+impl<Req> Drop for Paid<Req> {
+    fn drop(&mut self) {
+        if let Some(question) = &self.question {
+            question.take_back(&*self.gate.calls.limits.backend);
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> ThrottleFuture<S, Req, O> {
+    pub(super) fn waiting(
+        turn: Turn,
+        inner: S,
+        request: Req,
+        gate: Arc<Gate<Req>>,
+        observer: O,
+    ) -> Self {
+        let waiting = Waiting {
+            turn,
+            inner,
+            request,
+            gate,
+            observer: Undecided::new(observer),
+        };
+        Self {
+            state: State::Waiting(Some(Box::new(waiting))),
+        }
+    }
+
+    pub(super) fn readying(
+        question: Question,
+        inner: S,
+        request: Req,
+        gate: Arc<Gate<Req>>,
+    ) -> Self {
+        Self {
+            state: State::readying(question, inner, request, gate),
+        }
+    }
+
+    pub(super) fn refused(refused: Refused) -> Self {
+        Self {
+            state: State::Refused(Some(refused)),
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
+    fn readying(question: Question, inner: S, request: Req, gate: Arc<Gate<Req>>) -> Self {
+        let question = Some(question);
+        Self::Readying(Some(Readying {
+            inner,
+            request,
+            paid: Paid { gate, question },
+        }))
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> Waiting<S, Req, O> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Reason>> {
+        self.turn.poll(&self.gate, self.observer.observer(), cx)
+    }
+
+    fn decided(self, reason: Option<Reason>) -> State<S, Req, O> {
+        let observer = self.observer.decided();
+        if let Some(waited) = self.turn.waited() {
+            observer.waited(waited);
+        }
+        match self.gate.calls.rule(reason, &self.turn.question, &observer) {
+            // The place in the line goes with the turn: who is behind goes on.
+            Ok(()) => {
+                let question = self.turn.question;
+                State::readying(question, self.inner, self.request, self.gate)
+            }
+            Err(refused) => State::Refused(Some(refused)),
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> Future for ThrottleFuture<S, Req, O> {
+    type Output = Result<S::Response, LimitError<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Waiting(waiting) => {
+                    let turn = waiting.as_mut().expect("polled again after a panic");
+                    let reason = ready!(turn.poll(cx));
+                    let decided = waiting.take().expect("it was there a line above");
+                    decided.decided(reason)
+                }
+                StateProjection::Readying(readying) => {
+                    let unready = readying.as_mut().expect("polled again after a panic");
+                    ready!(unready.inner.poll_ready(cx)).map_err(LimitError::Inner)?;
+                    let mut ready = readying.take().expect("it was there a line above");
+                    ready.paid.question = None;
+                    State::Calling(ready.inner.call(ready.request))
+                }
+                StateProjection::Calling(inner) => {
+                    return inner.poll(cx).map_err(LimitError::Inner);
+                }
+                StateProjection::Refused(refused) => {
+                    let refused = refused.take().expect("polled again after it was ready");
+                    return Poll::Ready(Err(LimitError::Refused(refused)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S: Service<Req>, Req, O: Observer> fmt::Debug for ThrottleFuture<S, Req, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Waiting(_) => "ThrottleFuture(waiting)",
+            State::Readying(_) => "ThrottleFuture(readying)",
+            State::Calling(_) => "ThrottleFuture(calling)",
+            State::Refused(_) => "ThrottleFuture(refused)",
+        })
+    }
+}

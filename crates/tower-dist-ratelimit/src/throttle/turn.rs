@@ -1,0 +1,241 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::{
+    Gate,
+    lines::{Outlook, Place, Spacing, Supply, Turned},
+};
+use crate::{
+    Decision, Observer, Reason,
+    limits::{Asked, Limits, Outcome, Question, Waiting},
+};
+
+/// A request on its way to its turn.
+pub(super) struct Turn {
+    pub(super) question: Question,
+    /// When it came; not asked for if it passes at once.
+    started: Option<Instant>,
+    /// None until it has to wait for tokens.
+    place: Option<Place>,
+    step: Step,
+}
+
+/// What it waits for. Timers are boxed, because most requests need none.
+enum Step {
+    /// The store's answer.
+    Store(Waiting),
+    /// Those before it, but not for ever.
+    Others(Pin<Box<Sleep>>),
+    /// The tokens.
+    Tokens(Pin<Box<Sleep>>),
+    /// It may go, unless there is a reason.
+    Done(Option<Reason>),
+}
+
+impl From<Turned> for Step {
+    fn from(turned: Turned) -> Self {
+        Self::Done(Some(match turned {
+            Turned::Full => Reason::QueueFull,
+            Turned::TooLong => Reason::TooLong,
+        }))
+    }
+}
+
+impl Turn {
+    /// Starts on the way, and may be there at once.
+    pub(super) fn new<Req, O: Observer>(gate: &Gate<Req>, request: &Req, observer: &O) -> Self {
+        let mut turn = Self {
+            question: Question::new(),
+            started: None,
+            place: None,
+            step: Step::Done(None),
+        };
+        let look = gate.calls.look(request);
+        turn.step = match gate.calls.limits.prepare(&mut turn.question, look) {
+            Err(reason) => Step::Done(Some(reason)),
+            Ok(_) if gate.lines.any() => match turn.join_others(gate) {
+                Some(step) => step,
+                None => turn.ask(gate, observer),
+            },
+            Ok(_) => turn.ask(gate, observer),
+        };
+        turn
+    }
+
+    /// What came of it, if that is known already.
+    pub(super) fn done(&self) -> Option<Option<Reason>> {
+        match self.step {
+            Step::Done(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// How long it has waited in a line, if it has.
+    pub(super) fn waited(&self) -> Option<Duration> {
+        self.place.as_ref()?;
+        self.started.map(|started| started.elapsed())
+    }
+
+    pub(super) fn poll<Req, O: Observer>(
+        &mut self,
+        gate: &Gate<Req>,
+        observer: &O,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Reason>> {
+        loop {
+            self.step = match &mut self.step {
+                Step::Store(answer) => {
+                    let limits = &gate.calls.limits;
+                    let outcome = answer.poll(limits, &mut self.question, observer, cx);
+                    self.next(gate, ready!(outcome))
+                }
+                Step::Others(end) => {
+                    let first = self.place.as_ref().map(|place| place.poll_first(cx));
+                    if first.is_none_or(|first| first.is_ready()) {
+                        self.ask(gate, observer)
+                    } else {
+                        ready!(end.as_mut().poll(cx));
+                        Turned::TooLong.into()
+                    }
+                }
+                Step::Tokens(due) => {
+                    ready!(due.as_mut().poll(cx));
+                    self.ask(gate, observer)
+                }
+                Step::Done(reason) => return Poll::Ready(*reason),
+            }
+        }
+    }
+
+    fn ask<Req, O: Observer>(&mut self, gate: &Gate<Req>, observer: &O) -> Step {
+        let outcome = gate.calls.limits.ask(&mut self.question, observer, None);
+        self.next(gate, outcome)
+    }
+
+    fn next<Req>(&mut self, gate: &Gate<Req>, outcome: Outcome) -> Step {
+        match outcome {
+            Outcome::Pass => Step::Done(None),
+            Outcome::Refuse(Reason::Quota) => match self.question.retry_after() {
+                Some(wait) => self.wait(gate, wait),
+                None => Step::Done(Some(Reason::Quota)),
+            },
+            Outcome::Refuse(reason) => Step::Done(Some(reason)),
+            Outcome::Later(answer) => {
+                // Counts the store's time, too.
+                self.started();
+                Step::Store(answer)
+            }
+        }
+    }
+
+    /// Waits for tokens, or for others that do.
+    fn wait<Req>(&mut self, gate: &Gate<Req>, wait: Duration) -> Step {
+        let (now, end) = (Instant::now(), self.end(gate));
+        let due = now.checked_add(wait);
+        let Some(due) = due.filter(|&due| due <= end) else {
+            return Turned::TooLong.into();
+        };
+        let limits = &gate.calls.limits;
+        let outlook = outlook(limits, &self.question, now);
+        if let Some(place) = &self.place {
+            place.sees(outlook);
+            return Step::Tokens(Box::pin(sleep_until(due)));
+        }
+        let spacing = spacing(limits, &self.question);
+        match gate
+            .lines
+            .join(&line(&self.question), &spacing, outlook, end)
+        {
+            Ok((place, first)) => {
+                self.place = Some(place);
+                let until = if first { due } else { end };
+                let timer = Box::pin(sleep_until(until));
+                if first {
+                    Step::Tokens(timer)
+                } else {
+                    Step::Others(timer)
+                }
+            }
+            Err(turned) => turned.into(),
+        }
+    }
+
+    /// Joins those who wait for the same, if there are any.
+    fn join_others<Req>(&mut self, gate: &Gate<Req>) -> Option<Step> {
+        let end = self.end(gate);
+        let spacing = spacing(&gate.calls.limits, &self.question);
+        let joined = gate
+            .lines
+            .join_others(&line(&self.question), &spacing, end)?;
+        Some(match joined {
+            Ok(place) => {
+                self.place = Some(place);
+                Step::Others(Box::pin(sleep_until(end)))
+            }
+            Err(turned) => turned.into(),
+        })
+    }
+
+    fn started(&mut self) -> Instant {
+        *self.started.get_or_insert_with(Instant::now)
+    }
+
+    /// The last moment at which the turn may come. At most an hour is added, so it is in range.
+    fn end<Req>(&mut self, gate: &Gate<Req>) -> Instant {
+        self.started() + gate.max_wait
+    }
+}
+
+/// Who waits for the same: the policies that apply, and the keys. Nothing else makes the same bytes.
+fn line(question: &Question) -> SmallVec<[u8; 128]> {
+    let mut line = SmallVec::new();
+    for asked in &question.asked {
+        let key = asked.key(question.keys());
+        line.extend_from_slice(&(asked.rule as u64).to_le_bytes());
+        line.extend_from_slice(&(key.len() as u64).to_le_bytes());
+        line.extend_from_slice(key);
+    }
+    line
+}
+
+/// How long the request's tokens take to come, at least.
+fn spacing(limits: &Limits, question: &Question) -> Spacing {
+    let asked = question.asked.iter();
+    asked.map(|asked| time(limits, asked, asked.cost)).collect()
+}
+
+/// What a refused request knows about those behind it.
+fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
+    let decided = question.asked.iter().zip(question.decisions.iter());
+    let supply = |(asked, decision): (&Asked, &Decision)| {
+        if !decision.allowed {
+            // Its tokens are the last ones then.
+            let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
+            return Supply {
+                from: due.unwrap_or(now),
+                stock: Duration::ZERO,
+            };
+        }
+        // What it leaves, and at most a token that is not whole yet.
+        let left = decision.remaining.saturating_sub(asked.cost);
+        let stock = time(limits, asked, left.saturating_add(1));
+        Supply { from: now, stock }
+    };
+    decided.map(supply).collect()
+}
+
+/// How long this many tokens take to come, at least.
+fn time(limits: &Limits, asked: &Asked, tokens: u64) -> Duration {
+    let own = limits.rules[asked.rule].policy.quota();
+    let quota = asked.quota.unwrap_or(own);
+    let nanos = quota.window().as_nanos().saturating_mul(tokens.into());
+    let nanos = nanos / u128::from(quota.limit().max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
