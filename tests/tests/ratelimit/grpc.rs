@@ -1,0 +1,172 @@
+//! tonic.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Code, Status};
+use tower_dist_ratelimit::backend::{
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId,
+};
+use tower_dist_ratelimit::{BuildError, Decision, MissingKey, Policy, Quota, RateLimitLayer, key};
+
+use crate::few;
+use crate::greeter::{Greeter, greet};
+
+/// A client of a greeter behind a limit, and how many requests have reached the greeter.
+async fn greeter(backend: impl Backend, policy: Policy) -> (Channel, Arc<AtomicUsize>) {
+    let layer = RateLimitLayer::builder(backend).limit(policy).grpc();
+    let layer = layer.build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let server = Server::builder()
+        .layer(layer)
+        .add_service(Greeter::new(Arc::clone(&requests)))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    tokio::spawn(server);
+    let channel = Endpoint::from_shared(url).unwrap().connect().await;
+    (channel.unwrap(), requests)
+}
+
+/// `google.rpc.Status`, as far as it matters here.
+#[derive(Clone, PartialEq, Message)]
+struct RpcStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<Any>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Any {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<ProtoDuration>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProtoDuration {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct QuotaFailure {
+    #[prost(message, repeated, tag = "1")]
+    violations: Vec<Violation>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Violation {
+    #[prost(string, tag = "1")]
+    subject: String,
+}
+
+fn decode<M: Message + Default>(any: &Any, name: &str) -> M {
+    assert_eq!(
+        any.type_url,
+        format!("type.googleapis.com/google.rpc.{name}")
+    );
+    M::decode(&any.value[..]).unwrap()
+}
+
+/// The wait that a refusal tells, twice.
+fn told(status: &Status) -> (Duration, Duration) {
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(status.message(), "rate limit exceeded");
+    let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap();
+    let pushback = pushback.to_str().unwrap().parse().unwrap();
+    let details = RpcStatus::decode(status.details()).unwrap();
+    assert_eq!(
+        (details.code, details.message.as_str()),
+        (8, "rate limit exceeded")
+    );
+    let info: RetryInfo = decode(&details.details[0], "RetryInfo");
+    let failure: QuotaFailure = decode(&details.details[1], "QuotaFailure");
+    assert_eq!(failure.violations[0].subject, "peer");
+    let delay = info.retry_delay.unwrap();
+    let delay = Duration::new(
+        delay.seconds.try_into().unwrap(),
+        delay.nanos.try_into().unwrap(),
+    );
+    (Duration::from_millis(pushback), delay)
+}
+
+#[tokio::test]
+async fn a_tonic_server_refuses_by_peer_and_its_client_reads_why_and_until_when() {
+    let policy = Policy::new("peer", few(2)).by(key::peer_addr());
+    // Without the peer's address the status would be another.
+    let policy = policy.missing_key(MissingKey::Refuse);
+    let (channel, requests) = greeter(Memory::default(), policy).await;
+    for _ in 0..2 {
+        assert_eq!(greet(channel.clone(), "ada").await.unwrap(), "hello, ada");
+    }
+    let status = greet(channel, "ada").await.unwrap_err();
+    let (pushback, delay) = told(&status);
+    assert!(delay <= pushback && pushback - delay < Duration::from_millis(1));
+    assert!((50..=60).contains(&delay.as_secs()), "{delay:?}");
+    assert!(status.metadata().get("ratelimit").is_some());
+    assert_eq!(requests.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn who_waits_as_long_as_told_gets_through() {
+    let quota = Quota::new(1, Duration::from_millis(150));
+    let (channel, _) = greeter(Memory::default(), Policy::new("peer", quota)).await;
+    greet(channel.clone(), "ada").await.unwrap();
+    let status = greet(channel.clone(), "ada").await.unwrap_err();
+    let (pushback, _) = told(&status);
+    assert!(pushback <= Duration::from_millis(150), "{pushback:?}");
+    tokio::time::sleep(pushback).await;
+    greet(channel, "ada").await.unwrap();
+}
+
+/// Fails at once.
+struct Broken;
+
+impl Backend for Broken {
+    fn capabilities(&self) -> Capabilities {
+        Memory::default().capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        Ok((0..).map(PolicyId::new).take(policies.len()).collect())
+    }
+
+    fn acquire(&self, _: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        Answer::Failed(BackendError::new("out of order"))
+    }
+
+    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
+        Answer::Done(true)
+    }
+
+    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_unavailable() {
+    let (channel, requests) = greeter(Broken, Policy::new("all", few(1))).await;
+    let status = greet(channel, "ada").await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(status.details().is_empty());
+    assert_eq!(requests.load(SeqCst), 0);
+}

@@ -1,0 +1,78 @@
+//! Responses that stream, settled when they end.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::routing::get;
+use axum::{Extension, Router};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use tokio::sync::oneshot;
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{Meter, Policy, Quota, RateLimitHandle, RateLimitLayer};
+
+use crate::{client, serve};
+
+/// Counts what is sent. When it is gone, so that it has settled, the receiver knows.
+struct Stream {
+    meter: Meter,
+    _gone: oneshot::Sender<()>,
+}
+
+/// A server whose `/` streams `chunks` chunks at a token each, having reserved 900 of 2000, and tells of the end.
+async fn server(chunks: usize) -> (String, oneshot::Receiver<()>) {
+    let (gone, settled) = oneshot::channel();
+    let gone = Arc::new(Mutex::new(Some(gone)));
+    let download = async move |Extension(handle): Extension<RateLimitHandle>| {
+        let Some(_gone) = gone.lock().unwrap().take() else {
+            return Body::empty();
+        };
+        let mut stream = Stream {
+            meter: handle.meter(),
+            _gone,
+        };
+        let chunks = stream::iter(0..chunks).map(move |_| {
+            stream.meter.add(1);
+            Ok::<_, Infallible>(Bytes::from(vec![0; 64 * 1024]))
+        });
+        Body::from_stream(chunks)
+    };
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("chunks", Quota::per_day(1).burst(2_000)).cost(900))
+        .handle()
+        .build()
+        .unwrap();
+    let url = serve(Router::new().route("/", get(download)).layer(layer)).await;
+    (url, settled)
+}
+
+/// What is left after another request, which reserves 900.
+async fn left(url: &str) -> u64 {
+    let response = client().get(url).send().await.unwrap();
+    let field = response.headers()["ratelimit"].to_str().unwrap();
+    let left = field.strip_prefix("\"chunks\";r=").unwrap();
+    left.split_once(';').unwrap().0.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_response_that_ends_has_cost_what_it_took() {
+    let (url, settled) = server(30).await;
+    let response = client().get(&url).send().await.unwrap();
+    assert_eq!(response.bytes().await.unwrap().len(), 30 * 64 * 1024);
+    let _ = settled.await;
+    assert_eq!(left(&url).await, 2_000 - 30 - 900);
+}
+
+#[tokio::test]
+async fn a_response_that_is_dropped_half_way_has_cost_what_it_took() {
+    // More than all the buffers between the two can hold.
+    let (url, settled) = server(100_000).await;
+    let client = client();
+    let mut response = client.get(&url).send().await.unwrap();
+    assert!(response.chunk().await.unwrap().is_some());
+    drop((response, client));
+    let _ = settled.await;
+    let sent = 2_000 - 900 - left(&url).await;
+    assert!((1..=600).contains(&sent), "{sent}");
+}
