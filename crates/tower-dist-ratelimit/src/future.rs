@@ -1,9 +1,11 @@
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -12,6 +14,7 @@ use tower_service::Service;
 
 use crate::{
     Observer, Refuse,
+    delayed::Delayed,
     http::{FollowUp, HttpLimits, ResponseHead, Ruling},
     limits::{Question, Waiting},
     observe::Undecided,
@@ -40,6 +43,8 @@ enum State<S: Service<Request<B>>, R, O: Observer, B> {
         inner: S::Future,
         follow_up: FollowUp,
     },
+    /// Boxed, because only leaky queues get here.
+    Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
     /// Boxed, because only a remote store gets here and everybody's future would grow by a request.
     Deciding(Option<Box<Deciding<S, R, O, B>>>),
     Refused(Option<S::Response>),
@@ -60,6 +65,17 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
     pub(crate) fn calling(inner: S::Future, follow_up: FollowUp) -> Self {
         Self {
             state: State::Calling { inner, follow_up },
+        }
+    }
+
+    pub(crate) fn delayed(
+        delay: Duration,
+        unready: S,
+        request: Request<B>,
+        follow_up: FollowUp,
+    ) -> Self {
+        Self {
+            state: State::Delayed(Delayed::new(delay, unready, request), follow_up),
         }
     }
 
@@ -95,7 +111,7 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
 
 impl<S, R, O, B, ResBody> Deciding<S, R, O, B>
 where
-    S: Service<Request<B>, Response = Response<ResBody>>,
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: Refuse<ResBody>,
     O: Observer,
 {
@@ -120,8 +136,14 @@ where
         match ruling {
             Ruling::Pass(passed) => {
                 let follow_up = http.attach(passed, &mut request);
-                let inner = ready.call(request);
-                State::Calling { inner, follow_up }
+                let delay = question.delay();
+                if delay.is_zero() {
+                    let inner = ready.call(request);
+                    return State::Calling { inner, follow_up };
+                }
+                // The one that is ready goes, and what its readiness holds.
+                let unready = ready.clone();
+                State::Delayed(Delayed::new(delay, unready, request), follow_up)
             }
             Ruling::Refuse(reason) => {
                 State::Refused(Some(http.refusal(&refuse, reason, &question)))
@@ -133,7 +155,7 @@ where
 
 impl<S, R, O, B, ResBody> Future for ResponseFuture<S, R, O, B>
 where
-    S: Service<Request<B>, Response = Response<ResBody>>,
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: Refuse<ResBody>,
     O: Observer,
 {
@@ -150,6 +172,11 @@ where
                         follow_up.put_on(response.headers_mut());
                     }
                     return Poll::Ready(result);
+                }
+                StateProjection::Delayed(delayed, follow_up) => {
+                    let inner = ready!(delayed.poll(cx))?;
+                    let follow_up = mem::take(follow_up);
+                    State::Calling { inner, follow_up }
                 }
                 StateProjection::Deciding(deciding) => {
                     let waiting = deciding.as_mut().expect("polled again after a panic");
@@ -174,6 +201,7 @@ impl<S: Service<Request<B>>, R, O: Observer, B> fmt::Debug for ResponseFuture<S,
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Calling { .. } => "ResponseFuture(calling)",
+            State::Delayed(..) => "ResponseFuture(delayed)",
             State::Deciding(_) => "ResponseFuture(deciding)",
             State::Refused(_) => "ResponseFuture(refused)",
         })

@@ -80,6 +80,7 @@ impl HttpLimits {
         match outcome {
             Outcome::Pass => {
                 observer.allowed(&Decided::new(&self.limits, question));
+                tell_delay(observer, question);
                 Ruling::Pass(self.passed(question))
             }
             Outcome::Refuse(reason) if self.answers.shadow => {
@@ -160,6 +161,14 @@ impl HttpLimits {
             stamp.put_on(fields);
         }
         response
+    }
+}
+
+/// A wait that is known beforehand.
+pub(crate) fn tell_delay(observer: &impl Observer, question: &Question) {
+    let delay = question.delay();
+    if !delay.is_zero() {
+        observer.waited(delay);
     }
 }
 

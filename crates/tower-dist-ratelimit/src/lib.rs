@@ -71,6 +71,7 @@ mod call;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
+mod delayed;
 mod future;
 mod handle;
 mod headers;

@@ -55,7 +55,8 @@ pub trait Observer {
     /// The store has not decided. What follows is up to [`OnError`](crate::OnError).
     fn failed(&self, _error: &BackendError) {}
 
-    /// A request has waited for its turn this long, and passes or is refused now. Only [`Throttle`](crate::Throttle) lets requests wait.
+    /// A request has waited for its turn this long in a [`Throttle`](crate::Throttle), and passes or is refused now; or it passes
+    /// and waits this long for its turn in a [leaky queue](crate::Policy::leaky_queue).
     fn waited(&self, _waited: Duration) {}
 
     /// The caller dropped a request before it was decided.

@@ -23,7 +23,8 @@ use crate::{
 /// An allowed request to one policy in [`Memory`](crate::backend::Memory), without fields, takes no allocation and no
 /// lock. A refused request clones the inner service: the one that was ready goes away together with what its readiness
 /// holds, so that a refusal never keeps a concurrency permit. A request that has to wait for the store takes the ready
-/// service along and leaves a clone.
+/// service along and leaves a clone. One that has to wait in a [leaky queue](crate::Policy::leaky_queue) holds nothing
+/// meanwhile, and readies a clone when its turn has come.
 pub struct RateLimit<S, R = ProblemJson, O = NoObserver> {
     inner: S,
     http: Arc<HttpLimits>,
@@ -62,7 +63,13 @@ where
         match self.http.decide(&mut question, head, &self.observer) {
             Ruling::Pass(passed) => {
                 let follow_up = self.http.attach(passed, &mut request);
-                ResponseFuture::calling(self.inner.call(request), follow_up)
+                let delay = question.delay();
+                if delay.is_zero() {
+                    return ResponseFuture::calling(self.inner.call(request), follow_up);
+                }
+                let unready = self.inner.clone();
+                self.inner = unready.clone();
+                ResponseFuture::delayed(delay, unready, request, follow_up)
             }
             Ruling::Refuse(reason) => {
                 self.inner = self.inner.clone();

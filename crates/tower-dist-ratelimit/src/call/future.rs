@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use pin_project::pin_project;
@@ -12,6 +13,7 @@ use tower_service::Service;
 use super::{Calls, LimitError, Refused};
 use crate::{
     Observer,
+    delayed::Delayed,
     limits::{Outcome, Question, Waiting},
     observe::Undecided,
 };
@@ -35,6 +37,8 @@ pub struct CallFuture<S: Service<Req>, Req, O: Observer> {
 #[pin_project(project = StateProjection)]
 enum State<S: Service<Req>, Req, O: Observer> {
     Calling(#[pin] S::Future),
+    /// Boxed, because only leaky queues get here.
+    Delayed(Box<Delayed<S, Req>>),
     /// Boxed, because only a remote store gets here.
     Deciding(Option<Box<Deciding<S, Req, O>>>),
     Refused(Option<Refused>),
@@ -54,6 +58,12 @@ impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
     pub(super) fn calling(inner: S::Future) -> Self {
         Self {
             state: State::Calling(inner),
+        }
+    }
+
+    pub(super) fn delayed(delay: Duration, unready: S, request: Req) -> Self {
+        Self {
+            state: State::Delayed(Delayed::new(delay, unready, request)),
         }
     }
 
@@ -85,7 +95,7 @@ impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> Deciding<S, Req, O> {
+impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<crate::Reason>> {
         let (limits, observer) = (&self.calls.limits, self.observer.observer());
         let outcome = self.waiting.poll(limits, &mut self.question, observer, cx);
@@ -99,13 +109,21 @@ impl<S: Service<Req>, Req, O: Observer> Deciding<S, Req, O> {
     fn decided(mut self, reason: Option<crate::Reason>) -> State<S, Req, O> {
         let observer = self.observer.decided();
         match self.calls.rule(reason, &self.question, &observer) {
-            Ok(()) => State::Calling(self.ready.call(self.request)),
+            Ok(()) if self.question.delay().is_zero() => {
+                State::Calling(self.ready.call(self.request))
+            }
+            Ok(()) => {
+                // The one that is ready goes, and what its readiness holds.
+                let unready = self.ready.clone();
+                let delay = self.question.delay();
+                State::Delayed(Delayed::new(delay, unready, self.request))
+            }
             Err(refused) => State::Refused(Some(refused)),
         }
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> Future for CallFuture<S, Req, O> {
+impl<S: Service<Req> + Clone, Req, O: Observer> Future for CallFuture<S, Req, O> {
     type Output = Result<S::Response, LimitError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -114,6 +132,10 @@ impl<S: Service<Req>, Req, O: Observer> Future for CallFuture<S, Req, O> {
             let next = match state.as_mut().project() {
                 StateProjection::Calling(inner) => {
                     return inner.poll(cx).map_err(LimitError::Inner);
+                }
+                StateProjection::Delayed(delayed) => {
+                    let inner = ready!(delayed.poll(cx)).map_err(LimitError::Inner)?;
+                    State::Calling(inner)
                 }
                 StateProjection::Deciding(deciding) => {
                     let waiting = deciding.as_mut().expect("polled again after a panic");
@@ -135,6 +157,7 @@ impl<S: Service<Req>, Req, O: Observer> fmt::Debug for CallFuture<S, Req, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Calling(_) => "CallFuture(calling)",
+            State::Delayed(_) => "CallFuture(delayed)",
             State::Deciding(_) => "CallFuture(deciding)",
             State::Refused(_) => "CallFuture(refused)",
         })

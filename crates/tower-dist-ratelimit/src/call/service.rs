@@ -9,6 +9,7 @@ use tower_service::Service;
 use super::{CallFuture, Calls, LimitError, Refused};
 use crate::{
     Decided, NoObserver, Observer, Refusal,
+    http::tell_delay,
     limits::{Outcome, Question},
 };
 
@@ -42,6 +43,7 @@ impl<Req> Calls<Req> {
     ) -> Result<(), Refused> {
         let Some(reason) = reason else {
             observer.allowed(&Decided::new(&self.limits, question));
+            tell_delay(observer, question);
             return Ok(());
         };
         let refusal = Refusal::new(&self.limits, question, reason);
@@ -89,7 +91,12 @@ where
             }
         };
         match calls.rule(reason, &question, observer) {
-            Ok(()) => CallFuture::calling(inner.call(request)),
+            Ok(()) if question.delay().is_zero() => CallFuture::calling(inner.call(request)),
+            Ok(()) => {
+                let unready = inner.clone();
+                *inner = unready.clone();
+                CallFuture::delayed(question.delay(), unready, request)
+            }
             Err(refused) => {
                 *inner = inner.clone();
                 CallFuture::refused(refused)

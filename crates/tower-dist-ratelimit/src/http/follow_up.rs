@@ -6,6 +6,7 @@ use super::{HttpLimits, ResponseHead, Stamp};
 use crate::RateLimitHandle;
 
 /// What is left to do when a request that passed is answered. Small, because it is part of every future.
+#[derive(Default)]
 pub(crate) struct FollowUp {
     pub(super) stamp: Option<Stamp>,
     pub(super) refund: Option<Box<Refund>>,

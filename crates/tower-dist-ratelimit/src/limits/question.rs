@@ -77,6 +77,12 @@ impl Question {
             .flatten()
     }
 
+    /// How long a request that passes has to wait before it does. Zero, but for leaky queues.
+    pub(crate) fn delay(&self) -> Duration {
+        let delays = self.decisions.iter().map(|decision| decision.delay);
+        delays.max().unwrap_or_default()
+    }
+
     /// The bytes that the keys are in.
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()

@@ -13,7 +13,7 @@ use super::{
     lines::{Outlook, Place, Spacing, Supply, Turned},
 };
 use crate::{
-    Decision, Observer, Reason,
+    Algorithm, Decision, Observer, Reason,
     limits::{Asked, Limits, Outcome, Question, Waiting},
 };
 
@@ -35,6 +35,8 @@ enum Step {
     Others(Pin<Box<Sleep>>),
     /// The tokens.
     Tokens(Pin<Box<Sleep>>),
+    /// A leaky queue's turn, which it has already.
+    Queue(Pin<Box<Sleep>>),
     /// It may go, unless there is a reason.
     Done(Option<Reason>),
 }
@@ -109,6 +111,10 @@ impl Turn {
                     ready!(due.as_mut().poll(cx));
                     self.ask(gate, observer)
                 }
+                Step::Queue(due) => {
+                    ready!(due.as_mut().poll(cx));
+                    Step::Done(None)
+                }
                 Step::Done(reason) => return Poll::Ready(*reason),
             }
         }
@@ -121,7 +127,17 @@ impl Turn {
 
     fn next<Req>(&mut self, gate: &Gate<Req>, outcome: Outcome) -> Step {
         match outcome {
-            Outcome::Pass => Step::Done(None),
+            Outcome::Pass if self.question.delay().is_zero() => Step::Done(None),
+            Outcome::Pass => {
+                let due = Instant::now().checked_add(self.question.delay());
+                match due.filter(|&due| due <= self.end(gate)) {
+                    Some(due) => Step::Queue(Box::pin(sleep_until(due))),
+                    None => {
+                        self.question.take_back(&*gate.calls.limits.backend);
+                        Turned::TooLong.into()
+                    }
+                }
+            }
             Outcome::Refuse(Reason::Quota) => match self.question.retry_after() {
                 Some(wait) => self.wait(gate, wait),
                 None => Step::Done(Some(Reason::Quota)),
@@ -233,8 +249,15 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
 
 /// How long this many tokens take to come, at least.
 fn time(limits: &Limits, asked: &Asked, tokens: u64) -> Duration {
-    let own = limits.rules[asked.rule].policy.quota();
-    let quota = asked.quota.unwrap_or(own);
+    let policy = &limits.rules[asked.rule].policy;
+    if !matches!(
+        policy.algorithm(),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket
+    ) {
+        // Where tokens come in heaps, many can go at once.
+        return Duration::ZERO;
+    }
+    let quota = asked.quota.unwrap_or(policy.quota());
     let nanos = quota.window().as_nanos().saturating_mul(tokens.into());
     let nanos = nanos / u128::from(quota.limit().max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

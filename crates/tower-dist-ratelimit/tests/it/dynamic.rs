@@ -197,3 +197,28 @@ async fn look_ups_are_made_once_per_request_and_not_for_the_exempt() {
     send(&mut service, from("health")).await;
     assert_eq!(asked.load(Relaxed), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_raised_admits_at_once_and_one_that_is_lowered_refuses() {
+    let limit = Arc::new(AtomicU64::new(5));
+    let now = Arc::clone(&limit);
+    let quota = move |_: key::RequestHead<'_>| Some(Quota::per_minute(now.load(Relaxed)));
+    let policy = Policy::new("p", Quota::per_minute(1)).dynamic(quota);
+    let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    let mut admitted = async || {
+        let mut admitted = 0;
+        while send(&mut service, get()).await.status() == StatusCode::OK {
+            admitted += 1;
+        }
+        admitted
+    };
+    assert_eq!(admitted().await, 5);
+    limit.store(8, Relaxed);
+    assert_eq!(admitted().await, 3);
+    // Limitador underflows here, and lets everything through.
+    limit.store(2, Relaxed);
+    assert_eq!(admitted().await, 0);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert!(admitted().await <= 2);
+}

@@ -23,6 +23,7 @@ mod memory;
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 mod observers;
 mod observing;
+mod queueing;
 mod remote;
 mod settling;
 mod support;

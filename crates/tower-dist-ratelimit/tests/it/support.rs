@@ -188,7 +188,12 @@ impl Backend for Noting {
         for (charge, out) in charges.iter().zip(out) {
             self.seen.lock().unwrap().push((charge.cost, charge.quota));
             let limit = charge.quota.map_or(7, |quota| quota.limit());
-            *out = Decision::allow(limit, limit - charge.cost, Duration::from_secs(1));
+            *out = Decision::allow(
+                charge.cost,
+                limit,
+                limit - charge.cost,
+                Duration::from_secs(1),
+            );
         }
         Answer::Done(true)
     }
