@@ -2,7 +2,7 @@ mod follow_up;
 mod response_head;
 mod stamp;
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::RETRY_AFTER};
 
@@ -10,9 +10,11 @@ pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
-    Decided, Fields, Observer, RateLimitHandle, Reason, Refusal, Refuse, headers,
-    key::RequestHead,
-    limits::{Limits, Outcome, Question, Waiting},
+    Decided, Decision, Fields, Observer, RateLimitHandle, Reason, Refusal, Refuse,
+    backend::Answer,
+    headers,
+    key::{KeySink, RequestHead},
+    limits::{Asked, Limits, Outcome, Question, Rule, Waiting},
 };
 
 /// Whether a request is left alone.
@@ -25,6 +27,8 @@ pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send
 pub(crate) struct HttpLimits {
     pub(crate) limits: Arc<Limits>,
     pub(crate) answers: Answers,
+    /// See [`HttpLimits::only_rule`].
+    pub(crate) short: bool,
     /// A constant, unless quotas differ from key to key.
     pub(crate) policy_field: Option<HeaderValue>,
 }
@@ -47,6 +51,19 @@ pub(crate) enum Ruling {
     Later(Waiting),
 }
 
+/// How far the shortest way has led.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made in its place, and a box would be an allocation for every refusal"
+)]
+pub(crate) enum Short {
+    Pass(Option<Stamp>),
+    /// The store says something else.
+    Else(Question, Answer),
+    /// It has to be the long way, from the beginning.
+    Unfit,
+}
+
 /// What a request that passes takes along.
 #[derive(Default)]
 pub(crate) struct Passed {
@@ -62,11 +79,72 @@ impl HttpLimits {
         head: RequestHead<'_>,
         observer: &O,
     ) -> Ruling {
-        if self.answers.exempt.iter().any(|exempt| exempt(head)) {
+        if self.exempts(head) {
             return Ruling::Pass(Passed::default());
         }
         let limits = &self.limits;
         let outcome = limits.decide(question, observer, |rule, sink| rule.look(head, sink));
+        self.rule(outcome, question, observer)
+    }
+
+    fn exempts(&self, head: RequestHead<'_>) -> bool {
+        self.answers.exempt.iter().any(|exempt| exempt(head))
+    }
+
+    /// Whether requests can go the shortest way, and then by which policy: if there is one, with a fixed quota, and nothing
+    /// is to be known of a request later on.
+    pub(crate) fn only_rule(&self) -> Option<&Rule> {
+        if self.short {
+            self.limits.rules.first()
+        } else {
+            None
+        }
+    }
+
+    /// The shortest way. It makes nothing that only those requests need that do not pass at once, which halves the time
+    /// that this layer takes.
+    pub(crate) fn decide_shortly<O: Observer>(
+        self: &Arc<Self>,
+        rule: &Rule,
+        head: RequestHead<'_>,
+        observer: &O,
+    ) -> Short {
+        if self.exempts(head) {
+            return Short::Pass(None);
+        }
+        let mut sink = KeySink::new();
+        let Ok(key) = rule.key(head, &mut sink) else {
+            return Short::Unfit;
+        };
+        let asked = Asked {
+            rule: 0,
+            id: rule.id,
+            key,
+            cost: rule.policy.cost.of(head),
+            quota: None,
+        };
+        let mut decision = Decision::default();
+        let charge = asked.charge(sink.bytes());
+        let (charges, out) = (slice::from_ref(&charge), slice::from_mut(&mut decision));
+        match self.limits.backend.acquire(charges, out) {
+            Answer::Done(true) if decision.delay.is_zero() => {
+                self.limits.health.answered();
+                let decided = Decided::one(&self.limits, &asked, &decision);
+                observer.allowed(&decided);
+                Short::Pass(self.stamp(decided))
+            }
+            answer => Short::Else(Question::one(sink, asked, decision), answer),
+        }
+    }
+
+    /// The long way, from where the shortest one ends.
+    pub(crate) fn answered<O: Observer>(
+        self: &Arc<Self>,
+        question: &mut Question,
+        answer: Answer,
+        observer: &O,
+    ) -> Ruling {
+        let outcome = self.limits.outcome(question, answer, observer, None);
         self.rule(outcome, question, observer)
     }
 
@@ -95,25 +173,36 @@ impl HttpLimits {
         }
     }
 
+    #[inline]
     fn passed(self: &Arc<Self>, question: &Question) -> Passed {
         let answers = &self.answers;
         let handle = (answers.handle || answers.refund_when.is_some())
             .then(|| RateLimitHandle::new(&self.limits, question));
-        // Who is not limited yet is not told of limits.
-        let tell = !answers.shadow
-            && match answers.fields {
-                Fields::Always => true,
-                Fields::NearLimit(share) => self.is_near(question, share),
-                Fields::OnRefusal | Fields::Never => false,
-            };
-        let stamp = tell.then(|| Stamp::new(self, question));
         Passed {
-            stamp: stamp.flatten(),
+            stamp: self.stamp(Decided::new(&self.limits, question)),
             handle,
         }
     }
 
+    /// The fields for the response to a request that passes, if it gets any.
+    fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
+        let answers = &self.answers;
+        // Who is not limited yet is not told of limits.
+        let tell = !answers.shadow
+            && match answers.fields {
+                Fields::Always => true,
+                Fields::NearLimit(share) => self.is_near(decided, share),
+                Fields::OnRefusal | Fields::Never => false,
+            };
+        if tell {
+            Stamp::new(self, decided)
+        } else {
+            None
+        }
+    }
+
     /// Gives a request what it takes along, and says what is left to do when it is answered.
+    #[inline]
     pub(crate) fn attach<B>(
         self: &Arc<Self>,
         passed: Passed,
@@ -131,9 +220,8 @@ impl HttpLimits {
         FollowUp { stamp, refund }
     }
 
-    fn is_near(&self, question: &Question, share: f64) -> bool {
-        let decided = question.asked.iter().zip(question.decisions.iter());
-        decided.into_iter().any(|(asked, decision)| {
+    fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {
+        decided.asked().any(|(asked, decision)| {
             let own = self.limits.rules[asked.rule].policy.quota();
             decision.remaining <= near(asked.quota.unwrap_or(own).burst_size(), share)
         })
@@ -156,7 +244,7 @@ impl HttpLimits {
             put(fields, RETRY_AFTER, headers::retry_after(wait));
         }
         if self.answers.fields != Fields::Never
-            && let Some(stamp) = Stamp::new(self, question)
+            && let Some(stamp) = Stamp::new(self, refusal.decided())
         {
             stamp.put_on(fields);
         }

@@ -104,7 +104,19 @@ impl Limits {
             question.decisions = Decisions::refused(question.asked.len());
             return Outcome::Refuse(Reason::Quota);
         }
-        match question.ask(&*self.backend) {
+        let answer = question.ask(&*self.backend);
+        self.outcome(question, answer, observer, end)
+    }
+
+    /// What the store's answer means.
+    pub(crate) fn outcome<O: Observer>(
+        &self,
+        question: &mut Question,
+        answer: Answer,
+        observer: &O,
+        end: Option<Instant>,
+    ) -> Outcome {
+        match answer {
             Answer::Done(allowed) => self.answered(allowed),
             Answer::Failed(error) => self.failed(question, &error, observer),
             Answer::Later(answer) => {

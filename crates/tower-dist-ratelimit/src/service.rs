@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use crate::{
     NoObserver, Observer, ProblemJson, Refuse, ResponseFuture,
-    http::{HttpLimits, Ruling},
+    http::{HttpLimits, Ruling, Short},
     key::RequestHead,
     limits::Question,
 };
@@ -58,9 +58,26 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let mut question = Question::new();
         let head = RequestHead::new(&request);
-        match self.http.decide(&mut question, head, &self.observer) {
+        let short = match self.http.only_rule() {
+            Some(rule) => self.http.decide_shortly(rule, head, &self.observer),
+            None => Short::Unfit,
+        };
+        let (question, ruling) = match short {
+            Short::Pass(stamp) => {
+                return ResponseFuture::calling(self.inner.call(request), stamp.into());
+            }
+            Short::Else(mut question, answer) => {
+                let ruling = self.http.answered(&mut question, answer, &self.observer);
+                (question, ruling)
+            }
+            Short::Unfit => {
+                let mut question = Question::new();
+                let ruling = self.http.decide(&mut question, head, &self.observer);
+                (question, ruling)
+            }
+        };
+        match ruling {
             Ruling::Pass(passed) => {
                 let follow_up = self.http.attach(passed, &mut request);
                 let delay = question.delay();

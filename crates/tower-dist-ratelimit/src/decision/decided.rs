@@ -1,32 +1,59 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, slice, sync::Arc};
 
 use crate::{
     Decision,
-    limits::{Limits, Question},
+    limits::{Asked, Limits, Question, Rule},
 };
 
 /// The decisions on a request, with the names of their policies.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
-    limits: &'a Limits,
-    question: &'a Question,
+    rules: &'a [Rule],
+    asked: &'a [Asked],
+    decisions: &'a [Decision],
 }
 
 impl<'a> Decided<'a> {
     pub(crate) fn new(limits: &'a Limits, question: &'a Question) -> Self {
-        Self { limits, question }
+        Self {
+            rules: &limits.rules,
+            asked: &question.asked,
+            decisions: &question.decisions,
+        }
+    }
+
+    /// The decision of the only policy that was asked.
+    pub(crate) fn one(limits: &'a Limits, asked: &'a Asked, decision: &'a Decision) -> Self {
+        Self {
+            rules: &limits.rules,
+            asked: slice::from_ref(asked),
+            decisions: slice::from_ref(decision),
+        }
     }
 
     /// The name and the decision of each policy that was asked, in the order in which the layer has them.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a Decision)> + use<'a> {
-        let named = self.question.named(self.limits);
-        named.map(|(rule, decision)| (&*rule.name, decision))
+        self.named().map(|(rule, decision)| (&*rule.name, decision))
+    }
+
+    /// Each with its policy.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + Clone + use<'a> {
+        let rules = self.rules;
+        self.asked()
+            .map(|(asked, decision)| (&rules[asked.rule], decision))
+    }
+
+    /// Each with what was asked.
+    pub(crate) fn asked(
+        &self,
+    ) -> impl Iterator<Item = (&'a Asked, &'a Decision)> + Clone + use<'a> {
+        self.asked.iter().zip(self.decisions)
     }
 
     pub(crate) fn owned(&self) -> Vec<(Arc<str>, Decision)> {
-        let named = self.question.named(self.limits);
-        let owned = named.map(|(rule, decision)| (Arc::clone(&rule.name), *decision));
-        owned.collect()
+        self.named()
+            .map(|(rule, decision)| (Arc::clone(&rule.name), *decision))
+            .collect()
     }
 }
 

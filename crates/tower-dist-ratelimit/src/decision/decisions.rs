@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::Decision;
 
@@ -26,13 +26,27 @@ impl Decisions {
     /// As many refusals as there are policies to ask, for a backend to write its decisions over.
     #[must_use]
     pub fn refused(len: usize) -> Self {
-        const INLINE: [Decision; 2] = [Decision::refuse(0, 0, None, Duration::ZERO); 2];
-        // By copying a constant where it fits: filling one by one takes longer than deciding.
-        Self(if len <= 2 {
-            SmallVec::from_buf_and_len(INLINE, len)
+        let mut decisions = Self::none();
+        decisions.refuse(len);
+        decisions
+    }
+
+    #[inline]
+    pub(crate) fn none() -> Self {
+        Self(SmallVec::new())
+    }
+
+    /// The same, in place: moving takes longer than deciding.
+    #[inline]
+    pub(crate) fn refuse(&mut self, len: usize) {
+        const REFUSED: Decision = Decision::refuse(0, 0, None, Duration::ZERO);
+        self.0.clear();
+        // What most have is not filled in a loop, which takes longer, too.
+        if len == 1 {
+            self.0.push(REFUSED);
         } else {
-            smallvec![INLINE[0]; len]
-        })
+            self.0.resize(len, REFUSED);
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{HttpLimits, put};
 use crate::{
+    Decided,
     headers::{self, Standing},
-    limits::Question,
 };
 
 /// The fields for a response that is yet to come.
@@ -23,9 +23,8 @@ struct Extra {
 
 impl Stamp {
     /// None if no policy was asked.
-    pub(super) fn new(http: &Arc<HttpLimits>, question: &Question) -> Option<Self> {
-        let limits = &http.limits;
-        let named = question.named(limits);
+    pub(super) fn new(http: &Arc<HttpLimits>, decided: Decided<'_>) -> Option<Self> {
+        let named = decided.named();
         let state = named.clone().map(|(rule, one)| (rule.quoted.as_str(), one));
         let state = headers::state(state).filter(|value| !value.is_empty())?;
         let standing = http.answers.x_ratelimit.then(|| {
@@ -36,7 +35,7 @@ impl Stamp {
         let standing = standing.flatten().map(Standing::of);
         let policies = match http.policy_field {
             Some(_) => None,
-            None => policies_of(http, question),
+            None => policies_of(http, decided),
         };
         let extra = (policies.is_some() || standing.is_some())
             .then(|| Box::new(Extra { policies, standing }));
@@ -63,11 +62,11 @@ impl Stamp {
 }
 
 /// With the quotas of this very key.
-fn policies_of(http: &HttpLimits, question: &Question) -> Option<HeaderValue> {
+fn policies_of(http: &HttpLimits, decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = http.limits.rules.iter().enumerate();
     headers::policies(rules.map(|(number, rule)| {
-        let asked = question.asked.iter().find(|asked| asked.rule == number);
-        let quota = asked.and_then(|asked| asked.quota);
+        let asked = decided.asked().find(|(asked, _)| asked.rule == number);
+        let quota = asked.and_then(|(asked, _)| asked.quota);
         (
             rule.quoted.as_str(),
             quota.unwrap_or_else(|| rule.policy.quota()),

@@ -251,7 +251,10 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
             .rules
             .iter()
             .map(|rule| (rule.quoted.as_str(), rule.policy.quota()));
+        let answers = &self.answers;
         let http = HttpLimits {
+            short: limits.rules.len() == 1
+                && !(dynamic || answers.shadow || answers.handle || answers.refund_when.is_some()),
             policy_field: headers::policies(named).filter(|_| !dynamic),
             limits: Arc::new(limits),
             answers: self.answers,

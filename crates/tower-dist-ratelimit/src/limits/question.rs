@@ -2,7 +2,6 @@ use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::Limits;
 use crate::{
     Decision, Decisions, Quota,
     backend::{Answer, Backend, Charge, PolicyId},
@@ -23,15 +22,16 @@ pub(crate) struct Question {
 pub(crate) struct Asked {
     /// Its number in the layer.
     pub(crate) rule: usize,
-    pub(super) id: PolicyId,
+    pub(crate) id: PolicyId,
     /// Where the key is in the sink.
-    pub(super) key: Range<usize>,
+    pub(crate) key: Range<usize>,
     pub(crate) cost: u64,
     /// What the key is allowed, if not what the policy says.
     pub(crate) quota: Option<Quota>,
 }
 
 impl Asked {
+    #[inline]
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
         Charge {
             quota: self.quota,
@@ -52,11 +52,12 @@ impl Asked {
 }
 
 impl Question {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             sink: KeySink::new(),
             asked: SmallVec::new(),
-            decisions: Decisions::refused(0),
+            decisions: Decisions::none(),
         }
     }
 
@@ -78,9 +79,22 @@ impl Question {
     }
 
     /// How long a request that passes has to wait before it does. Zero, but for leaky queues.
+    #[inline]
     pub(crate) fn delay(&self) -> Duration {
         let delays = self.decisions.iter().map(|decision| decision.delay);
         delays.max().unwrap_or_default()
+    }
+
+    /// About one policy, decided already.
+    pub(crate) fn one(sink: KeySink, asked: Asked, decision: Decision) -> Self {
+        let mut question = Self {
+            sink,
+            ..Self::new()
+        };
+        question.asked.push(asked);
+        question.decisions.refuse(1);
+        question.decisions[0] = decision;
+        question
     }
 
     /// The bytes that the keys are in.
@@ -88,8 +102,9 @@ impl Question {
         self.sink.bytes()
     }
 
+    #[inline]
     pub(super) fn ask(&mut self, backend: &dyn Backend) -> Answer {
-        self.decisions = Decisions::refused(self.asked.len());
+        self.decisions.refuse(self.asked.len());
         let keys = self.sink.bytes();
         // One policy is what most layers have. Without the vector it takes half the time.
         if let [asked] = self.asked.as_slice() {
@@ -98,14 +113,5 @@ impl Question {
         let charges = self.asked.iter().map(|asked| asked.charge(keys));
         let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
         backend.acquire(&charges, &mut self.decisions)
-    }
-
-    /// The decisions, each with the name of its policy.
-    pub(crate) fn named<'a>(
-        &'a self,
-        limits: &'a Limits,
-    ) -> impl Iterator<Item = (&'a super::Rule, &'a Decision)> + Clone + use<'a> {
-        let rules = self.asked.iter().map(|asked| &limits.rules[asked.rule]);
-        rules.zip(self.decisions.iter())
     }
 }

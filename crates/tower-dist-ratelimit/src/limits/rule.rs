@@ -51,6 +51,7 @@ impl Rule {
     }
 
     /// Whether and how the policy applies to an HTTP request.
+    #[inline]
     pub(crate) fn look(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Applies {
         let key = match self.key(head, sink) {
             Ok(key) => key,
@@ -67,7 +68,12 @@ impl Rule {
         }
     }
 
-    fn key(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Result<Range<usize>, Applies> {
+    #[inline]
+    pub(crate) fn key(
+        &self,
+        head: RequestHead<'_>,
+        sink: &mut KeySink,
+    ) -> Result<Range<usize>, Applies> {
         let Some(extractor) = &self.policy.key else {
             return Ok(0..0);
         };

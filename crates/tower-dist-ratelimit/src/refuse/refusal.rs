@@ -81,8 +81,9 @@ impl<'a> Refusal<'a> {
     }
 
     fn refused(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
-        let decided = self.question.named(self.limits);
-        decided.filter(|(_, decision)| !decision.allowed)
+        self.decided()
+            .named()
+            .filter(|(_, decision)| !decision.allowed)
     }
 }
 
