@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use tests::{Probe, ProbeError, Request, Response};
 use tower::util::BoxCloneSyncService;
-use tower::{Layer, Service, ServiceBuilder};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_dist_ratelimit::backend::Memory;
-use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
+use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, RateLimitLayer, key};
 use tower_hedge_latency::{Budget, HedgeLayer, Http as HedgeHttp};
 use tower_jitter_retry::{Backoff, Http, Jitter, RetryLayer};
 
@@ -12,6 +12,9 @@ use tower_jitter_retry::{Backoff, Http, Jitter, RetryLayer};
 pub(crate) const BACKOFF: u32 = 50;
 /// When a hedge is due, in milliseconds.
 pub(crate) const TRIGGER: u32 = 10;
+
+/// The one that waits between being called and calling, so that it has to leave a clone behind.
+pub(crate) const WAITS: &str = "rate limit with a quota that is looked up";
 
 /// Any stack, without its type: a box calls just the instance that it holds.
 pub(crate) type Stack = BoxCloneSyncService<Request, Response, ProbeError>;
@@ -47,6 +50,13 @@ pub(crate) fn all() -> Vec<Subject> {
         subject("rate limit", |probe| boxed(limit(1).layer(probe))),
         subject("rate limit with two policies", |probe| {
             boxed(limit(2).layer(probe))
+        }),
+        subject(WAITS, |probe| {
+            boxed(looked_up().layer(probe))
+        }),
+        subject("rate limit of any request", |probe| {
+            let limited = any_request().layer(probe);
+            boxed(limited.map_err(|error| error.into_inner().unwrap()))
         }),
         subject("rate limit over retry over hedge", |probe| {
             boxed(limit(1).layer(retry().layer(hedge().layer(probe))))
@@ -96,6 +106,21 @@ fn limit(policies: u32) -> RateLimitLayer {
         builder.limit(policy(n))
     });
     builder.build().unwrap()
+}
+
+/// Decides later, within the poll that asks.
+fn looked_up() -> RateLimitLayer {
+    let policy = Policy::new("policy", Quota::per_second(1));
+    let policy = policy.dynamic_async(|_| std::future::ready(Some(Quota::per_second(1_000_000))));
+    let builder = RateLimitLayer::builder(Memory::default());
+    builder.limit(policy).build().unwrap()
+}
+
+fn any_request() -> CallLimitLayer<Request> {
+    let policy = Policy::new("policy", Quota::per_second(1_000_000));
+    let policy = policy.by_request(|request: &Request| request.headers().get("x-api-key").cloned());
+    let builder = CallLimitLayer::builder(Memory::default());
+    builder.limit(policy).build().unwrap()
 }
 
 fn boxed<S>(service: S) -> Stack
