@@ -1,4 +1,4 @@
-//! Rate limits for any tower service over HTTP, with exact decisions and standard answers.
+//! Rate limits for any tower service, with exact decisions and standard answers.
 //!
 //! # Why
 //!
@@ -12,7 +12,8 @@
 //!   before. Refusals charge nothing. The count has no drift, however long the limiter runs.
 //! - **All or nothing.** Several limits are decided in one step: a request that one of them refuses is charged to none.
 //! - **Cheap.** Without fields, an allowed request to one policy takes no allocation, and no lock once its key is known.
-//! - **Standard.** 429, `Retry-After`, a problem document, and the IETF's `RateLimit` fields.
+//! - **Standard.** 429, `Retry-After`, a problem document, and the IETF's `RateLimit` fields; for gRPC,
+//!   `RESOURCE_EXHAUSTED` with `RetryInfo`.
 //!
 //! # Five minutes
 //!
@@ -37,18 +38,45 @@
 //! | for whom | [`Policy::by`], [`by_fn`](Policy::by_fn), [`by_str`](Policy::by_str) and [`key`]; without, for all together |
 //! | what a request costs | [`Policy::cost`], [`cost_fn`](Policy::cost_fn) |
 //! | who has no key | [`Policy::missing_key`] |
-//! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`refusal`](RateLimitLayerBuilder::refusal) |
+//! | who is left alone | [`exempt`](RateLimitLayerBuilder::exempt) |
+//! | who may do more, or less | [`Policy::dynamic`], [`dynamic_async`](Policy::dynamic_async) |
+//! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`refusal`](RateLimitLayerBuilder::refusal), [`grpc`](RateLimitLayerBuilder::grpc) |
+//! | what is known only afterwards | [`handle`](RateLimitLayerBuilder::handle), [`refund_when`](RateLimitLayerBuilder::refund_when) |
+//! | what you see | [`observer`](RateLimitLayerBuilder::observer); [`shadow`](RateLimitLayerBuilder::shadow), to try limits out |
 //! | where the state is | a [`backend`]; [`backend::Memory`] keeps it in this process |
 //! | what happens when that fails | [`OnError`] |
 //!
-//! Without HTTP there is the [`Limiter`]: [`check`](Limiter::check), [`peek`](Limiter::peek),
-//! [`refund`](Limiter::refund), [`reset`](Limiter::reset).
+//! # Which form
+//!
+//! | | a request above the limit | for |
+//! |---|---|---|
+//! | [`RateLimitLayer`] | gets a response: 429, or a gRPC status | what your service is asked over HTTP |
+//! | [`CallLimitLayer`] | fails with [`LimitError::Refused`] | what your service is asked otherwise |
+//! | [`ThrottleLayer`] | waits for its turn | what your service asks of others |
+//! | [`Limiter`] | is what you make of it | all that is no `tower` service |
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, backend::Memory};
+//!
+//! struct Mail { to: String }
+//!
+//! // A provider takes 10 mails a second. Waits for up to 5 seconds, in order; then fails.
+//! let layer = CallLimitLayer::builder(Memory::default())
+//!     .limit(Policy::new("provider", Quota::per_second(10)))
+//!     .limit(Policy::new("per-address", Quota::per_minute(2)).by_request(|mail: &Mail| mail.to.clone()))
+//!     .waiting()
+//!     .max_wait(Duration::from_secs(5))
+//!     .build()?;
+//! # Ok::<(), tower_dist_ratelimit::BuildError>(())
+//! ```
 //!
 //! # Where it goes
 //!
 //! Outside of what costs something: above timeouts, concurrency limits and buffers, so that refused requests do not
 //! queue for them. Below whatever finds out who the client is, if a key depends on it. The limit is ready whenever the
 //! inner service is, and a refusal gives back what that readiness held. Retries of your own clients count as requests.
+//! A [`ThrottleLayer`] goes below your own retries, so that each of them waits its turn.
 //!
 //! The state is made when the layer is built. Services and clones of one layer share it, which is what frameworks that
 //! call `layer` more than once need.
@@ -56,9 +84,11 @@
 //! # Features
 //!
 //! - `conformance`: the module of that name, with the checks that every [`Backend`](backend::Backend) has to pass.
-//! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`.
-//! - `tracing`: one warning per policy whose requests come without a key, and one event each when a store starts to fail
-//!   and when it answers again.
+//! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
+//! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`.
+//! - `tracing`: `TracingObserver`; one warning per policy whose requests come without a key, and one event each when a
+//!   store starts to fail and when it answers again.
+//! - `metrics`: `MetricsObserver`.
 //!
 //! Time is `tokio`'s, so a paused clock governs all limits in tests.
 #![forbid(unsafe_code)]

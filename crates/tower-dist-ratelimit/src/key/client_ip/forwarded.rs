@@ -50,7 +50,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn value(&mut self) -> Option<SmallVec<[u8; 48]>> {
+    fn value(&mut self) -> Option<SmallVec<[u8; 64]>> {
         if !self.take(b'"') {
             return self.token().map(SmallVec::from_slice);
         }
