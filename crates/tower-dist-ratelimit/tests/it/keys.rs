@@ -273,6 +273,17 @@ async fn one_key_or_else_another_and_never_the_one_for_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_text_in_either_place_is_two_keys() {
+    let either = key::header("key").or(key::header("other"));
+    let mut service = service(Policy::new("either", slow(1)).by(either));
+    assert_eq!(send(&mut service, from("a")).await.status(), OK);
+    assert_eq!(send(&mut service, with("other", "a")).await.status(), OK);
+    assert_eq!(send(&mut service, from("a")).await.status(), REFUSED);
+    let other = with("other", "a");
+    assert_eq!(send(&mut service, other).await.status(), REFUSED);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_keys_make_one_and_both_are_needed() {
     let policy = Policy::new("pair", slow(1)).by((key::header("key"), key::method()));
     let mut service = service(policy.missing_key(MissingKey::Refuse));

@@ -124,6 +124,16 @@ async fn more_is_charged_and_put_back_but_never_more_than_was_charged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_charged_later_comes_back_too() {
+    let layer = builder(Memory::default()).build().unwrap();
+    let handle = handle(&layer).await;
+    handle.charge(30);
+    assert_eq!(left(&layer).await, 60);
+    handle.settle(0);
+    assert_eq!(left(&layer).await, 100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_debt_is_waited_for() {
     let layer = builder(Memory::default()).build().unwrap();
     handle(&layer).await.settle(101);
