@@ -10,7 +10,9 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service};
 use tower_dist_ratelimit::{
-    Decision, Fields, Limiter, Policy, Quota, RateLimitLayer, backend::Memory, key,
+    CallLimitLayer, Decision, Fields, Limiter, Policy, Quota, RateLimitLayer, TrustedProxies,
+    backend::Memory,
+    key::{self, KeyExtractor},
 };
 
 use crate::allocations;
@@ -69,5 +71,64 @@ fn a_decision_of_the_limiter_allocates_nothing() {
     for allowed in [true, true, false, false] {
         let (count, decision): (u64, Decision) = allocations(|| now(limiter.check("a")).unwrap());
         assert_eq!((count, decision.allowed), (0, allowed));
+    }
+}
+
+/// Whatever it takes to find the key.
+#[test]
+fn finding_out_who_asks_allocates_nothing() {
+    let proxies = TrustedProxies::private();
+    let by = key::bearer().or(key::client_ip(proxies.clone()));
+    let forwarded = key::client_ip(proxies.forwarded());
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("p", Quota::per_second(1_000)).by((by, (forwarded, key::method()))))
+        .headers(Fields::Never)
+        .exempt(|head| head.uri().path() == "/healthz")
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Inner);
+    for authorization in ["Bearer a.bearer.token", "None"] {
+        let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+        let request = Request::builder()
+            .header("authorization", authorization)
+            .header("x-forwarded-for", "192.0.2.1, 203.0.113.9:4711, 10.0.0.1")
+            .header("forwarded", "for=192.0.2.1, for=\"[2001:db8::1]:80\", for=10.0.0.1")
+            .extension(peer)
+            .body(())
+            .unwrap();
+        let (count, response) = allocations(|| now(service.call(request)).unwrap());
+        assert_eq!((count, response.status()), (0, StatusCode::OK));
+    }
+}
+
+#[derive(Clone)]
+struct Any;
+
+impl Service<u64> for Any {
+    type Response = u64;
+    type Error = Infallible;
+    type Future = Ready<Result<u64, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: u64) -> Self::Future {
+        ready(Ok(request))
+    }
+}
+
+#[test]
+fn an_allowed_request_of_any_type_allocates_nothing_also_if_it_could_wait() {
+    let policy = || Policy::new("p", Quota::per_second(1_000)).by_request(|request: &u64| *request);
+    let refusing = CallLimitLayer::builder(Memory::default()).limit(policy());
+    let mut refusing = refusing.build().unwrap().layer(Any);
+    let waiting = CallLimitLayer::builder(Memory::default()).limit(policy());
+    let mut waiting = waiting.waiting().build().unwrap().layer(Any);
+    for request in [7, 7, 8] {
+        let (count, response) = allocations(|| now(refusing.call(request)).unwrap());
+        assert_eq!((count, response), (0, request));
+        let (count, response) = allocations(|| now(waiting.call(request)).unwrap());
+        assert_eq!((count, response), (0, request));
     }
 }

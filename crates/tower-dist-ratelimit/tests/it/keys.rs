@@ -272,6 +272,39 @@ async fn one_key_or_else_another_and_never_the_one_for_the_other() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
+proptest::proptest! {
+    #[test]
+    fn no_header_bytes_panic_or_let_anybody_past_the_limit(
+        name in 0..4_usize,
+        mut value in proptest::collection::vec(b' '..=255, 0..200),
+    ) {
+        // What is left can be in a header.
+        value.retain(|&byte| byte != 127);
+        let name = ["key", "authorization", "x-forwarded-for", "forwarded"][name];
+        let value = http::HeaderValue::from_bytes(&value).unwrap();
+        let proxies = TrustedProxies::private;
+        let ip = key::client_ip(proxies()).or(key::client_ip(proxies().forwarded()));
+        let by = key::bearer().or(key::header("key")).or(ip);
+        let policy = Policy::new("any", slow(1)).by(by);
+        let layer = RateLimitLayer::builder(Memory::with_capacity(16)).limit(policy);
+        let mut service = layer.build().unwrap().layer(Probe::default());
+        let mut request = by_peer();
+        request.headers_mut().insert(name, value);
+        let again = request.clone();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            assert_eq!(send(&mut service, request).await.status(), OK);
+            assert_eq!(send(&mut service, again).await.status(), REFUSED);
+        });
+    }
+}
+
+/// From a proxy that is trusted.
+fn by_peer() -> Request<()> {
+    by("10.0.0.1:1", get())
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_same_text_in_either_place_is_two_keys() {
     let either = key::header("key").or(key::header("other"));

@@ -22,9 +22,7 @@ fn found(
     let peer: SocketAddr = peer.parse().unwrap();
     request.extensions_mut().insert(peer);
     for line in lines {
-        let Ok(line) = http::HeaderValue::from_bytes(line.as_ref()) else {
-            return None;
-        };
+        let line = http::HeaderValue::from_bytes(line.as_ref()).unwrap();
         let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
         request.headers_mut().append(name, line);
     }
@@ -205,7 +203,8 @@ fn private_networks_are_not_on_the_internet() {
 
 /// What proxies and attackers write, mixed.
 fn hostile() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let bytes = proptest::collection::vec(any::<u8>(), 0..80);
+    let printable = prop_oneof![b' '..127, 128..=255_u8];
+    let bytes = proptest::collection::vec(printable, 0..80);
     let likely = "((for|by|x)?=?\"?\\[?[0-9a-f.:]{0,20}\\]?(:[0-9_]{1,6})?\"?[,; ]{0,2}){0,6}";
     let line = prop_oneof![bytes, likely.prop_map(String::into_bytes)];
     proptest::collection::vec(line, 0..4)
@@ -219,9 +218,8 @@ proptest! {
             ("forwarded", trusted().forwarded()),
         ] {
             found(trusted.clone(), "10.0.0.1:1", name, &lines);
-            if let Some(found) = found(trusted, "203.0.113.9:1", name, &lines) {
-                prop_assert_eq!(Some(found), address("203.0.113.9"));
-            }
+            let found = found(trusted, "203.0.113.9:1", name, &lines);
+            prop_assert_eq!(found, address("203.0.113.9"));
         }
     }
 
@@ -232,8 +230,7 @@ proptest! {
         lines.push(written.into_bytes());
         let last = IpAddr::V6(last).to_canonical();
         prop_assume!(!trusted().contains(last));
-        if let Some(found) = found(trusted(), "10.0.0.1:1", "x-forwarded-for", &lines) {
-            prop_assert_eq!(found, last);
-        }
+        let found = found(trusted(), "10.0.0.1:1", "x-forwarded-for", &lines);
+        prop_assert_eq!(found, Some(last));
     }
 }
