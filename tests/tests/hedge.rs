@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceExt};
-use tower_hedge_latency::{Drain, HedgeInfo, HedgeLayer, HedgeLayerBuilder};
+use tower_hedge_latency::{Drain, HedgeCounts, HedgeInfo, HedgeLayer, HedgeLayerBuilder};
 
 const TRIGGER: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(10);
@@ -225,20 +225,33 @@ async fn a_caller_that_goes_takes_every_attempt_along_also_when_losers_drain() {
         .await;
 }
 
-/// A proxy gets a hedge from its client and passes it on: otherwise each hop would double the hedges.
-#[tokio::test]
-async fn what_is_a_hedge_already_is_not_hedged_again() {
+/// Sends a request that stalls until long after the trigger, and says what the layer has counted.
+async fn stalls(request: impl FnOnce(&str) -> Request<Body>) -> (usize, HedgeCounts) {
     let (server, url) = Server::start().await;
     let layer = hedge().http().build().unwrap();
     let handle = layer.handle();
     let service = layer.layer(client(false));
-    let mut passed_on = get(&url);
-    passed_on.headers_mut().insert("x-hedge-attempt", 2.into());
-    let call = timeout(5 * TRIGGER, service.oneshot(passed_on));
+    let call = timeout(5 * TRIGGER, service.oneshot(request(&url)));
     assert!(call.await.is_err());
-    assert_eq!(server.0.requests.load(SeqCst), 1);
-    assert_eq!(
-        (handle.counts().hedges, handle.counts().not_repeatable),
-        (0, 1)
-    );
+    (server.0.requests.load(SeqCst), handle.counts())
+}
+
+/// A proxy gets a hedge from its client and passes it on: otherwise each hop would double the hedges.
+#[tokio::test]
+async fn what_is_a_hedge_already_is_not_hedged_again() {
+    let passed_on = |url: &str| {
+        let mut request = get(url);
+        request.headers_mut().insert("x-hedge-attempt", 2.into());
+        request
+    };
+    let (requests, counts) = stalls(passed_on).await;
+    assert_eq!((requests, counts.hedges, counts.not_repeatable), (1, 0, 1));
+}
+
+/// hedgedhttp hedges any method, and lets the attempts read one body together.
+#[tokio::test]
+async fn a_post_is_not_hedged() {
+    let post = |url: &str| Request::post(url).body(Body::new()).unwrap();
+    let (requests, counts) = stalls(post).await;
+    assert_eq!((requests, counts.hedges, counts.ineligible), (1, 0, 1));
 }
