@@ -92,7 +92,10 @@ fn finding_out_who_asks_allocates_nothing() {
         let request = Request::builder()
             .header("authorization", authorization)
             .header("x-forwarded-for", "192.0.2.1, 203.0.113.9:4711, 10.0.0.1")
-            .header("forwarded", "for=192.0.2.1, for=\"[2001:db8::1]:80\", for=10.0.0.1")
+            .header(
+                "forwarded",
+                "for=192.0.2.1, for=\"[2001:db8::1]:80\", for=10.0.0.1",
+            )
             .extension(peer)
             .body(())
             .unwrap();

@@ -51,9 +51,7 @@ pub(crate) fn all() -> Vec<Subject> {
         subject("rate limit with two policies", |probe| {
             boxed(limit(2).layer(probe))
         }),
-        subject(WAITS, |probe| {
-            boxed(looked_up().layer(probe))
-        }),
+        subject(WAITS, |probe| boxed(looked_up().layer(probe))),
         subject("rate limit of any request", |probe| {
             let limited = any_request().layer(probe);
             boxed(limited.map_err(|error| error.into_inner().unwrap()))
