@@ -42,6 +42,17 @@ async fn memory_keeps_all_promises_by_a_clock_that_cannot_be_paused() {
         .unwrap();
 }
 
+/// The one check that is about threads; it waits for nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn memory_admits_exactly_what_there_is_to_threads_that_race() {
+    let clock = Sleeping::new(Duration::from_millis(20));
+    Conformance::new(Memory::default, clock)
+        .only("racing")
+        .run()
+        .await
+        .unwrap();
+}
+
 /// What a backend does wrong.
 #[derive(Clone, Copy, Debug)]
 enum Fault {

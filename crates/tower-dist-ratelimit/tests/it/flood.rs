@@ -32,6 +32,37 @@ const KEPT: [fn(Policy) -> Policy; 7] = [
     Policy::dynamic_quotas,
 ];
 
+/// Beside threads that make up new keys on the same shelves.
+#[test]
+fn threads_on_one_key_admit_exactly_the_limit() {
+    for of in KEPT {
+        let memory = Memory::with_capacity(200);
+        let policy = memory.register(&[of(frozen(100))]).unwrap()[0];
+        let full = charge(&memory, policy, b"key", 0).remaining;
+        let granted = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4_u64)
+                .map(|thread| {
+                    let memory = &memory;
+                    scope.spawn(move || {
+                        let mut granted = 0;
+                        for turn in 0..500 {
+                            granted += charge(memory, policy, b"key", 1).granted;
+                            let new = (thread << 32 | turn).to_le_bytes();
+                            assert!(charge(memory, policy, &new, 1).allowed);
+                        }
+                        granted
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|one| one.join().unwrap())
+                .sum::<u64>()
+        });
+        assert_eq!(granted, full);
+    }
+}
+
 #[test]
 fn floods_of_new_keys_do_not_free_limited_ones() {
     for of in KEPT {

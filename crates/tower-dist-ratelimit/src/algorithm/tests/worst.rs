@@ -9,6 +9,7 @@ use crate::{Algorithm, Quota};
 
 const L: u64 = 100;
 const MINUTE: u64 = 60_000_000_000;
+const DAY: u64 = 1_440 * MINUTE;
 
 /// When requests were let through, and what each has cost.
 #[derive(Default)]
@@ -25,10 +26,10 @@ impl Admitted {
     }
 
     /// Asks again and again, always at the first time that can pass.
-    fn greedy(&mut self, key: &mut Key, mut now: u64, until: u64) {
+    fn greedy(&mut self, key: &mut Key, cost: u64, mut now: u64, until: u64) {
         while now < until {
-            if !self.charge(key, now, 1) {
-                let decision = key.decide(now, &super::ask(1));
+            if !self.charge(key, now, cost) {
+                let decision = key.decide(now, &super::ask(cost));
                 now += u64::try_from(decision.retry_after.unwrap().as_nanos()).unwrap();
             }
         }
@@ -89,7 +90,7 @@ fn attacked(algorithm: Algorithm, at: u64) -> u64 {
     let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
     let mut admitted = Admitted::default();
     while admitted.charge(&mut key, at - 1, 1) && admitted.0.len() < 1_000 {}
-    admitted.greedy(&mut key, at, at + 5 * MINUTE);
+    admitted.greedy(&mut key, 1, at, at + 5 * MINUTE);
     admitted.worst(MINUTE)
 }
 
@@ -138,33 +139,23 @@ fn a_bucket_lets_its_burst_in_and_what_comes_in_the_window() {
     }
 }
 
+/// For a day, at rates where an interval in whole nanoseconds would drift.
 #[test]
 fn a_queue_lets_one_in_at_a_time_exactly_as_far_apart_as_the_rate_says() {
     for (quota, cost) in [
-        (Quota::per_second(3), 1),
-        (Quota::per_second(333), 1),
-        (Quota::per_day(1_000_000), 7),
+        (Quota::per_second(3), 2),
+        (Quota::per_second(333), 331),
+        (Quota::per_day(1_000_000), 23),
     ] {
         let max_wait = Duration::from_secs(1);
         let mut key = Key::new(Algorithm::LeakyQueue { max_wait }, quota).unwrap();
         let mut admitted = Admitted::default();
-        admitted.greedy_cost(&mut key, cost, 86_400_000_000_000 / 1_000);
+        admitted.greedy(&mut key, cost, 0, DAY);
         let apart = quota.window().as_nanos() * u128::from(cost);
+        assert!(u128::from(DAY) / apart.div_ceil(quota.limit().into()) < admitted.0.len() as u128);
         for (number, (at, _)) in admitted.0.iter().enumerate() {
             let exact = (number as u128 * apart).div_ceil(quota.limit().into());
             assert_eq!(u128::from(*at), exact, "{number} of {quota:?}");
-        }
-    }
-}
-
-impl Admitted {
-    fn greedy_cost(&mut self, key: &mut Key, cost: u64, until: u64) {
-        let mut now = 0;
-        while now < until {
-            if !self.charge(key, now, cost) {
-                let decision = key.decide(now, &super::ask(cost));
-                now += u64::try_from(decision.retry_after.unwrap().as_nanos()).unwrap();
-            }
         }
     }
 }
@@ -175,7 +166,7 @@ fn what_can_be_sustained_is_the_limit_or_its_n_th_less() {
     let sustained = |algorithm| {
         let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
         let mut admitted = Admitted::default();
-        admitted.greedy(&mut key, 0, 100 * MINUTE);
+        admitted.greedy(&mut key, 1, 0, 100 * MINUTE);
         admitted.0.len() as f64 / (100 * L) as f64
     };
     for (algorithm, share) in [
