@@ -30,7 +30,9 @@ impl Admitted {
         while now < until {
             if !self.charge(key, now, cost) {
                 let decision = key.decide(now, &super::ask(cost));
-                now += u64::try_from(decision.retry_after.unwrap().as_nanos()).unwrap();
+                let wait = super::nanos(decision.retry_after.unwrap());
+                assert!(wait > 0, "{decision:?}");
+                now += wait;
             }
         }
     }
