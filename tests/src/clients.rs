@@ -134,6 +134,7 @@ pub fn hyper(http2: bool) -> legacy::Client<legacy::connect::HttpConnector, axum
 pub fn reqwest(http2: bool) -> reqwest::Client {
     let builder = reqwest::Client::builder()
         .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never());
     let builder = match http2 {
         true => builder.http2_prior_knowledge(),

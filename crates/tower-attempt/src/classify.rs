@@ -54,12 +54,22 @@ pub trait Classify<Req, Res, E> {
         self.may_repeat(context)
     }
 
-    /// When the caller stops waiting, if the request says so.
+    /// When the caller stops waiting, if the request says so; wins over what the layer is set to.
     ///
     /// # Default
     ///
     /// `None`: what the layer is set to.
     fn deadline(&self, _context: &Self::Context) -> Option<Deadline> {
+        None
+    }
+
+    /// When an answer is of no use any more, if the request says so: whatever else is set, it gets no
+    /// later. gRPC's `grpc-timeout`.
+    ///
+    /// # Default
+    ///
+    /// `None`.
+    fn expiry(&self, _context: &Self::Context) -> Option<Deadline> {
         None
     }
 
@@ -104,12 +114,17 @@ pub trait Classify<Req, Res, E> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Judges an attempt that the layer gave up waiting for.
+    /// Judges an attempt that the layer gave up waiting for, and the answer that its caller would get.
     ///
     /// # Default
     ///
     /// A timeout, to be repeated.
-    fn timed_out(&self, _context: &Self::Context) -> Verdict {
+    fn timed_out(
+        &self,
+        _context: &Self::Context,
+        _attempt: &Attempt,
+        _answer: &Result<Res, E>,
+    ) -> Verdict {
         Verdict::timeout()
     }
 
@@ -123,12 +138,13 @@ pub trait Classify<Req, Res, E> {
         false
     }
 
-    /// Whether a layer below has repeated this request in vain already.
+    /// Whether a layer below has repeated this request in vain already. Asked of each failure before
+    /// it is [repeated](Self::repeat).
     ///
     /// # Default
     ///
     /// `false`: it is not known.
-    fn was_given_up(&self, _context: &Self::Context, _outcome: &Result<Res, E>) -> bool {
+    fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
         false
     }
 

@@ -36,13 +36,13 @@ impl Deadline {
         Self(Instant::now().checked_add(duration))
     }
 
-    /// The earlier one.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        match (one, other) {
-            (Some(Self(Some(one))), Some(Self(Some(other)))) => Some(Self(Some(one.min(other)))),
-            (Some(Self(None)) | None, Some(other)) => Some(other),
-            (one, _) => one,
+    /// This one, or `other` if there is one and it is earlier.
+    #[must_use]
+    pub fn or_earlier(self, other: Option<Self>) -> Self {
+        match (self.0, other) {
+            (Some(one), Some(Self(Some(other)))) => Self(Some(one.min(other))),
+            (None, Some(other)) => other,
+            _ => self,
         }
     }
 

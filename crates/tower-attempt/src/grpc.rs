@@ -17,7 +17,7 @@ pub use self::code::GrpcCode;
 pub use self::context::GrpcContext;
 pub use self::outcome::GrpcOutcome;
 use crate::http::{Fault, HttpRequest, HttpResponse};
-use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Standard, Verdict};
+use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Hint, Standard, Verdict};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
@@ -37,8 +37,9 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// 429, 502, 503 or 504 is UNAVAILABLE (gRPC's HTTP mapping). `grpc-retry-pushback-ms` is the exact
 /// delay before the next attempt, whose backoff starts anew; negative or unparsable, there is none.
 ///
-/// Extra attempts carry `grpc-previous-rpc-attempts`, and what is left of a `grpc-timeout`; none is sent
-/// when nothing is left.
+/// Extra attempts carry `grpc-previous-rpc-attempts`, and what is left of a `grpc-timeout`; none is
+/// decided on that would go out when nothing is left. A `grpc-timeout` only shortens what the layer is
+/// set to; a [`Deadline`] in the request's extensions replaces it.
 ///
 /// gRPC does not say which methods are idempotent, so an attempt that took too long is not repeated,
 /// and no call is hedged, but those of [`idempotent_methods`](Self::idempotent_methods).
@@ -137,6 +138,10 @@ where
         context.deadline
     }
 
+    fn expiry(&self, context: &GrpcContext) -> Option<Deadline> {
+        context.expiry
+    }
+
     fn attempt_timeout(&self, context: &GrpcContext) -> Option<AttemptTimeout> {
         context.attempt_timeout
     }
@@ -166,21 +171,34 @@ where
             Ok(response) => judge_answer(response),
             Err(error) => judge_error(error, attempt),
         };
-        self.last_word.say(code, outcome.as_ref().err(), verdict)
+        let verdict = self.last_word.say(code, outcome.as_ref().err(), verdict);
+        match (verdict, outcome) {
+            // Where a closure wants a repeat, what the server says of it counts all the same.
+            (Verdict::Retry { hint: None, .. }, Ok(response)) => {
+                match pushback::parse(response.headers()) {
+                    Some(hint) => verdict.hinted(hint),
+                    None => verdict,
+                }
+            }
+            _ => verdict,
+        }
     }
 
-    fn timed_out(&self, context: &GrpcContext) -> Verdict {
-        match context.idempotent {
+    /// Nobody knows how far the server got.
+    fn timed_out(&self, context: &GrpcContext, _: &Attempt, answer: &Result<Res, E>) -> Verdict {
+        let verdict = match context.idempotent {
             true => Verdict::timeout(),
             false => Verdict::Fatal,
-        }
+        };
+        let code = Some(GrpcCode::DeadlineExceeded);
+        self.last_word.say(code, answer.as_ref().err(), verdict)
     }
 
     fn is_repeated_above(&self, context: &GrpcContext) -> bool {
         context.nested.is_repeated_above()
     }
 
-    fn was_given_up(&self, context: &GrpcContext, outcome: &Result<Res, E>) -> bool {
+    fn was_given_up(&self, context: &mut GrpcContext, outcome: &Result<Res, E>) -> bool {
         context.nested.was_given_up(outcome)
     }
 
@@ -205,6 +223,8 @@ fn judge_answer<Res: HttpResponse>(response: &Res) -> (Option<GrpcCode>, Verdict
     let pushback = pushback::parse(response.headers());
     let verdict = match (code, pushback) {
         (GrpcCode::Ok, _) => Verdict::Success,
+        // Not to be repeated whatever it is, and a failure to a throttle.
+        (_, Some(hint @ Hint::Never)) => Verdict::transient().hinted(hint),
         (GrpcCode::Unavailable, Some(hint)) => Verdict::transient().hinted(hint),
         (GrpcCode::Unavailable, None) => Verdict::transient(),
         (GrpcCode::ResourceExhausted, Some(hint)) => Verdict::throttled().hinted(hint),
@@ -214,7 +234,7 @@ fn judge_answer<Res: HttpResponse>(response: &Res) -> (Option<GrpcCode>, Verdict
 }
 
 fn judge_error<E: 'static>(error: &E, attempt: &Attempt) -> (Option<GrpcCode>, Verdict) {
-    match Fault::of(error) {
+    match Fault::of(error, false) {
         Fault::Unprocessed => (Some(GrpcCode::Unavailable), Verdict::Unprocessed),
         Fault::Disconnected => (Some(GrpcCode::Unavailable), Verdict::transient()),
         Fault::Reset(reason) => (Some(code_of_reset(reason)), Verdict::Fatal),

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 pub use self::context::HttpContext;
 pub(crate) use self::fault::Fault;
 pub use self::idempotency_key::GenerateKey;
-pub use self::message::{HttpRequest, HttpResponse};
+pub use self::message::{HttpRequest, HttpResponse, Target};
 pub(crate) use self::nested::Nested;
 pub use self::outcome::HttpOutcome;
 use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
@@ -31,7 +31,9 @@ pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-at
 /// | 425, 500, 502, 503 | transient | fatal |
 /// | other 5xx | fatal | fatal |
 /// | any other status | success | success |
-/// | `Err` | transient | fatal |
+/// | proof that the server did not process it | unprocessed | unprocessed |
+/// | an error of this side: the request's body, tower's `Overloaded` and `Closed` | fatal | fatal |
+/// | any other `Err` | transient | fatal |
 ///
 /// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), and any request
 /// with an `Idempotency-Key`. A 429 is repeated for every method, since a server refuses before it
@@ -47,13 +49,20 @@ pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-at
 /// second may fail it because the first succeeded.
 ///
 /// `Retry-After`, in seconds or as a date, is the hint of any answer that is to be repeated; a 429
-/// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Success is judged at the response head: a body that breaks later is the caller's.
+/// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Success is judged at the
+/// response head: a body that breaks later is the caller's.
+///
+/// An answer is taken as one to this request. A client that follows redirects has sent others since.
+/// reqwest's does by default, and its errors don't say where they happened: none of them is proof unless
+/// the client is [`without_redirects`](Self::without_redirects), and a 429 counts only where the request
+/// was not redirected. Put retries below any other service that sends requests of its own.
 ///
 /// `F` is a closure that has the last word, or [`Standard`].
 #[derive(Clone, Copy, Debug)]
 pub struct HttpClassify<F = Standard> {
     last_word: F,
     spare_429: bool,
+    no_redirects: bool,
 }
 
 // Not derived: a single implementation tells the compiler what `HttpClassify::default()` is.
@@ -62,6 +71,7 @@ impl Default for HttpClassify {
         Self {
             last_word: Standard,
             spare_429: false,
+            no_redirects: false,
         }
     }
 }
@@ -81,6 +91,16 @@ impl<F> HttpClassify<F> {
         }
     }
 
+    /// The client below follows no redirects, so that its errors are about the request that it was given
+    /// and can be proof. Matters for clients that follow them by default, which is reqwest's.
+    #[must_use]
+    pub fn without_redirects(self) -> Self {
+        Self {
+            no_redirects: true,
+            ..self
+        }
+    }
+
     /// Asks `classify`, which sees what the rules say beside the outcome.
     pub fn last_word<G>(self, classify: G) -> HttpClassify<G>
     where
@@ -89,6 +109,7 @@ impl<F> HttpClassify<F> {
         HttpClassify {
             last_word: classify,
             spare_429: self.spare_429,
+            no_redirects: self.no_redirects,
         }
     }
 
@@ -100,8 +121,15 @@ impl<F> HttpClassify<F> {
         outcome: &Result<Res, E>,
     ) -> Verdict {
         match outcome {
-            Ok(response) => judge_answer(response, context.idempotent, self.spare_429),
-            Err(error) => judge_error(error, context.idempotent, attempt),
+            Ok(response) => {
+                let redirected = response.target() != context.target;
+                let spare_429 = self.spare_429 || redirected;
+                judge_answer(response, context.idempotent, spare_429)
+            }
+            Err(error) => {
+                let redirects = context.target.is_some() && !self.no_redirects;
+                judge_error(error, context.idempotent, redirects, attempt)
+            }
         }
     }
 }
@@ -179,22 +207,32 @@ where
         outcome: &Result<Res, E>,
     ) -> Verdict {
         let verdict = self.judge(context, attempt, outcome);
-        self.last_word.say(outcome, verdict)
+        match (self.last_word.say(outcome, verdict), outcome) {
+            // Where a closure wants a repeat, what the server says of it counts all the same.
+            (verdict @ Verdict::Retry { hint: None, .. }, Ok(response)) => {
+                match retry_after::parse(response.headers()) {
+                    Some(floor) => verdict.after(floor),
+                    None => verdict,
+                }
+            }
+            (verdict, _) => verdict,
+        }
     }
 
     /// Nobody knows how far the server got.
-    fn timed_out(&self, context: &HttpContext) -> Verdict {
-        match context.idempotent {
+    fn timed_out(&self, context: &HttpContext, _: &Attempt, answer: &Result<Res, E>) -> Verdict {
+        let verdict = match context.idempotent {
             true => Verdict::timeout(),
             false => Verdict::Fatal,
-        }
+        };
+        self.last_word.say(answer, verdict)
     }
 
     fn is_repeated_above(&self, context: &HttpContext) -> bool {
         context.nested.is_repeated_above()
     }
 
-    fn was_given_up(&self, context: &HttpContext, outcome: &Result<Res, E>) -> bool {
+    fn was_given_up(&self, context: &mut HttpContext, outcome: &Result<Res, E>) -> bool {
         context.nested.was_given_up(outcome)
     }
 
@@ -209,8 +247,13 @@ where
     }
 }
 
-fn judge_error<E: 'static>(error: &E, idempotent: bool, attempt: &Attempt) -> Verdict {
-    match Fault::of(error) {
+fn judge_error<E: 'static>(
+    error: &E,
+    idempotent: bool,
+    redirects: bool,
+    attempt: &Attempt,
+) -> Verdict {
+    match Fault::of(error, redirects) {
         Fault::Unprocessed => Verdict::Unprocessed,
         // A hedge that was never sent, or that a sibling's progress has cut off, is no answer.
         Fault::Local if attempt.kind() != AttemptKind::Hedge => Verdict::Fatal,

@@ -75,6 +75,7 @@ pub use self::grpc::{ByMessage, GrpcClassify, GrpcCode, GrpcContext, GrpcOutcome
 #[cfg(feature = "http")]
 pub use self::http::{
     GenerateKey, HttpClassify, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Standard,
+    Target,
 };
 #[cfg(feature = "http")]
 pub use self::replay::{ByBody, Interrupted, ReplayBody, ReplayError, ReplayableBody};

@@ -88,7 +88,8 @@ where
         rules.classify.prepare(&mut request);
         let context = rules.classify.context(&request);
         let deadline = rules.classify.deadline(&context);
-        let deadline = deadline.unwrap_or(Deadline::NEVER);
+        let expiry = rules.classify.expiry(&context);
+        let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
         let may_hedge = rules.classify.may_hedge(&context);
         let mut timing = settings.watches(may_hedge).then(|| {
             let keyed = settings.learns();

@@ -109,19 +109,17 @@ where
                     return Poll::Ready(outcome);
                 }
             }
-            match this.call.poll_next(cx) {
-                Poll::Ready(Ok(attempt)) => {
+            if let Poll::Ready(elapsed) = this.timer.as_mut().poll(cx, false) {
+                let answer = this.limit.answer(elapsed);
+                return Poll::Ready(this.call.end(answer, StopReason::DeadlineExceeded));
+            }
+            match ready!(this.call.poll_next(cx)) {
+                Ok(attempt) => {
                     this.attempt.set(Some(attempt));
                     this.timer.as_mut().attempt_started();
                 }
-                Poll::Ready(Err(error)) => {
-                    this.call.stop(StopReason::NotReady);
-                    return Poll::Ready(Err(error));
-                }
-                Poll::Pending => {
-                    let elapsed = ready!(this.timer.as_mut().poll(cx, false));
-                    let answer = this.limit.answer(elapsed);
-                    return Poll::Ready(this.call.end(answer, StopReason::DeadlineExceeded));
+                Err(error) => {
+                    return Poll::Ready(this.call.end(Err(error), StopReason::NotReady));
                 }
             }
         }

@@ -18,8 +18,9 @@ use crate::{Backoff, Mode, NoObserver, NoTimeLimit, Observer, Retry, RetryHandle
 
 /// Puts [`Retry`] around services.
 ///
-/// `P` is what the layer knows of the protocol: [`Http`](crate::Http) or [`Plain`]. Every service
-/// that this layer or a clone of it makes shares the budget, the jitter's seed and the settings.
+/// `P` is what the layer knows of the protocol: [`Http`](crate::Http), `Grpc` or [`Plain`]; `O` is its
+/// observer, and `T` its kind of time limits. Every service that this layer or a clone of it makes
+/// shares the budget, the jitter's seed and the settings.
 pub struct RetryLayer<P = Plain, O = NoObserver, T = NoTimeLimit> {
     rules: P,
     observer: O,
@@ -186,8 +187,10 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// How long after a call's start further attempts may go out. A failure whose repeat would come
     /// later is returned at once, without a wait.
     ///
-    /// Ends nothing that is in flight; for that, put a timeout above or below. A
-    /// [`Deadline`](crate::Deadline) in an HTTP request's extensions wins over it.
+    /// Ends nothing that is in flight, nor the wait for the service to become ready for an attempt that
+    /// was decided on in time: there is no answer to give by then. For that, see
+    /// [`deadline`](Self::deadline). A [`Deadline`](crate::Deadline) in an HTTP request's extensions wins
+    /// over it.
     pub fn retry_until(mut self, limit: Duration) -> Self {
         self.knobs.retry_until = Some(limit);
         self

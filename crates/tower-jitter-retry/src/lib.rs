@@ -76,7 +76,12 @@
 //! body that breaks later is the caller's.
 //!
 //! Proof is found in the errors of hyper, hyper-util, reqwest, tonic, h2 and `std::io`, also boxed and as the source of
-//! another; an error of your own that wraps one and is not boxed proves nothing.
+//! another; an error of your own that wraps one and is not boxed proves nothing. An answer is taken as one to the request
+//! that went in. A service below that sends requests of its own breaks that: one that follows redirects, one that fails
+//! over, a handler that calls others after it has acted and lets their errors out as its own. Put the layer below such a
+//! service, or have a closure make [`Verdict::Unprocessed`] fatal. reqwest follows redirects by default and its errors don't
+//! say of which request they are, so none of them is proof, unless the client follows none and the layer
+//! [knows it](RetryLayerBuilder::without_redirects).
 //!
 //! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
 //! [`replay_limit`](RetryLayerBuilder::replay_limit). A longer one is sent once, and its failures are returned. Bodies of any
@@ -150,7 +155,8 @@
 //!
 //! Retry layers above each other don't multiply over HTTP and gRPC: a response that was repeated in vain is marked and left
 //! alone above, so 3 attempts over 3 are 3. An error can't be marked; there the layer above sends one attempt more, which
-//! the one below does not repeat: 4, not 9. Without HTTP's extensions, and for reqwest's errors, whose requests keep
+//! the one below does not repeat: 4, not 9. The marks are in the messages' extensions; a proxy that copies those to other
+//! requests or answers copies the marks. Without HTTP's extensions, and for reqwest's errors, whose requests keep
 //! theirs private, they do multiply. Put the layer in one place, as close to the fault as you can tell a repeat is
 //! right, and let the layers that share a backend share one [`Budget`]: the outermost takes it with
 //! [`budget`](RetryLayerBuilder::budget), those below with [`shared_budget`](RetryLayerBuilder::shared_budget).
@@ -165,7 +171,8 @@
 //!
 //! A call whose first attempt succeeds pays for the copy of its request and of the service, and for a load or two of atomics:
 //! no allocation of ours, no lock, no timer, no clock, no boxed future. A request that may not be repeated costs no copy.
-//! Hard time limits cost a reading of the clock, and a timer in calls that don't answer at once.
+//! `retry_until`, hard time limits and a `grpc-timeout` cost a reading of the clock or two, and hard limits a timer in
+//! calls that don't answer at once.
 //!
 //! # Features
 //!
@@ -173,7 +180,7 @@
 //! |---|---|
 //! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
 //! | `grpc` | `RetryLayer::grpc` and the rules for gRPC |
-//! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated |
+//! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated, and the error types of tonic and reqwest are known |
 //! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
 //! | `tracing` | an observer that writes events, `TracingObserver` |
 //! | `metrics` | an observer that counts, `MetricsObserver` |

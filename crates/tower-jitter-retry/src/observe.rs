@@ -26,6 +26,10 @@ pub trait Observer {
     /// `attempt` failed, and the next one follows after `delay`.
     fn retry_scheduled(&self, _attempt: &Attempt, _delay: Duration, _source: DelaySource) {}
 
+    /// `attempt` failed, and the next one would follow after `delay`, if the layer did more than count:
+    /// [`Mode::Shadow`](crate::Mode::Shadow).
+    fn retry_shadowed(&self, _attempt: &Attempt, _delay: Duration, _source: DelaySource) {}
+
     /// The call ended with the outcome of `attempt`.
     fn stopped(&self, _attempt: &Attempt, _reason: StopReason) {}
 
@@ -46,6 +50,10 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 
     fn retry_scheduled(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
         (**self).retry_scheduled(attempt, delay, source);
+    }
+
+    fn retry_shadowed(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
+        (**self).retry_shadowed(attempt, delay, source);
     }
 
     fn stopped(&self, attempt: &Attempt, reason: StopReason) {

@@ -7,7 +7,7 @@ use tower_attempt::{Classify, Plain, Replays, Rules};
 use tower_service::Service;
 
 use crate::future::Call;
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use crate::time_limit::{Limits, TimeLimit, Timer};
 use crate::{NoObserver, NoTimeLimit, Observer, ResponseFuture};
 
@@ -81,18 +81,23 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.settings.load();
         let rules = self.rules.clone();
-        rules.classify.prepare(&mut request);
+        if settings.knobs.mode == Mode::On {
+            rules.classify.prepare(&mut request);
+        }
         let context = rules.classify.context(&request);
         let may_repeat = settings.may_repeat
             && rules.classify.may_repeat(&context)
             && !rules.classify.is_repeated_above(&context);
         let deadline = rules.classify.deadline(&context);
+        let expiry = rules.classify.expiry(&context);
         let timer = T::Timer::start(Limits {
             knobs: &settings.knobs,
             deadline,
+            expiry,
             attempt_timeout: rules.classify.attempt_timeout(&context),
         });
         let last_start = deadline.unwrap_or_else(|| settings.last_start());
+        let last_start = last_start.or_earlier(expiry);
         let saved = match may_repeat {
             true => rules.replays.first(&mut request),
             false => None,

@@ -35,7 +35,7 @@ pub enum Mode {
     /// and the budget, whose tokens are taken: give the layer a budget of its own. Requests are not
     /// copied, so whether a body would have been too long to repeat is not seen.
     Shadow,
-    /// Nothing is repeated, copied or counted.
+    /// Nothing is repeated, copied or changed. The budget is kept up to date, for those that share it.
     Off,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Knobs {
     pub(crate) deadline: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) budget: Budget,
-    /// Of which each request draws on one in place of `budget`.
+    /// Which the rules take one out of for each request, in place of `budget`; here to be validated.
     pub(crate) budgets: Option<Budgets>,
     /// Whether successful calls deposit into the budget, or another layer's do.
     pub(crate) deposits: bool,
@@ -153,8 +153,9 @@ impl RetryHandle {
     /// Takes over another layer's mode, attempts, backoff, budget, longest hint and time limits.
     ///
     /// Every service of this handle's layer follows from its next call on; calls that are under way
-    /// end as they began. Rules, observer and the kinds of time limits stay. The budget is then
-    /// shared with `layer`.
+    /// end as they began. Rules, observer and the kinds of time limits stay, and so do the budgets of
+    /// [`budget_by`](crate::RetryLayerBuilder::budget_by), which `layer` says whether to pay into. The
+    /// budget is then shared with `layer`.
     pub fn retune<P, O, T>(&self, layer: &RetryLayer<P, O, T>) {
         self.0.store(layer.settings.load_full());
     }

@@ -47,6 +47,7 @@ pub trait Timer: Sized {
 pub struct Limits<'a> {
     pub(crate) knobs: &'a Knobs,
     pub(crate) deadline: Option<Deadline>,
+    pub(crate) expiry: Option<Deadline>,
     pub(crate) attempt_timeout: Option<AttemptTimeout>,
 }
 

@@ -111,6 +111,7 @@ async fn a_connection_that_fails_in_any_other_way_is_proof_too() {
         let events = Events::default();
         let layer = builder(&events).budget(broke()).build().unwrap();
         let client = reqwest::Client::builder().no_proxy();
+        let client = client.redirect(reqwest::redirect::Policy::none());
         let client = client.dns_resolver(Arc::new(Nowhere)).build().unwrap();
         let request = client.post("http://nowhere.test/").build().unwrap();
         let outcome = call(&layer, boxed, client, request).await;

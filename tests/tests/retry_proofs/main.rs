@@ -26,7 +26,10 @@ const DELAYED: (Duration, DelaySource) = (BACKOFF, DelaySource::Backoff);
 
 fn builder(events: &Events) -> RetryLayerBuilder<Http, Events> {
     let backoff = Backoff::constant(BACKOFF).jitter(Jitter::None);
-    let builder = RetryLayer::builder().http().backoff(backoff);
+    let builder = RetryLayer::builder()
+        .http()
+        .without_redirects()
+        .backoff(backoff);
     builder.observer(events.clone())
 }
 

@@ -14,6 +14,10 @@ macro_rules! forward_classify {
             self.classify.deadline($inner(context))
         }
 
+        fn expiry(&self, context: &Self::Context) -> Option<$crate::Deadline> {
+            self.classify.expiry($inner(context))
+        }
+
         fn attempt_timeout(&self, context: &Self::Context) -> Option<$crate::AttemptTimeout> {
             self.classify.attempt_timeout($inner(context))
         }
@@ -38,16 +42,21 @@ macro_rules! forward_classify {
             self.classify.classify($inner(context), attempt, outcome)
         }
 
-        fn timed_out(&self, context: &Self::Context) -> $crate::Verdict {
-            self.classify.timed_out($inner(context))
+        fn timed_out(
+            &self,
+            context: &Self::Context,
+            attempt: &$crate::Attempt,
+            answer: &Result<Res, E>,
+        ) -> $crate::Verdict {
+            self.classify.timed_out($inner(context), attempt, answer)
         }
 
         fn is_repeated_above(&self, context: &Self::Context) -> bool {
             self.classify.is_repeated_above($inner(context))
         }
 
-        fn was_given_up(&self, context: &Self::Context, outcome: &Result<Res, E>) -> bool {
-            self.classify.was_given_up($inner(context), outcome)
+        fn was_given_up(&self, context: &mut Self::Context, outcome: &Result<Res, E>) -> bool {
+            self.classify.was_given_up($inner_mut(context), outcome)
         }
 
         fn give_up(&self, context: &Self::Context, outcome: &mut Result<Res, E>) {

@@ -12,10 +12,10 @@ pub struct GrpcContext {
     pub(super) idempotent: bool,
     pub(super) is_hedge: bool,
     pub(super) deadline: Option<Deadline>,
+    /// When the `grpc-timeout` runs out.
+    pub(super) expiry: Option<Deadline>,
     pub(super) attempt_timeout: Option<AttemptTimeout>,
     pub(super) nested: Nested,
-    /// When the `grpc-timeout` runs out.
-    timeout: Option<Instant>,
 }
 
 impl GrpcContext {
@@ -30,16 +30,16 @@ impl GrpcContext {
         Self {
             idempotent,
             is_hedge: attempt.is_some_and(|attempt| attempt.kind() == AttemptKind::Hedge),
-            deadline: Deadline::earlier(own, timeout.map(Deadline::at)),
+            deadline: own,
+            expiry: timeout.map(Deadline::at),
             attempt_timeout: extensions.and_then(|all| all.get().copied()),
             nested: extensions.map(Nested::of).unwrap_or_default(),
-            timeout,
         }
     }
 
     /// What is left of the `grpc-timeout`.
     pub(super) fn time_left(&self) -> Option<Duration> {
-        let timeout = self.timeout?;
-        Some(timeout.saturating_duration_since(Instant::now()))
+        let expiry = self.expiry?.instant()?;
+        Some(expiry.saturating_duration_since(Instant::now()))
     }
 }

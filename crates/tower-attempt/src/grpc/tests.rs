@@ -1,7 +1,6 @@
 use std::io;
 
 use http::{Request, Response};
-use tokio::time::Instant;
 
 use super::*;
 use crate::Interrupted;
@@ -75,21 +74,22 @@ fn a_reset_stream_has_the_code_that_grpc_gives_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earlier_of_a_deadline_and_a_timeout_counts() {
+async fn a_timeout_is_an_expiry_and_no_deadline() {
     let rules = GrpcClassify::default();
-    let now = Instant::now();
-    let second = std::time::Duration::from_secs(1);
-    let at = |seconds| Some(Deadline::at(now + second * seconds));
-    let timeout = || request().header("grpc-timeout", "2S");
-    assert_eq!(context(&rules, request()).deadline, None);
-    assert_eq!(context(&rules, timeout()).deadline, at(2));
-    for (own, expected) in [
-        (Deadline::after(second), at(1)),
-        (Deadline::after(second * 3), at(2)),
-        (Deadline::NEVER, at(2)),
-    ] {
-        assert_eq!(context(&rules, timeout().extension(own)).deadline, expected);
-    }
-    let own = request().extension(Deadline::NEVER);
-    assert_eq!(context(&rules, own).deadline, Some(Deadline::NEVER));
+    let in_two = Deadline::after(std::time::Duration::from_secs(2));
+    let timeout = context(&rules, request().header("grpc-timeout", "2S"));
+    assert_eq!((timeout.deadline, timeout.expiry), (None, Some(in_two)));
+    let own = context(&rules, request().extension(Deadline::NEVER));
+    assert_eq!((own.deadline, own.expiry), (Some(Deadline::NEVER), None));
+}
+
+#[test]
+fn a_server_that_says_stop_has_failed_whatever_its_status() {
+    let outcome = Ok(Response::builder()
+        .header("grpc-status", "13")
+        .header("grpc-retry-pushback-ms", "-1")
+        .body(())
+        .unwrap());
+    let stop = Verdict::transient().hinted(Hint::Never);
+    assert_eq!(verdict(Attempt::PRIMARY, &outcome), stop);
 }

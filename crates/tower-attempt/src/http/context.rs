@@ -1,7 +1,8 @@
 use http::header::{IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderName, Method};
 
-use super::idempotency_key::IDEMPOTENCY_KEY;
+use super::idempotency_key::has_key;
+use super::message::Target;
 use super::{HttpRequest, Nested};
 use crate::{Attempt, AttemptKind, AttemptTimeout, Deadline};
 
@@ -17,6 +18,8 @@ pub struct HttpContext {
     pub(super) deadline: Option<Deadline>,
     pub(super) attempt_timeout: Option<AttemptTimeout>,
     pub(super) nested: Nested,
+    /// Where the request goes, if its client may be sent elsewhere.
+    pub(super) target: Option<Target>,
 }
 
 impl HttpContext {
@@ -27,12 +30,13 @@ impl HttpContext {
         let by_method = is_safe || method.is_idempotent();
         let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
         let mut context = Self {
-            idempotent: by_method || headers.contains_key(IDEMPOTENCY_KEY),
+            idempotent: by_method || has_key(headers),
             connect: method == Method::CONNECT,
             hedgeable: by_method && (is_safe || !conditional()),
             deadline: None,
             attempt_timeout: None,
             nested: Nested::default(),
+            target: request.target(),
         };
         if let Some(extensions) = request.extensions().filter(|all| !all.is_empty()) {
             let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;

@@ -35,18 +35,24 @@ const MAX_SOURCES: usize = 32;
 const TOWER: [&str; 2] = ["service overloaded", "buffer's worker closed unexpectedly"];
 
 impl Fault {
+    /// Of a client that may follow redirects, whose errors prove nothing about the request that it was
+    /// given, or of one that does not.
     #[cold]
-    pub(crate) fn of<E: 'static>(error: &E) -> Self {
-        known(error).map_or(Self::Unknown, Self::among_sources)
+    pub(crate) fn of<E: 'static>(error: &E, follows_redirects: bool) -> Self {
+        known(error).map_or(Self::Unknown, |error| {
+            Self::among_sources(error, follows_redirects)
+        })
     }
 
-    fn among_sources(error: &(dyn Error + 'static)) -> Self {
+    fn among_sources(error: &(dyn Error + 'static), follows_redirects: bool) -> Self {
         let mut fault = Self::Unknown;
         let mut next = Some(error);
         for _ in 0..MAX_SOURCES {
             let Some(error) = next else { break };
             match Self::of_one(error) {
                 Self::Unknown => {}
+                // Of which request, if it was redirected, the error does not say.
+                Self::Unprocessed if follows_redirects => return Self::Disconnected,
                 // What lies deeper may know better why.
                 Self::Disconnected => fault = Self::Disconnected,
                 found => return found,

@@ -1,6 +1,6 @@
 use std::convert::identity;
 
-use http::{HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::HttpRequest;
 use crate::classify::forward_classify;
@@ -8,7 +8,13 @@ use crate::{Budget, Classify};
 
 /// The request header that makes any method safe to repeat
 /// (draft-ietf-httpapi-idempotency-key-header).
-pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// An empty key is none.
+pub(super) fn has_key(fields: &HeaderMap) -> bool {
+    let key = fields.get(IDEMPOTENCY_KEY);
+    key.is_some_and(|key| !key.is_empty())
+}
 
 /// A classification of HTTP that gives an `Idempotency-Key` to requests that need one to be repeated:
 /// those of a method that is not idempotent, unless they have one. All attempts have the same.
@@ -36,10 +42,7 @@ where
     fn prepare(&self, request: &mut Req) {
         self.classify.prepare(request);
         let method = request.method();
-        if !method.is_idempotent()
-            && method != Method::CONNECT
-            && !request.headers().contains_key(IDEMPOTENCY_KEY)
-        {
+        if !method.is_idempotent() && method != Method::CONNECT && !has_key(request.headers()) {
             // Full to the brim of 32,768 fields: then without, as it is not safe to repeat either.
             let _ = request
                 .headers_mut()

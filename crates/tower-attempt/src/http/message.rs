@@ -10,10 +10,29 @@ pub trait HttpRequest {
     fn headers_mut(&mut self) -> &mut HeaderMap;
     /// The path, without the query.
     fn path(&self) -> &str;
+    /// Where the request goes, if its client follows redirects by itself; `None` if it does not.
+    fn target(&self) -> Option<Target> {
+        None
+    }
     /// The extensions; `None` if the type keeps them to itself.
     fn extensions(&self) -> Option<&Extensions>;
     /// The extensions, to be changed.
     fn extensions_mut(&mut self) -> Option<&mut Extensions>;
+}
+
+/// Where a request goes or an answer came from: the hash of a URL, for clients that follow redirects by
+/// themselves. What another server than the one that was asked says is no word on the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target(u64);
+
+#[cfg(feature = "reqwest-013")]
+impl Target {
+    pub(super) fn new(url: &reqwest::Url) -> Self {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        url.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 /// What the rules read of a response, and where they leave word: implemented for every framework's type.
@@ -22,6 +41,10 @@ pub trait HttpResponse {
     fn status(&self) -> StatusCode;
     /// The header fields.
     fn headers(&self) -> &HeaderMap;
+    /// Where the answer came from, of a client that follows redirects by itself.
+    fn target(&self) -> Option<Target> {
+        None
+    }
     /// The extensions.
     fn extensions(&self) -> &Extensions;
     /// The extensions, to be changed.
@@ -90,6 +113,10 @@ impl HttpRequest for reqwest::Request {
         self.url().path()
     }
 
+    fn target(&self) -> Option<Target> {
+        Some(Target::new(self.url()))
+    }
+
     /// reqwest keeps its requests' extensions to itself.
     fn extensions(&self) -> Option<&Extensions> {
         None
@@ -108,6 +135,10 @@ impl HttpResponse for reqwest::Response {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
+    }
+
+    fn target(&self) -> Option<Target> {
+        Some(Target::new(self.url()))
     }
 
     fn extensions(&self) -> &Extensions {

@@ -46,6 +46,8 @@ struct Wait<Req> {
     slept: Duration,
     /// How many attempts the server did not process.
     unprocessed: u32,
+    /// Which retry a custom backoff is asked about next.
+    retry: u32,
     /// What goes out after the wait; one that is free has no permit.
     next: Option<(Req, Option<Permit>)>,
 }
@@ -116,19 +118,38 @@ where
         elapsed: Elapsed,
         answer: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        match elapsed {
-            Elapsed::Attempt(_) => self.after(self.rules.classify.timed_out(&self.context), answer),
-            _ => Err(self.end(answer, StopReason::DeadlineExceeded)),
+        if let Elapsed::Attempt(_) = elapsed {
+            let classify = &self.rules.classify;
+            let verdict = classify.timed_out(&self.context, &self.attempt, &answer);
+            return self.decide(verdict, answer);
         }
+        Err(self.end(answer, StopReason::DeadlineExceeded))
     }
 
     /// Decides what follows a failure: another attempt, or the end with this outcome.
-    ///
-    /// When another follows, the response is dropped here, before the wait. The outcome is taken
-    /// by value so that one that is a success stays in registers.
     #[cold]
     #[inline(never)]
     pub(crate) fn after(
+        &mut self,
+        verdict: Verdict,
+        outcome: Outcome<S, Req>,
+    ) -> Result<(), Outcome<S, Req>> {
+        let classify = &self.rules.classify;
+        // Another retry layer, below or above, sees to this failure. One that never repeats anything
+        // has no say in it.
+        if verdict.is_retry()
+            && self.settings.may_repeat
+            && (classify.was_given_up(&mut self.context, &outcome)
+                || classify.is_repeated_above(&self.context))
+        {
+            return Err(self.end(outcome, StopReason::Nested));
+        }
+        self.decide(verdict, outcome)
+    }
+
+    /// When another attempt follows, the response is dropped here, before the wait. The outcome is taken
+    /// by value so that one that is a success stays in registers.
+    fn decide(
         &mut self,
         verdict: Verdict,
         outcome: Outcome<S, Req>,
@@ -154,14 +175,9 @@ where
         outcome: &Outcome<S, Req>,
     ) -> Result<(), StopReason> {
         let knobs = &self.settings.knobs;
+        let classify = &self.rules.classify;
         if knobs.mode == Mode::Off {
             return Err(StopReason::Off);
-        }
-        let classify = &self.rules.classify;
-        if classify.was_given_up(&self.context, outcome)
-            || classify.is_repeated_above(&self.context)
-        {
-            return Err(StopReason::Nested);
         }
         if self.attempt.number() >= knobs.max_attempts {
             return Err(StopReason::AttemptsExhausted);
@@ -189,13 +205,14 @@ where
                     .ok_or(StopReason::BudgetExhausted)?,
             ),
         };
-        self.observer.retry_scheduled(&self.attempt, delay, source);
         let Some(request) = request else {
+            self.observer.retry_shadowed(&self.attempt, delay, source);
             if let Some(permit) = permit {
                 permit.spend();
             }
             return Err(StopReason::Shadow);
         };
+        self.observer.retry_scheduled(&self.attempt, delay, source);
         let wait = self.wait();
         wait.next = Some((request, permit));
         wait.unprocessed += u32::from(reason.is_none());
@@ -216,16 +233,22 @@ where
         reason: StopReason,
     ) -> Outcome<S, Req> {
         self.stop(reason);
-        // A body that still streams need not be recorded any more.
-        self.saved = None;
-        if reason.is_in_vain() {
+        let is_on = self.settings.knobs.mode == Mode::On;
+        if reason.is_in_vain() && self.settings.may_repeat && !self.budget().is_none() {
             self.rules.classify.give_up(&self.context, &mut outcome);
         }
-        match (self.attempt.number(), reason) {
-            (_, StopReason::Off | StopReason::Shadow | StopReason::Nested)
-            | (1, StopReason::Fatal) => outcome,
-            _ => self.with_info(outcome, reason),
-        }
+        let outcome = match (self.attempt.number(), reason) {
+            // What the other layer has to say of it stays.
+            (1, StopReason::Fatal | StopReason::Nested) => outcome,
+            _ if is_on => self.with_info(outcome, reason),
+            _ => outcome,
+        };
+        // A body that still streams need not be recorded any more, and neither a token nor a place in
+        // a queue is kept for as long as somebody keeps this future.
+        self.saved = None;
+        self.wait = None;
+        self.service = None;
+        outcome
     }
 
     /// The outcome, with word of what it took.
@@ -264,15 +287,16 @@ where
                 return Err(StopReason::HintTooLong);
             }
             Some(Hint::Exactly(time)) => {
-                self.wait().schedule = self.settings.schedule();
+                let schedule = self.settings.schedule();
+                let wait = self.wait();
+                (wait.schedule, wait.retry) = (schedule, 0);
                 return Ok((time, DelaySource::Server));
             }
             Some(Hint::AtLeast(time)) => Some(time),
             _ => None,
         };
-        // One that was free is not counted.
-        let free = self.wait().unprocessed.min(1);
-        let retry = self.attempt.number() - 1 - free;
+        let retry = self.wait().retry;
+        self.wait().retry = retry.saturating_add(1);
         let custom = self.rules.classify.backoff(retry, outcome);
         let schedule = &mut self.wait().schedule;
         let (backoff, source) = match custom {
@@ -304,6 +328,7 @@ where
                 step: Step::Readying,
                 slept: Duration::ZERO,
                 unprocessed: 0,
+                retry: 0,
                 next: None,
             })
         })
@@ -330,14 +355,15 @@ where
         let Some((mut request, permit)) = wait.next.take() else {
             panic!("polled after it was ready");
         };
+        let previous = self.attempt.number() - wait.unprocessed;
+        let attempt = Attempt::retry(self.attempt.number() + 1);
+        let classify = &self.rules.classify;
+        classify.repeat(&mut self.context, attempt, previous, &mut request);
+        self.observer.attempt_started(&attempt);
+        self.attempt = attempt;
         if let Some(permit) = permit {
             permit.spend();
         }
-        let previous = self.attempt.number() - wait.unprocessed;
-        self.attempt = Attempt::retry(self.attempt.number() + 1);
-        let classify = &self.rules.classify;
-        classify.repeat(&mut self.context, self.attempt, previous, &mut request);
-        self.observer.attempt_started(&self.attempt);
         Poll::Ready(Ok(service.call(request)))
     }
 

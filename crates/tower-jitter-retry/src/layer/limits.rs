@@ -40,7 +40,8 @@ impl<P, O> RetryLayerBuilder<P, O> {
     /// How long a call may take in all until it is answered: attempts, waits and readiness for further
     /// attempts. Then whatever it does is dropped.
     ///
-    /// A [`Deadline`](crate::Deadline) in an HTTP request's extensions, or a `grpc-timeout`, wins over it.
+    /// A [`Deadline`](crate::Deadline) in an HTTP request's extensions wins over it; a `grpc-timeout` only
+    /// shortens it, since it comes from the other side.
     ///
     /// # Default
     ///

@@ -148,6 +148,27 @@ impl<F, O, T> RetryLayerBuilder<Rules<HttpClassify<F>, ByBody>, O, T> {
         self.rules.classify = self.rules.classify.retry_429_for_idempotent_only();
         self
     }
+
+    /// The client below follows no redirects, so that its errors are about the request that it was given.
+    ///
+    /// # Default
+    ///
+    /// reqwest's client is taken to follow redirects, as it does by default. Then a connection that is
+    /// refused may be that of the page after the order was placed, and is no proof.
+    ///
+    /// ```
+    /// use tower::{Layer, ServiceBuilder};
+    /// use tower_jitter_retry::RetryLayer;
+    ///
+    /// let retry = RetryLayer::builder().http().without_redirects().build()?;
+    /// # let _ = retry;
+    /// // Around `reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?`.
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn without_redirects(mut self) -> Self {
+        self.rules.classify = self.rules.classify.without_redirects();
+        self
+    }
 }
 
 #[cfg(feature = "http")]

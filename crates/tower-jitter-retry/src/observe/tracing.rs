@@ -13,7 +13,7 @@ use super::{DelaySource, Observer, StopReason};
 /// | `retrying` | DEBUG | `attempt` that failed, `delay_ms`, `source` |
 /// | `succeeded after retries` | DEBUG | `attempt` |
 /// | `gave up` | WARN | `attempt`, `reason` |
-/// | `would be repeated` | DEBUG | `attempt` |
+/// | `would retry` | DEBUG | the same, in [shadow mode](crate::Mode::Shadow) |
 /// | `cancelled` | DEBUG | `attempt` that was out or failed last |
 ///
 /// `gave up` is for failures that would have been repeated; one that no repeat would mend writes
@@ -38,16 +38,23 @@ impl Observer for TracingObserver {
         tracing::debug!(target: TARGET, attempt, delay_ms, ?source, "retrying");
     }
 
+    fn retry_shadowed(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
+        let attempt = attempt.number();
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(target: TARGET, attempt, delay_ms, ?source, "would retry");
+    }
+
     fn stopped(&self, attempt: &Attempt, reason: StopReason) {
         let attempt = attempt.number();
         match reason {
             StopReason::Success if attempt > 1 => {
                 tracing::debug!(target: TARGET, attempt, "succeeded after retries");
             }
-            StopReason::Success | StopReason::Fatal | StopReason::Nested | StopReason::Off => {}
-            StopReason::Shadow => {
-                tracing::debug!(target: TARGET, attempt, "would be repeated");
-            }
+            StopReason::Success
+            | StopReason::Fatal
+            | StopReason::Nested
+            | StopReason::Shadow
+            | StopReason::Off => {}
             reason => tracing::warn!(target: TARGET, attempt, ?reason, "gave up"),
         }
     }

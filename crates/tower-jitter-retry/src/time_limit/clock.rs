@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower_attempt::Elapsed;
+use tower_attempt::{Deadline, Elapsed};
 
 use super::{Limits, Timer};
 
@@ -27,20 +27,17 @@ pub struct Clock {
 impl Timer for Clock {
     fn start(limits: Limits<'_>) -> Self {
         let start = Instant::now();
-        let call_end = match limits.deadline {
-            Some(deadline) => deadline.instant(),
-            None => limits
-                .knobs
-                .deadline
-                .and_then(|limit| start.checked_add(limit)),
-        };
+        let own = limits.knobs.deadline;
+        let own = own.and_then(|limit| start.checked_add(limit));
+        let own = own.map_or(Deadline::NEVER, Deadline::at);
+        let call_end = limits.deadline.unwrap_or(own).or_earlier(limits.expiry);
         let attempt_limit = match limits.attempt_timeout {
             Some(timeout) => timeout.limit(),
             None => limits.knobs.attempt_timeout,
         };
         Self {
             start,
-            call_end,
+            call_end: call_end.instant(),
             attempt_limit,
             attempt_end: attempt_limit.and_then(|limit| start.checked_add(limit)),
             timer: None,

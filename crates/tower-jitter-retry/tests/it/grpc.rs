@@ -242,9 +242,9 @@ mod time_limits {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_timeout_of_the_call_wins_over_the_layers_deadline() {
+    async fn the_timeout_of_the_call_only_shortens_the_layers_deadline() {
         let layer = grpc().deadline(ms(50)).build().unwrap();
-        for (timeout, expected) in [("20m", 20), ("1S", 1000), ("x", 50)] {
+        for (timeout, expected) in [("20m", 20), ("1S", 50), ("x", 50)] {
             let start = Instant::now();
             let request = request(&[("grpc-timeout", timeout)]);
             let Ok(_) = layer.layer(service_fn(never)).oneshot(request).await;

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use tower_jitter_retry::{
-    Backoff, Budget, DelaySource, Http, RetryLayer, RetryLayerBuilder, StopReason,
+    Backoff, Budget, Deadline, DelaySource, Http, RetryLayer, RetryLayerBuilder, StopReason,
 };
 
 use crate::support::Event::{Scheduled, Started, Stopped};
@@ -73,6 +73,31 @@ async fn a_second_refused_connection_waits() {
             Stopped(3, StopReason::Success),
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_repeat_does_not_come_after_the_deadline() {
+    let upstream = Upstream::new([Answer::Refused, Answer::status(200)]);
+    let layer = http().build().unwrap();
+    let mut late = request(Method::GET);
+    late.extensions_mut().insert(Deadline::at(Instant::now()));
+    let service = layer.layer(upstream.clone());
+    service.oneshot(late).await.unwrap_err();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_repeat_is_no_failure_to_a_throttle_and_the_next_is() {
+    let throttle = Budget::grpc_throttle(2, 1.0);
+    let layer = http().budget(throttle.clone()).build().unwrap();
+    let once = Upstream::new([Answer::Refused, Answer::status(501)]);
+    let answer = layer.layer(once).oneshot(request(Method::GET)).await;
+    assert_eq!(answer.unwrap().status(), 501);
+    assert!(throttle.withdraw().is_some());
+    let always = Upstream::new([Answer::Refused]);
+    let answer = layer.layer(always).oneshot(request(Method::GET)).await;
+    answer.unwrap_err();
+    assert!(throttle.withdraw().is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,6 +69,17 @@ async fn an_answer_in_the_last_moment_counts() {
     assert_eq!(assert_ready_ok!(call.poll()), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn when_both_limits_run_out_it_is_the_calls() {
+    let layer = builder().attempt_timeout(ms(30)).deadline(ms(30));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    let _first = next(&mut handle).await;
+    advance(ms(30)).await;
+    let error = assert_ready_err!(call.poll());
+    assert_eq!(elapsed(&error), Elapsed::Call(ms(30)));
+}
+
 /// Such as that of a timer of the service's own for the same instant.
 #[tokio::test(start_paused = true)]
 async fn a_failure_in_the_last_moment_is_the_time_limits() {

@@ -13,6 +13,8 @@ mod modes;
 mod nested;
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 mod observers;
+#[cfg(all(feature = "grpc", feature = "metrics"))]
+mod promises;
 mod retry;
 #[cfg(feature = "http")]
 mod stops;

@@ -7,7 +7,7 @@ use tokio_test::{assert_pending, assert_ready_err};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_jitter_retry::{Budget, DelaySource, Mode, StopReason};
 
-use crate::support::Event::{Scheduled, Started, Stopped};
+use crate::support::Event::{Shadowed, Started, Stopped};
 use crate::support::{BoxError, Log, builder, call, fail, ms};
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +34,7 @@ async fn shadow_says_what_would_follow_and_lets_nothing_follow() {
     for expected in [
         &[
             Started(1),
-            Scheduled(1, ms(100), DelaySource::Backoff),
+            Shadowed(1, ms(100), DelaySource::Backoff),
             Stopped(1, StopReason::Shadow),
         ][..],
         &[Started(1), Stopped(1, StopReason::BudgetExhausted)],

@@ -174,13 +174,8 @@ async fn shadow_and_off() {
     // What shadow mode knows without a copy.
     let mut connect = get();
     *connect.method_mut() = Method::CONNECT;
-    told(
-        shadow(),
-        connect,
-        &[Answer::status(429)],
-        (1, 0, StopReason::NotRepeatable),
-    )
-    .await;
+    let answers = [Answer::status(429)];
+    untold(shadow(), connect, &answers, StopReason::NotRepeatable).await;
 }
 
 /// Only the first instance is ever ready.

@@ -2,6 +2,10 @@ use std::fmt;
 
 use super::*;
 
+fn fault<E: 'static>(error: &E) -> Fault {
+    Fault::of(error, false)
+}
+
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// An error of somebody's own, around another.
@@ -42,15 +46,20 @@ fn refused() -> io::Error {
 
 #[test]
 fn a_refused_connection_is_proof_however_deep_it_lies() {
-    assert_eq!(Fault::of(&refused()), Fault::Unprocessed);
+    assert_eq!(fault(&refused()), Fault::Unprocessed);
     let boxed: BoxError = refused().into();
-    assert_eq!(Fault::of(&boxed), Fault::Unprocessed);
+    assert_eq!(fault(&boxed), Fault::Unprocessed);
     let boxed: BoxError = Wrapped(Wrapped(refused().into()).into()).into();
-    assert_eq!(Fault::of(&boxed), Fault::Unprocessed);
+    assert_eq!(fault(&boxed), Fault::Unprocessed);
     // Inside of an `io::Error` that says something else.
     let other = io::Error::other(Wrapped(refused().into()));
-    assert_eq!(Fault::of(&other), Fault::Unprocessed);
-    assert_eq!(Fault::of(&io::Error::other(refused())), Fault::Unprocessed);
+    assert_eq!(fault(&other), Fault::Unprocessed);
+    assert_eq!(fault(&io::Error::other(refused())), Fault::Unprocessed);
+}
+
+#[test]
+fn a_client_that_follows_redirects_proves_nothing() {
+    assert_eq!(Fault::of(&refused(), true), Fault::Disconnected);
 }
 
 #[test]
@@ -60,29 +69,29 @@ fn what_may_come_after_sending_is_no_proof() {
         io::ErrorKind::BrokenPipe,
         io::ErrorKind::UnexpectedEof,
     ] {
-        assert_eq!(Fault::of(&io::Error::from(kind)), Fault::Disconnected);
+        assert_eq!(fault(&io::Error::from(kind)), Fault::Disconnected);
     }
     for kind in [
         io::ErrorKind::TimedOut,
         io::ErrorKind::HostUnreachable,
         io::ErrorKind::Other,
     ] {
-        assert_eq!(Fault::of(&io::Error::from(kind)), Fault::Unknown);
+        assert_eq!(fault(&io::Error::from(kind)), Fault::Unknown);
     }
 }
 
 #[test]
 fn an_error_of_an_unknown_type_proves_nothing() {
-    assert_eq!(Fault::of(&"reset"), Fault::Unknown);
-    assert_eq!(Fault::of(&Wrapped(refused().into())), Fault::Unknown);
+    assert_eq!(fault(&"reset"), Fault::Unknown);
+    assert_eq!(fault(&Wrapped(refused().into())), Fault::Unknown);
     let boxed: BoxError = Ring.into();
-    assert_eq!(Fault::of(&boxed), Fault::Unknown);
+    assert_eq!(fault(&boxed), Fault::Unknown);
 }
 
 #[test]
 fn an_interrupted_body_lies_on_this_side() {
     let boxed: BoxError = Wrapped(Interrupted.into()).into();
-    assert_eq!(Fault::of(&boxed), Fault::Local);
+    assert_eq!(fault(&boxed), Fault::Local);
 }
 
 /// Fails as soon as tower words them differently.
@@ -91,7 +100,7 @@ async fn towers_own_errors_lie_on_this_side() {
     use tower::{ServiceBuilder, ServiceExt, load_shed::error::Overloaded, service_fn};
 
     let boxed: BoxError = Overloaded::new().into();
-    assert_eq!(Fault::of(&boxed), Fault::Local);
+    assert_eq!(fault(&boxed), Fault::Local);
 
     let (closed, worker) =
         tower::buffer::Buffer::pair(service_fn(|(): ()| async { Ok::<_, BoxError>(()) }), 1);
@@ -99,7 +108,7 @@ async fn towers_own_errors_lie_on_this_side() {
     let service = ServiceBuilder::new().service(closed);
     let closed: BoxError = service.oneshot(()).await.unwrap_err();
     assert_eq!(closed.to_string(), TOWER[1]);
-    assert_eq!(Fault::of(&closed), Fault::Local);
+    assert_eq!(fault(&closed), Fault::Local);
 }
 
 #[test]

@@ -1,0 +1,499 @@
+//! Promises that are easily broken.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ::http::{HeaderValue, Method, Request, Response};
+use bytes::Bytes;
+use http_body_util::Full;
+use tokio::time::{Instant, advance, sleep};
+use tokio_test::{assert_pending, assert_ready_err};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_jitter_retry::{
+    Backoff, Budget, Deadline, Http, Jitter, Mode, RetryInfo, RetryLayer, RetryLayerBuilder,
+    Verdict,
+};
+
+use crate::support::Event::Scheduled;
+use crate::support::{Answer, BoxError, Log, Upstream, builder, call, fail, ms};
+
+type Req = Request<Full<Bytes>>;
+
+fn http() -> RetryLayerBuilder<Http> {
+    let b = RetryLayer::builder().backoff(Backoff::none()).http();
+    b.budget(Budget::unlimited())
+}
+fn req(method: Method) -> Req {
+    Request::builder()
+        .method(method)
+        .uri("/")
+        .body(Full::default())
+        .unwrap()
+}
+fn get() -> Req {
+    req(Method::GET)
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_below_does_not_change_the_layer_above() {
+    for answer in [Answer::status(503), Answer::Error("reset")] {
+        let upstream = Upstream::new([answer.clone()]);
+        let shadow = http().mode(Mode::Shadow).build().unwrap();
+        let outer = http().build().unwrap();
+        let _ = outer
+            .layer(shadow.layer(upstream.clone()))
+            .oneshot(get())
+            .await;
+        assert_eq!(upstream.seen().len(), 3, "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_shadow_budget_does_not_stop_the_layer_above() {
+    let upstream = Upstream::new([Answer::status(503)]);
+    let shadow = RetryLayer::builder()
+        .http()
+        .mode(Mode::Shadow)
+        .budget(Budget::ratio(0.0).burst(1).initial(0))
+        .build()
+        .unwrap();
+    let outer = http().build().unwrap();
+    let _ = outer
+        .layer(shadow.layer(upstream.clone()))
+        .oneshot(get())
+        .await;
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_and_off_do_not_change_requests() {
+    for mode in [Mode::Shadow, Mode::Off] {
+        let upstream = Upstream::new([Answer::status(200)]);
+        let layer = http()
+            .mode(mode)
+            .generate_idempotency_key(|| HeaderValue::from_static("key"))
+            .build()
+            .unwrap();
+        layer
+            .layer(upstream.clone())
+            .oneshot(req(Method::POST))
+            .await
+            .unwrap();
+        assert!(
+            !upstream.seen()[0].headers.contains_key("idempotency-key"),
+            "{mode:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_marked_attempt_is_repeated_by_one_of_the_layers() {
+    let upstream = Upstream::new([
+        Answer::status(404),
+        Answer::status(503),
+        Answer::status(200),
+    ]);
+    let outer = http()
+        .classify_fn(|o| match o.status() {
+            Some(s) if s == 404 => Verdict::transient(),
+            _ => o.verdict(),
+        })
+        .build()
+        .unwrap();
+    let inner = http().build().unwrap();
+    let response = outer
+        .layer(inner.layer(upstream.clone()))
+        .oneshot(get())
+        .await
+        .unwrap();
+    assert_eq!(
+        (upstream.seen().len(), response.status().as_u16()),
+        (3, 200)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_attempt_and_a_failed_one_leave_a_third() {
+    let n = Arc::new(AtomicU32::new(0));
+    let count = n.clone();
+    let server = service_fn(move |_: Req| {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if n == 0 {
+                pending::<()>().await
+            }
+            let status = if n == 1 { 503 } else { 200 };
+            Ok::<_, Infallible>(
+                Response::builder()
+                    .status(status)
+                    .body(Full::<Bytes>::default())
+                    .unwrap(),
+            )
+        }
+    });
+    let outer = http().attempt_timeout(ms(100)).build().unwrap();
+    let inner = http().build().unwrap();
+    let Ok(response) = outer.layer(inner.layer(server)).oneshot(get()).await;
+    assert_eq!(
+        (n.load(Ordering::Relaxed), response.status().as_u16()),
+        (3, 200)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_never_repeats_does_not_disarm_the_one_above() {
+    for answer in [Answer::status(503), Answer::Error("reset")] {
+        let upstream = Upstream::new([answer.clone()]);
+        let outer = http().build().unwrap();
+        let inner = http().max_attempts(1).build().unwrap();
+        let _ = outer
+            .layer(inner.layer(upstream.clone()))
+            .oneshot(get())
+            .await;
+        assert_eq!(upstream.seen().len(), 3, "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_attempts_are_told() {
+    let upstream = Upstream::new([Answer::status(404), Answer::status(503)]);
+    let outer = http()
+        .classify_fn(|o| match o.status() {
+            Some(s) if s == 404 => Verdict::transient(),
+            _ => o.verdict(),
+        })
+        .build()
+        .unwrap();
+    let inner = http().build().unwrap();
+    let response = outer
+        .layer(inner.layer(upstream.clone()))
+        .oneshot(get())
+        .await
+        .unwrap();
+    assert!(upstream.seen().len() > 1);
+    assert!(response.extensions().get::<RetryInfo>().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_goes_out_after_the_deadline_when_the_clock_jumps() {
+    let (mut call, mut handle) = call!(builder().deadline(ms(250)).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    assert_pending!(call.poll());
+    advance(ms(10_000)).await; // a task that was starved
+    let _ = assert_ready_err!(call.poll());
+    let sent = tokio::time::timeout(ms(1), handle.next_request())
+        .await
+        .ok()
+        .flatten()
+        .is_some();
+    assert!(!sent, "sent at 10 s with a deadline of 250 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_goes_out_after_the_requests_deadline_when_the_clock_jumps() {
+    let upstream = Upstream::new([Answer::status(429), Answer::status(200)]);
+    let layer = RetryLayer::builder()
+        .backoff(Backoff::constant(ms(100)).jitter(Jitter::None))
+        .http()
+        .deadline(ms(1_000))
+        .build()
+        .unwrap();
+    let mut post = req(Method::POST);
+    post.extensions_mut().insert(Deadline::after(ms(250)));
+    let mut call = tokio_test::task::spawn(layer.layer(upstream.clone()).oneshot(post));
+    assert_pending!(call.poll());
+    advance(ms(10_000)).await;
+    let _ = call.poll();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nested_layers_count_a_failure_once() {
+    let throttle = Budget::grpc_throttle(8, 0.1);
+    let outer = http().budget(throttle.clone()).build().unwrap();
+    let inner = http().shared_budget(throttle.clone()).build().unwrap();
+    let upstream = Upstream::new([Answer::status(503)]);
+    outer
+        .layer(inner.layer(upstream.clone()))
+        .oneshot(get())
+        .await
+        .unwrap();
+    assert_eq!(upstream.seen().len(), 3);
+    assert!(throttle.withdraw().is_some(), "8 - 3 = 5 is above 4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_before_the_attempt_costs_no_token() {
+    struct Panics;
+    impl tower_jitter_retry::Observer for Panics {
+        fn attempt_started(&self, attempt: &tower_jitter_retry::Attempt) {
+            assert!(attempt.number() == 1);
+        }
+    }
+    let budget = Budget::ratio(0.0).burst(1);
+    let upstream = Upstream::new([Answer::status(503)]);
+    let layer = RetryLayer::builder()
+        .backoff(Backoff::none())
+        .http()
+        .budget(budget.clone())
+        .observer(Arc::new(Panics))
+        .build()
+        .unwrap();
+    tokio::spawn(layer.layer(upstream.clone()).oneshot(get()))
+        .await
+        .unwrap_err();
+    assert_eq!(upstream.seen().len(), 1);
+    assert!(budget.withdraw().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_call_keeps_no_token() {
+    let budget = Budget::ratio(0.0).burst(1);
+    let (mut call, mut handle) = call!(builder().budget(budget.clone()).build().unwrap());
+    assert_pending!(call.poll());
+    fail(&mut handle).await;
+    handle.allow(0);
+    assert_pending!(call.poll());
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    handle.send_error("closed");
+    assert_ready_err!(call.poll());
+    assert!(budget.withdraw().is_some());
+}
+#[tokio::test(start_paused = true)]
+async fn a_finished_call_keeps_no_place_in_a_queue() {
+    let limited = tower::limit::ConcurrencyLimit::new(
+        service_fn(|ms_: u64| async move {
+            sleep(ms(ms_)).await;
+            Err::<(), BoxError>("failed".into())
+        }),
+        1,
+    );
+    let layer = builder().deadline(ms(250)).build().unwrap();
+    let mut call = Box::pin(layer.layer(limited.clone()).oneshot(0));
+    assert!(futures_poll(&mut call).await.is_none());
+    // Somebody takes the permit during the backoff.
+    let other = tokio::spawn(limited.clone().oneshot(1_000));
+    tokio::task::yield_now().await;
+    let _ = call.as_mut().await.unwrap_err(); // the deadline
+    // `call` is still alive (pinned in a select, say).
+    let _ = other.await;
+    let ready = tokio::time::timeout(ms(10_000), limited.clone().oneshot(0)).await;
+    assert!(ready.is_ok(), "starved by a call that has ended");
+    drop(call);
+}
+async fn futures_poll<F: Future + Unpin>(f: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match std::pin::Pin::new(&mut *f).poll(cx) {
+            std::task::Poll::Ready(o) => Some(o),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_word_covers_timeouts() {
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    let layer = http()
+        .classify_fn(move |_| {
+            *count.lock().unwrap() += 1;
+            Verdict::Fatal
+        })
+        .attempt_timeout(ms(10))
+        .build()
+        .unwrap();
+    let start = Instant::now();
+    let never = service_fn(|_: Req| pending::<Result<Response<Full<Bytes>>, Infallible>>());
+    let Ok(_) = layer.layer(never).oneshot(get()).await;
+    assert_eq!((*asked.lock().unwrap(), start.elapsed()), (1, ms(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_idempotency_key_is_none() {
+    let upstream = Upstream::new([Answer::status(503)]);
+    let mut post = req(Method::POST);
+    post.headers_mut()
+        .insert("idempotency-key", HeaderValue::from_static(""));
+    let _ = http()
+        .build()
+        .unwrap()
+        .layer(upstream.clone())
+        .oneshot(post)
+        .await;
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn shadow_is_not_reported_as_retries() {
+    let recorder = metrics_util::debugging::DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(async {
+                let layer = http()
+                    .mode(Mode::Shadow)
+                    .observer(tower_jitter_retry::MetricsObserver)
+                    .build()
+                    .unwrap();
+                layer
+                    .layer(Upstream::new([Answer::status(503)]))
+                    .oneshot(get())
+                    .await
+                    .unwrap();
+            });
+    });
+    let names: Vec<_> = snapshotter
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .map(|(k, ..)| k.key().name().to_owned())
+        .collect();
+    assert!(
+        !names.iter().any(|n| n == "retry_delay_seconds"),
+        "{names:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_is_a_floor_also_where_a_closure_asks_for_the_retry() {
+    for (method, status) in [(Method::POST, 503), (Method::GET, 404)] {
+        let layer = http()
+            .max_attempts(2)
+            .classify_fn(move |o| match o.status() {
+                Some(s) if s == status => Verdict::transient(),
+                _ => o.verdict(),
+            })
+            .build()
+            .unwrap();
+        let start = Instant::now();
+        let upstream = Upstream::new([Answer::Status(status, vec![("retry-after", "5")])]);
+        layer
+            .layer(upstream.clone())
+            .oneshot(req(method))
+            .await
+            .unwrap();
+        assert_eq!(upstream.seen().len(), 2);
+        assert!(
+            start.elapsed() >= ms(5_000),
+            "{status} after {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+mod grpc {
+    use tower_jitter_retry::Grpc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pushback_stops_what_a_closure_would_repeat() {
+        let layer = grpc()
+            .classify_fn(|o| match o.code() {
+                Some(tower_jitter_retry::GrpcCode::Aborted) => Verdict::transient(),
+                _ => o.verdict(),
+            })
+            .build()
+            .unwrap();
+        let upstream = Upstream::new([status(&[
+            ("grpc-status", "10"),
+            ("grpc-retry-pushback-ms", "-1"),
+        ])]);
+        layer
+            .layer(upstream.clone())
+            .oneshot(rpc(&[]))
+            .await
+            .unwrap();
+        assert_eq!(upstream.seen().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_callers_timeout_does_not_lift_retry_until() {
+        let upstream = Upstream::new([status(&[("grpc-status", "14")])]);
+        let layer = grpc().retry_until(ms(50)).build().unwrap();
+        layer
+            .layer(upstream.clone())
+            .oneshot(rpc(&[("grpc-timeout", "60S")]))
+            .await
+            .unwrap();
+        assert_eq!(upstream.seen().len(), 1);
+    }
+
+    fn grpc() -> RetryLayerBuilder<Grpc> {
+        builder().budget(Budget::unlimited()).grpc()
+    }
+    fn status(fields: &[(&'static str, &'static str)]) -> Answer {
+        Answer::Status(200, fields.to_vec())
+    }
+    fn rpc(fields: &[(&str, &str)]) -> Req {
+        let mut r = Request::post("/a.B/C");
+        for (n, v) in fields {
+            r = r.header(*n, *v);
+        }
+        r.body(Full::from("\0\0\0\0\0")).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_callers_timeout_does_not_lift_the_servers_deadline() {
+        let layer = grpc().deadline(ms(50)).build().unwrap();
+        let start = Instant::now();
+        let never = service_fn(|_: Req| pending::<Result<Response<Full<Bytes>>, Infallible>>());
+        let Ok(_) = layer
+            .layer(never)
+            .oneshot(rpc(&[("grpc-timeout", "1000000S")]))
+            .await;
+        assert_eq!(start.elapsed(), ms(50));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pushback_restarts_a_custom_backoff() {
+        let log = Log::default();
+        let layer = grpc()
+            .max_attempts(5)
+            .observer(log.clone())
+            .backoff_fn(|retry, _: &Result<Response<Full<Bytes>>, BoxError>| ms(100) * (retry + 1))
+            .build()
+            .unwrap();
+        let un = || status(&[("grpc-status", "14")]);
+        let upstream = Upstream::new([
+            un(),
+            un(),
+            status(&[("grpc-status", "14"), ("grpc-retry-pushback-ms", "7")]),
+            un(),
+            status(&[("grpc-status", "0")]),
+        ]);
+        layer.layer(upstream).oneshot(rpc(&[])).await.unwrap();
+        let delays: Vec<_> = log
+            .take()
+            .into_iter()
+            .filter_map(|e| match e {
+                Scheduled(_, d, _) => Some(d),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(delays, [ms(100), ms(200), ms(7), ms(100)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn told_not_to_repeat_counts_for_a_throttle() {
+        let throttle = Budget::grpc_throttle(2, 1.0);
+        let layer = grpc().budget(throttle.clone()).build().unwrap();
+        for _ in 0..2 {
+            let upstream = Upstream::new([status(&[
+                ("grpc-status", "13"),
+                ("grpc-retry-pushback-ms", "-1"),
+            ])]);
+            layer.layer(upstream).oneshot(rpc(&[])).await.unwrap();
+        }
+        assert!(throttle.withdraw().is_none());
+    }
+}
