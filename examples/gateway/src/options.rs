@@ -68,12 +68,14 @@ pub(crate) struct StackOptions {
     /// Attempts per request through retries, the first included.
     #[arg(long, global = true, value_name = "N", default_value = "3")]
     pub(crate) attempts: u32,
-    /// Send hedges when so many milliseconds have passed without an answer.
+    /// Send a hedge when a request takes longer than this share of the recent ones.
+    #[arg(long, global = true, value_name = "SHARE", default_value = "0.95")]
+    pub(crate) hedge_percentile: f64,
+    /// Send hedges when so many milliseconds have passed without an answer, instead of learning when.
     #[arg(
         long,
         global = true,
         value_name = "MS,..",
-        default_value = "21,42",
         value_delimiter = ',',
         value_parser = milliseconds
     )]

@@ -54,9 +54,13 @@ pub(crate) fn gateway(
         .budget(budget.clone())
         .http()
         .build()?;
-    let hedge = HedgeLayer::builder()
-        .delays(options.hedge_at.clone())
-        .http();
+    let hedge = HedgeLayer::builder();
+    let hedge = match options.hedge_at.as_slice() {
+        // Learned from live latency; until enough is known, nothing is hedged.
+        [] => hedge.percentile(options.hedge_percentile),
+        delays => hedge.delays(delays.iter().copied()),
+    };
+    let hedge = hedge.http();
     let hedge = if layers.retry {
         hedge.shared_budget(budget)
     } else {
