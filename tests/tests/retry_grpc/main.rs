@@ -1,6 +1,7 @@
 //! gRPC's rules, with tonic on both sides of a real connection.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+mod hedging;
 mod limits;
 mod metadata;
 mod nested;

@@ -1,0 +1,58 @@
+//! Hedges of calls that may run twice.
+
+use std::time::Duration;
+
+use tonic::Code;
+use tonic::transport::Channel;
+use tower::Layer;
+use tower_hedge_latency::{Grpc, Hedge, HedgeLayer};
+
+use crate::words::{Client, ECHO, Reply, Words};
+
+const TRIGGER: Duration = Duration::from_millis(20);
+
+fn client(methods: &[&str], channel: Channel) -> Client<Hedge<Channel, Grpc>> {
+    let layer = HedgeLayer::builder().fixed(TRIGGER).max_hedges(3).grpc();
+    let layer = layer.idempotent_methods(methods.iter().copied());
+    Client::new(layer.build().unwrap().layer(channel))
+}
+
+#[tokio::test]
+async fn a_call_of_a_listed_method_that_is_late_is_sent_again_and_says_so() {
+    let (words, channel) = Words::start(|n| match n {
+        1 => Reply::Never,
+        _ => Reply::Good,
+    })
+    .await;
+    let mut client = client(&[ECHO], channel);
+    let limit = Some(Duration::from_secs(15));
+    assert_eq!(client.echo_within(limit, "hello").await.unwrap(), "hello");
+    assert_eq!(words.calls(), 2);
+    let one = |name| assert_eq!(words.field(name), [None, Some("1".into())], "{name}");
+    one("grpc-previous-rpc-attempts");
+    assert_eq!(words.field("x-hedge-attempt"), [None, Some("2".into())]);
+    let timeouts = words.field("grpc-timeout");
+    assert_ne!(timeouts[0], timeouts[1], "it has what is left of the time");
+}
+
+#[tokio::test]
+async fn any_other_method_is_sent_once() {
+    let (words, channel) = Words::start(|_| Reply::Never).await;
+    let mut client = client(&["/test.Words/Join"], channel);
+    let limit = Some(Duration::from_millis(200));
+    client.echo_within(limit, "hello").await.unwrap_err();
+    assert_eq!(words.calls(), 1);
+}
+
+#[tokio::test]
+async fn unavailable_does_not_win_and_a_server_that_says_stop_gets_no_more() {
+    let (words, channel) = Words::start(|n| match n {
+        1 => Reply::Never,
+        _ => Reply::Early(Code::Unavailable, Some("-1")),
+    })
+    .await;
+    let mut client = client(&[ECHO], channel);
+    let limit = Some(Duration::from_millis(400));
+    client.echo_within(limit, "hello").await.unwrap_err();
+    assert_eq!(words.calls(), 2);
+}
