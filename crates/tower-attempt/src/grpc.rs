@@ -16,7 +16,7 @@ pub use self::by_message::ByMessage;
 pub use self::code::GrpcCode;
 pub use self::context::GrpcContext;
 pub use self::outcome::GrpcOutcome;
-use crate::http::{Fault, HttpRequest, HttpResponse};
+use crate::http::{Fault, HEDGE_ATTEMPT, HttpRequest, HttpResponse};
 use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Hint, Standard, Verdict};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -158,6 +158,9 @@ where
         }
         // Full to the brim of 32,768 fields: then without.
         let fields = request.headers_mut();
+        if attempt.kind() == AttemptKind::Hedge {
+            let _ = fields.try_insert(HEDGE_ATTEMPT, HeaderValue::from(attempt.number()));
+        }
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
         }

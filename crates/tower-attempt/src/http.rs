@@ -194,7 +194,8 @@ where
             AttemptKind::Retry => context.nested.mark(request),
             AttemptKind::Hedge => {
                 let number = HeaderValue::from(attempt.number());
-                request.headers_mut().insert(HEDGE_ATTEMPT, number);
+                // Full to the brim of 32,768 fields: then without.
+                let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
             }
             AttemptKind::Primary => {}
         }
