@@ -175,16 +175,13 @@ where
             Err(error) => judge_error(error, attempt),
         };
         let verdict = self.last_word.say(code, outcome.as_ref().err(), verdict);
-        match (verdict, outcome) {
+        if let (Verdict::Retry { hint: None, .. }, Ok(response)) = (verdict, outcome)
+            && let Some(hint) = pushback::parse(response.headers())
+        {
             // Where a closure wants a repeat, what the server says of it counts all the same.
-            (Verdict::Retry { hint: None, .. }, Ok(response)) => {
-                match pushback::parse(response.headers()) {
-                    Some(hint) => verdict.hinted(hint),
-                    None => verdict,
-                }
-            }
-            _ => verdict,
+            return verdict.hinted(hint);
         }
+        verdict
     }
 
     /// Nobody knows how far the server got.

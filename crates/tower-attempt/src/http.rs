@@ -121,11 +121,7 @@ impl<F> HttpClassify<F> {
         outcome: &Result<Res, E>,
     ) -> Verdict {
         match outcome {
-            Ok(response) => {
-                let redirected = response.target() != context.target;
-                let spare_429 = self.spare_429 || redirected;
-                judge_answer(response, context.idempotent, spare_429)
-            }
+            Ok(response) => judge_answer(response, context, self.spare_429),
             Err(error) => {
                 let redirects = context.target.is_some() && !self.no_redirects;
                 judge_error(error, context.idempotent, redirects, attempt)
@@ -208,16 +204,14 @@ where
         outcome: &Result<Res, E>,
     ) -> Verdict {
         let verdict = self.judge(context, attempt, outcome);
-        match (self.last_word.say(outcome, verdict), outcome) {
+        let verdict = self.last_word.say(outcome, verdict);
+        if let (Verdict::Retry { hint: None, .. }, Ok(response)) = (verdict, outcome)
+            && let Some(floor) = retry_after::parse(response.headers())
+        {
             // Where a closure wants a repeat, what the server says of it counts all the same.
-            (verdict @ Verdict::Retry { hint: None, .. }, Ok(response)) => {
-                match retry_after::parse(response.headers()) {
-                    Some(floor) => verdict.after(floor),
-                    None => verdict,
-                }
-            }
-            (verdict, _) => verdict,
+            return verdict.after(floor);
         }
+        verdict
     }
 
     /// Nobody knows how far the server got.
@@ -263,7 +257,12 @@ fn judge_error<E: 'static>(
     }
 }
 
-fn judge_answer<Res: HttpResponse>(response: &Res, idempotent: bool, spare_429: bool) -> Verdict {
+#[inline]
+fn judge_answer<Res: HttpResponse>(
+    response: &Res,
+    context: &HttpContext,
+    spare_429: bool,
+) -> Verdict {
     let status = response.status();
     let retry_after = || retry_after::parse(response.headers());
     let verdict = match status {
@@ -277,7 +276,8 @@ fn judge_answer<Res: HttpResponse>(response: &Res, idempotent: bool, spare_429: 
         _ if status.is_server_error() => return Verdict::Fatal,
         _ => return Verdict::Success,
     };
-    if !idempotent && (spare_429 || status != StatusCode::TOO_MANY_REQUESTS) {
+    let is_refusal = || status == StatusCode::TOO_MANY_REQUESTS && !spare_429;
+    if !context.idempotent && !(is_refusal() && response.target() == context.target) {
         return Verdict::Fatal;
     }
     let hint = match (retry_after(), status) {
