@@ -43,7 +43,8 @@ pub struct Decision {
     pub granted: u64,
     /// How long to wait before the same request can pass, if nobody else takes the tokens. It is exact: a request is
     /// refused one nanosecond before it and allowed at it. Zero when allowed; `None` when it can never pass, because its
-    /// cost is above the burst, or the limit where there is no burst.
+    /// cost is above the burst, or the limit where there is no burst. Of a decision by nobody ([`Source::Denied`]): how
+    /// long until the store is asked again, if it is not asked now.
     pub retry_after: Option<Duration>,
     /// How long until nothing counts as used any more, if nobody takes from it: until the bucket is full, the queue is
     /// empty, the window is over. Rounded up to a nanosecond.
@@ -68,6 +69,11 @@ impl Decision {
             reset_after,
             delay: Duration::ZERO,
         }
+    }
+
+    /// Whether the policy has refused, and not only nobody allowed.
+    pub(crate) fn is_violated(&self) -> bool {
+        !self.allowed && self.source.has_counted()
     }
 
     /// The request is refused; without a `retry_after`, for ever. For those who write a

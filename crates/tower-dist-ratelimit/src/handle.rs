@@ -27,7 +27,8 @@ use crate::{
 ///
 /// A correction is exact and made at once in [`Memory`](crate::backend::Memory). One that has to travel does so in the
 /// background: at most 1024 at a time for one layer, each with the layer's deadline. What does not arrive is
-/// [counted](crate::RateLimitLayer::lost_corrections).
+/// [counted](crate::RateLimitLayer::lost_corrections). What was [decided without the store](crate::OnError) is corrected
+/// where it was charged, if it was.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -98,8 +99,7 @@ impl RateLimitHandle {
         }
     }
 
-    /// The decision of each policy that was asked, with its name. Empty if no policy applies to the request, or if the
-    /// store failed and the request passed nevertheless.
+    /// The decision of each policy that was asked, with its name. Empty if no policy applies to the request.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         self.accounts().map(|account| {
             let rule = &self.bill.limits.rules[account.asked.rule];
@@ -163,7 +163,13 @@ impl RateLimitHandle {
             // A refund gives back at most what the charge says.
             let mut charge = account.asked.charge(keys);
             charge.cost = before;
-            limits.correct(charge, difference(before, after));
+            let source = account.decision.source;
+            limits.correct(
+                source,
+                account.asked.rule,
+                charge,
+                difference(before, after),
+            );
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     backend::Answer,
     headers,
     key::{KeySink, RequestHead},
+    ladder::Leave,
     limits::{Asked, Limits, Outcome, Question, Rule, Waiting},
 };
 
@@ -112,6 +113,9 @@ impl HttpLimits {
         if self.exempts(head) {
             return Short::Pass(None);
         }
+        if !self.limits.ladder.is_quiet() {
+            return Short::Unfit;
+        }
         let mut sink = KeySink::new();
         let Ok(key) = rule.key(head, &mut sink) else {
             return Short::Unfit;
@@ -128,7 +132,6 @@ impl HttpLimits {
         let (charges, out) = (slice::from_ref(&charge), slice::from_mut(&mut decision));
         match self.limits.backend.acquire(charges, out) {
             Answer::Done(true) if decision.delay.is_zero() => {
-                self.limits.health.answered();
                 let decided = Decided::one(&self.limits, &asked, &decision);
                 observer.allowed(&decided);
                 Short::Pass(self.stamp(decided))
@@ -144,7 +147,8 @@ impl HttpLimits {
         answer: Answer,
         observer: &O,
     ) -> Ruling {
-        let outcome = self.limits.outcome(question, answer, observer, None);
+        let limits = &self.limits;
+        let outcome = limits.outcome(question, answer, Leave::Quiet, observer, None);
         self.rule(outcome, question, observer)
     }
 

@@ -1,48 +1,169 @@
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+//! Who decides, when the store does not: deadline, circuit breaker, then what was chosen for that.
 
-use crate::backend::BackendError;
+mod breaker;
+mod circuit;
+mod fallback;
+mod on_error;
+mod pauses;
+mod record;
 
-/// What happens to a request when the store fails, or does not answer within the
-/// [deadline](crate::RateLimitLayerBuilder::backend_deadline).
-///
-/// [`Memory`](crate::backend::Memory) does neither. With the `tracing` feature there is one event when a store starts to
-/// fail and one when it answers again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnError {
-    /// The request passes, unlimited: a service that is up matters more than one that keeps its limits.
+use std::{
+    collections::hash_map::RandomState,
+    error::Error,
+    fmt,
+    hash::BuildHasher,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use self::breaker::{Breaker, Change};
+pub use self::on_error::OnError;
+pub(crate) use self::{breaker::Leave, fallback::Fallback};
+use crate::{BuildError, Observer, Policy, backend::BackendError};
+
+/// The rungs below the store.
+pub(crate) struct Ladder {
+    breaker: Breaker,
+    /// Where the breaker's time begins.
+    made: Instant,
+    /// Whether the store has ever said that it will answer later. Then what it says at once is said from memory, and tells
+    /// nothing about how it is.
+    answers_later: AtomicBool,
+    pub(crate) instead: Instead,
+}
+
+/// What is done instead of asking the store.
+pub(crate) enum Instead {
     Allow,
-    /// The request is answered 503. The default: it never lets more through than the limits promise, which is what a
-    /// limit on logins or on spending needs.
-    #[default]
     Deny,
+    /// Boxed, because most never need it.
+    Decide(Box<Fallback>),
 }
 
-/// Whether the store answers, so that a change is told once and not with every request.
-#[derive(Debug, Default)]
-pub(crate) struct Health {
-    failing: AtomicBool,
+/// The store was not asked.
+#[derive(Debug)]
+pub(crate) struct NotAsked;
+
+impl fmt::Display for NotAsked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it has failed too often, and is not asked for a while")
+    }
 }
 
-impl Health {
-    pub(crate) fn failed(&self, error: &BackendError) {
-        let changed = !self.failing.swap(true, Relaxed);
-        #[cfg(feature = "tracing")]
-        if changed {
-            tracing::warn!(error = %error, "rate limits are not being decided");
-        }
-        #[cfg(not(feature = "tracing"))]
-        let _ = (changed, error);
+impl Error for NotAsked {}
+
+impl Ladder {
+    pub(crate) fn new(
+        on_error: OnError,
+        deadline: Duration,
+        policies: &[Policy],
+    ) -> Result<Self, BuildError> {
+        let instead = match on_error {
+            OnError::Allow => Instead::Allow,
+            OnError::Deny => Instead::Deny,
+            OnError::LocalFallback { fleet } => {
+                Instead::Decide(Box::new(Fallback::new(policies, fleet)?))
+            }
+        };
+        Ok(Self {
+            breaker: Breaker::new(deadline, RandomState::new().hash_one(())),
+            made: Instant::now(),
+            answers_later: AtomicBool::new(false),
+            instead,
+        })
     }
 
-    pub(crate) fn answered(&self) {
-        // Read first: a swap on every request would have all cores write to one cache line.
-        let changed = self.failing.load(Relaxed) && self.failing.swap(false, Relaxed);
-        #[cfg(feature = "tracing")]
-        if changed {
-            tracing::info!("rate limits are being decided again");
+    /// Whether the store has not failed lately, and nothing needs to be counted. One relaxed load.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.breaker.is_quiet()
+    }
+
+    /// Leave to ask the store.
+    #[inline]
+    pub(crate) fn leave(&self) -> Result<Leave, BackendError> {
+        self.breaker
+            .leave(|| self.now())
+            // Takes no allocation, since the cause has no size.
+            .map_err(|_| BackendError::new(NotAsked))
+    }
+
+    /// How long the store is left alone, if it is.
+    pub(crate) fn shut_for(&self) -> Option<Duration> {
+        self.breaker.shut_for(|| self.now())
+    }
+
+    /// The store has decided at once.
+    #[inline]
+    pub(crate) fn answered_at_once<O: Observer>(&self, leave: Leave, observer: &O) {
+        if leave == Leave::Quiet {
+            return;
         }
-        #[cfg(not(feature = "tracing"))]
-        let _ = changed;
+        if self.answers_later.load(Relaxed) {
+            self.breaker.spared(leave, self.now());
+        } else {
+            self.tell(
+                self.breaker.answered(leave, self.now(), true),
+                None,
+                observer,
+            );
+        }
+    }
+
+    /// The store will answer.
+    pub(crate) fn answers_later(&self) {
+        if !self.answers_later.load(Relaxed) {
+            self.answers_later.store(true, Relaxed);
+        }
+    }
+
+    /// The store has decided, some time after it was asked.
+    pub(crate) fn answered_later<O: Observer>(&self, leave: Leave, observer: &O) {
+        let change = self.breaker.answered(leave, self.now(), false);
+        self.tell(change, None, observer);
+    }
+
+    /// The store has failed, or is late.
+    pub(crate) fn failed<O: Observer>(&self, leave: Leave, error: &BackendError, observer: &O) {
+        let change = self.breaker.failed(leave, self.now());
+        self.tell(change, Some(error), observer);
+    }
+
+    /// Changes, and not every request.
+    fn tell<O: Observer>(
+        &self,
+        change: Option<Change>,
+        error: Option<&BackendError>,
+        observer: &O,
+    ) {
+        match (change, error) {
+            (Some(Change::Opened), Some(error)) => {
+                #[cfg(feature = "tracing")]
+                tracing::warn!(%error, instead = ?self.instead, "rate limits are not the store's any more");
+                observer.circuit_opened(error);
+            }
+            (Some(Change::Closed), _) => {
+                #[cfg(feature = "tracing")]
+                tracing::info!("rate limits are the store's again");
+                observer.circuit_closed();
+            }
+            _ => {}
+        }
+    }
+
+    fn now(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.made)
+    }
+}
+
+impl fmt::Debug for Instead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "Allow",
+            Self::Deny => "Deny",
+            Self::Decide(_) => "LocalFallback",
+        })
     }
 }

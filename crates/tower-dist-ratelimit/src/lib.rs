@@ -133,7 +133,7 @@ pub use http::ResponseHead;
 pub use key::client_ip::TrustedProxies;
 pub use ladder::OnError;
 pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
-pub use limiter::Limiter;
+pub use limiter::{Limiter, LimiterBuilder};
 #[cfg(feature = "metrics")]
 pub use observe::MetricsObserver;
 #[cfg(feature = "tracing")]

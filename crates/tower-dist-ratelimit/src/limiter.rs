@@ -1,21 +1,28 @@
-use std::{fmt, future::Future, slice, sync::Arc};
+mod builder;
 
+use std::{fmt, future::Future, future::poll_fn, slice, sync::Arc};
+
+pub use self::builder::LimiterBuilder;
 use crate::{
-    BuildError, Decision, MissingKey, Policy, Quota,
-    backend::{
-        Answer, Backend, BackendError, Bounded, BoxFuture, Charge, DEADLINE, PolicyId, Verdict,
-    },
+    BuildError, Decision, NoObserver, Policy, Quota, Source,
+    backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
-    limits,
+    ladder::{Instead, Leave, NotAsked},
+    limits::{Asked, Limits, Outcome, Question, Waiting},
 };
 
 /// A limit without HTTP and without tower: the caller says who asks, and what it means to be refused.
 ///
 /// Clones count in the same buckets. A key that is `None` is the one bucket of all who have no key.
 ///
+/// When the store fails or is late, this process decides instead, unless something else [is
+/// chosen](LimiterBuilder::on_backend_error).
+///
 /// # Errors
 ///
-/// The methods fail if the store does, or does not answer within 50 ms. [`Memory`](crate::backend::Memory) does neither.
+/// The methods that decide fail if the store does, or does not answer within 50 ms, and [`OnError::Deny`](crate::OnError::Deny)
+/// is chosen for that; and with a [quota](Self::with_quota) that cannot be. [`refund`](Self::refund) and
+/// [`reset`](Self::reset) fail if the store does. [`Memory`](crate::backend::Memory) never fails.
 ///
 /// # Cancel safety
 ///
@@ -36,9 +43,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    backend: Arc<dyn Backend>,
-    policy: Arc<Policy>,
-    id: PolicyId,
+    limits: Arc<Limits>,
     cost: u64,
     quota: Option<Quota>,
 }
@@ -51,19 +56,12 @@ impl Limiter {
     /// A policy that cannot work (see [`Policy`]), that the store cannot keep, or that takes keys or costs from requests
     /// (`by`, `by_fn`, `by_str`, `cost_fn`, `dynamic`, `missing_key`): here the caller gives them.
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
-        const BOUND: &str = "unset in a Limiter";
-        let cost = policy.only_fixed(BOUND)?;
-        if policy.missing_key != MissingKey::default() {
-            return Err(BuildError::new("missing_key", "set", BOUND).in_policy(policy.name()));
-        }
-        let ids = limits::register(&backend, std::slice::from_ref(&policy))?;
-        Ok(Self {
-            backend: Arc::new(backend),
-            policy: Arc::new(policy),
-            id: ids[0],
-            cost,
-            quota: None,
-        })
+        Self::builder(backend, policy).build()
+    }
+
+    /// A limiter that is told what to do when the store fails.
+    pub fn builder(backend: impl Backend, policy: Policy) -> LimiterBuilder {
+        LimiterBuilder::new(Arc::new(backend), policy)
     }
 
     /// The same limiter, over the same buckets, with another quota: for keys that are allowed more, or less, than the policy
@@ -92,11 +90,18 @@ impl Limiter {
         }
     }
 
-    fn charge<'a>(&self, key: &'a [u8], cost: u64) -> Charge<'a> {
-        Charge {
+    /// The question, about this key.
+    fn asked(&self, key: impl IntoKey, cost: u64) -> (KeySink, Asked) {
+        let mut sink = KeySink::new();
+        let (key, _) = sink.key(|sink| key.write(sink));
+        let asked = Asked {
+            rule: 0,
+            id: self.limits.rules[0].id,
+            key,
+            cost,
             quota: self.quota,
-            ..Charge::new(self.id, key, cost)
-        }
+        };
+        (sink, asked)
     }
 
     /// Takes the policy's cost (1 by default) out of the key's bucket, if it has as many.
@@ -133,68 +138,133 @@ impl Limiter {
 
     /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst.
     ///
+    /// While the store is not asked they go to the bucket of this process, if there is one.
+    ///
     /// # Errors
     ///
     /// See [`Limiter`].
     pub async fn refund(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
+        let limits = &*self.limits;
+        let source = match limits.ladder.instead {
+            Instead::Decide(_) if limits.ladder.shut_for().is_some() => Source::LocalFallback,
+            _ => Source::Backend,
+        };
         let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
-        let answer = with_key(key, |key| {
-            self.backend.settle(&[self.charge(key, tokens)], delta)
-        });
+        let answer = {
+            let (sink, asked) = self.asked(key, tokens);
+            limits.settle(source, asked.rule, asked.charge(sink.bytes()), delta)
+        };
         match answer {
             Answer::Done(_) => Ok(()),
             Answer::Failed(error) => Err(error),
-            Answer::Later(answer) => Bounded::new(DEADLINE, answer).await.map(|_| ()),
+            Answer::Later(answer) => Bounded::new(limits.deadline, answer).await.map(|_| ()),
         }
     }
 
-    /// Makes the key's bucket full.
+    /// Makes the key's bucket full, also that of this process for when the store fails.
     ///
     /// # Errors
     ///
     /// See [`Limiter`].
     pub async fn reset(&self, key: impl IntoKey) -> Result<(), BackendError> {
-        let done = with_key(key, |key| self.backend.reset(self.id, key));
-        Bounded::new(DEADLINE, done).await
+        let limits = &*self.limits;
+        let done = {
+            let (sink, asked) = self.asked(key, 0);
+            let key = asked.key(sink.bytes());
+            if let Instead::Decide(fallback) = &limits.ladder.instead {
+                fallback.reset(asked.rule, key);
+            }
+            if limits.ladder.shut_for().is_some() {
+                return Err(BackendError::new(NotAsked));
+            }
+            limits.backend.reset(asked.id, key)
+        };
+        Bounded::new(limits.deadline, done).await
     }
 
     async fn acquire(&self, key: impl IntoKey, cost: u64) -> Result<Decision, BackendError> {
+        self.check_quota()?;
+        let later = match self.ask(key, cost) {
+            Asking::Done(decision) => return Ok(decision),
+            Asking::Else(question, Outcome::Later(waiting)) => (question, waiting),
+            Asking::Else(question, _) => return decision(question),
+        };
+        // In a box, so that not every future is as long as a key.
+        Box::pin(self.wait(later.0, later.1)).await
+    }
+
+    /// Asks the store; without making what only those need who do not get an answer at once.
+    fn ask(&self, key: impl IntoKey, cost: u64) -> Asking {
+        let limits = &*self.limits;
+        let (sink, asked) = self.asked(key, cost);
         let mut out = Decision::default();
-        let answer = with_key(key, |key| {
-            let charge = self.charge(key, cost);
-            self.backend
-                .acquire(slice::from_ref(&charge), slice::from_mut(&mut out))
-        });
-        match answer {
-            Answer::Done(_) => Ok(out),
-            Answer::Failed(error) => Err(error),
-            Answer::Later(answer) => first(answer).await,
+        if !limits.ladder.is_quiet() {
+            let mut question = Question::one(sink, asked, out);
+            let outcome = limits.ask(&mut question, &NoObserver, None);
+            return Asking::Else(question, outcome);
         }
+        let charge: Charge<'_> = asked.charge(sink.bytes());
+        let (charges, place) = (slice::from_ref(&charge), slice::from_mut(&mut out));
+        match limits.backend.acquire(charges, place) {
+            Answer::Done(_) => Asking::Done(out),
+            answer => {
+                let mut question = Question::one(sink, asked, out);
+                let outcome =
+                    limits.outcome(&mut question, answer, Leave::Quiet, &NoObserver, None);
+                Asking::Else(question, outcome)
+            }
+        }
+    }
+
+    async fn wait(
+        &self,
+        mut question: Question,
+        mut waiting: Waiting,
+    ) -> Result<Decision, BackendError> {
+        poll_fn(|cx| waiting.poll(&self.limits, &mut question, &NoObserver, cx)).await;
+        decision(question)
+    }
+
+    /// What would be refused by any store, and says nothing about this one.
+    fn check_quota(&self) -> Result<(), BackendError> {
+        let Some(quota) = self.quota else {
+            return Ok(());
+        };
+        if !self.limits.rules[0].policy.has_dynamic_quotas() {
+            return Err(BackendError::new(
+                "a quota of its own to a policy without dynamic_quotas",
+            ));
+        }
+        if quota.limit() == 0 || quota.burst_size() == 0 {
+            return Ok(());
+        }
+        quota.check().map_err(BackendError::new)
     }
 }
 
-/// The decision that comes later, on the one charge that was made.
-async fn first(
-    answer: BoxFuture<'static, Result<Verdict, BackendError>>,
-) -> Result<Decision, BackendError> {
-    let Verdict { decisions, .. } = Bounded::new(DEADLINE, answer).await?;
-    decisions
-        .first()
-        .copied()
-        .ok_or_else(|| BackendError::new("an answer without a decision"))
+/// How far asking at once has led.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made in its place, and a box would be an allocation for every refusal"
+)]
+enum Asking {
+    Done(Decision),
+    Else(Question, Outcome),
 }
 
-/// The key's bytes live no longer than the question, so that no future has to carry them.
-fn with_key<T>(key: impl IntoKey, ask: impl FnOnce(&[u8]) -> T) -> T {
-    let mut sink = KeySink::new();
-    sink.key(|sink| key.write(sink));
-    ask(sink.bytes())
+/// What came of it.
+fn decision(question: Question) -> Result<Decision, BackendError> {
+    match (question.cause, question.decisions.first()) {
+        (None, Some(decision)) => Ok(*decision),
+        (Some(error), _) => Err(error),
+        (None, None) => Err(BackendError::new("an answer without a decision")),
+    }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
-            .field("policy", &self.policy)
+            .field("policy", &self.limits.rules[0].policy)
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,11 @@ mod question;
 mod rule;
 mod waiting;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -13,20 +17,20 @@ pub(crate) use self::{
     waiting::Waiting,
 };
 use crate::{
-    BuildError, Decisions, Observer, OnError, Policy, Quota, Reason,
+    BuildError, Decision, Decisions, Observer, Policy, Quota, Reason, Source,
     backend::{Answer, Backend, BackendError, PolicyId, Verdict},
     handle::Corrections,
     key::KeySink,
-    ladder::Health,
+    ladder::{Instead, Ladder, Leave, OnError},
 };
 
 /// What every form of limit is made of: the policies, their store, and what happens when that fails.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Vec<Rule>,
-    pub(crate) on_error: OnError,
     pub(crate) deadline: Duration,
-    pub(crate) health: Health,
+    pub(crate) ladder: Ladder,
+    warned_of_late_quotas: Once,
     pub(crate) corrections: Corrections,
 }
 
@@ -104,8 +108,13 @@ impl Limits {
             question.decisions = Decisions::refused(question.asked.len());
             return Outcome::Refuse(Reason::Quota);
         }
-        let answer = question.ask(&*self.backend);
-        self.outcome(question, answer, observer, end)
+        match self.ladder.leave() {
+            Ok(leave) => {
+                let answer = question.ask(&*self.backend);
+                self.outcome(question, answer, leave, observer, end)
+            }
+            Err(error) => self.undecided(question, error, observer),
+        }
     }
 
     /// What the store's answer means.
@@ -113,15 +122,20 @@ impl Limits {
         &self,
         question: &mut Question,
         answer: Answer,
+        leave: Leave,
         observer: &O,
         end: Option<Instant>,
     ) -> Outcome {
         match answer {
-            Answer::Done(allowed) => self.answered(allowed),
-            Answer::Failed(error) => self.failed(question, &error, observer),
+            Answer::Done(allowed) => {
+                self.ladder.answered_at_once(leave, observer);
+                by_quota(allowed)
+            }
+            Answer::Failed(error) => self.failed(question, leave, error, observer),
             Answer::Later(answer) => {
+                self.ladder.answers_later();
                 let end = end.unwrap_or_else(|| Instant::now() + self.deadline);
-                Outcome::Later(Waiting::for_store(end, self.deadline, answer))
+                Outcome::Later(Waiting::for_store(end, self.deadline, answer, leave))
             }
         }
     }
@@ -130,41 +144,85 @@ impl Limits {
         &self,
         question: &mut Question,
         verdict: Result<Verdict, BackendError>,
+        leave: Leave,
         observer: &O,
     ) -> Outcome {
         match verdict {
-            Ok(Verdict { allowed, decisions }) => {
+            Ok(Verdict { allowed, decisions }) if decisions.len() == question.asked.len() => {
+                self.ladder.answered_later(leave, observer);
                 question.decisions = decisions;
-                self.answered(allowed)
+                by_quota(allowed)
             }
-            Err(error) => self.failed(question, &error, observer),
+            Ok(_) => {
+                let error = BackendError::new("an answer without a decision on each charge");
+                self.failed(question, leave, error, observer)
+            }
+            Err(error) => self.failed(question, leave, error, observer),
         }
     }
 
-    fn answered(&self, allowed: bool) -> Outcome {
-        self.health.answered();
-        if allowed {
-            Outcome::Pass
-        } else {
-            Outcome::Refuse(Reason::Quota)
-        }
-    }
-
+    /// The store was asked, and has not decided. It is not asked again: it may have charged the request already.
     fn failed<O: Observer>(
         &self,
         question: &mut Question,
-        error: &BackendError,
+        leave: Leave,
+        error: BackendError,
         observer: &O,
     ) -> Outcome {
-        self.health.failed(error);
-        observer.failed(error);
-        // Nothing was decided, so nothing is told of these, and nothing of them is settled.
-        question.asked.clear();
-        question.decisions = Decisions::refused(0);
-        match self.on_error {
-            OnError::Allow => Outcome::Pass,
-            OnError::Deny => Outcome::Refuse(Reason::Backend),
-        }
+        self.ladder.failed(leave, &error, observer);
+        self.undecided(question, error, observer)
+    }
+
+    /// Decides as was chosen for when the store does not.
+    fn undecided<O: Observer>(
+        &self,
+        question: &mut Question,
+        error: BackendError,
+        observer: &O,
+    ) -> Outcome {
+        observer.failed(&error);
+        let error = match &self.ladder.instead {
+            Instead::Allow => {
+                question.decisions = self.unasked(question, |limit| Decision {
+                    source: Source::Allowed,
+                    ..Decision::allow(0, limit, 0, Duration::ZERO)
+                });
+                return Outcome::Pass;
+            }
+            Instead::Deny => error,
+            Instead::Decide(fallback) => match question.ask_instead(fallback) {
+                Ok(true) => return Outcome::Pass,
+                Ok(false) => return Outcome::Refuse(Reason::ReducedCapacity),
+                Err(error) => error,
+            },
+        };
+        let asked_again = self.ladder.shut_for();
+        question.decisions = self.unasked(question, |limit| Decision {
+            source: Source::Denied,
+            ..Decision::refuse(limit, 0, asked_again, Duration::ZERO)
+        });
+        question.cause = Some(error);
+        Outcome::Refuse(Reason::Backend)
+    }
+
+    fn warn_of_late_quotas(&self) {
+        self.warned_of_late_quotas.call_once(|| {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(
+                deadline = ?self.deadline,
+                "a quota was not found in time; requests with such quotas are treated as if the store failed"
+            );
+        });
+    }
+
+    /// Decisions that nobody has made, from the limits.
+    fn unasked(&self, question: &Question, decision: impl Fn(u64) -> Decision) -> Decisions {
+        let asked = question.asked.iter();
+        let quotas = asked.map(|asked| {
+            let own = || self.rules[asked.rule].policy.quota();
+            asked.quota.unwrap_or_else(own)
+        });
+        quotas.map(|quota| decision(quota.limit())).collect()
     }
 
     /// Checks a set of policies and has the store prepare for them.
@@ -180,15 +238,24 @@ impl Limits {
             return Err(BuildError::new("backend_deadline", value, bound));
         }
         let ids = register(&*backend, &policies)?;
+        let ladder = Ladder::new(on_error, deadline, &policies)?;
         let rules = policies.into_iter().zip(ids);
         Ok(Self {
             rules: rules.map(|(policy, id)| Rule::new(policy, id)).collect(),
             backend,
-            on_error,
             deadline,
-            health: Health::default(),
+            ladder,
+            warned_of_late_quotas: Once::new(),
             corrections: Corrections::default(),
         })
+    }
+}
+
+fn by_quota(allowed: bool) -> Outcome {
+    if allowed {
+        Outcome::Pass
+    } else {
+        Outcome::Refuse(Reason::Quota)
     }
 }
 

@@ -43,7 +43,8 @@ use crate::{Decided, Refusal, backend::BackendError};
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
 pub trait Observer {
-    /// A request passes; with the decisions on it, of which there are none if no policy applies or the store failed.
+    /// A request passes; with the decisions on it, of which there are none if no policy applies. Their
+    /// [source](crate::Decision::source) says who made them.
     fn allowed(&self, _decided: &Decided<'_>) {}
 
     /// A request is refused.
@@ -52,8 +53,14 @@ pub trait Observer {
     /// A request would have been refused, but passes, because the layer is a [shadow](crate::RateLimitLayerBuilder::shadow).
     fn shadowed(&self, _refusal: &Refusal<'_>) {}
 
-    /// The store has not decided. What follows is up to [`OnError`](crate::OnError).
+    /// The store has not decided, or is not asked. What follows is up to [`OnError`](crate::OnError).
     fn failed(&self, _error: &BackendError) {}
+
+    /// The store has failed too often, of late in this way, and is not asked any more but for one request at a time.
+    fn circuit_opened(&self, _error: &BackendError) {}
+
+    /// One of those requests was decided: the store is asked again.
+    fn circuit_closed(&self) {}
 
     /// A request has waited for its turn this long in a [`Throttle`](crate::Throttle), and passes or is refused now; or it passes
     /// and waits this long for its turn in a [leaky queue](crate::Policy::leaky_queue).
@@ -84,6 +91,14 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 
     fn failed(&self, error: &BackendError) {
         (**self).failed(error);
+    }
+
+    fn circuit_opened(&self, error: &BackendError) {
+        (**self).circuit_opened(error);
+    }
+
+    fn circuit_closed(&self) {
+        (**self).circuit_closed();
     }
 
     fn waited(&self, waited: Duration) {

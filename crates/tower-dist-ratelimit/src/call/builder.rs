@@ -14,7 +14,7 @@ use crate::{
 /// | setting | default |
 /// |---|---|
 /// | [`limit`](Self::limit) | none; at least one is needed |
-/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::Deny`] |
+/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
 /// | [`waiting`](Self::waiting) | refusals at once |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
@@ -66,7 +66,11 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
         self
     }
 
-    /// What happens when the store fails or is late.
+    /// Who decides when the store fails or is late.
+    ///
+    /// # Default
+    ///
+    /// [`OnError::LocalFallback`] with a fleet of 1: each instance limits by itself as if it were the only one.
     pub fn on_backend_error(self, action: OnError) -> Self {
         Self {
             on_error: action,

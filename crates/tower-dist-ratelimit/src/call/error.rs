@@ -76,8 +76,8 @@ impl Refused {
         self.0.reason
     }
 
-    /// The longest wait that a policy which refused asks for, to the nanosecond. `None` when waiting does not help or
-    /// nobody knows how long.
+    /// The longest wait that a policy which refused asks for, to the nanosecond; or how long until a store that fails is
+    /// asked again. `None` when waiting does not help or nobody knows how long.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -89,9 +89,11 @@ impl Refused {
         decided.map(|(name, decision)| (&**name, decision))
     }
 
-    /// The names of the policies that refused.
+    /// The names of the policies that refused. None if nobody has counted.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
-        let refused = self.decisions().filter(|(_, decision)| !decision.allowed);
+        let refused = self
+            .decisions()
+            .filter(|(_, decision)| decision.is_violated());
         refused.map(|(name, _)| name)
     }
 }
@@ -102,6 +104,7 @@ impl fmt::Display for Refused {
             Reason::Quota => "rate limit exceeded",
             Reason::MissingKey => "what the rate limit goes by is missing",
             Reason::Backend => "the rate limit cannot be decided",
+            Reason::ReducedCapacity => "the rate limit is lower for now, and exceeded",
             Reason::QueueFull => "too many calls wait for the rate limit",
             Reason::TooLong => "the rate limit would have the call wait too long",
         })?;

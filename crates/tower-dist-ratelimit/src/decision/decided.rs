@@ -50,6 +50,12 @@ impl<'a> Decided<'a> {
         self.asked.iter().zip(self.decisions)
     }
 
+    /// Whether the decisions have numbers to tell of.
+    pub(crate) fn has_counted(&self) -> bool {
+        let mut decisions = self.decisions.iter();
+        decisions.all(|decision| decision.source.has_counted())
+    }
+
     pub(crate) fn owned(&self) -> Vec<(Arc<str>, Decision)> {
         self.named()
             .map(|(rule, decision)| (Arc::clone(&rule.name), *decision))

@@ -1,4 +1,17 @@
-/// Who made a [`Decision`](crate::Decision).
+/// Who made a [`Decision`](crate::Decision). All decisions on a request have the same source.
+///
+/// Anything but [`Backend`](Self::Backend) is [what was chosen](crate::OnError) for when the store does not decide.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source, backend::Memory};
+///
+/// let limiter = Limiter::new(Memory::default(), Policy::new("mails", Quota::per_hour(100)))?;
+/// assert_eq!(limiter.check("alice").await?.source, Source::Backend);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 // As wide as this, moving a decision takes no loads that have to wait for two stores.
 #[repr(u32)]
@@ -7,4 +20,18 @@ pub enum Source {
     /// The [`Backend`](crate::backend::Backend), which counts for all.
     #[default]
     Backend,
+    /// This process alone, by [`OnError::LocalFallback`](crate::OnError::LocalFallback). The numbers are those of its share.
+    LocalFallback,
+    /// Nobody: it was let through by [`OnError::Allow`](crate::OnError::Allow). Nothing was taken, and what is left is not known; it
+    /// is told as zero.
+    Allowed,
+    /// Nobody: it was refused by [`OnError::Deny`](crate::OnError::Deny). What is left is not known; it is told as zero.
+    Denied,
+}
+
+impl Source {
+    /// Whether somebody has counted, so that there are numbers to tell of.
+    pub(crate) fn has_counted(self) -> bool {
+        matches!(self, Self::Backend | Self::LocalFallback)
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::{
 use tokio::{runtime, task::JoinSet};
 
 use crate::{
-    backend::{Answer, Backend, Bounded, Charge},
+    Source,
+    backend::{Answer, Backend, BackendError, Bounded, Charge},
+    ladder::{Instead, NotAsked},
     limits::Limits,
 };
 
@@ -28,13 +30,35 @@ impl Corrections {
 }
 
 impl Limits {
+    /// Changes a charge to the policy of this number, where it was made. A store that is left alone is not asked for this,
+    /// either.
+    pub(crate) fn settle(
+        &self,
+        source: Source,
+        number: usize,
+        charge: Charge<'_>,
+        delta: i64,
+    ) -> Answer {
+        match (source, &self.ladder.instead) {
+            (Source::Backend, _) if self.ladder.shut_for().is_some() => {
+                Answer::Failed(BackendError::new(NotAsked))
+            }
+            (Source::Backend, _) => self.backend.settle(&[charge], delta),
+            (Source::LocalFallback, Instead::Decide(fallback)) => fallback
+                .settle(number, charge, delta)
+                .map_or_else(Answer::Failed, |()| Answer::Done(true)),
+            // There it was charged nothing.
+            _ => Answer::Done(true),
+        }
+    }
+
     /// Changes a charge by `delta` tokens.
-    pub(crate) fn correct(&self, charge: Charge<'_>, delta: i64) {
+    pub(crate) fn correct(&self, source: Source, number: usize, charge: Charge<'_>, delta: i64) {
         if delta == 0 {
             return;
         }
         let Corrections { travelling, lost } = &self.corrections;
-        let answer = match self.backend.settle(&[charge], delta) {
+        let answer = match self.settle(source, number, charge, delta) {
             Answer::Done(_) => return,
             Answer::Later(answer) => answer,
             Answer::Failed(_) => {

@@ -22,8 +22,11 @@ struct Extra {
 }
 
 impl Stamp {
-    /// None if no policy was asked.
+    /// None if no policy was asked, or nobody has counted.
     pub(super) fn new(http: &Arc<HttpLimits>, decided: Decided<'_>) -> Option<Self> {
+        if !decided.has_counted() {
+            return None;
+        }
         let named = decided.named();
         let state = named.clone().map(|(rule, one)| (rule.quoted.as_str(), one));
         let state = headers::state(state).filter(|value| !value.is_empty())?;

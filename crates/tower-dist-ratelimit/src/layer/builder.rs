@@ -23,7 +23,7 @@ use crate::{
 /// | [`exempt`](Self::exempt) | nobody |
 /// | [`headers`](Self::headers) | [`Fields::Always`] |
 /// | [`x_ratelimit`](Self::x_ratelimit) | left out |
-/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::Deny`] |
+/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
 /// | [`refusal`](Self::refusal), [`grpc`](Self::grpc) | [`ProblemJson`] |
 /// | [`handle`](Self::handle), [`refund_when`](Self::refund_when) | what is charged stays charged |
@@ -95,7 +95,11 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         self
     }
 
-    /// What happens when the store fails or is late.
+    /// Who decides when the store fails or is late.
+    ///
+    /// # Default
+    ///
+    /// [`OnError::LocalFallback`] with a fleet of 1: each instance limits by itself as if it were the only one.
     pub fn on_backend_error(self, action: OnError) -> Self {
         Self {
             on_error: action,

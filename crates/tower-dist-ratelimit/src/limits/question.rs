@@ -2,10 +2,12 @@ use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
+use super::Limits;
 use crate::{
     Decision, Decisions, Quota,
-    backend::{Answer, Backend, Charge, PolicyId},
+    backend::{Answer, Backend, BackendError, Charge, PolicyId},
     key::KeySink,
+    ladder::Fallback,
 };
 
 /// One request, as the store is asked about it, and what was decided. Filled in place, because moving it takes longer
@@ -15,6 +17,8 @@ pub(crate) struct Question {
     pub(crate) asked: SmallVec<[Asked; 2]>,
     /// One per policy that was asked, once there is a decision.
     pub(crate) decisions: Decisions,
+    /// Why nobody has decided.
+    pub(crate) cause: Option<BackendError>,
 }
 
 /// A policy that applies to the request.
@@ -58,14 +62,17 @@ impl Question {
             sink: KeySink::new(),
             asked: SmallVec::new(),
             decisions: Decisions::none(),
+            cause: None,
         }
     }
 
     /// Puts back what was taken for a request that was not made after all. Nobody waits for a store that takes its time.
-    pub(crate) fn take_back(&self, backend: &dyn Backend) {
-        for asked in self.asked.iter().filter(|asked| asked.cost > 0) {
+    pub(crate) fn take_back(&self, limits: &Limits) {
+        let decided = self.asked.iter().zip(self.decisions.iter());
+        for (asked, decision) in decided.filter(|(asked, _)| asked.cost > 0) {
             let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
-            drop(backend.settle(&[asked.charge(self.keys())], refund));
+            let charge = asked.charge(self.keys());
+            drop(limits.settle(decision.source, asked.rule, charge, refund));
         }
     }
 
@@ -100,6 +107,15 @@ impl Question {
     /// The bytes that the keys are in.
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()
+    }
+
+    /// Asks who decides while the store does not.
+    pub(super) fn ask_instead(&mut self, fallback: &Fallback) -> Result<bool, BackendError> {
+        self.decisions.refuse(self.asked.len());
+        let keys = self.sink.bytes();
+        let asked = self.asked.iter();
+        let charges = asked.map(|asked| (asked.rule, asked.charge(keys)));
+        fallback.acquire(charges, &mut self.decisions)
     }
 
     #[inline]

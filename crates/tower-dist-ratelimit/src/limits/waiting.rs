@@ -11,6 +11,7 @@ use super::{Limits, Outcome, Question};
 use crate::{
     Observer, Quota,
     backend::{BackendError, Bounded, BoxFuture, Verdict},
+    ladder::Leave,
 };
 
 /// What a decision waits for: first for quotas that have to be looked up, if there are any, then for the store. One
@@ -22,7 +23,7 @@ pub(crate) struct Waiting {
 
 enum Stage {
     Quotas(Bounded<Vec<Found>>),
-    Store(Bounded<Verdict>),
+    Store(Bounded<Verdict>, Leave),
 }
 
 /// A quota that was looked up, for the policy at this place of the question.
@@ -45,10 +46,11 @@ impl Waiting {
         end: Instant,
         deadline: Duration,
         answer: BoxFuture<'static, Result<Verdict, BackendError>>,
+        leave: Leave,
     ) -> Self {
         Self {
             end,
-            stage: Stage::Store(Bounded::until(end, deadline, answer)),
+            stage: Stage::Store(Bounded::until(end, deadline, answer), leave),
         }
     }
 
@@ -69,10 +71,15 @@ impl Waiting {
                         }
                         limits.ask(question, observer, Some(self.end))
                     }
-                    Err(error) => limits.failed(question, &error, observer),
+                    Err(error) => {
+                        limits.warn_of_late_quotas();
+                        // No failure of the store's: it was not asked.
+                        limits.undecided(question, error, observer)
+                    }
                 },
-                Stage::Store(verdict) => {
-                    limits.decided(question, ready!(Pin::new(verdict).poll(cx)), observer)
+                Stage::Store(verdict, leave) => {
+                    let verdict = ready!(Pin::new(verdict).poll(cx));
+                    limits.decided(question, verdict, *leave, observer)
                 }
             };
             match outcome {

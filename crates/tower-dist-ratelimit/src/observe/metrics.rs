@@ -1,15 +1,16 @@
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use super::Observer;
-use crate::{Decided, Reason, Refusal, backend::BackendError};
+use crate::{Decided, Reason, Refusal, backend::BackendError, ladder::NotAsked};
 
 /// Counts what a limit decides with the `metrics` facade.
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
 /// | `ratelimit_requests_total` | counter | `outcome`: `allowed`, `refused`, `shadowed`, `cancelled` |
-/// | `ratelimit_refusals_total` | counter | `reason`: `quota`, `missing_key`, `backend`, `queue_full`, `too_long`; `policy`: each that refused, else empty |
-/// | `ratelimit_backend_failures_total` | counter | `kind`: `late`, `error` |
+/// | `ratelimit_refusals_total` | counter | `reason`: `quota`, `missing_key`, `backend`, `reduced_capacity`, `queue_full`, `too_long`; `policy`: each that refused, else empty |
+/// | `ratelimit_backend_failures_total` | counter | `kind`: `late`, `error`; `open`, if it was not asked |
+/// | `ratelimit_backend_changes_total` | counter | `circuit`: `opened`, `closed` |
 /// | `ratelimit_wait_seconds` | histogram | |
 ///
 /// Refusals of a shadow are counted among the refusals, too. Keys are not labels: there are too many.
@@ -35,11 +36,16 @@ fn ended(outcome: &'static str) {
     metrics::counter!("ratelimit_requests_total", "outcome" => outcome).increment(1);
 }
 
+fn changed(circuit: &'static str) {
+    metrics::counter!("ratelimit_backend_changes_total", "circuit" => circuit).increment(1);
+}
+
 fn refused(refusal: &Refusal<'_>) {
     let reason = match refusal.reason() {
         Reason::Quota => "quota",
         Reason::MissingKey => "missing_key",
         Reason::Backend => "backend",
+        Reason::ReducedCapacity => "reduced_capacity",
         Reason::QueueFull => "queue_full",
         Reason::TooLong => "too_long",
     };
@@ -70,8 +76,20 @@ impl Observer for MetricsObserver {
     }
 
     fn failed(&self, error: &BackendError) {
-        let kind = if error.is_late() { "late" } else { "error" };
+        let kind = match error.source() {
+            _ if error.is_late() => "late",
+            Some(cause) if cause.is::<NotAsked>() => "open",
+            _ => "error",
+        };
         metrics::counter!("ratelimit_backend_failures_total", "kind" => kind).increment(1);
+    }
+
+    fn circuit_opened(&self, _: &BackendError) {
+        changed("opened");
+    }
+
+    fn circuit_closed(&self) {
+        changed("closed");
     }
 
     fn waited(&self, waited: Duration) {

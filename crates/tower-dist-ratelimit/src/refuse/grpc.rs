@@ -11,9 +11,9 @@ use super::{Reason, Refusal, Refuse};
 /// |---|---|
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
 /// | a missing key | 3 `INVALID_ARGUMENT` |
-/// | the store | 14 `UNAVAILABLE` |
+/// | the store, or a share of a quota while it fails | 14 `UNAVAILABLE` |
 ///
-/// A refusal by quota says when to come back in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
+/// A refusal says when to come back, if that is known, in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
 /// in `grpc-status-details-bin` as a `google.rpc.RetryInfo`, next to a `QuotaFailure` with the policies that refused.
 ///
 /// For all bodies with an empty `Default`, such as tonic's.
@@ -30,6 +30,7 @@ impl<B: Default> Refuse<B> for Grpc {
         let (code, message) = match refusal.reason() {
             Reason::Quota => (8_u16, "rate limit exceeded"),
             Reason::MissingKey => (3, "what the rate limit goes by is missing"),
+            Reason::ReducedCapacity => (14, "the rate limit is lower for now, and exceeded"),
             _ => (14, "the rate limit cannot be decided"),
         };
         let mut response = Response::new(B::default());
@@ -37,8 +38,9 @@ impl<B: Default> Refuse<B> for Grpc {
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         fields.insert(STATUS, HeaderValue::from(code));
         fields.insert(MESSAGE, HeaderValue::from_static(message));
-        if refusal.reason() == Reason::Quota {
-            let wait = refusal.retry_after();
+        let wait = refusal.retry_after();
+        // Only what is above a quota can be refused for ever.
+        if refusal.reason() == Reason::Quota || wait.is_some() {
             fields.insert(PUSHBACK, pushback(wait));
             let details = STANDARD_NO_PAD.encode(status(code, message, refusal));
             if let Ok(details) = HeaderValue::try_from(details) {
@@ -82,7 +84,9 @@ fn status(code: u16, message: &str, refusal: &Refusal<'_>) -> Vec<u8> {
         violation.bytes(1, policy.as_bytes());
         failure.bytes(1, &violation.0);
     }
-    status.detail("QuotaFailure", &failure);
+    if !failure.0.is_empty() {
+        status.detail("QuotaFailure", &failure);
+    }
     status.0
 }
 

@@ -14,6 +14,9 @@ use super::{Reason, Refusal, Refuse};
 ///  "status":429,"violated-policies":["per-client"]}
 /// ```
 ///
+/// A refusal by [this process's share](crate::OnError::LocalFallback) of a quota names them, too, and has the type
+/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity` and the status 503.
+///
 /// The others have the type `about:blank`, which says no more than their status does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
@@ -33,6 +36,9 @@ impl<B: From<Bytes>> Refuse<B> for ProblemJson {
 fn document(refusal: &Refusal<'_>) -> String {
     let kind = match refusal.reason() {
         Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        Reason::ReducedCapacity => {
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+        }
         _ => "about:blank",
     };
     let status = refusal.status();

@@ -17,6 +17,9 @@ pub enum Reason {
     MissingKey,
     /// The store has not decided, and the layer [denies](crate::OnError::Deny) in that case.
     Backend,
+    /// The store has not decided, and this process has no tokens for it in its
+    /// [share](crate::OnError::LocalFallback).
+    ReducedCapacity,
     /// It would have to wait, and there are as many requests waiting as may. Only in a [`Throttle`](crate::Throttle).
     QueueFull,
     /// Its turn would come later than it may wait. Only in a [`Throttle`](crate::Throttle).
@@ -51,20 +54,20 @@ impl<'a> Refusal<'a> {
         match self.reason {
             Reason::Quota => StatusCode::TOO_MANY_REQUESTS,
             Reason::MissingKey => StatusCode::BAD_REQUEST,
-            Reason::Backend | Reason::QueueFull | Reason::TooLong => {
+            Reason::Backend | Reason::ReducedCapacity | Reason::QueueFull | Reason::TooLong => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         }
     }
 
-    /// The longest wait that a policy which refused asks for, to the nanosecond. `None` when waiting does not help or
-    /// nobody knows how long.
+    /// The longest wait that a policy which refused asks for, to the nanosecond; or how long until a store that fails is
+    /// asked again. `None` when waiting does not help or nobody knows how long.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.question.retry_after()
     }
 
-    /// The names of the policies that refused, in the order in which the layer has them.
+    /// The names of the policies that refused, in the order in which the layer has them. None if nobody has counted.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.refused().map(|(rule, _)| &*rule.name)
     }
@@ -83,7 +86,7 @@ impl<'a> Refusal<'a> {
     fn refused(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
         self.decided()
             .named()
-            .filter(|(_, decision)| !decision.allowed)
+            .filter(|(_, decision)| decision.is_violated())
     }
 }
 

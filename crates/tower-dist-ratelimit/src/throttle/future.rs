@@ -67,7 +67,7 @@ struct Paid<Req> {
 impl<Req> Drop for Paid<Req> {
     fn drop(&mut self) {
         if let Some(question) = &self.question {
-            question.take_back(&*self.gate.calls.limits.backend);
+            question.take_back(&self.gate.calls.limits);
         }
     }
 }

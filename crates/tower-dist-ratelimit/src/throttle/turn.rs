@@ -133,15 +133,17 @@ impl Turn {
                 match due.filter(|&due| due <= self.end(gate)) {
                     Some(due) => Step::Queue(Box::pin(sleep_until(due))),
                     None => {
-                        self.question.take_back(&*gate.calls.limits.backend);
+                        self.question.take_back(&gate.calls.limits);
                         Turned::TooLong.into()
                     }
                 }
             }
-            Outcome::Refuse(Reason::Quota) => match self.question.retry_after() {
-                Some(wait) => self.wait(gate, wait),
-                None => Step::Done(Some(Reason::Quota)),
-            },
+            Outcome::Refuse(reason @ (Reason::Quota | Reason::ReducedCapacity)) => {
+                match self.question.retry_after() {
+                    Some(wait) => self.wait(gate, wait),
+                    None => Step::Done(Some(reason)),
+                }
+            }
             Outcome::Refuse(reason) => Step::Done(Some(reason)),
             Outcome::Later(answer) => {
                 // Counts the store's time, too.

@@ -198,7 +198,7 @@ async fn refusals_and_dropped_waits_hold_no_permit() {
     assert!(ready.is_ok());
 
     let layer = CallLimitLayer::builder(Broken).limit(Policy::new("all", slow(1)));
-    let layer = layer.build().unwrap();
+    let layer = layer.on_backend_error(OnError::Deny).build().unwrap();
     let inner = ConcurrencyLimitLayer::new(1).layer(service_fn(work));
     let mut service = layer.layer(inner);
     let mut other = service.clone();

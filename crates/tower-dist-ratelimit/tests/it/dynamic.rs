@@ -167,7 +167,7 @@ async fn a_look_up_that_never_ends_is_a_store_that_fails() {
 async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
     let policy = Policy::new("p", slow(9)).dynamic_async(|_| std::future::pending());
     let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
-    let layer = layer.build().unwrap();
+    let layer = layer.on_backend_error(OnError::Deny).build().unwrap();
     let inner = ConcurrencyLimitLayer::new(1).layer(Probe::default());
     let mut service = layer.layer(inner);
     let mut other = service.clone();

@@ -122,13 +122,35 @@ async fn a_store_that_fails_is_told_of_once_and_once_more_when_it_is_back() {
         .build()
         .unwrap()
         .layer(Probe::default());
-    for _ in 0..3 {
+    for _ in 0..4 {
         send(&mut service, get()).await;
+    }
+    assert!(levels.seen().is_empty(), "accidents");
+    for _ in 0..100 {
+        send(&mut service, get()).await;
+        tokio::time::advance(Duration::from_millis(50)).await;
     }
     assert_eq!(levels.seen(), vec![Level::WARN]);
     *delay.lock().unwrap() = Duration::from_millis(1);
+    tokio::time::advance(Duration::from_secs(2)).await;
     for _ in 0..3 {
         send(&mut service, get()).await;
     }
     assert_eq!(levels.seen(), vec![Level::WARN, Level::INFO]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_that_come_too_late_are_warned_of_once_and_are_not_the_store_s_failures() {
+    let levels = Levels::default();
+    let _guard = tracing::subscriber::set_default(levels.clone());
+    let policy = Policy::new("p", slow(2)).dynamic_async(|_| std::future::pending());
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(policy)
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    for _ in 0..9 {
+        send(&mut service, get()).await;
+    }
+    assert_eq!(levels.seen(), vec![Level::WARN]);
 }

@@ -3,7 +3,9 @@
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use http::{Response, StatusCode};
 use tower::{Layer, ServiceBuilder};
-use tower_dist_ratelimit::{MissingKey, Policy, Quota, RateLimitLayer, backend::Memory, key};
+use tower_dist_ratelimit::{
+    MissingKey, OnError, Policy, Quota, RateLimitLayer, backend::Memory, key,
+};
 
 use crate::support::{Broken, Probe, field, from, get, send, slow};
 
@@ -64,6 +66,7 @@ async fn a_store_that_fails_is_unavailable_and_a_missing_key_invalid() {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
     let layer = RateLimitLayer::builder(Broken)
         .limit(keyed.missing_key(MissingKey::Refuse))
+        .on_backend_error(OnError::Deny)
         .grpc()
         .build()
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
 
 use crate::support::{Broken, Remote, slow};
 
@@ -119,11 +119,9 @@ async fn keys_of_all_kinds_are_told_apart() {
 #[tokio::test(start_paused = true)]
 async fn a_remote_store_is_waited_for_up_to_the_deadline() {
     let remote = |millis| {
-        Limiter::new(
-            Remote::after(Duration::from_millis(millis)),
-            Policy::new("p", slow(2)),
-        )
-        .unwrap()
+        let remote = Remote::after(Duration::from_millis(millis));
+        let limiter = Limiter::builder(remote, Policy::new("p", slow(2)));
+        limiter.on_backend_error(OnError::Deny).build().unwrap()
     };
     let near = remote(49);
     assert!(near.check("a").await.unwrap().allowed);
@@ -140,8 +138,9 @@ async fn a_remote_store_is_waited_for_up_to_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_an_error() {
-    let limiter = Limiter::new(Broken, Policy::new("p", slow(1))).unwrap();
+async fn a_store_that_fails_is_an_error_if_that_is_chosen() {
+    let limiter = Limiter::builder(Broken, Policy::new("p", slow(1)));
+    let limiter = limiter.on_backend_error(OnError::Deny).build().unwrap();
     let error = limiter.check("a").await.unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -116,8 +116,6 @@ fn tracing_tells_of_refusals_and_failures() {
             "DEBUG message=refused reason=MissingKey violated=[]",
             r#"INFO message=would have been refused reason=Quota violated=["each"] retry_after_ms=1000"#,
             "INFO message=would have been refused reason=MissingKey violated=[]",
-            // Of the layer itself, once.
-            "WARN message=rate limits are not being decided error=the rate limit's store did not decide: out of order",
             failed,
             failed,
             "DEBUG message=refused reason=MissingKey violated=[]",

@@ -81,8 +81,8 @@ async fn each_request_is_told_of_once() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_told_of_before_what_follows() {
     for (action, follows) in [
-        (OnError::Allow, "allowed []"),
-        (OnError::Deny, "refused Backend [] of 0"),
+        (OnError::Allow, r#"allowed [("each", 0)]"#),
+        (OnError::Deny, "refused Backend [] of 1"),
     ] {
         let told = Told::default();
         let layer = builder(Broken).on_backend_error(action);

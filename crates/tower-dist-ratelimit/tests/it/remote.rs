@@ -61,12 +61,8 @@ async fn the_deadline_can_be_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_denies_by_default_and_says_so() {
-    let mut service = RateLimitLayer::builder(Broken)
-        .limit(Policy::new("all", slow(1)))
-        .build()
-        .unwrap()
-        .layer(Probe::default());
+async fn a_store_that_fails_can_deny_and_says_so() {
+    let mut service = layer(Broken, OnError::Deny).layer(Probe::default());
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(field(&response, "retry-after"), None);

@@ -1,0 +1,229 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const DEADLINE: Duration = ms(50);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn pauses() -> Pauses {
+    Pauses::new(DEADLINE)
+}
+
+/// The circuit after these decisions (true: failed), with the least noise.
+fn after(decisions: impl IntoIterator<Item = (u64, bool)>) -> Circuit {
+    let quiet = Circuit::unpack(Circuit::QUIET);
+    decisions.into_iter().fold(quiet, |circuit, (at, failed)| {
+        circuit.count(failed, ms(at), pauses(), 0)
+    })
+}
+
+fn is_open(circuit: Circuit) -> bool {
+    matches!(circuit, Circuit::Open { .. })
+}
+
+const OPENED_AT_NINE: Circuit = Circuit::Open {
+    probes: 0,
+    due: 59_000,
+};
+
+#[test]
+fn the_fifth_failure_in_a_row_opens_it_whenever_they_come() {
+    let slowly = |count: u64| after((1..=count).map(|n| (n * 3_600_000, true)));
+    assert!(!is_open(slowly(4)));
+    assert!(is_open(slowly(5)));
+    assert_eq!(after((5..=9).map(|at| (at, true))), OPENED_AT_NINE);
+    // An answer ends the row.
+    let twice = (0..4).chain(5..9).map(|at| (at, true));
+    let broken = twice.chain([(4, false)]).collect::<Vec<_>>();
+    let mut sorted = broken;
+    sorted.sort_unstable();
+    assert!(!is_open(after(sorted.into_iter().take(9))));
+}
+
+#[test]
+fn half_of_ten_decisions_of_a_second_open_it_and_half_of_nine_or_less_than_half_do_not() {
+    let turns = |count: u64| (0..count).map(|at| (at, at % 2 == 1));
+    assert!(!is_open(after(turns(9))));
+    assert!(is_open(after(turns(10))));
+    let third = |count: u64| (0..count).map(|at| (at, at % 3 == 2));
+    assert!(!is_open(after(third(400))));
+}
+
+#[test]
+fn what_is_two_halves_of_a_second_ago_counts_no_more() {
+    // Four failures in six, then one in two: five in eight, and nothing to look at.
+    let failing = [false, true, true, false, true, true].map(|failed| (499, failed));
+    let later = |at: u64| [(at, false), (at, false), (at, false), (at, true)];
+    let at = |at: u64| after(failing.into_iter().chain(later(at)));
+    assert!(is_open(at(500)), "5 of 10");
+    assert!(is_open(at(999)), "the same");
+    assert!(!is_open(at(1_000)), "1 of 4");
+}
+
+#[test]
+fn a_thread_that_comes_from_the_half_before_forgets_nothing() {
+    let failing = [false, true, true, false, true, true, false].map(|failed| (500, failed));
+    let late = [(499, false), (499, false), (500, true)];
+    assert!(is_open(after(failing.into_iter().chain(late))), "5 of 10");
+}
+
+#[test]
+fn many_decisions_keep_their_share() {
+    // The last two of five: never half.
+    let some = |count: u64| (0..count).map(|n| (0, n % 5 >= 3));
+    assert!(!is_open(after(some(40_000))));
+    // And then three of five.
+    let more = (0..4_000).map(|n| (0, n % 5 >= 2));
+    assert!(is_open(after(some(4_000).chain(more))));
+}
+
+#[test]
+fn a_probe_goes_when_the_pause_is_over_and_no_other_until_it_must_have_ended_and_paused() {
+    assert_eq!(
+        OPENED_AT_NINE.probe(ms(59) - Duration::from_nanos(1), pauses(), 0),
+        None
+    );
+    assert_eq!(OPENED_AT_NINE.shut_for(ms(9)), Some(ms(50)));
+    let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
+    // 50 ms for the answer, and half of 200 ms.
+    assert_eq!(
+        probed,
+        Circuit::Open {
+            probes: 1,
+            due: 209_000
+        }
+    );
+    assert_eq!(probed.probe(ms(208), pauses(), 0), None);
+    assert!(probed.probe(ms(209), pauses(), 0).is_some());
+    assert_eq!(probed.shut_for(ms(300)), Some(Duration::ZERO));
+}
+
+#[test]
+fn a_probe_that_fails_early_is_followed_by_the_pause_at_once() {
+    let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
+    let failed = probed.probe_failed(ms(60), pauses(), 0);
+    assert_eq!(
+        failed,
+        Circuit::Open {
+            probes: 1,
+            due: 160_000
+        }
+    );
+    assert_eq!(
+        probed.probe_failed(ms(109), pauses(), u64::MAX),
+        probed,
+        "never later"
+    );
+}
+
+#[test]
+fn a_probe_that_was_none_leaves_its_turn_to_the_next_request() {
+    let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
+    let spared = probed.probe_spared(ms(60));
+    assert_eq!(
+        spared,
+        Circuit::Open {
+            probes: 0,
+            due: 60_000
+        }
+    );
+    assert!(spared.probe(ms(60), pauses(), 0).is_some());
+}
+
+#[test]
+fn what_was_asked_before_it_opened_changes_nothing() {
+    for failed in [true, false] {
+        let counted = OPENED_AT_NINE.count(failed, ms(40), pauses(), 7);
+        assert_eq!(counted, OPENED_AT_NINE);
+    }
+}
+
+#[test]
+fn the_end_of_time_is_far_and_no_panic() {
+    let open = Circuit::Open {
+        probes: 63,
+        due: MAX_DUE,
+    };
+    let probed = open.probe(
+        Duration::MAX,
+        Pauses::new(Duration::from_secs(60)),
+        u64::MAX,
+    );
+    assert_eq!(probed, Some(open));
+    assert_eq!(open.probe_failed(Duration::MAX, pauses(), 1), open);
+    let failed = (0..5).fold(Circuit::unpack(Circuit::QUIET), |circuit, _| {
+        circuit.count(true, Duration::MAX, pauses(), 0)
+    });
+    assert_eq!(
+        failed,
+        Circuit::Open {
+            probes: 0,
+            due: MAX_DUE
+        }
+    );
+}
+
+/// As the documentation has it, with a list of all there was.
+#[derive(Default)]
+struct Model {
+    row: u32,
+    seen: VecDeque<(u64, bool)>,
+    open: bool,
+}
+
+impl Model {
+    fn count(&mut self, failed: bool, at: u64) {
+        if self.open {
+            return;
+        }
+        self.row = if failed { self.row + 1 } else { 0 };
+        self.seen.push_back((at, failed));
+        self.seen.retain(|&(seen, _)| seen / 500 + 1 >= at / 500);
+        let (all, failures) = (
+            self.seen.len(),
+            self.seen.iter().filter(|(_, failed)| *failed).count(),
+        );
+        self.open = failed && (self.row >= 5 || (all >= 10 && 2 * failures >= all));
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_opens_exactly_when_the_model_does(
+        steps in prop::collection::vec((0_u64..400, prop::bool::weighted(0.45)), 1..200),
+    ) {
+        let mut model = Model::default();
+        let mut circuit = Circuit::unpack(Circuit::QUIET);
+        let mut at = 0;
+        for (pause, failed) in steps {
+            // Most come close together.
+            at += pause / 8;
+            model.count(failed, at);
+            circuit = Circuit::unpack(circuit.count(failed, ms(at), pauses(), at).pack());
+            prop_assert_eq!(is_open(circuit), model.open);
+        }
+    }
+
+    #[test]
+    fn every_circuit_comes_out_of_its_bits_as_it_went_in(bits: u64) {
+        prop_assert_eq!(Circuit::unpack(bits).pack(), bits);
+    }
+
+    #[test]
+    fn probes_never_overlap(waits in prop::collection::vec((0_u64..3_000, any::<u64>()), 1..60)) {
+        let mut circuit = OPENED_AT_NINE;
+        let (mut now, mut ends) = (ms(9), ms(0));
+        for (wait, noise) in waits {
+            now += ms(wait);
+            if let Some(probed) = circuit.probe(now, pauses(), noise) {
+                prop_assert!(now >= ends + DEADLINE, "a pause is no shorter than the deadline");
+                (circuit, ends) = (probed, now + DEADLINE);
+            }
+        }
+    }
+}

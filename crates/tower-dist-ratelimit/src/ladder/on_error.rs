@@ -1,0 +1,60 @@
+/// Who decides while the store does not: it cannot be reached, does not answer within the
+/// [deadline](crate::RateLimitLayerBuilder::backend_deadline), or is not asked, since it has failed too often.
+///
+/// [`Memory`](crate::backend::Memory) never fails. A request that finds out about a failure waits no longer than the
+/// deadline, and nothing is asked twice: a store that is late may have charged the request already. After five failures
+/// in a row, or when half of the decisions of the last second have failed (of ten at least), the store is not asked any
+/// more; then one request at a time tries it, 50 to 100 ms later and, as long as that fails, after pauses that double up
+/// to 2 s. The first good answer makes the decisions the store's again. (With a deadline above 50 ms the pauses begin at one to two
+/// deadlines.)
+///
+/// A [`Decision`](crate::Decision) says by its [`source`](crate::Decision::source) who made it. With the `tracing`
+/// feature there is one event when the store is not asked any more, and one when it is again.
+///
+/// # Default
+///
+/// [`LocalFallback`](Self::LocalFallback), with a fleet of one.
+///
+/// ```
+/// use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer, backend::Memory, key};
+///
+/// assert_eq!(OnError::default(), OnError::LocalFallback { fleet: 1 });
+/// # let store = Memory::default();
+/// // Twelve instances: each of them admits a twelfth for as long as the store is away.
+/// let layer = RateLimitLayer::builder(store)
+///     .limit(Policy::new("per-client", Quota::per_minute(600)).by(key::header("x-api-key")))
+///     .on_backend_error(OnError::LocalFallback { fleet: 12 })
+///     .build()?;
+/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnError {
+    /// The request passes, unlimited: for a service that limits only out of courtesy.
+    Allow,
+    /// The request is refused with 503, or `UNAVAILABLE` in gRPC: for limits on logins or on spending, of which not one
+    /// request too many may pass.
+    Deny,
+    /// This process decides, by a [`Memory`](crate::backend::Memory) of its own with the layer's policies and keys, and a
+    /// share of each quota. Refusals are 503 with the problem type `temporary-reduced-capacity`, since the client is
+    /// within its own limits.
+    ///
+    /// The limits hold for each instance, however unevenly a client's requests are spread. The `Memory` is bounded (100,000 keys per policy) and takes a
+    /// few kilobytes while it is not needed. Keys start with all of their share when the store fails.
+    ///
+    /// # Errors
+    ///
+    /// Building fails with a fleet of zero, and with policies that a `Memory` cannot keep.
+    LocalFallback {
+        /// How many instances share the limits, at least 1. Limits and bursts are divided by it, rounded down, to at least 1;
+        /// a burst, or a limit where there is no burst, to at least the policy's fixed [cost](crate::Policy::cost), so that requests
+        /// can pass at all.
+        fleet: u32,
+    },
+}
+
+impl Default for OnError {
+    fn default() -> Self {
+        Self::LocalFallback { fleet: 1 }
+    }
+}
