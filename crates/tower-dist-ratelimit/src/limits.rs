@@ -237,6 +237,7 @@ impl Limits {
             let bound = format_args!("above 0 and at most {MAX_DEADLINE:?}");
             return Err(BuildError::new("backend_deadline", value, bound));
         }
+        on_error.check()?;
         let ids = register(&*backend, &policies)?;
         let ladder = Ladder::new(on_error, deadline, &policies)?;
         let rules = policies.into_iter().zip(ids);

@@ -26,16 +26,18 @@ struct Share {
 impl Fallback {
     /// For one of `fleet` instances that share these policies.
     pub(super) fn new(policies: &[Policy], fleet: u32) -> Result<Self, BuildError> {
-        if fleet == 0 {
-            return Err(BuildError::new("fleet", fleet, "at least 1"));
-        }
         let memory = Memory::default();
+        let most = memory.capabilities().max_policies;
+        if policies.len() > most {
+            let bound = format_args!("at most {most} with OnError::LocalFallback");
+            return Err(BuildError::new("number of policies", policies.len(), bound));
+        }
         let mut shares: Vec<Share> = policies
             .iter()
             .map(|policy| Share {
                 id: PolicyId::new(0),
                 algorithm: policy.algorithm(),
-                fleet: fleet.into(),
+                fleet: u64::from(fleet).max(1),
                 cost: match policy.cost {
                     Cost::Fixed(cost) => cost,
                     Cost::Of(_) => 1,

@@ -1,3 +1,5 @@
+use crate::BuildError;
+
 /// Who decides while the store does not: it cannot be reached, does not answer within the
 /// [deadline](crate::RateLimitLayerBuilder::backend_deadline), or is not asked, since it has failed too often.
 ///
@@ -51,6 +53,15 @@ pub enum OnError {
         /// can pass at all.
         fleet: u32,
     },
+}
+
+impl OnError {
+    pub(crate) fn check(self) -> Result<(), BuildError> {
+        match self {
+            Self::LocalFallback { fleet: 0 } => Err(BuildError::new("fleet", 0, "at least 1")),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for OnError {

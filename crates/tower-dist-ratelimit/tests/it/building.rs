@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use tower_dist_ratelimit::{
-    BuildError, Decision, Fields, Limiter, MissingKey, Policy, Quota, RateLimitLayer,
+    BuildError, CallLimitLayer, Decision, Fields, Limiter, MissingKey, OnError, Policy, Quota,
+    RateLimitLayer,
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
     key,
 };
 
-use crate::support::Broken;
+use crate::support::{Broken, Mood, Scripted};
 
 fn built(policy: Policy) -> Result<RateLimitLayer, BuildError> {
     RateLimitLayer::builder(Memory::default())
@@ -189,6 +190,39 @@ fn settings_out_of_range_are_rejected() {
         deadline,
     );
     assert!(builder().backend_deadline(Duration::MAX).build().is_err());
+}
+
+#[test]
+fn a_fleet_has_an_instance_and_a_share_is_what_a_memory_can_keep() {
+    let nobody = OnError::LocalFallback { fleet: 0 };
+    let policy = || Policy::new("p", Quota::per_second(1));
+    let http = RateLimitLayer::builder(Memory::default()).limit(policy());
+    let http = http.on_backend_error(nobody).build().map(|_| ());
+    let calls = CallLimitLayer::<()>::builder(Memory::default()).limit(policy());
+    let calls = calls.on_backend_error(nobody).build().map(|_| ());
+    let waiting = CallLimitLayer::<()>::builder(Memory::default()).limit(policy());
+    let waiting = waiting.on_backend_error(nobody).waiting().build();
+    let limiter = Limiter::builder(Memory::default(), policy());
+    let limiter = limiter.on_backend_error(nobody).build().map(|_| ());
+    for built in [http, calls, waiting.map(|_| ()), limiter] {
+        rejects(built, None, "fleet", "0", "at least 1");
+    }
+
+    let many = |on_error| {
+        let store = Scripted::new(Mood::AtOnce);
+        let all = (0..17).map(|n| Policy::new(n.to_string(), Quota::per_second(1)));
+        let builder = RateLimitLayer::builder(store).on_backend_error(on_error);
+        all.fold(builder, |builder, policy| builder.limit(policy))
+            .build()
+    };
+    rejects(
+        many(OnError::default()),
+        None,
+        "number of policies",
+        "17",
+        "at most 16 with OnError::LocalFallback",
+    );
+    assert!(many(OnError::Deny).is_ok());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use crate::support::{Probe, Remote, from, get, send, slow};
+use crate::support::{Mood, Probe, Remote, Scripted, from, get, send, slow};
 
 /// Notes the levels of events, and what their fields say.
 #[derive(Clone, Default)]
@@ -137,6 +137,34 @@ async fn a_store_that_fails_is_told_of_once_and_once_more_when_it_is_back() {
         send(&mut service, get()).await;
     }
     assert_eq!(levels.seen(), vec![Level::WARN, Level::INFO]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
+    let levels = Levels::default();
+    let _guard = tracing::subscriber::set_default(levels.clone());
+    let store = Scripted::new(Mood::AtOnce);
+    let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", slow(9)));
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    for outages in 1..4 {
+        for mood in [Mood::Failing, Mood::After(Duration::from_millis(1))] {
+            store.is(mood);
+            for _ in 0..200 {
+                send(&mut service, get()).await;
+                tokio::time::advance(Duration::from_millis(10)).await;
+            }
+        }
+        assert_eq!(levels.seen(), [Level::WARN, Level::INFO].repeat(outages));
+    }
+    let text = levels.text.lock().unwrap();
+    let lines: Vec<_> = text.split(" message=").skip(1).take(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "rate limits are not the store's any more error=the rate limit's store did not decide: out of order instead=LocalFallback",
+            "rate limits are the store's again",
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

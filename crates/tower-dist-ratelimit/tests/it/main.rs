@@ -17,6 +17,7 @@ mod events;
 mod flood;
 mod grpc;
 mod keys;
+mod ladder;
 mod laws;
 mod limiter;
 mod memory;

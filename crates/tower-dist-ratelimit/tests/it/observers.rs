@@ -3,9 +3,10 @@
 use std::{
     fmt::{self, Write},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tower::Layer;
 use tower_dist_ratelimit::{
     MetricsObserver, MissingKey, Observer, OnError, Policy, RateLimitLayer, TracingObserver,
@@ -15,7 +16,7 @@ use tower_dist_ratelimit::{
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
-use crate::support::{Broken, Probe, from, get, send, slow};
+use crate::support::{Broken, Mood, Probe, Scripted, from, get, send, slow};
 
 /// Two requests of a key to which one policy allows one, and one without the key.
 async fn requests<O: Observer + Clone>(backend: impl Backend, observer: O, shadow: bool) {
@@ -38,17 +39,8 @@ fn run(requests: impl Future) {
     runtime.block_on(requests);
 }
 
-#[test]
-fn metrics_count_outcomes_refusals_and_failures() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || {
-        run(async {
-            requests(Memory::default(), MetricsObserver, false).await;
-            requests(Memory::default(), MetricsObserver, true).await;
-            requests(Broken, MetricsObserver, false).await;
-        });
-    });
+/// What was counted, as text.
+fn rows(snapshotter: &Snapshotter) -> Vec<String> {
     let snapshot = snapshotter.snapshot().into_vec();
     let mut rows: Vec<_> = snapshot
         .into_iter()
@@ -62,6 +54,21 @@ fn metrics_count_outcomes_refusals_and_failures() {
         })
         .collect();
     rows.sort();
+    rows
+}
+
+#[test]
+fn metrics_count_outcomes_refusals_and_failures() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        run(async {
+            requests(Memory::default(), MetricsObserver, false).await;
+            requests(Memory::default(), MetricsObserver, true).await;
+            requests(Broken, MetricsObserver, false).await;
+        });
+    });
+    let rows = rows(&snapshotter);
     assert_eq!(
         rows,
         [
@@ -93,6 +100,46 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Events {
         event.record(&mut text);
         self.0.lock().unwrap().push(text.0);
     }
+}
+
+#[test]
+fn metrics_tell_a_store_that_is_late_from_one_that_fails_and_one_that_is_not_asked() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        run(async {
+            let store = Scripted::new(Mood::Silent);
+            let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", slow(9)));
+            let layer = layer.observer(MetricsObserver).build().unwrap();
+            let mut service = layer.layer(Probe::default());
+            for requests in [2, 8] {
+                for _ in 0..requests {
+                    send(&mut service, get()).await;
+                }
+                store.is(Mood::Failing);
+            }
+            store.is(Mood::AtOnce);
+            // It is far away, so what it says at once is not how it is.
+            tokio::time::advance(Duration::from_millis(100)).await;
+            send(&mut service, get()).await;
+            store.is(Mood::After(Duration::from_millis(1)));
+            send(&mut service, get()).await;
+        });
+    });
+    let rows = rows(&snapshotter);
+    assert_eq!(
+        rows,
+        [
+            "ratelimit_backend_changes_total{closed} 1",
+            "ratelimit_backend_changes_total{opened} 1",
+            "ratelimit_backend_failures_total{error} 3",
+            "ratelimit_backend_failures_total{late} 2",
+            "ratelimit_backend_failures_total{open} 5",
+            "ratelimit_refusals_total{reduced_capacity,all} 1",
+            "ratelimit_requests_total{allowed} 11",
+            "ratelimit_requests_total{refused} 1",
+        ]
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
@@ -156,6 +157,96 @@ impl Backend for Broken {
 
     fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         Box::pin(ready(Err(BackendError::new("out of order"))))
+    }
+}
+
+/// Decides like [`Memory`], as well as it is told to, and notes when it is asked.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    memory: Arc<Memory>,
+    mood: Arc<Mutex<Mood>>,
+    asked: Arc<Mutex<Vec<Instant>>>,
+}
+
+/// What a [`Scripted`] store does with what it is asked. It charges in any case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mood {
+    /// Decides at once.
+    AtOnce,
+    /// Decides this much later.
+    After(Duration),
+    /// Fails at once.
+    Failing,
+    /// Fails this much later.
+    FailingAfter(Duration),
+    /// Never says a word.
+    Silent,
+}
+
+impl Scripted {
+    pub(crate) fn new(mood: Mood) -> Self {
+        Self {
+            memory: Arc::default(),
+            mood: Arc::new(Mutex::new(mood)),
+            asked: Arc::default(),
+        }
+    }
+
+    pub(crate) fn is(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    /// How often it was asked to decide or to correct.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
+    /// When it was asked.
+    pub(crate) fn times(&self) -> Vec<Instant> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn answer(&self, allowed: Answer, decisions: Decisions) -> Answer {
+        self.asked.lock().unwrap().push(Instant::now());
+        let mood = *self.mood.lock().unwrap();
+        let Answer::Done(allowed) = allowed else {
+            return allowed;
+        };
+        let (delay, verdict) = match mood {
+            Mood::AtOnce => return Answer::Done(allowed),
+            Mood::Failing => return Answer::Failed(BackendError::new("out of order")),
+            Mood::After(delay) => (delay, Ok(Verdict { allowed, decisions })),
+            Mood::FailingAfter(delay) => (delay, Err(BackendError::new("out of order"))),
+            Mood::Silent => return Answer::Later(Box::pin(std::future::pending())),
+        };
+        Answer::Later(Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            verdict
+        }))
+    }
+}
+
+impl Backend for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_policies: 64 }
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.memory.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        let answer = self.memory.acquire(charges, out);
+        self.answer(answer, out.iter().copied().collect())
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        let answer = self.memory.settle(charges, delta);
+        self.answer(answer, Decisions::refused(0))
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        self.memory.reset(policy, key)
     }
 }
 

@@ -1,0 +1,262 @@
+//! Who decides, when the store does not: each rung, and when it is stepped on.
+
+mod answers;
+mod corrections;
+mod forms;
+mod share;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, Service, ServiceExt};
+use tower_dist_ratelimit::{
+    Limiter, OnError, Policy, Quota, RateLimit, RateLimitLayer, Source, key,
+};
+
+use crate::support::{Mood, Probe, Scripted, from, get, send};
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// So many an hour that nobody is refused, and nothing comes back meanwhile.
+fn plenty() -> Quota {
+    Quota::per_hour(3_600)
+}
+
+/// A service in front of which a store is in this mood.
+fn service(mood: Mood, quota: Quota, on_error: OnError) -> (Scripted, RateLimit<Probe>) {
+    let store = Scripted::new(mood);
+    let policy = Policy::new("each", quota).by(key::header("key"));
+    let layer = RateLimitLayer::builder(store.clone()).limit(policy);
+    let layer = layer.on_backend_error(on_error).build().unwrap();
+    (store, layer.layer(Probe::default()))
+}
+
+/// The response, and how long it took.
+async fn timed(service: &mut RateLimit<Probe>) -> (StatusCode, Duration) {
+    let started = Instant::now();
+    let response: Response<Bytes> = send(service, get()).await;
+    (response.status(), started.elapsed())
+}
+
+/// Five failures in a row, in no time.
+async fn break_down(store: &Scripted, service: &mut RateLimit<Probe>) {
+    store.is(Mood::Failing);
+    for _ in 0..5 {
+        send(service, from("somebody")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_requests_wait_for_a_dead_store_until_the_deadline_and_the_sixth_does_not() {
+    for (on_error, status) in [
+        (OnError::Allow, StatusCode::OK),
+        (OnError::Deny, StatusCode::SERVICE_UNAVAILABLE),
+        (OnError::LocalFallback { fleet: 3 }, StatusCode::OK),
+    ] {
+        let (store, mut service) = service(Mood::Silent, plenty(), on_error);
+        for nth in 1..=5 {
+            assert_eq!(timed(&mut service).await, (status, ms(50)));
+            assert_eq!(
+                store.asked(),
+                nth,
+                "once a request: it may be charged already"
+            );
+        }
+        for _ in 0..100 {
+            assert_eq!(timed(&mut service).await, (status, Duration::ZERO));
+        }
+        assert_eq!(store.asked(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_now_and_then_is_asked_until_half_of_ten_have_failed() {
+    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Allow);
+    for nth in 1..=10 {
+        let mood = if nth % 2 == 0 {
+            Mood::FailingAfter(ms(1))
+        } else {
+            Mood::After(ms(1))
+        };
+        store.is(mood);
+        send(&mut service, get()).await;
+        assert_eq!(store.asked(), nth);
+    }
+    send(&mut service, get()).await;
+    assert_eq!(store.asked(), 10, "the tenth was the fifth that failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_less_often_than_that_is_always_asked() {
+    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Allow);
+    for nth in 1..=600 {
+        let mood = if nth % 5 < 2 {
+            Mood::FailingAfter(ms(1))
+        } else {
+            Mood::After(ms(1))
+        };
+        // Four fifths of them, at the beginning, would be too many.
+        store.is(if nth < 9 { Mood::After(ms(1)) } else { mood });
+        send(&mut service, get()).await;
+        assert_eq!(store.asked(), nth);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_all_who_ask_when_the_pause_is_over_one_is_the_probe_and_nobody_else_waits() {
+    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Deny);
+    break_down(&store, &mut service).await;
+    store.is(Mood::Silent);
+    advance(ms(49)).await;
+    send(&mut service, get()).await;
+    assert_eq!(store.asked(), 5, "too early, however the dice fell");
+    advance(ms(51)).await;
+    let started = Instant::now();
+    let all = (0..20).map(|_| {
+        let mut service = service.clone();
+        tokio::spawn(async move { timed(&mut service).await })
+    });
+    let mut waited = Vec::new();
+    for one in all.collect::<Vec<_>>() {
+        waited.push(one.await.unwrap().1);
+    }
+    waited.sort();
+    assert_eq!(waited[..19], [Duration::ZERO; 19]);
+    assert_eq!((waited[19], started.elapsed()), (ms(50), ms(50)));
+    assert_eq!(store.asked(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_between_probes_double_up_to_two_seconds_and_half_of_each_is_chance() {
+    let (store, mut service) = service(Mood::Failing, plenty(), OnError::Allow);
+    while store.asked() < 12 {
+        send(&mut service, get()).await;
+        sleep(ms(1)).await;
+    }
+    let times = store.times();
+    let pauses: Vec<_> = times[4..].windows(2).map(|two| two[1] - two[0]).collect();
+    let longest = [100, 200, 400, 800, 1_600, 2_000, 2_000].map(ms);
+    for (pause, longest) in pauses.iter().zip(longest) {
+        // Somebody asks every millisecond.
+        assert!(
+            *pause >= longest / 2 && *pause <= longest + ms(1),
+            "{pauses:?}"
+        );
+    }
+    let whole = pauses.iter().zip(longest).filter(|(one, all)| *one == all);
+    assert!(whole.count() < 3, "{pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_one_good_probe_decisions_are_the_store_s_again_and_its_count_goes_on() {
+    let store = Scripted::new(Mood::After(ms(1)));
+    let limiter = Limiter::new(store.clone(), Policy::new("p", Quota::per_hour(100))).unwrap();
+    let ask = async || limiter.check("a").await.unwrap();
+    let decided = ask().await;
+    assert_eq!((decided.source, decided.remaining), (Source::Backend, 99));
+    store.is(Mood::Failing);
+    // They are charged, and nobody hears of it.
+    for nth in 1..=5 {
+        let decided = ask().await;
+        assert_eq!(decided.source, Source::LocalFallback);
+        assert_eq!(decided.remaining, 100 - nth, "of its own");
+    }
+    store.is(Mood::After(ms(1)));
+    advance(ms(49)).await;
+    assert_eq!(ask().await.source, Source::LocalFallback);
+    advance(ms(51)).await;
+    for nth in 1..=9 {
+        let decided = ask().await;
+        assert_eq!(decided.source, Source::Backend);
+        assert_eq!(decided.remaining, 94 - nth);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_pause() {
+    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Deny);
+    break_down(&store, &mut service).await;
+    store.is(Mood::Silent);
+    advance(ms(100)).await;
+    let probe = service.ready().await.unwrap().call(get());
+    assert_eq!(store.asked(), 6);
+    drop(probe);
+    store.is(Mood::After(ms(1)));
+    // 50 ms that it could have taken, and from half to all of 200.
+    advance(ms(149)).await;
+    assert_eq!(timed(&mut service).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    advance(ms(101)).await;
+    assert_eq!(timed(&mut service).await, (StatusCode::OK, ms(1)));
+    assert_eq!(timed(&mut service).await, (StatusCode::OK, ms(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_afterwards() {
+    let (store, mut service) = service(Mood::Silent, plenty(), OnError::Deny);
+    // A hundred that all find out at 50 ms; the fifth of them opens the circuit.
+    let mut early = Vec::new();
+    for _ in 0..100 {
+        early.push(tokio::spawn(service.ready().await.unwrap().call(get())));
+    }
+    for one in early {
+        let Ok(response) = one.await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    store.is(Mood::After(ms(1)));
+    advance(ms(100)).await;
+    for _ in 0..9 {
+        assert_eq!(timed(&mut service).await, (StatusCode::OK, ms(1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_far_store_says_at_once_says_nothing_about_how_it_is() {
+    let (store, mut service) = service(Mood::After(ms(1)), plenty(), OnError::Deny);
+    send(&mut service, get()).await;
+    // It remembers some refusals by itself, say, and is gone.
+    for _ in 0..5 {
+        store.is(Mood::Silent);
+        send(&mut service, get()).await;
+        store.is(Mood::AtOnce);
+        for _ in 0..9 {
+            let _ = timed(&mut service).await;
+        }
+    }
+    let asked = store.asked();
+    assert_eq!(timed(&mut service).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(store.asked(), asked, "five have failed in a row");
+    // Nor is it back by that.
+    advance(ms(100)).await;
+    assert_eq!(timed(&mut service).await, (StatusCode::OK, Duration::ZERO));
+    store.is(Mood::Silent);
+    let asked = store.asked();
+    assert_eq!(
+        timed(&mut service).await.1,
+        ms(50),
+        "the next one is the probe"
+    );
+    assert_eq!(timed(&mut service).await.1, Duration::ZERO);
+    assert_eq!(store.asked(), asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_deadline_makes_longer_pauses() {
+    let store = Scripted::new(Mood::Failing);
+    let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", plenty()));
+    let layer = layer
+        .backend_deadline(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Probe::default());
+    break_down(&store, &mut service).await;
+    advance(ms(999)).await;
+    send(&mut service, get()).await;
+    assert_eq!(store.asked(), 5);
+    advance(ms(1_001)).await;
+    send(&mut service, get()).await;
+    assert_eq!(store.asked(), 6);
+}

@@ -1,0 +1,95 @@
+//! What clients and observers are told.
+
+use http::StatusCode;
+use tokio::time::advance;
+use tower::Layer;
+use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer};
+
+use super::{break_down, ms, plenty, service};
+use crate::support::{Mood, Probe, Scripted, field, from, get, send};
+
+#[tokio::test(start_paused = true)]
+async fn a_share_that_is_used_up_is_a_503_that_says_so_and_when() {
+    let on_error = OnError::LocalFallback { fleet: 2 };
+    let (_, mut service) = service(Mood::Failing, Quota::per_second(1).burst(2), on_error);
+    let response = send(&mut service, from("a")).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(field(&response, "ratelimit"), Some(r#""each";r=0;t=1"#));
+    let response = send(&mut service, from("a")).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(field(&response, "retry-after"), Some("1"));
+    assert_eq!(field(&response, "ratelimit"), Some(r#""each";r=0;t=1"#));
+    assert_eq!(
+        field(&response, "content-type"),
+        Some("application/problem+json")
+    );
+    assert_eq!(
+        std::str::from_utf8(response.body()).unwrap(),
+        concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+            r#""title":"Service Unavailable","status":503,"violated-policies":["each"]}"#
+        )
+    );
+    advance(ms(999)).await;
+    assert_eq!(send(&mut service, from("a")).await.status(), 503);
+    advance(ms(1)).await;
+    assert_eq!(send(&mut service, from("a")).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_denied_is_told_when_the_store_is_asked_again_once_that_is_known() {
+    let (store, mut service) = service(Mood::Failing, plenty(), OnError::Deny);
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(field(&response, "retry-after"), None);
+    break_down(&store, &mut service).await;
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(field(&response, "retry-after"), Some("1"));
+    assert_eq!(field(&response, "ratelimit"), None, "nobody has counted");
+    assert_eq!(
+        &response.body()[..],
+        br#"{"type":"about:blank","title":"Service Unavailable","status":503}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_let_through_is_told_nothing() {
+    let (_, mut service) = service(Mood::Failing, plenty(), OnError::Allow);
+    for _ in 0..9 {
+        let response = send(&mut service, get()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(field(&response, "ratelimit"), None);
+        assert_eq!(field(&response, "ratelimit-policy"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_grpc_both_are_unavailable_and_say_when() {
+    for (on_error, message, least, most) in [
+        (OnError::Deny, "the rate limit cannot be decided", 50, 100),
+        (
+            OnError::LocalFallback { fleet: 2 },
+            "the rate limit is lower for now, and exceeded",
+            1_000,
+            1_000,
+        ),
+    ] {
+        let policy = Policy::new("calls", Quota::per_second(1));
+        let layer = RateLimitLayer::builder(Scripted::new(Mood::Failing)).limit(policy);
+        let layer = layer.on_backend_error(on_error).grpc().build().unwrap();
+        let mut service = layer.layer(Probe::default());
+        // Half of one a second is one a second.
+        for _ in 0..5 {
+            send(&mut service, get()).await;
+        }
+        let response = send(&mut service, get()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(field(&response, "grpc-status"), Some("14"));
+        assert_eq!(field(&response, "grpc-message"), Some(message));
+        assert!(field(&response, "grpc-status-details-bin").is_some());
+        let pushback = field(&response, "grpc-retry-pushback-ms").unwrap();
+        let pushback: u32 = pushback.parse().unwrap();
+        assert!((least..=most).contains(&pushback), "{pushback}");
+    }
+}

@@ -1,0 +1,184 @@
+//! The ladder under limits of any request, under those that wait, and under limiters.
+
+use std::{convert::Infallible, time::Duration};
+
+use tokio::time::{Instant, advance};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_dist_ratelimit::{
+    CallLimitLayer, Decision, LimitError, Limiter, OnError, Policy, Quota, Reason, Refused, Source,
+};
+
+use super::{ms, plenty};
+use crate::support::{Mood, Scripted};
+
+async fn work(job: u64) -> Result<u64, Infallible> {
+    Ok(job)
+}
+
+async fn call<S>(service: &mut S, job: u64) -> Result<u64, Refused>
+where
+    S: Service<u64, Response = u64, Error = LimitError<Infallible>>,
+{
+    let result = match service.ready().await {
+        Ok(ready) => ready.call(job).await,
+        Err(error) => Err(error),
+    };
+    result.map_err(|error| match error {
+        LimitError::Refused(refused) => refused,
+        LimitError::Inner(never) => match never {},
+    })
+}
+
+fn ten_by_two() -> (Policy, OnError) {
+    let policy = Policy::new("p", Quota::per_second(10).burst(2));
+    (policy, OnError::LocalFallback { fleet: 2 })
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_above_the_share_fail_with_its_own_reason() {
+    let (policy, on_error) = ten_by_two();
+    let layer = CallLimitLayer::builder(Scripted::new(Mood::Failing)).limit(policy);
+    let layer = layer.on_backend_error(on_error).build().unwrap();
+    let mut service = layer.layer(service_fn(work));
+    assert_eq!(call(&mut service, 1).await.unwrap(), 1);
+    let refused = call(&mut service, 2).await.unwrap_err();
+    assert_eq!(refused.reason(), Reason::ReducedCapacity);
+    assert_eq!(refused.retry_after(), Some(ms(200)));
+    let sources = refused.decisions().map(|(_, one)| one.source);
+    assert_eq!(sources.collect::<Vec<_>>(), [Source::LocalFallback]);
+    assert_eq!(
+        refused.to_string(),
+        r#"the rate limit is lower for now, and exceeded by "p"; possible in 200ms"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_denied_were_decided_by_nobody() {
+    let (policy, _) = ten_by_two();
+    let layer = CallLimitLayer::builder(Scripted::new(Mood::Silent)).limit(policy);
+    let layer = layer.on_backend_error(OnError::Deny).build().unwrap();
+    let mut service = layer.layer(service_fn(work));
+    for _ in 0..5 {
+        let refused = call(&mut service, 1).await.unwrap_err();
+        assert_eq!(refused.reason(), Reason::Backend);
+        let (_, decision) = refused.decisions().next().unwrap();
+        assert_eq!((decision.source, decision.limit), (Source::Denied, 10));
+        assert_eq!(refused.violated().count(), 0);
+    }
+    let refused = call(&mut service, 1).await.unwrap_err();
+    let wait = refused.retry_after().unwrap();
+    assert!(wait >= ms(50) && wait <= ms(101), "{wait:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_wait_for_the_share_s_tokens() {
+    let (policy, on_error) = ten_by_two();
+    let store = Scripted::new(Mood::Failing);
+    let layer = CallLimitLayer::builder(store.clone()).limit(policy);
+    let layer = layer.on_backend_error(on_error).waiting().build().unwrap();
+    let started = Instant::now();
+    let served = service_fn(move |_: u64| {
+        let millis = u64::try_from(started.elapsed().as_millis()).unwrap();
+        async move { Ok::<_, Infallible>(millis) }
+    });
+    let mut service = layer.layer(served);
+    for at in [0, 200, 400, 600] {
+        assert_eq!(call(&mut service, 1).await.unwrap(), at);
+    }
+}
+
+fn limiter(mood: Mood, on_error: OnError) -> (Scripted, Limiter) {
+    let store = Scripted::new(mood);
+    let limiter = Limiter::builder(store.clone(), Policy::new("p", plenty()));
+    (store, limiter.on_backend_error(on_error).build().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_says_who_decided() {
+    let decided = async |mood, on_error| {
+        let (_, limiter) = limiter(mood, on_error);
+        limiter.check("a").await
+    };
+    let local = OnError::LocalFallback { fleet: 36 };
+    for (mood, on_error, source, remaining) in [
+        (Mood::AtOnce, local, Source::Backend, 3_599),
+        (Mood::After(ms(49)), local, Source::Backend, 3_599),
+        (Mood::After(ms(51)), local, Source::LocalFallback, 99),
+        (Mood::Failing, local, Source::LocalFallback, 99),
+        (Mood::Failing, OnError::Allow, Source::Allowed, 0),
+        (
+            Mood::FailingAfter(ms(1)),
+            OnError::Allow,
+            Source::Allowed,
+            0,
+        ),
+    ] {
+        let Decision {
+            allowed,
+            source: by,
+            remaining: left,
+            ..
+        } = decided(mood, on_error).await.unwrap();
+        assert_eq!((allowed, by, left), (true, source, remaining), "{mood:?}");
+    }
+    let error = decided(Mood::Silent, OnError::Deny).await.unwrap_err();
+    assert!(error.is_late());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_s_errors_end_with_the_circuit_and_name_it() {
+    let (store, limiter) = limiter(Mood::Failing, OnError::Deny);
+    for _ in 0..5 {
+        let error = limiter.check("a").await.unwrap_err();
+        assert!(error.to_string().ends_with("out of order"), "{error}");
+    }
+    for error in [
+        limiter.check("a").await.unwrap_err(),
+        limiter.refund("a", 1).await.unwrap_err(),
+        limiter.reset("a").await.unwrap_err(),
+    ] {
+        assert_eq!(
+            error.to_string(),
+            "the rate limit's store did not decide: it has failed too often, and is not asked for a while"
+        );
+    }
+    assert_eq!(store.asked(), 5);
+    store.is(Mood::After(ms(1)));
+    advance(ms(100)).await;
+    assert_eq!(limiter.check("a").await.unwrap().source, Source::Backend);
+    limiter.refund("a", 1).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_put_back_while_the_store_is_left_alone_goes_to_who_decides() {
+    let (store, limiter) = limiter(Mood::Failing, OnError::LocalFallback { fleet: 36 });
+    for _ in 0..5 {
+        limiter.check("a").await.unwrap();
+    }
+    limiter.refund("a", 3).await.unwrap();
+    assert_eq!(limiter.peek("a").await.unwrap().remaining, 98);
+    assert!(
+        limiter.reset("a").await.is_err(),
+        "the store has not heard of it"
+    );
+    assert_eq!(limiter.peek("a").await.unwrap().remaining, 100);
+    assert_eq!(store.asked(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_that_cannot_be_are_no_failures_of_the_store() {
+    let store = Scripted::new(Mood::AtOnce);
+    let fixed = Limiter::new(store.clone(), Policy::new("fixed", plenty())).unwrap();
+    let dynamic = Policy::new("dynamic", plenty()).dynamic_quotas();
+    let dynamic = Limiter::new(store.clone(), dynamic).unwrap();
+    for _ in 0..9 {
+        let other = fixed.with_quota(Quota::per_second(1));
+        assert!(other.check("a").await.is_err());
+        let never = dynamic.with_quota(Quota::new(1, Duration::ZERO));
+        assert!(never.check("a").await.is_err());
+    }
+    assert_eq!(store.asked(), 0);
+    for limiter in [fixed, dynamic] {
+        assert_eq!(limiter.check("a").await.unwrap().source, Source::Backend);
+    }
+}
