@@ -81,13 +81,27 @@
 //! The state is made when the layer is built. Services and clones of one layer share it, which is what frameworks that
 //! call `layer` more than once need.
 //!
+//! # When the store fails
+//!
+//! A request waits for its store no longer than the [deadline](RateLimitLayerBuilder::backend_deadline) (50 ms), and none
+//! is asked twice. A store that fails five times in a row, or in half of at least ten decisions of the last second, is
+//! left alone, but for one request at a time that tries it. Meanwhile:
+//!
+//! | [`OnError`] | a request | the client is told |
+//! |---|---|---|
+//! | [`LocalFallback`](OnError::LocalFallback), the default | is decided by this process's share of every quota | the same as always; refused: 503 with `Retry-After` and the problem type `temporary-reduced-capacity`, or `UNAVAILABLE` |
+//! | [`Deny`](OnError::Deny) | is refused | 503, or `UNAVAILABLE` |
+//! | [`Allow`](OnError::Allow) | passes | nothing |
+//!
+//! [`Decision::source`] says who decided, [`Observer::failed`] is told of each request that the store did not decide.
+//!
 //! # Features
 //!
 //! - `conformance`: the module of that name, with the checks that every [`Backend`](backend::Backend) has to pass.
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`.
 //! - `tracing`: `TracingObserver`; one warning per policy whose requests come without a key, and one event each when a
-//!   store starts to fail and when it answers again.
+//!   store is left alone and when it is asked again.
 //! - `metrics`: `MetricsObserver`.
 //!
 //! Time is `tokio`'s, so a paused clock governs all limits in tests.
