@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service};
 use tower_dist_ratelimit::{
-    CallLimitLayer, Decision, Fields, Limiter, Policy, Quota, RateLimitLayer, TrustedProxies,
-    backend::Memory,
+    BuildError, CallLimitLayer, Decision, Fields, Limiter, OnError, Policy, Quota, RateLimitLayer,
+    TrustedProxies,
+    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
     key::{self, KeyExtractor},
 };
 
@@ -133,5 +134,48 @@ fn an_allowed_request_of_any_type_allocates_nothing_also_if_it_could_wait() {
         assert_eq!((count, response), (0, request));
         let (count, response) = allocations(|| now(waiting.call(request)).unwrap());
         assert_eq!((count, response), (0, request));
+    }
+}
+
+/// Fails at once.
+struct Broken;
+
+impl Backend for Broken {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_policies: 1 }
+    }
+
+    fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        Ok(vec![PolicyId::new(0)])
+    }
+
+    fn acquire(&self, _: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        Answer::Failed(BackendError::new("broken"))
+    }
+
+    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
+        Answer::Failed(BackendError::new("broken"))
+    }
+
+    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        Box::pin(ready(Err(BackendError::new("broken"))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allowed_request_allocates_nothing_while_the_store_is_left_alone() {
+    for action in [OnError::Allow, OnError::LocalFallback { fleet: 2 }] {
+        let layer = RateLimitLayer::builder(Broken)
+            .limit(Policy::new("p", Quota::per_second(1_000)))
+            .headers(Fields::Never)
+            .on_backend_error(action)
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Inner);
+        for _ in 0..5 {
+            now(service.call(Request::new(()))).unwrap();
+        }
+        let (count, response) = allocations(|| now(service.call(Request::new(()))).unwrap());
+        assert_eq!((count, response.status()), (0, StatusCode::OK));
     }
 }
