@@ -60,7 +60,7 @@ pub(crate) enum Ruling {
 pub(crate) enum Short {
     Pass(Option<Stamp>),
     /// The store says something else.
-    Else(Question, Answer),
+    Else(Question, Answer, Leave),
     /// It has to be the long way, from the beginning.
     Unfit,
 }
@@ -113,9 +113,9 @@ impl HttpLimits {
         if self.exempts(head) {
             return Short::Pass(None);
         }
-        if !self.limits.ladder.is_quiet() {
+        let Some(leave) = self.limits.ladder.leave_if_closed() else {
             return Short::Unfit;
-        }
+        };
         let mut sink = KeySink::new();
         let Ok(key) = rule.key(head, &mut sink) else {
             return Short::Unfit;
@@ -132,11 +132,12 @@ impl HttpLimits {
         let (charges, out) = (slice::from_ref(&charge), slice::from_mut(&mut decision));
         match self.limits.backend.acquire(charges, out) {
             Answer::Done(true) if decision.delay.is_zero() => {
+                self.limits.ladder.answered_at_once(leave, observer);
                 let decided = Decided::one(&self.limits, &asked, &decision);
                 observer.allowed(&decided);
                 Short::Pass(self.stamp(decided))
             }
-            answer => Short::Else(Question::one(sink, asked, decision), answer),
+            answer => Short::Else(Question::one(sink, asked, decision), answer, leave),
         }
     }
 
@@ -145,10 +146,11 @@ impl HttpLimits {
         self: &Arc<Self>,
         question: &mut Question,
         answer: Answer,
+        leave: Leave,
         observer: &O,
     ) -> Ruling {
         let limits = &self.limits;
-        let outcome = limits.outcome(question, answer, Leave::Quiet, observer, None);
+        let outcome = limits.outcome(question, answer, leave, observer, None);
         self.rule(outcome, question, observer)
     }
 

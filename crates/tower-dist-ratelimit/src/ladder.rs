@@ -75,13 +75,13 @@ impl Ladder {
         })
     }
 
-    /// Whether the store has not failed lately, and nothing needs to be counted. One relaxed load.
+    /// Leave to ask the store, unless it is left alone. One relaxed load, which is all that a store costs that never fails.
     #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.breaker.is_quiet()
+    pub(crate) fn leave_if_closed(&self) -> Option<Leave> {
+        self.breaker.leave_if_closed()
     }
 
-    /// Leave to ask the store.
+    /// Leave to ask the store, also for a probe.
     #[inline]
     pub(crate) fn leave(&self) -> Result<Leave, BackendError> {
         self.breaker

@@ -5,9 +5,9 @@ use std::{fmt, future::Future, future::poll_fn, slice, sync::Arc};
 pub use self::builder::LimiterBuilder;
 use crate::{
     BuildError, Decision, NoObserver, Policy, Quota, Source,
-    backend::{Answer, Backend, BackendError, Bounded, Charge},
+    backend::{Answer, Backend, BackendError, Bounded},
     key::{IntoKey, KeySink},
-    ladder::{Instead, Leave, NotAsked},
+    ladder::{Instead, NotAsked},
     limits::{Asked, Limits, Outcome, Question, Waiting},
 };
 
@@ -198,19 +198,21 @@ impl Limiter {
         let limits = &*self.limits;
         let (sink, asked) = self.asked(key, cost);
         let mut out = Decision::default();
-        if !limits.ladder.is_quiet() {
+        let Some(leave) = limits.ladder.leave_if_closed() else {
             let mut question = Question::one(sink, asked, out);
             let outcome = limits.ask(&mut question, &NoObserver, None);
             return Asking::Else(question, outcome);
-        }
-        let charge: Charge<'_> = asked.charge(sink.bytes());
+        };
+        let charge = asked.charge(sink.bytes());
         let (charges, place) = (slice::from_ref(&charge), slice::from_mut(&mut out));
         match limits.backend.acquire(charges, place) {
-            Answer::Done(_) => Asking::Done(out),
+            Answer::Done(_) => {
+                limits.ladder.answered_at_once(leave, &NoObserver);
+                Asking::Done(out)
+            }
             answer => {
                 let mut question = Question::one(sink, asked, out);
-                let outcome =
-                    limits.outcome(&mut question, answer, Leave::Quiet, &NoObserver, None);
+                let outcome = limits.outcome(&mut question, answer, leave, &NoObserver, None);
                 Asking::Else(question, outcome)
             }
         }

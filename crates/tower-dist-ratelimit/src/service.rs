@@ -67,8 +67,9 @@ where
             Short::Pass(stamp) => {
                 return ResponseFuture::calling(self.inner.call(request), stamp.into());
             }
-            Short::Else(mut question, answer) => {
-                let ruling = self.http.answered(&mut question, answer, &self.observer);
+            Short::Else(mut question, answer, leave) => {
+                let observer = &self.observer;
+                let ruling = self.http.answered(&mut question, answer, leave, observer);
                 (question, ruling)
             }
             Short::Unfit => {

@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 use ::loom::sync::atomic::AtomicU64;
 
-use super::{circuit::Circuit, pauses::Pauses};
+use super::{
+    circuit::{Circuit, TAG},
+    pauses::Pauses,
+};
 
 /// The circuit that all requests of a layer share: one number, changed by compare-and-swap.
 ///
@@ -46,28 +49,23 @@ impl Breaker {
         }
     }
 
-    /// One load, and that is all that a store which never fails costs.
     #[inline]
-    pub(super) fn is_quiet(&self) -> bool {
-        self.bits.load(Relaxed) == Circuit::QUIET
+    pub(super) fn leave_if_closed(&self) -> Option<Leave> {
+        match self.bits.load(Relaxed) {
+            Circuit::QUIET => Some(Leave::Quiet),
+            bits => (bits >> TAG == 0).then_some(Leave::Closed),
+        }
     }
 
     /// Leave to ask the store; or none, and how long it is until somebody gets it.
-    #[inline]
     pub(super) fn leave(&self, now: impl Fn() -> Duration) -> Result<Leave, Duration> {
-        let bits = self.bits.load(Relaxed);
-        if bits == Circuit::QUIET {
-            return Ok(Leave::Quiet);
-        }
-        self.leave_from(bits, now)
-    }
-
-    fn leave_from(&self, mut bits: u64, now: impl Fn() -> Duration) -> Result<Leave, Duration> {
+        let mut bits = self.bits.load(Relaxed);
         loop {
-            let circuit = Circuit::unpack(bits);
-            if let Circuit::Closed(_) = circuit {
-                return Ok(Leave::Closed);
-            }
+            let circuit = match Circuit::unpack(bits) {
+                _ if bits == Circuit::QUIET => return Ok(Leave::Quiet),
+                Circuit::Closed(_) => return Ok(Leave::Closed),
+                open => open,
+            };
             let now = now();
             let Some(probed) = circuit.probe(now, self.pauses, self.noise(now)) else {
                 return Err(circuit.shut_for(now).unwrap_or_default());
@@ -83,7 +81,7 @@ impl Breaker {
     pub(super) fn answered(&self, leave: Leave, now: Duration, settled: bool) -> Option<Change> {
         if let Leave::Probe(_) = leave {
             let before = self.change(|_| Circuit::QUIET);
-            return (before >> super::circuit::TAG == 1).then_some(Change::Closed);
+            return (before >> TAG == 1).then_some(Change::Closed);
         }
         self.change(|bits| {
             let circuit = Circuit::unpack(bits);
@@ -109,8 +107,7 @@ impl Breaker {
             circuit.count(true, now, self.pauses, noise).pack()
         };
         let before = self.change(count);
-        (count(before) >> super::circuit::TAG > before >> super::circuit::TAG)
-            .then_some(Change::Opened)
+        (count(before) >> TAG > before >> TAG).then_some(Change::Opened)
     }
 
     /// The store was not needed to decide.
