@@ -6,6 +6,7 @@ mod events;
 mod http2;
 mod probe;
 pub mod raw;
+pub mod servers;
 
 pub use self::events::Events;
 pub use self::http2::{Code, Http2Server, Reply};

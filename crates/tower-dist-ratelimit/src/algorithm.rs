@@ -9,7 +9,7 @@ mod ratio;
 mod sliding_log;
 mod sliding_window;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod token_bucket;
 
 use std::time::Duration;

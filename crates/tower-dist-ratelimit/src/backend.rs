@@ -7,6 +7,8 @@ mod bounded;
 mod charge;
 mod error;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -15,6 +17,9 @@ pub(crate) use bounded::{Bounded, DEADLINE};
 pub use charge::{Charge, PolicyId};
 pub use error::BackendError;
 pub use memory::Memory;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use redis::{ConnectError, Redis, RedisBuilder};
 
 use crate::{BuildError, Decision, Policy};
 

@@ -1,6 +1,6 @@
 //! What all algorithms promise alike: each against the model, and each under the same traffic.
 
-mod key;
+pub(crate) mod key;
 mod overrides;
 mod traffic;
 mod worst;

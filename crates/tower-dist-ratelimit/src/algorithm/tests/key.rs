@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// One key of any algorithm.
-pub(super) struct Key(Box<dyn Keyed>);
+pub(crate) struct Key(Box<dyn Keyed>);
 
 struct One<A: Arithmetic> {
     arithmetic: A,
@@ -45,7 +45,7 @@ impl<A: Arithmetic> Keyed for One<A> {
 }
 
 impl Key {
-    pub(super) fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+    pub(crate) fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
         Ok(match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -68,7 +68,7 @@ impl Key {
     }
 
     /// With quotas that can change.
-    pub(super) fn dynamic(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+    pub(crate) fn dynamic(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         Ok(match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 Self::of(Adjusted::new(quota, TokenBucket::new(quota)?), 0)
@@ -80,8 +80,24 @@ impl Key {
         })
     }
 
+    /// A key of these bits, and with quotas that can change if so.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_bits(algorithm: Algorithm, quota: Quota, dynamic: bool, bits: u64) -> Self {
+        let key = if dynamic {
+            Self::dynamic(algorithm, quota)
+        } else {
+            Self::new(algorithm, quota)
+        };
+        match algorithm {
+            Algorithm::FixedWindow { phase_per_key: true } => {
+                Self::of(FixedWindow::new(quota, true).unwrap(), bits)
+            }
+            _ => key.unwrap(),
+        }
+    }
+
     /// A key that has these bits.
-    pub(super) fn of(arithmetic: impl Arithmetic, bits: u64) -> Self {
+    pub(crate) fn of(arithmetic: impl Arithmetic, bits: u64) -> Self {
         Self(Box::new(One {
             arithmetic,
             state: Default::default(),
@@ -89,34 +105,34 @@ impl Key {
         }))
     }
 
-    pub(super) fn decide(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
+    pub(crate) fn decide(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
         let mut out = Decision::default();
         self.0.decide(nanos, ask, &mut out);
         out
     }
 
-    pub(super) fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
+    pub(crate) fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
         if tokens > 0 {
             self.0.take(nanos, ask, tokens);
         }
     }
 
     /// Decides and takes.
-    pub(super) fn charge(&mut self, nanos: u64, cost: u64) -> Decision {
+    pub(crate) fn charge(&mut self, nanos: u64, cost: u64) -> Decision {
         self.charge_by(nanos, &super::ask(cost))
     }
 
-    pub(super) fn charge_by(&mut self, nanos: u64, ask: &Ask<'_>) -> Decision {
+    pub(crate) fn charge_by(&mut self, nanos: u64, ask: &Ask<'_>) -> Decision {
         let decision = self.decide(nanos, ask);
         self.take(nanos, ask, decision.granted);
         decision
     }
 
-    pub(super) fn settle(&mut self, nanos: u64, delta: i64) -> bool {
+    pub(crate) fn settle(&mut self, nanos: u64, delta: i64) -> bool {
         self.0.settle(nanos, &super::ask(0), delta)
     }
 
-    pub(super) fn pressure(&self, nanos: u64) -> u64 {
+    pub(crate) fn pressure(&self, nanos: u64) -> u64 {
         self.0.pressure(nanos)
     }
 }

@@ -23,7 +23,7 @@ pub(in super::super) async fn all_or_nothing(
                 policies.reverse();
             }
             let set = Set::new(kit, "all or nothing", &policies, false)?;
-            let keys = keys(&set, other, tight_first);
+            let keys = keys(&set, algorithm, *other, tight_first);
             let (tight, wide) = if tight_first { (0, 1) } else { (1, 0) };
             exhausted(&set, &keys, tight, wide).await?;
         }
@@ -31,9 +31,9 @@ pub(in super::super) async fn all_or_nothing(
     Ok(())
 }
 
-/// Of each pair of algorithms its own.
-fn keys(set: &Set, other: &Algorithm, tight_first: bool) -> Vec<Vec<u8>> {
-    let named = |number| format!("{other:?}-{tight_first}-{number}");
+/// Of each pair of algorithms its own, also in one store that the checks of all algorithms use at the same time.
+fn keys(set: &Set, one: Algorithm, other: Algorithm, tight_first: bool) -> Vec<Vec<u8>> {
+    let named = |number| format!("{one:?}-{other:?}-{tight_first}-{number}");
     let members = set.members.iter().enumerate();
     members
         .map(|(number, member)| member.key(&named(number)))

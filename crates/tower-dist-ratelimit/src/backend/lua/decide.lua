@@ -1,0 +1,51 @@
+-- One decision after the other: each has a key and an ask per policy. They see what those before them took.
+local replies, n, states = {}, 0, {}
+for first = 1, #KEYS, POLICIES do
+  local allowed = true
+  for p = 1, POLICIES do
+    local key, text = KEYS[first + p - 1], ARGV[first + p - 1]
+    local policy = policies[p]
+    local state = states[key]
+    if not state then
+      state = policy.open(key)
+      state.save = policy.save
+      states[key] = state
+    end
+    local cost = tonumber(text)
+    local want, quota = cost, nil
+    local kind = ''
+    if not cost then
+      kind, cost, want, quota = match(text, '^(%a?)(%-?%d+) (%d+) ?(.*)$')
+      cost, want = tonumber(cost), tonumber(want)
+    end
+    if policy.quota then policy.quota(quota) end
+    if kind == 's' then
+      if policy.settle(state, cost) then touch(state) end
+      allowed = nil
+    else
+      local ask = asks[p]
+      ask.state, ask.cost, ask.quota = state, cost, quota
+      ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(state, cost, want)
+      if ask.granted < 0 then allowed = false end
+    end
+  end
+  if allowed ~= nil then
+    for p = 1, POLICIES do
+      local policy, ask = policies[p], asks[p]
+      if ask.granted > 0 then
+        if policy.quota then policy.quota(ask.quota) end
+        if allowed then
+          policy.take(ask.state, ask.granted)
+          touch(ask.state)
+        else
+          -- It would have passed, but nothing is taken: say what is really left.
+          ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
+        end
+      end
+      replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = ask.granted, ask.remaining, ask.wait, ask.reset
+      n = n + 4
+    end
+  end
+end
+for i = 1, to_write do changed[i].save(changed[i]) end
+return replies

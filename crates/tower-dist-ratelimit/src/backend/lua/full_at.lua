@@ -1,0 +1,25 @@
+  -- What is used is kept as the instant at which all of it has drained: microseconds, and a numerator over RATE where
+  -- instants are between them. A token is TOKEN units, and RATE units drain in a microsecond.
+  local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
+
+  local function open(key)
+    local used = 0
+    local text = get(key)
+    if text then
+      local at, part = match(text, '^(%d+) ?(%d*)$')
+      at, part = time_of(at), tonumber(part) or 0
+      if at and part < RATE then used = max(0, min((at - now) * RATE + part, $MOST_USED)) end
+    end
+    return { key = key, used = used }
+  end
+
+  local function load() end
+  local function store() end
+
+  local function save(state)
+    local used = state.used
+    if used == 0 then return call('DEL', state.key) end
+    local at, part = now + floor(used / RATE), used % RATE
+    local text = part == 0 and format('%.0f', at) or format('%.0f %.0f', at, part)
+    call('SET', state.key, text, 'PX', keep(used / RATE))
+  end

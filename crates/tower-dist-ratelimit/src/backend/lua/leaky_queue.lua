@@ -1,0 +1,20 @@
+  -- How many more requests of one token could join a queue that is this long.
+  local function places(ahead)
+    local room = $MAX_WAIT * RATE - ahead
+    return BURST > 0 and room >= 0 and floor(room / TOKEN) + 1 or 0
+  end
+
+  -- Grants no more than the cost: tokens to spend at will would undo the spacing. The wait of an allowed request is for
+  -- its turn.
+  local function decide(state, cost)
+    load(state)
+    local used = state.used
+    local delay = ceil(used / RATE)
+    if cost == 0 then return 0, places(used), 0, delay end
+    local payable = cost * TOKEN <= BURST
+    if payable and delay <= $MAX_WAIT then
+      local ahead = used + cost * TOKEN
+      return cost, places(ahead), delay, ceil(ahead / RATE)
+    end
+    return -1, places(used), payable and delay - $MAX_WAIT or -1, delay
+  end

@@ -1,0 +1,107 @@
+  -- The counts of the last N sub-windows, the newest first, and of the one before them, of which a part counts.
+  local LIMIT, N, LENGTH = $LIMIT, $COUNT, $LENGTH
+
+  local function open(key)
+    local number = floor(now / LENGTH)
+    local state = { key = key, number = number, passed = now % LENGTH, behind = 0 }
+    for age = 0, N do state[age] = 0 end
+    local text = get(key)
+    if not text then return state end
+    local counts, n = {}, -1
+    for digits in string.gmatch(text, '%d+') do
+      counts[n] = tonumber(digits)
+      n = n + 1
+      if n > 0 and counts[n - 1] > $MAX_COUNT then return state end
+    end
+    local newest = n == N + 1 and time_of(counts[-1])
+    if not newest then return state end
+    newest = floor(newest / LENGTH)
+    if newest > number then
+      -- The clock has jumped back: the newest goes on as the present one.
+      state.number, state.passed, state.behind = newest, 0, newest * LENGTH - now
+    end
+    local older = max(number - newest, 0)
+    for age = older, N do state[age] = counts[age - older] end
+    return state
+  end
+
+  local function within(state)
+    local sum = 0
+    for age = 0, N - 1 do sum = sum + state[age] end
+    return sum
+  end
+
+  -- As much of the oldest as counts when so much of the present one has passed.
+  local function share(count, passed)
+    if $WHOLE or count == 0 then return count end
+    local part, rest = muldiv(count, LENGTH - passed, LENGTH)
+    return rest > 0 and part + 1 or part
+  end
+
+  -- How much has to pass until no more than so much of the oldest counts; nothing if that is longer than a sub-window.
+  local function passes(count, room)
+    if count <= room then return 0 end
+    if $WHOLE then return nil end
+    local left = muldiv(room, LENGTH, count)
+    return left > 0 and LENGTH - left or nil
+  end
+
+  -- The shortest time after which no more than that counts, if nothing is added.
+  local function wait(state, most)
+    local sum, waited, passed = within(state), state.behind, state.passed
+    for age = N, 0, -1 do
+      local until_then = sum <= most and passes(state[age], most - sum)
+      if until_then then return waited + max(0, until_then - passed) end
+      waited = waited + LENGTH - passed
+      passed = 0
+      if age > 0 then sum = sum - state[age - 1] end
+    end
+    return waited
+  end
+
+  local function reset(state)
+    for age = 0, N do
+      if state[age] > 0 then return state.behind + (N + 1 - age) * LENGTH - state.passed end
+    end
+    return 0
+  end
+
+  local function decide(state, cost, want)
+    local free = max(LIMIT - within(state) - share(state[N], state.passed), 0)
+    local take = granted(free, cost, want)
+    if take == 0 then return 0, free, 0, reset(state) end
+    if take > 0 then
+      return take, free - take, 0, state.behind + (N + 1) * LENGTH - state.passed
+    end
+    return -1, free, cost <= LIMIT and wait(state, LIMIT - cost) or -1, reset(state)
+  end
+
+  local function take(state, tokens)
+    state[0] = state[0] + tokens
+  end
+
+  -- Puts back what was taken last.
+  local function settle(state, delta)
+    if delta > 0 then
+      local more = min(delta, $MAX_COUNT - within(state) - state[N])
+      if more <= 0 then return false end
+      state[0] = state[0] + more
+      return true
+    end
+    local differs = false
+    for age = 0, N do
+      local back = min(-delta, state[age])
+      state[age] = state[age] - back
+      delta = delta + back
+      differs = differs or back > 0
+    end
+    return differs
+  end
+
+  local function save(state)
+    local ttl = reset(state)
+    if ttl == 0 then return call('DEL', state.key) end
+    local counts = format('%.0f', state.number * LENGTH)
+    for age = 0, N do counts = counts .. ' ' .. format('%.0f', state[age]) end
+    call('SET', state.key, counts, 'PX', keep(ttl))
+  end

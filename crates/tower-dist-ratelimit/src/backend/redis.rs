@@ -1,0 +1,207 @@
+mod batch;
+mod builder;
+mod call;
+mod combiner;
+mod error;
+mod failure;
+mod health;
+mod key;
+mod link;
+mod rate;
+mod reply;
+mod route;
+mod script;
+mod target;
+mod tls;
+#[cfg(test)]
+mod traces;
+mod wire;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use smallvec::SmallVec;
+
+pub use self::{builder::RedisBuilder, error::ConnectError};
+use self::{
+    call::{Asked, Call, Verb},
+    route::{Answers, Route},
+    script::{Rule, Script},
+};
+use super::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId, Verdict};
+use crate::{BuildError, Decision, Decisions, Policy};
+
+/// The most policies in a set: as many as in [`Memory`](super::Memory).
+const MAX_POLICIES: usize = 16;
+
+#[derive(Clone)]
+pub struct Redis {
+    route: Route,
+    prefix: Arc<str>,
+    registry: Arc<RwLock<Registry>>,
+}
+
+/// What was registered, and the scripts for it.
+#[derive(Debug, Default)]
+struct Registry {
+    rules: Vec<Arc<Rule>>,
+    /// By the policies that are decided together: a set, or what of it applies to a request.
+    scripts: HashMap<SmallVec<[PolicyId; 4]>, Arc<Script>>,
+}
+
+impl Redis {
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    pub fn builder(url: &str) -> RedisBuilder {
+        RedisBuilder::new(url)
+    }
+
+    fn new(route: Route, prefix: Arc<str>) -> Self {
+        Self {
+            route,
+            prefix,
+            registry: Arc::default(),
+        }
+    }
+
+    fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
+        let ids: SmallVec<[PolicyId; 4]> = charges.iter().map(|charge| charge.policy).collect();
+        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(script) = registry.scripts.get(&ids) {
+            return Ok(Arc::clone(script));
+        }
+        drop(registry);
+        // Some of a set, for a request to which the others do not apply.
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let rules = ids.iter().map(|&id| registry.rule(id));
+        let rules = rules.collect::<Result<_, _>>()?;
+        let script = registry
+            .scripts
+            .entry(ids)
+            .or_insert_with(|| Arc::new(Script::new(rules)));
+        Ok(Arc::clone(script))
+    }
+
+    /// Sends a call, and says by which script its answer is to be read.
+    fn ask(
+        &self,
+        charges: &[Charge<'_>],
+        verb: Verb,
+    ) -> Result<(Arc<Script>, Answers), BackendError> {
+        let script = self.script(charges)?;
+        let asks = charges
+            .iter()
+            .zip(&script.rules)
+            .map(|(charge, rule)| Asked::new(charge, rule, verb))
+            .collect::<Result<_, _>>()?;
+        let call = Call {
+            script: Arc::clone(&script),
+            asks,
+            settles: matches!(verb, Verb::Settle(_)),
+        };
+        Ok((script, self.route.send(call)?))
+    }
+
+    fn rule(&self, policy: PolicyId) -> Result<Arc<Rule>, BackendError> {
+        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        registry.rule(policy)
+    }
+}
+
+impl Registry {
+    fn rule(&self, policy: PolicyId) -> Result<Arc<Rule>, BackendError> {
+        usize::try_from(policy.number())
+            .ok()
+            .and_then(|number| self.rules.get(number))
+            .map(Arc::clone)
+            .ok_or_else(|| BackendError::new("this policy was not registered here"))
+    }
+}
+
+impl Backend for Redis {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_policies: MAX_POLICIES,
+        }
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        let rules = policies
+            .iter()
+            .map(|policy| Ok(Arc::new(Rule::new(&self.prefix, policy)?)))
+            .collect::<Result<Vec<_>, BuildError>>()?;
+        let mut registry = self
+            .registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let first = registry.rules.len();
+        let ids: Vec<_> = (first..first + rules.len())
+            .map(|number| PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX)))
+            .collect();
+        let script = Arc::new(Script::new(rules.clone()));
+        registry
+            .scripts
+            .insert(ids.iter().copied().collect(), script);
+        registry.rules.extend(rules);
+        Ok(ids)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        if charges.is_empty() {
+            return Answer::Done(true);
+        }
+        let (script, answers) = match self.ask(charges, Verb::Acquire) {
+            Ok(sent) => sent,
+            Err(error) => return Answer::Failed(error),
+        };
+        let limits: SmallVec<[u64; 2]> = charges
+            .iter()
+            .zip(&script.rules)
+            .map(|(charge, rule)| rule.limit(charge.quota))
+            .collect();
+        Answer::Later(Box::pin(async move {
+            Ok(reply::verdict(&answers.await?, &limits))
+        }))
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        if charges.is_empty() {
+            return Answer::Done(true);
+        }
+        match self.ask(charges, Verb::Settle(delta)) {
+            Ok((_, answers)) => Answer::Later(Box::pin(async move {
+                answers.await?;
+                Ok(Verdict {
+                    allowed: true,
+                    decisions: Decisions::refused(0),
+                })
+            })),
+            Err(error) => Answer::Failed(error),
+        }
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        let sent = self.rule(policy).and_then(|rule| {
+            let (tag, mut name) = (key::tag(key), Vec::new());
+            rule.keys.write(&tag, &mut name);
+            Ok(self.route.forget(name, &tag)?)
+        });
+        Box::pin(async move {
+            sent?.await?;
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+use std::{io::Write, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{
+    key::{Tag, tag},
+    rate::{MOST_USED, Rate},
+    script::{Counts, Rule, Script},
+};
+use crate::backend::{BackendError, Charge};
+
+/// What a script is asked once: one ask per policy of it.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) script: Arc<Script>,
+    pub(super) asks: SmallVec<[Asked; 1]>,
+    /// It is a correction, on which there is nothing to decide.
+    pub(super) settles: bool,
+}
+
+/// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) tag: Tag,
+    pub(super) text: SmallVec<[u8; 16]>,
+}
+
+/// What a charge is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Acquire,
+    Settle(i64),
+}
+
+impl Asked {
+    pub(super) fn new(charge: &Charge<'_>, rule: &Rule, verb: Verb) -> Result<Self, BackendError> {
+        if charge.quota.is_some() && !rule.dynamic {
+            return Err(BackendError::new(
+                "a charge with a quota of its own, to a policy without dynamic_quotas",
+            ));
+        }
+        // What is more can never be paid, and would not be exact.
+        let cost = charge.cost.min(MOST_USED + 1);
+        let mut text = SmallVec::new();
+        // Writing into memory does not fail.
+        let _ = match verb {
+            Verb::Acquire if charge.want <= cost && charge.quota.is_none() => {
+                text.extend_from_slice(itoa(&mut [0; 20], cost));
+                Ok(())
+            }
+            Verb::Acquire => write!(text, "{cost} {}", charge.want.min(MOST_USED)),
+            Verb::Settle(delta) => {
+                let most = i64::try_from(MOST_USED).unwrap_or(i64::MAX);
+                let refund = i64::try_from(cost).unwrap_or(i64::MAX);
+                write!(text, "s{} 0", delta.clamp(-refund, most))
+            }
+        };
+        // A correction by a limit of zero would be kept in units in which a token is a century.
+        let settles = matches!(verb, Verb::Settle(_));
+        if let Some(quota) = charge.quota.filter(|quota| !settles || quota.limit() > 0) {
+            let _ = match rule.counts {
+                Counts::Tokens(_) => write!(text, " {}", rule.limit(Some(quota))),
+                Counts::Units { max_wait } => {
+                    let Rate { rate, token, burst } = Rate::nearest(quota).finer(max_wait);
+                    write!(text, " {rate} {token} {burst}")
+                }
+            };
+        }
+        Ok(Self {
+            tag: tag(charge.key),
+            text,
+        })
+    }
+}
+
+/// The digits of a number, which are what nearly all asks are.
+fn itoa(buffer: &mut [u8; 20], mut value: u64) -> &[u8] {
+    let mut first = buffer.len();
+    loop {
+        first -= 1;
+        buffer[first] = b'0' + u8::try_from(value % 10).unwrap_or(0);
+        value /= 10;
+        if value == 0 {
+            return &buffer[first..];
+        }
+    }
+}

@@ -1,0 +1,266 @@
+use std::{
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use redis::{ErrorKind, RedisError, Value};
+use tokio::sync::mpsc;
+
+use super::{
+    batch::{Batch, Numbers, Outcome, Waiting},
+    failure::Failure,
+    link::{Job, Work},
+    wire::{Wire, is_read_only},
+};
+use crate::backend::BoxFuture;
+
+/// The most requests that are decided by one call of a script: that is where the cost of a call is spread thin enough,
+/// and the server is not kept from others for longer than 0.1 ms.
+pub(super) const MOST: usize = 32;
+
+/// So many calls of a script may be on their way with fewer requests than that. Beyond it, requests wait for each other
+/// and not for a timer: with little load each goes out at once.
+const PARTIAL: usize = 2;
+
+/// How many full calls may be on their way.
+const FULL: usize = 32;
+
+/// How many requests wait to go out, of one kind.
+const LONGEST_QUEUE: usize = 4096;
+
+/// So many calls in a row that are not answered in time mean that the connection is dead, or the server.
+const SILENCES: u32 = 2;
+
+/// Requests of which some can go out in one call: to the same script, of the same slot.
+type Kind = (usize, u16, bool);
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    calls: usize,
+}
+
+/// Why a connection is given up.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) reason: String,
+    /// Whether it was of use.
+    pub(super) had_answers: bool,
+}
+
+/// Puts requests together while calls are on their way. No timer: a call's end is what sends the next.
+pub(super) struct Combiner {
+    wire: Wire,
+    patience: Duration,
+    /// Whether a connection that seems dead is to be replaced.
+    reconnects: bool,
+    queues: HashMap<Kind, Queue>,
+    calls: FuturesUnordered<BoxFuture<'static, Done>>,
+    silences: u32,
+    had_answers: bool,
+}
+
+/// The end of a call. The kind is none for commands of their own.
+struct Done {
+    kind: Option<Kind>,
+    error: Option<Outcome>,
+}
+
+enum Event {
+    Dead,
+    Done(Done),
+    Arrived(usize),
+}
+
+impl Combiner {
+    pub(super) fn new(wire: Wire, patience: Duration, reconnects: bool) -> Self {
+        Self {
+            wire,
+            patience,
+            reconnects,
+            queues: HashMap::new(),
+            calls: FuturesUnordered::new(),
+            silences: 0,
+            had_answers: false,
+        }
+    }
+
+    /// Serves until the connection is of no use any more, or (none) nobody is left to serve.
+    pub(super) async fn run(&mut self, inbox: &mut mpsc::Receiver<Job>) -> Option<End> {
+        let mut arrived = Vec::with_capacity(MOST);
+        loop {
+            let end = match self.next(inbox, &mut arrived).await {
+                Event::Dead => Some("the connection was closed".to_owned()),
+                Event::Done(done) => self.done(done),
+                Event::Arrived(0) => {
+                    self.finish().await;
+                    return None;
+                }
+                Event::Arrived(_) => None,
+            };
+            if let Some(reason) = end {
+                // All that wait, and are on their way, are dropped with this, which tells them.
+                return Some(End {
+                    reason,
+                    had_answers: self.had_answers,
+                });
+            }
+            for job in arrived.drain(..) {
+                self.queue(job);
+            }
+        }
+    }
+
+    async fn next(&mut self, inbox: &mut mpsc::Receiver<Job>, arrived: &mut Vec<Job>) -> Event {
+        let Self { wire, calls, .. } = self;
+        let mut dead = false;
+        let moved = poll_fn(|cx| {
+            // Moves the bytes, which ends calls, which lets others go.
+            dead = wire.driver.as_mut().poll(cx).is_ready();
+            match calls.poll_next_unpin(cx) {
+                Poll::Ready(Some(done)) => Poll::Ready(Event::Done(done)),
+                _ if dead => Poll::Ready(Event::Dead),
+                _ => Poll::Pending,
+            }
+        });
+        tokio::select! {
+            biased;
+            event = moved => event,
+            n = inbox.recv_many(arrived, 4 * MOST) => Event::Arrived(n),
+        }
+    }
+
+    /// Answers those that are left when no more can come.
+    async fn finish(&mut self) {
+        while !self.calls.is_empty() || self.queues.values().any(|queue| !queue.waiting.is_empty()) {
+            let Self { wire, calls, .. } = self;
+            let event = poll_fn(|cx| {
+                let dead = wire.driver.as_mut().poll(cx).is_ready();
+                match calls.poll_next_unpin(cx) {
+                    Poll::Ready(Some(done)) => Poll::Ready(Some(done)),
+                    Poll::Ready(None) => Poll::Ready(None),
+                    Poll::Pending if dead => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
+            let Some(done) = event.await else { return };
+            if self.done(done).is_some() {
+                return;
+            }
+        }
+    }
+
+    fn queue(&mut self, job: Job) {
+        match job.work {
+            Work::Command { command, asking } => {
+                let sent = self.wire.commands.send(command, asking);
+                let patience = self.patience;
+                self.calls.push(Box::pin(async move {
+                    let sent = async { sent.await.map(|_| Value::Array(Vec::new())) };
+                    let outcome = Outcome::of(tokio::time::timeout(patience, sent).await);
+                    let answer = match &outcome {
+                        Outcome::Numbers(_) => Ok(Numbers::new()),
+                        other => Err(other.failure(patience)),
+                    };
+                    let _ = job.answer.send(answer);
+                    Done {
+                        kind: None,
+                        error: Some(outcome),
+                    }
+                }));
+            }
+            Work::Decide { call, slot, asking } => {
+                let kind = (Arc::as_ptr(&call.script).addr(), slot, asking);
+                let queue = self.queues.entry(kind).or_default();
+                if queue.waiting.len() >= LONGEST_QUEUE {
+                    let full = Failure::new(format_args!("{LONGEST_QUEUE} requests wait already"));
+                    let _ = job.answer.send(Err(full));
+                    return;
+                }
+                queue.waiting.push_back(Waiting {
+                    call,
+                    answer: job.answer,
+                });
+                self.flush(kind);
+            }
+        }
+    }
+
+    /// Sends what may go.
+    fn flush(&mut self, kind: Kind) {
+        let Some(queue) = self.queues.get_mut(&kind) else {
+            return;
+        };
+        while !queue.waiting.is_empty()
+            && (queue.calls < PARTIAL || (queue.waiting.len() >= MOST && queue.calls < FULL))
+        {
+            let mut batch = Vec::with_capacity(queue.waiting.len().min(MOST));
+            while batch.len() < MOST
+                && let Some(waiting) = queue.waiting.pop_front()
+            {
+                // Who has gone is not charged.
+                if !waiting.answer.is_closed() {
+                    batch.push(waiting);
+                }
+            }
+            if batch.is_empty() {
+                break;
+            }
+            queue.calls += 1;
+            let (asking, patience) = (kind.2, self.patience);
+            let commands = Arc::clone(&self.wire.commands);
+            self.calls.push(Box::pin(async move {
+                let error = Batch::new(batch).run(&*commands, asking, patience).await;
+                Done {
+                    kind: Some(kind),
+                    error,
+                }
+            }));
+        }
+        if queue.calls == 0 && queue.waiting.is_empty() {
+            self.queues.remove(&kind);
+        }
+    }
+
+    /// Notes how a call went, and sends what has waited for it. Returns why the connection is of no use, if so.
+    fn done(&mut self, done: Done) -> Option<String> {
+        let end = match &done.error {
+            None | Some(Outcome::Numbers(_)) => {
+                self.silences = 0;
+                self.had_answers = true;
+                None
+            }
+            Some(Outcome::Silence) => {
+                self.silences += 1;
+                (self.silences >= SILENCES)
+                    .then(|| format!("{SILENCES} calls in a row had no answer within {:?}", self.patience))
+            }
+            Some(Outcome::Error(error)) => {
+                self.silences = 0;
+                is_dead(error).then(|| error.to_string())
+            }
+        };
+        if end.is_some() && self.reconnects {
+            return end;
+        }
+        if let Some(kind) = done.kind {
+            if let Some(queue) = self.queues.get_mut(&kind) {
+                queue.calls -= 1;
+            }
+            self.flush(kind);
+        }
+        None
+    }
+}
+
+/// Whether another connection, perhaps to another server, could do better.
+fn is_dead(error: &RedisError) -> bool {
+    error.is_unrecoverable_error()
+        || error.is_io_error()
+        || error.kind() == ErrorKind::AuthenticationFailed
+        || is_read_only(error)
+}

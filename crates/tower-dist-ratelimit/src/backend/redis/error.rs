@@ -1,0 +1,52 @@
+use std::{error::Error, fmt};
+
+/// Why [`Redis::connect`](super::Redis::connect) has no connection: what it tried to reach, and what came of it.
+///
+/// A URL that cannot be read, a host that cannot be reached, no answer within the deadline, a password or user that the
+/// server does not accept or that may not run scripts, a server that is too old or only a replica.
+///
+/// It never shows a password. Nothing is retried: whether to wait for a server that is not there yet is for the one who
+/// starts the service to say.
+#[derive(Debug)]
+pub struct ConnectError {
+    to: String,
+    problem: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ConnectError {
+    pub(super) fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
+        Self {
+            to: to.to_string(),
+            problem: problem.to_string(),
+            source: None,
+        }
+    }
+
+    pub(super) fn because(
+        to: impl fmt::Display,
+        problem: impl fmt::Display,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            source: Some(source.into()),
+            ..Self::new(to, problem)
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.to, self.problem)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for ConnectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

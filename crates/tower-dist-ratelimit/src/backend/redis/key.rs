@@ -1,0 +1,66 @@
+/// The key of a partition as it stands in Redis: the first 128 bits of its BLAKE3, in hexadecimal.
+///
+/// The same on every machine, of one length whatever a client sends, and without braces: so nobody can choose the slot
+/// of another's key, or write into it.
+pub(super) type Tag = [u8; 32];
+
+/// Hashes a partition's key.
+pub(super) fn tag(key: &[u8]) -> Tag {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let hash = blake3::hash(key);
+    let mut tag = [0; 32];
+    for (pair, byte) in tag.chunks_exact_mut(2).zip(hash.as_bytes()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    tag
+}
+
+/// The Redis keys of one policy: `prefix:version:{tag}:policy`.
+///
+/// The version names the layout of what is kept there, so that a policy that counts in another way than it did, or a
+/// later release of this crate, does not misread it.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    before: Box<[u8]>,
+    after: Box<[u8]>,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, version: &str, policy: &str) -> Self {
+        Self {
+            before: format!("{prefix}:{version}:{{").into_bytes().into(),
+            after: format!("}}:{policy}").into_bytes().into(),
+        }
+    }
+
+    /// Writes a key over what is in `out`.
+    pub(super) fn write(&self, tag: &Tag, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.before);
+        out.extend_from_slice(tag);
+        out.extend_from_slice(&self.after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_tag_and_hostile_parts_are_not_in_it() {
+        let mut key = Vec::new();
+        for hostile in [&b""[..], b"}{", b"{a}", b"\0\n", &[0xff; 65_536]] {
+            Keys::new("rl", "b1", "a}{b").write(&tag(hostile), &mut key);
+            let text = std::str::from_utf8(&key).unwrap();
+            assert!(text.starts_with("rl:b1:{") && text.ends_with("}:a}{b"));
+            assert_eq!(text.find('}'), Some("rl:b1:{".len() + 32));
+        }
+    }
+
+    #[test]
+    fn a_tag_is_the_beginning_of_the_hash_in_hexadecimal() {
+        // The published test vector of BLAKE3 for empty input.
+        assert_eq!(&tag(b""), b"af1349b9f5f9a1a6a0404dea36dcc949");
+    }
+}

@@ -1,0 +1,274 @@
+use std::{fmt::Write, time::Duration};
+
+use super::{
+    key::Keys,
+    rate::{MOST_USED, Rate, as_micros, micros},
+};
+use crate::{
+    Algorithm, BuildError, Policy, Quota,
+    algorithm::{MAX_LOG, saturating_nanos},
+    quota::HORIZON,
+};
+
+/// The most that a counter counts, debts included: what Lua writes in digits.
+const MAX_COUNT: u64 = 99_999_999_999_999;
+
+/// The longest log, debts included.
+const LONGEST_LOG: u64 = 2 * MAX_LOG;
+
+/// The shortest window of a counter; keys expire in milliseconds.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// How long a key is kept after it has nothing to say, in milliseconds.
+const SLACK: u64 = 2;
+
+/// One policy as Redis knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) keys: Keys,
+    pub(super) quota: Quota,
+    pub(super) dynamic: bool,
+    pub(super) counts: Counts,
+    /// Its part of a script.
+    lua: String,
+}
+
+/// What a quota means to an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// Units of a pace, also so many microseconds of it.
+    Units { max_wait: u64 },
+    /// Tokens, up to so many.
+    Tokens(u64),
+}
+
+/// The parts of the source, before their numbers are put in.
+mod source {
+    pub(super) const CLOCK: &str = include_str!("../lua/clock.lua");
+    pub(super) const COMMON: &str = include_str!("../lua/common.lua");
+    pub(super) const DECIDE: &str = include_str!("../lua/decide.lua");
+    pub(super) const COUNTER: &str = include_str!("../lua/counter.lua");
+    pub(super) const FIXED_WINDOW: &str = include_str!("../lua/fixed_window.lua");
+    pub(super) const FIRST_HIT: &str = include_str!("../lua/first_hit.lua");
+    pub(super) const FULL_AT: &str = include_str!("../lua/full_at.lua");
+    pub(super) const USED: &str = include_str!("../lua/used.lua");
+    pub(super) const DRAINED: &str = include_str!("../lua/drained.lua");
+    pub(super) const TOKEN_BUCKET: &str = include_str!("../lua/token_bucket.lua");
+    pub(super) const LEAKY_QUEUE: &str = include_str!("../lua/leaky_queue.lua");
+    pub(super) const SLIDING_WINDOW: &str = include_str!("../lua/sliding_window.lua");
+    pub(super) const SLIDING_LOG: &str = include_str!("../lua/sliding_log.lua");
+}
+
+impl Rule {
+    /// # Errors
+    ///
+    /// A quota or a number of the algorithm that cannot be counted exactly there.
+    pub(super) fn new(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
+        Self::checked(prefix, policy).map_err(|error| error.in_policy(policy.name()))
+    }
+
+    fn checked(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
+        let (quota, dynamic) = (policy.quota(), policy.has_dynamic_quotas());
+        let part = part(policy.algorithm(), quota, dynamic)?;
+        Ok(Self {
+            keys: Keys::new(prefix, &part.version, policy.name()),
+            quota,
+            dynamic,
+            counts: part.counts,
+            lua: part.lua,
+        })
+    }
+
+    /// The limit that holds by this quota.
+    pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
+        let quota = quota.unwrap_or(self.quota);
+        match self.counts {
+            Counts::Units { .. } => quota.limit(),
+            Counts::Tokens(most) => quota.limit().min(most),
+        }
+    }
+}
+
+/// What an algorithm adds to a script.
+struct Part {
+    /// Of the layout of its keys.
+    version: String,
+    counts: Counts,
+    lua: String,
+}
+
+fn part(algorithm: Algorithm, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            paced(source::TOKEN_BUCKET, 'b', Rate::new(quota)?, dynamic, 0)
+        }
+        Algorithm::LeakyQueue { max_wait } => {
+            let rate = Rate::new(quota)?;
+            let wait = as_micros(max_wait);
+            let most = (MOST_USED - rate.burst) / rate.rate;
+            if wait > most {
+                let value = format_args!("{max_wait:?}");
+                let most = Duration::from_micros(most);
+                let bound = format_args!("at most {most:?} with this quota on Redis");
+                return Err(BuildError::new("max_wait", value, bound));
+            }
+            paced(source::LEAKY_QUEUE, 'q', rate, dynamic, wait)
+        }
+        Algorithm::FixedWindow { phase_per_key } => {
+            // Sixteen bits of the key's hash tell apart as many beginnings.
+            let phase = if phase_per_key {
+                "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)"
+            } else {
+                "0"
+            };
+            let lua = [source::FIXED_WINDOW, source::COUNTER].concat();
+            let version = if phase_per_key { "p1" } else { "f1" };
+            counter(&lua.replace("$PHASE", phase), version, quota, dynamic)
+        }
+        Algorithm::FirstHit => {
+            let lua = [source::FIRST_HIT, source::COUNTER].concat();
+            counter(&lua, "h1", quota, dynamic)
+        }
+        Algorithm::TwoWindows => sliding(quota, 1, false, dynamic),
+        Algorithm::SubWindows { count } => sliding(quota, count, false, dynamic),
+        Algorithm::WholeSubWindows { count } => sliding(quota, count, true, dynamic),
+        Algorithm::SlidingLog => counter_up_to(
+            MAX_LOG,
+            &source::SLIDING_LOG.replace("$MAX_LOG", &LONGEST_LOG.to_string()),
+            "l1",
+            quota,
+            dynamic,
+        ),
+    }
+}
+
+fn paced(
+    algorithm: &str,
+    letter: char,
+    rate: Rate,
+    dynamic: bool,
+    max_wait: u64,
+) -> Result<Part, BuildError> {
+    let rate = if dynamic { rate.finer(max_wait) } else { rate };
+    let state = if dynamic { source::USED } else { source::FULL_AT };
+    let quota = if dynamic {
+        "
+  local function quota(text)
+    local rate, token, burst = match(text or '', '^(%d+) (%d+) (%d+)$')
+    RATE, TOKEN, BURST = tonumber(rate) or $RATE, tonumber(token) or $TOKEN, tonumber(burst) or $BURST
+  end
+"
+    } else {
+        "  local quota\n"
+    };
+    let lua = [state, source::DRAINED, algorithm, quota].concat();
+    Ok(Part {
+        version: format!("{letter}{}", if dynamic { "u1" } else { "1" }),
+        counts: Counts::Units { max_wait },
+        lua: fill(
+            &lua,
+            &[
+                ("MOST_USED", MOST_USED),
+                ("RATE", rate.rate),
+                ("TOKEN", rate.token),
+                ("BURST", rate.burst),
+                ("MAX_WAIT", max_wait),
+            ],
+        ),
+    })
+}
+
+fn counter(lua: &str, version: &str, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
+    counter_up_to(MAX_COUNT, lua, version, quota, dynamic)
+}
+
+fn counter_up_to(
+    most: u64,
+    lua: &str,
+    version: &str,
+    quota: Quota,
+    dynamic: bool,
+) -> Result<Part, BuildError> {
+    quota.check_limit(most)?;
+    let window = micros("window", quota.window())?;
+    if quota.window() < SHORTEST {
+        let value = format_args!("{:?}", quota.window());
+        let bound = format_args!("at least {SHORTEST:?} on Redis");
+        return Err(BuildError::new("window", value, bound));
+    }
+    let change = if dynamic {
+        "\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n"
+    } else {
+        "\n  local quota\n"
+    };
+    Ok(Part {
+        version: version.to_owned(),
+        counts: Counts::Tokens(most),
+        lua: fill(
+            &[lua, change].concat(),
+            &[
+                ("LIMIT", quota.limit()),
+                ("WINDOW", window),
+                ("MAX_COUNT", MAX_COUNT),
+            ],
+        ),
+    })
+}
+
+fn sliding(quota: Quota, count: u32, whole: bool, dynamic: bool) -> Result<Part, BuildError> {
+    // A fraction of a microsecond longer where the count does not divide the window.
+    let length = saturating_nanos(quota.window()).div_ceil(u64::from(count) * 1000);
+    let lua = fill(
+        source::SLIDING_WINDOW,
+        &[("COUNT", count.into()), ("LENGTH", length)],
+    )
+    .replace("$WHOLE", if whole { "true" } else { "false" });
+    counter(&lua, &format!("s{count}"), quota, dynamic)
+}
+
+/// Puts numbers where their names are.
+fn fill(lua: &str, numbers: &[(&str, u64)]) -> String {
+    numbers.iter().fold(lua.to_owned(), |lua, (name, value)| {
+        lua.replace(&format!("${name}"), &value.to_string())
+    })
+}
+
+/// A script that decides on requests to some policies together.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) rules: Vec<std::sync::Arc<Rule>>,
+    pub(super) lua: String,
+    /// By which the server knows it: the SHA-1 of its source.
+    pub(super) sha: String,
+}
+
+impl Script {
+    pub(super) fn new(rules: Vec<std::sync::Arc<Rule>>) -> Self {
+        Self::with_clock(rules, source::CLOCK, SLACK)
+    }
+
+    /// With another way to tell the time, and to keep keys.
+    pub(super) fn with_clock(rules: Vec<std::sync::Arc<Rule>>, clock: &str, slack: u64) -> Self {
+        let common = fill(
+            source::COMMON,
+            &[
+                ("HORIZON", as_micros(HORIZON)),
+                ("SLACK", slack),
+                ("MOST", (1 << 53) - 1),
+            ],
+        );
+        let mut lua = [clock, &common].concat();
+        lua.push_str("local policies, asks = {}, {}\n");
+        for (number, rule) in rules.iter().enumerate() {
+            let _ = write!(
+                lua,
+                "do\n{}  policies[{n}] = {{ open = open, decide = decide, take = take, settle = settle, save = save, quota = quota }}\n  asks[{n}] = {{}}\nend\n",
+                rule.lua,
+                n = number + 1,
+            );
+        }
+        lua.push_str(&source::DECIDE.replace("POLICIES", &rules.len().to_string()));
+        let sha = redis::Script::new(&lua).get_hash().to_owned();
+        Self { rules, lua, sha }
+    }
+}

@@ -1,0 +1,164 @@
+use std::{sync::Arc, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
+use tokio::net::TcpStream;
+
+use super::{ConnectError, target::Address, tls::Tls};
+use crate::backend::BoxFuture;
+
+/// After so much silence the kernel asks whether the other side is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// The least version: 6 has access control lists, and copies what scripts have written, not scripts, to replicas.
+const LEAST: u32 = 6;
+
+/// Something that commands can be sent to.
+pub(super) trait Commands: Send + Sync {
+    /// Sends a command, and after [`ASKING`](https://redis.io/docs/latest/commands/asking/) if so.
+    fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>>;
+}
+
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Commands for C {
+    fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>> {
+        let mut connection = self.clone();
+        Box::pin(async move {
+            if !asking {
+                return connection.req_packed_command(&command).await?.extract_error();
+            }
+            let mut both = redis::Pipeline::new();
+            both.cmd("ASKING").add_command(command);
+            let mut answers = connection.req_packed_commands(&both, 0, 2).await?;
+            answers.pop().unwrap_or(Value::Nil).extract_error()
+        })
+    }
+}
+
+/// A connection, and what moves its bytes: it has to be polled, and ends when the connection does.
+pub(super) struct Wire {
+    pub(super) commands: Arc<dyn Commands>,
+    pub(super) driver: BoxFuture<'static, ()>,
+}
+
+/// How to get to a server, once its address is known.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    pub(super) tls: Option<Tls>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) db: i64,
+}
+
+impl Dialer {
+    /// Connects, says who this is, and asks whether the server can do what is needed.
+    pub(super) async fn dial(&self, address: &Address) -> Result<Wire, ConnectError> {
+        let mut wire = self.connect(address).await?;
+        let commands = Arc::clone(&wire.commands);
+        let fitness = fitness(address, &*commands);
+        tokio::select! {
+            () = &mut wire.driver => Err(ConnectError::new(address, "closed the connection")),
+            fit = fitness => fit.map(|()| wire),
+        }
+    }
+
+    /// Connects and says who this is.
+    pub(super) async fn connect(&self, address: &Address) -> Result<Wire, ConnectError> {
+        let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
+        let stream = TcpStream::connect((address.host.as_str(), address.port))
+            .await
+            .map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE);
+        socket2::SockRef::from(&stream)
+            .set_tcp_keepalive(&keepalive)
+            .map_err(unreachable)?;
+        match &self.tls {
+            Some(tls) => self.greet(address, tls.connect(address, stream).await?).await,
+            None => self.greet(address, stream).await,
+        }
+    }
+
+    async fn greet<S>(&self, address: &Address, stream: S) -> Result<Wire, ConnectError>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut who = RedisConnectionInfo::default().set_db(self.db);
+        if let Some(user) = &self.user {
+            who = who.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            who = who.set_password(password);
+        }
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&who, stream, config)
+            .await
+            .map_err(|error| refused(address, error))?;
+        Ok(Wire {
+            commands: Arc::new(connection),
+            driver: Box::pin(driver),
+        })
+    }
+}
+
+fn refused(address: &Address, error: RedisError) -> ConnectError {
+    let problem = match error.kind() {
+        ErrorKind::AuthenticationFailed => "does not accept this user or password",
+        _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
+            "does not accept this user or password"
+        }
+        _ if error.is_io_error() => "cannot be reached",
+        _ => "does not accept the connection",
+    };
+    ConnectError::because(address, problem, error)
+}
+
+/// Whether a server is recent enough, can be written to, and lets this user run scripts.
+async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), ConnectError> {
+    let mut info = redis::cmd("INFO");
+    match commands.send(info.take(), false).await {
+        Ok(answer) => {
+            let info: String = redis::from_redis_value(answer).unwrap_or_default();
+            check_info(address, &info)?;
+        }
+        // A user who may not ask: what follows says whether the server will do.
+        Err(error) if error.code() == Some("NOPERM") => {}
+        Err(error) => return Err(refused(address, error)),
+    }
+    let mut script = redis::cmd("EVAL");
+    script.arg("return redis.call('TIME')").arg(0);
+    match commands.send(script, false).await {
+        Ok(Value::Array(_)) => Ok(()),
+        Ok(_) => Err(ConnectError::new(address, "does not run scripts as Redis does")),
+        Err(error) => Err(ConnectError::because(address, "does not run scripts for this user", error)),
+    }
+}
+
+fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
+    let says = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
+    if let Some(version) = says("redis_version") {
+        let major = version.split('.').next().and_then(|major| major.parse().ok());
+        if major.is_some_and(|major: u32| major < LEAST) {
+            let problem = format!("is Redis {version}, but must be at least {LEAST}");
+            return Err(ConnectError::new(address, problem));
+        }
+    }
+    if says("role") == Some("slave") && says("slave_read_only") == Some("1") {
+        return Err(ConnectError::new(address, "is a read-only replica"));
+    }
+    Ok(())
+}
+
+/// Whether an answer means that another server has to be asked, or this one again.
+pub(super) fn is_read_only(error: &RedisError) -> bool {
+    // In answers of scripts older servers have the code somewhere in the text.
+    matches!(
+        error.kind(),
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+    ) || error.detail().is_some_and(|detail| detail.contains("READONLY "))
+}

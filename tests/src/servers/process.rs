@@ -1,0 +1,160 @@
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+/// How long a server may take to start on a machine that is busy.
+const START: Duration = Duration::from_secs(20);
+
+/// A server's process and its directory.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    port: u16,
+    dir: TempDir,
+    command: Vec<String>,
+}
+
+impl Server {
+    /// Starts a program that listens on this port, in a directory of its own, and waits until it does.
+    ///
+    /// # Panics
+    ///
+    /// When the program is not there, or does not listen within 20 s.
+    pub fn start(command: &[&str], port: u16) -> Self {
+        let dir = TempDir::new().expect("a directory for a server");
+        Self::start_in(dir, command, port)
+    }
+
+    /// The same in this directory.
+    pub fn start_in(dir: TempDir, command: &[&str], port: u16) -> Self {
+        let command: Vec<String> = command.iter().map(|&part| part.to_owned()).collect();
+        let child = spawn(&command, &dir);
+        let server = Self {
+            child,
+            port,
+            dir,
+            command,
+        };
+        server.await_port();
+        server
+    }
+
+    /// Where it listens, on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The directory it runs in.
+    #[must_use]
+    pub fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on the same port after it was killed; it remembers nothing.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.command, &self.dir);
+        self.await_port();
+    }
+
+    /// Freezes it: connections stay, and nothing answers.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on where it was.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Processor time it has used, in microseconds.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no `/proc`.
+    #[must_use]
+    pub fn cpu_micros(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("/proc");
+        // Behind the program's name, which may contain anything: user and system time, in ticks of 10 ms.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = |n| -> u64 { fields.split(' ').nth(n).and_then(|n| n.parse().ok()).unwrap_or(0) };
+        (ticks(12) + ticks(13)) * 10_000
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([signal, &self.pid().to_string()])
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
+    fn await_port(&self) {
+        let tries = START.as_millis() / 10;
+        for _ in 0..tries {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
+                return;
+            }
+            pause(Duration::from_millis(10));
+        }
+        panic!("{:?} does not listen on port {}", self.command, self.port);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(command: &[String], dir: &TempDir) -> Child {
+    let (program, args) = command.split_first().expect("a program");
+    let started = Command::new(program)
+        .args(args)
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            panic!("{program} is not installed; scripts/test brings it")
+        }
+        started => started.expect("a server's process"),
+    }
+}
+
+/// A port that nobody listens on. Another program can take it before a server does; then that server does not start,
+/// and its test says so.
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Sleeps where there is no runtime whose clock could be paused.
+#[expect(clippy::disallowed_methods, reason = "waits for another process, not in a runtime")]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -1,0 +1,97 @@
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+/// A proxy in front of a server that passes everything on late.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    delay: Arc<AtomicU64>,
+    task: AbortHandle,
+}
+
+impl Proxy {
+    /// Listens on a free port, in this runtime, until it is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When there is no free port.
+    pub async fn start(to: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        let delay = Arc::new(AtomicU64::new(0));
+        let task = tokio::spawn(serve(listener, to, Arc::clone(&delay))).abort_handle();
+        Self { port, delay, task }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What the server answers from now on comes so much later.
+    pub fn delay(&self, delay: Duration) {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        self.delay.store(micros, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, to: u16, delay: Arc<AtomicU64>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else {
+            continue;
+        };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        connections.spawn(pass(from_client, to_server, Arc::default()));
+        connections.spawn(pass(from_server, to_client, Arc::clone(&delay)));
+    }
+}
+
+/// Copies, each piece as long after it came as the delay was then.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Arc<AtomicU64>) {
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let reading = async {
+        let mut bytes = vec![0; 65_536];
+        while let Ok(n @ 1..) = from.read(&mut bytes).await {
+            let due = Instant::now() + Duration::from_micros(delay.load(Ordering::Relaxed));
+            if sender.send((due, bytes[..n].to_vec())).is_err() {
+                break;
+            }
+        }
+        drop(sender);
+    };
+    let writing = async {
+        while let Some((due, bytes)) = receiver.recv().await {
+            sleep_until(due).await;
+            if to.write_all(&bytes).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::join!(reading, writing);
+}

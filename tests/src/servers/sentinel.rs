@@ -1,0 +1,96 @@
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{
+    process::{Server, free_port, pause},
+    redis::{Redis, call},
+};
+
+/// A primary, its replica, and three sentinels that watch them.
+#[derive(Debug)]
+pub struct Sentinels {
+    /// The first is the primary at the start.
+    servers: Vec<Redis>,
+    sentinels: Vec<Server>,
+}
+
+impl Sentinels {
+    /// The name by which the sentinels know the primary.
+    pub const NAME: &str = "limits";
+
+    /// Starts them and waits until all know each other.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within 60 s.
+    #[must_use]
+    pub fn start() -> Self {
+        let primary = Redis::with(&["--repl-diskless-sync-delay", "0"]);
+        let port = primary.port().to_string();
+        let replica = Redis::with(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
+        let sentinels = (0..3).map(|_| sentinel(primary.port())).collect();
+        let set = Self {
+            servers: vec![primary, replica],
+            sentinels,
+        };
+        for _ in 0..600 {
+            if set.ready() {
+                return set;
+            }
+            pause(Duration::from_millis(100));
+        }
+        panic!("the sentinels do not find each other");
+    }
+
+    fn ready(&self) -> bool {
+        self.sentinels.iter().all(|sentinel| {
+            let state = call(sentinel.port(), &["SENTINEL", "MASTER", Self::NAME]).texts();
+            let says = |name: &str| {
+                let place = state.iter().position(|text| text == name);
+                place.and_then(|place| state.get(place + 1)).map_or("", String::as_str)
+            };
+            says("num-slaves") == "1" && says("num-other-sentinels") == "2" && says("flags") == "master"
+        }) && self.servers[1]
+            .call(&["INFO", "replication"])
+            .text()
+            .contains("master_link_status:up")
+    }
+
+    /// How to reach the primary, whoever that is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self
+            .sentinels
+            .iter()
+            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()))
+            .collect();
+        format!("redis-sentinel://{}/{}", hosts.join(","), Self::NAME)
+    }
+
+    /// The port of the primary, as the sentinels see it.
+    #[must_use]
+    pub fn primary(&self) -> u16 {
+        let address = call(self.sentinels[0].port(), &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME]);
+        address.texts().get(1).and_then(|port| port.parse().ok()).unwrap_or(0)
+    }
+
+    /// The servers: the first is the primary at the start.
+    pub fn servers_mut(&mut self) -> &mut [Redis] {
+        &mut self.servers
+    }
+}
+
+fn sentinel(primary: u16) -> Server {
+    let dir = TempDir::new().expect("a directory for a sentinel");
+    let port = free_port();
+    let (name, quorum) = (Sentinels::NAME, 2);
+    let settings = format!(
+        "bind 127.0.0.1\nport {port}\nsentinel monitor {name} 127.0.0.1 {primary} {quorum}\n\
+         sentinel down-after-milliseconds {name} 1000\nsentinel failover-timeout {name} 5000\n"
+    );
+    let file = dir.path().join("sentinel.conf");
+    std::fs::write(&file, settings).expect("a sentinel's settings");
+    let file = file.to_string_lossy().into_owned();
+    Server::start_in(dir, &["redis-server", &file, "--sentinel"], port)
+}

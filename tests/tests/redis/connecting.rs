@@ -1,0 +1,87 @@
+use std::time::Duration;
+
+use tests::servers::{Redis as Server, free_port};
+use tokio::{io::{AsyncReadExt, AsyncWriteExt}, net::TcpListener, time::Instant};
+use tower_dist_ratelimit::backend::Redis;
+
+async fn error(url: &str) -> String {
+    Redis::connect(url).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_at_connect() {
+    let nobody = error(&format!("redis://u:secret@127.0.0.1:{}", free_port())).await;
+    assert!(nobody.contains("cannot be reached") && !nobody.contains("secret"), "{nobody}");
+    let unknown = error("redis://no-such-host.invalid").await;
+    assert!(unknown.contains("no-such-host.invalid:6379: cannot be reached"), "{unknown}");
+    let malformed = error("localhost:6379").await;
+    assert!(malformed.contains("redis://host:port"), "{malformed}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_or_user_is_said_at_connect_and_the_right_one_is_taken() {
+    let server = Server::with(&["--requirepass", "right"]);
+    let port = server.port();
+    for url in ["redis://:wrong@", "redis://nobody:right@", "redis://"] {
+        let error = error(&format!("{url}127.0.0.1:{port}")).await;
+        assert!(error.contains("user or password"), "{url}: {error}");
+    }
+    Redis::connect(&format!("redis://:right@127.0.0.1:{port}/3")).await.unwrap();
+    let error = error(&format!("redis://:right@127.0.0.1:{port}/99")).await;
+    assert!(error.contains("DB index"), "{error}");
+}
+
+/// A server that greets as Redis 5 does.
+async fn old_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+            let said = String::from_utf8_lossy(&buffer[..n]).to_uppercase();
+            let answer = if said.contains("INFO\r\n") && !said.contains("SETINFO") {
+                let info = "redis_version:5.0.14\r\nrole:master\r\n";
+                format!("${}\r\n{info}\r\n", info.len())
+            } else {
+                "-ERR unknown command\r\n".repeat(said.matches("CLIENT\r\n").count().max(1))
+            };
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_by_its_version() {
+    let error = error(&format!("redis://127.0.0.1:{}", old_server().await)).await;
+    assert!(error.contains("Redis 5.0.14") && error.contains("at least 6"), "{error}");
+}
+
+#[tokio::test]
+async fn connecting_ends_at_its_deadline_when_nobody_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let started = Instant::now();
+    let deadline = Duration::from_millis(200);
+    let error = Redis::builder(&url).connect_deadline(deadline).connect().await.unwrap_err();
+    assert!(error.to_string().contains("no answer within 200ms"), "{error}");
+    assert!(started.elapsed() >= deadline && started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_read_only_replica_is_refused() {
+    let primary = Server::start();
+    let replica = Server::with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);
+    let error = error(&replica.url()).await;
+    assert!(error.contains("read-only replica"), "{error}");
+}
+
+#[tokio::test]
+async fn a_prefix_that_could_move_the_tag_is_refused() {
+    let server = Server::start();
+    for prefix in ["", "a{b", "}", "a b", "ü"] {
+        let error = Redis::builder(&server.url()).prefix(prefix).connect().await.unwrap_err();
+        assert!(error.to_string().contains("prefix"), "{error}");
+    }
+}

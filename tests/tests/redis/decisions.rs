@@ -1,0 +1,217 @@
+use std::time::Duration;
+
+use tests::servers::{Redis as Server, Reply};
+use tower_dist_ratelimit::{
+    Policy, Quota,
+    backend::{Backend, Charge, Redis},
+    conformance::{Conformance, Sleeping},
+};
+
+use crate::support::{Set, answered, connect, limiter};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_backend_conforms() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let grain = Duration::from_millis(40);
+    let kit = Conformance::new(move || redis.clone(), Sleeping::new(grain)).sequences(8);
+    kit.run().await.unwrap();
+}
+
+#[tokio::test]
+async fn waits_are_exact_by_the_servers_clock() {
+    let server = Server::start();
+    let limiter = limiter(&connect(&server.url()).await, Policy::new("one", Quota::per_second(5).burst(1)));
+    for _ in 0..5 {
+        let first = limiter.check("someone").await.unwrap();
+        assert!(first.allowed);
+        let refused = limiter.check("someone").await.unwrap();
+        let wait = refused.retry_after.unwrap();
+        assert!(!refused.allowed && wait <= Duration::from_millis(200));
+        tokio::time::sleep(wait.saturating_sub(Duration::from_millis(60))).await;
+        // Sleeping can take longer than asked; what it says then is what counts.
+        let still = limiter.peek("someone").await.unwrap();
+        assert!(still.remaining == 1 || still.reset_after <= Duration::from_millis(60));
+        tokio::time::sleep(still.reset_after).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let policies = |n: u64| {
+        let quota = Quota::per_hour(n);
+        vec![
+            Policy::new("bucket", quota),
+            Policy::new("queue", quota).leaky_queue(Duration::from_secs(7200)),
+            Policy::new("fixed", quota).fixed_window(),
+            Policy::new("phase", quota).phase_per_key(),
+            Policy::new("first", quota).first_hit(),
+            Policy::new("two", quota).two_windows(),
+            Policy::new("sub", quota).sub_windows(4),
+            Policy::new("whole", quota).whole_sub_windows(4),
+            Policy::new("log", quota).sliding_log(),
+        ]
+    };
+    let set = Set::new(&redis, &policies(2));
+    assert!(set.acquire("looks", 0).await.unwrap().allowed);
+    assert!(!set.acquire("asks for too much", 3).await.unwrap().allowed);
+    assert_eq!(server.keys(), Vec::<String>::new());
+
+    assert!(set.acquire("pays", 2).await.unwrap().allowed);
+    let keys = server.keys();
+    assert_eq!(keys.len(), 9, "{keys:?}");
+    let state = |key: &String| server.call(&["DUMP", key]);
+    let before: Vec<Reply> = keys.iter().map(state).collect();
+    assert!(!set.acquire("pays", 1).await.unwrap().allowed);
+    assert!(set.acquire("pays", 0).await.unwrap().allowed);
+    assert_eq!(keys.iter().map(state).collect::<Vec<_>>(), before);
+    for key in &keys {
+        let Reply::Int(ttl) = server.call(&["PTTL", key]) else { panic!() };
+        assert!((1..=2 * 3_600_000 + 3).contains(&ttl), "{key}: {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_by_the_third_leaves_the_others_uncharged_and_says_what_is_left_of_them() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &[
+        Policy::new("hour", Quota::per_hour(100)),
+        Policy::new("day", Quota::per_day(50)).sliding_log(),
+        Policy::new("five", Quota::per_hour(5)).fixed_window(),
+    ]);
+    for _ in 0..5 {
+        assert!(set.acquire("k", 1).await.unwrap().allowed);
+    }
+    for _ in 0..3 {
+        let refused = set.acquire("k", 1).await.unwrap();
+        assert!(!refused.allowed);
+        let [hour, day, five] = &refused.decisions[..] else { panic!() };
+        assert_eq!((hour.allowed, hour.remaining, hour.granted), (true, 95, 0));
+        assert_eq!((day.allowed, day.remaining, day.granted), (true, 45, 0));
+        assert_eq!((five.allowed, five.remaining), (false, 0));
+    }
+}
+
+#[tokio::test]
+async fn some_of_a_set_are_decided_together_too() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let quota = Quota::per_hour(3);
+    let all = Set::new(&redis, &[Policy::new("a", quota), Policy::new("b", quota), Policy::new("c", quota)]);
+    let some = Set { redis, ids: vec![all.ids[2], all.ids[0]] };
+    assert_eq!(some.acquire("k", 2).await.unwrap().decisions.len(), 2);
+    let left: Vec<u64> = all.acquire("k", 1).await.unwrap().decisions.iter().map(|d| d.remaining).collect();
+    assert_eq!(left, [0, 2, 0]);
+}
+
+#[tokio::test]
+async fn corrections_and_resets_reach_the_store() {
+    let server = Server::start();
+    let limiter = limiter(&connect(&server.url()).await, Policy::new("mails", Quota::per_hour(10)));
+    assert_eq!(limiter.check("k").await.unwrap().remaining, 9);
+    limiter.refund("k", 1).await.unwrap();
+    assert_eq!(limiter.peek("k").await.unwrap().remaining, 10);
+    limiter.check("k").await.unwrap();
+    limiter.reset("k").await.unwrap();
+    assert_eq!(server.keys(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn services_with_other_prefixes_do_not_meet() {
+    let server = Server::start();
+    let policy = || Policy::new("same", Quota::per_hour(1));
+    let (mut one, mut other) = (Redis::builder(&server.url()), Redis::builder(&server.url()));
+    one = one.prefix("one");
+    other = other.prefix("other");
+    let one = limiter(&one.connect().await.unwrap(), policy());
+    let other = limiter(&other.connect().await.unwrap(), policy());
+    assert!(one.check("k").await.unwrap().allowed);
+    assert!(other.check("k").await.unwrap().allowed);
+    assert!(!one.check("k").await.unwrap().allowed);
+    let keys = server.keys();
+    assert!(keys.len() == 2 && keys[0].starts_with("one:") && keys[1].starts_with("other:"));
+}
+
+#[tokio::test]
+async fn hostile_keys_are_told_apart_and_never_written() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let id = redis.register(&[Policy::new("p}{x", Quota::per_hour(1))]).unwrap()[0];
+    let long = vec![b'x'; 65_536];
+    let keys: [&[u8]; 8] = [b"", b"{", b"}", b"{a}", b"{b}", b"\0", b"a\r\nFLUSHALL\r\n", &long];
+    for expected in [true, false] {
+        for key in keys {
+            let charge = [Charge::new(id, key, 1)];
+            let verdict = answered(redis.acquire(&charge, &mut [Default::default()])).await.unwrap();
+            assert_eq!(verdict.allowed, expected, "{key:?}");
+        }
+    }
+    assert_eq!(server.keys().len(), 8);
+    assert!(server.keys().iter().all(|key| key.len() < 64));
+}
+
+#[tokio::test]
+async fn quotas_that_doubles_cannot_count_are_refused_at_build() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    for (policy, field) in [
+        (Policy::new("p", Quota::per_day(999_983)), "burst"),
+        (Policy::new("p", Quota::per_second(1 << 53)).fixed_window(), "limit"),
+        (Policy::new("p", Quota::new(1, Duration::from_micros(10))).fixed_window(), "window"),
+        (Policy::new("p", Quota::new(1, Duration::from_nanos(1_001))), "window"),
+        (Policy::new("p", Quota::per_second(1)).leaky_queue(Duration::from_secs(10_000_000_000)), "max_wait"),
+    ] {
+        let error = redis.register(&[policy]).unwrap_err();
+        assert_eq!((error.field(), error.policy()), (field, Some("p")), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_wait_go_out_together_and_a_dropped_one_disturbs_no_other() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let set = std::sync::Arc::new(Set::new(&redis, &[Policy::new("p", Quota::per_hour(100_000))]));
+    set.one("warm").await.unwrap();
+    let calls = || {
+        let stats = server.call(&["INFO", "commandstats"]).text();
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or("").to_owned();
+        line.split(['=', ',']).nth(1).and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let before = calls();
+    let tasks: Vec<_> = (0..2000)
+        .map(|number| {
+            let set = std::sync::Arc::clone(&set);
+            tokio::spawn(async move { set.one("hot").await.unwrap().allowed || number > 2000 })
+        })
+        .collect();
+    let mut dropped = 0;
+    let mut admitted = 0;
+    for (number, task) in tasks.into_iter().enumerate() {
+        if number % 3 == 0 {
+            task.abort();
+            dropped += 1;
+        } else {
+            assert!(task.await.unwrap());
+            admitted += 1;
+        }
+    }
+    let used = 100_000 - set.acquire("hot", 0).await.unwrap().decisions[0].remaining;
+    assert!((admitted..=admitted + dropped).contains(&used), "{used}");
+    let sent = calls() - before;
+    assert!(sent < 700, "{sent} calls for 2000 requests");
+}
+
+#[tokio::test]
+async fn the_connection_ends_with_the_last_handle() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let clients = || server.call(&["CLIENT", "LIST"]).text().lines().count();
+    let with = clients();
+    let limiter = limiter(&redis, Policy::new("p", Quota::per_hour(5)));
+    drop(redis);
+    assert!(limiter.check("k").await.unwrap().allowed);
+    drop(limiter);
+    crate::support::until("the connection to end", || async { (clients() < with).then_some(()) }).await;
+}

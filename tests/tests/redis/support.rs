@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use tower_dist_ratelimit::{
+    Decision, Decisions, Limiter, Policy,
+    backend::{Answer, Backend, BackendError, Charge, PolicyId, Redis, Verdict},
+};
+
+/// Longer than a busy machine keeps any test waiting.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+pub(crate) async fn connect(url: &str) -> Redis {
+    Redis::connect(url).await.unwrap()
+}
+
+pub(crate) fn limiter(redis: &Redis, policy: Policy) -> Limiter {
+    Limiter::new(redis.clone(), policy).unwrap()
+}
+
+/// What an answer says, however long it takes.
+pub(crate) async fn answered(answer: Answer) -> Result<Verdict, BackendError> {
+    match answer {
+        Answer::Later(later) => later.await,
+        Answer::Failed(error) => Err(error),
+        other => panic!("{other:?} from a server"),
+    }
+}
+
+/// Policies that are decided together, by key.
+pub(crate) struct Set {
+    pub(crate) redis: Redis,
+    pub(crate) ids: Vec<PolicyId>,
+}
+
+impl Set {
+    pub(crate) fn new(redis: &Redis, policies: &[Policy]) -> Self {
+        let ids = redis.register(policies).unwrap();
+        Self {
+            redis: redis.clone(),
+            ids,
+        }
+    }
+
+    /// Takes so much from each policy's share of one key.
+    pub(crate) async fn acquire(&self, key: &str, cost: u64) -> Result<Verdict, BackendError> {
+        let keys = vec![key; self.ids.len()];
+        self.acquire_from(&keys, cost).await
+    }
+
+    /// Takes so much from the shares of these keys, one per policy.
+    pub(crate) async fn acquire_from(&self, keys: &[&str], cost: u64) -> Result<Verdict, BackendError> {
+        let charges: Vec<Charge<'_>> = self
+            .ids
+            .iter()
+            .zip(keys)
+            .map(|(&id, key)| Charge::new(id, key.as_bytes(), cost))
+            .collect();
+        let mut out = Decisions::refused(charges.len());
+        answered(self.redis.acquire(&charges, &mut out)).await
+    }
+
+    /// One decision of the first policy.
+    pub(crate) async fn one(&self, key: &str) -> Result<Decision, BackendError> {
+        Ok(self.acquire(key, 1).await?.decisions[0])
+    }
+}
+
+/// Repeats a question until it is answered as it should, for at most 20 s.
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    let end = tokio::time::Instant::now() + LONG;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < end, "waited too long for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
