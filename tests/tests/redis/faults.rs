@@ -1,0 +1,260 @@
+use std::{sync::Arc, time::Duration};
+
+use tests::servers::{Proxy, Redis as Server, Reply};
+use tokio::time::{Instant, timeout};
+use tower_dist_ratelimit::{
+    Decisions, Policy, Quota,
+    backend::{Answer, Backend, Charge, Redis},
+};
+
+use crate::support::{LONG, Set, connect, until};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// One of each, of so many an hour.
+fn every(limit: u64) -> Vec<Policy> {
+    let quota = Quota::new(limit, HOUR);
+    vec![
+        Policy::new("bucket", quota),
+        Policy::new("dynamic", quota).dynamic_quotas(),
+        Policy::new("queue", quota).leaky_queue(2 * HOUR),
+        Policy::new("fixed", quota).fixed_window(),
+        Policy::new("phase", quota).phase_per_key(),
+        Policy::new("first", quota).first_hit(),
+        Policy::new("two", quota).two_windows(),
+        Policy::new("sub", quota).sub_windows(4),
+        Policy::new("whole", quota).whole_sub_windows(4),
+        Policy::new("log", quota).sliding_log(),
+    ]
+}
+
+fn policy() -> [Policy; 1] {
+    [Policy::new("p", Quota::per_hour(1_000))]
+}
+
+/// Decisions are made again.
+async fn resumes(set: &Set) {
+    until("decisions to resume", || async { set.one("again").await.ok() }).await;
+}
+
+/// It fails, and fails at once.
+async fn fails_fast(set: &Set) {
+    until("the connection to be given up", || async {
+        let charge = [Charge::new(set.ids[0], b"k", 1)];
+        let answer = set.redis.acquire(&charge, &mut Decisions::refused(1));
+        matches!(answer, Answer::Failed(_)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn scripts_that_are_flushed_are_sent_again() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &every(100));
+    for left in (90..100).rev() {
+        server.call(&["SCRIPT", "FLUSH"]);
+        let verdict = set.acquire("k", 1).await.unwrap();
+        assert!(verdict.allowed && verdict.decisions[0].remaining == left);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_memory_charges_nothing_and_recovers() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &every(100));
+    set.acquire("k", 1).await.unwrap();
+    server.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = set.acquire("k", 1).await.unwrap_err();
+    assert!(error.to_string().contains("OOM"), "{error}");
+    assert!(set.acquire("new", 1).await.is_err());
+    server.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    let left: Vec<u64> = set.acquire("k", 0).await.unwrap().decisions.iter().map(|d| d.remaining).collect();
+    assert!(left.iter().enumerate().all(|(n, &left)| left == if n == 2 { 200 } else { 99 }), "{left:?}");
+    assert_eq!(server.keys().len(), 10);
+}
+
+#[tokio::test]
+async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &every(100));
+    set.acquire("k", 1).await.unwrap();
+    let fresh = set.acquire("other", 1).await.unwrap();
+    let keys: Vec<String> = server.keys();
+    assert_eq!(keys.len(), 20);
+    let text = |text| move |key: &str| {
+        server_call(key, &["SET", key, text])
+    };
+    fn server_call(_: &str, command: &[&str]) -> Vec<String> {
+        command.iter().map(|&part| part.to_owned()).collect()
+    }
+    let mut garbage: Vec<Box<dyn Fn(&str) -> Vec<String>>> = Vec::new();
+    for word in [
+        "", " ", "x", "nan", "inf", "-1", "1e300", "0x10", "1 2 3 4 5 6 7", "9007199254740993",
+        "99999999999999999999999999 1", "9000000000000000 5", "9000000000000000 1 1", "1700000000000000 -5", "\0\u{1}",
+    ] {
+        garbage.push(Box::new(text(word)));
+    }
+    for command in [&["HSET", "f", "v"][..], &["RPUSH", "x", "y", "z"], &["RPUSH", "1", "x", "2"], &["SADD", "1"]] {
+        garbage.push(Box::new(move |key: &str| {
+            let mut parts = server_call(key, command);
+            parts.insert(1, key.to_owned());
+            parts
+        }));
+    }
+    for spoil in garbage {
+        for key in &keys {
+            server.call(&["DEL", key]);
+            let command = spoil(key);
+            let command: Vec<&str> = command.iter().map(String::as_str).collect();
+            server.call(&command);
+        }
+        let verdict = set.acquire("k", 1).await.unwrap();
+        for (healed, fresh) in verdict.decisions.iter().zip(fresh.decisions.iter()) {
+            assert_eq!((healed.allowed, healed.remaining), (true, fresh.remaining), "{:?}: {verdict:?}", spoil("k"));
+        }
+        for key in &keys {
+            let Reply::Int(ttl) = server.call(&["PTTL", key]) else { panic!() };
+            // The other half was not asked for.
+            assert!(ttl != 0);
+        }
+        let again = set.acquire("k", 1).await.unwrap();
+        assert_eq!(again.decisions[0].remaining, 98, "{:?}", spoil("k"));
+    }
+}
+
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_is_left_until_it_is_primary_again() {
+    let (server, other) = (Server::start(), Server::start());
+    let set = Set::new(&connect(&server.url()).await, &policy());
+    set.one("k").await.unwrap();
+    server.call(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    until("writes to be refused", || async { set.one("k").await.err() }).await;
+    fails_fast(&set).await;
+    server.call(&["REPLICAOF", "NO", "ONE"]);
+    resumes(&set).await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_connections_is_tried_until_it_does() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &policy());
+    let mut control = tests::servers::Resp::connect(server.port()).unwrap();
+    let mut call = |command: &[&str]| control.call(command).unwrap();
+    call(&["CONFIG", "SET", "maxclients", "1"]);
+    assert!(set.one("k").await.is_ok(), "a connection that stands is kept");
+    let error = Redis::connect(&server.url()).await.unwrap_err().to_string();
+    assert!(error.contains("max number of clients"), "{error}");
+    call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    fails_fast(&set).await;
+    call(&["CONFIG", "SET", "maxclients", "100"]);
+    resumes(&set).await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_restarted_empty_counts_from_nothing() {
+    let mut server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &policy());
+    assert_eq!(set.one("k").await.unwrap().remaining, 999);
+    server.kill();
+    fails_fast(&set).await;
+    server.restart();
+    resumes(&set).await;
+    assert_eq!(set.one("k").await.unwrap().remaining, 999);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_closed_is_noticed_while_nobody_asks() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &policy());
+    set.one("k").await.unwrap();
+    server.call(&["CLIENT", "KILL", "TYPE", "normal"]);
+    // Without any request that fails: the connection is already another one.
+    until("another connection", || async {
+        let clients = server.call(&["CLIENT", "LIST"]).text();
+        clients.contains("cmd=eval ").then_some(())
+    })
+    .await;
+    set.one("k").await.unwrap();
+}
+
+/// Many keys, each with another number of tokens left, so that an answer to the wrong request shows.
+async fn told_apart(set: &Set) {
+    for (number, cost) in (0..50).zip(1..) {
+        let verdict = set.acquire(&format!("key {number}"), cost).await.unwrap();
+        assert_eq!(verdict.decisions[0].remaining, 1000 - cost);
+    }
+}
+
+async fn each_has_its_own(set: &Arc<Set>) {
+    let looks: Vec<_> = (0..50_u64)
+        .map(|number| {
+            let set = Arc::clone(set);
+            tokio::spawn(async move { (number, set.acquire(&format!("key {number}"), 0).await) })
+        })
+        .collect();
+    for look in looks {
+        let (number, verdict) = look.await.unwrap();
+        assert_eq!(verdict.unwrap().decisions[0].remaining, 1000 - number - 1);
+    }
+}
+
+#[tokio::test]
+async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
+    let server = Server::start();
+    let redis = Redis::builder(&server.url()).answer_deadline(Duration::from_millis(300));
+    let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));
+    told_apart(&set).await;
+    for _ in 0..2 {
+        server.freeze();
+        let started = Instant::now();
+        for number in 0..40 {
+            // As the layer does: who has waited long enough goes.
+            let key = format!("key {number}");
+            let ask = set.acquire(&key, 0);
+            let answer = timeout(Duration::from_millis(20), ask).await;
+            assert!(!matches!(answer, Ok(Ok(_))), "a frozen server answers");
+        }
+        fails_fast(&set).await;
+        assert!(started.elapsed() < LONG);
+        server.thaw();
+        until("decisions to resume", || async { set.acquire("x", 0).await.ok() }).await;
+        each_has_its_own(&set).await;
+    }
+}
+
+#[tokio::test]
+async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
+    let server = Server::start();
+    let redis = Redis::builder(&server.url()).answer_deadline(LONG);
+    let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));
+    told_apart(&set).await;
+    server.freeze();
+    for number in 0..40 {
+        let key = format!("key {number}");
+        let ask = set.acquire(&key, 0);
+        assert!(timeout(Duration::from_millis(2), ask).await.is_err());
+    }
+    server.thaw();
+    each_has_its_own(&set).await;
+}
+
+#[tokio::test]
+async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let set = Arc::new(Set::new(&connect(&format!("redis://127.0.0.1:{}", proxy.port())).await, &policy()));
+    set.one("k").await.unwrap();
+    proxy.delay(Duration::from_millis(100));
+    let started = Instant::now();
+    let asks: Vec<_> = (0..500)
+        .map(|number| {
+            let set = Arc::clone(&set);
+            tokio::spawn(async move { set.one(&number.to_string()).await.unwrap().allowed })
+        })
+        .collect();
+    for ask in asks {
+        assert!(ask.await.unwrap());
+    }
+    // A hundred at a time, of which none waits for another's answer twice; one by one it would take 50 s.
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}

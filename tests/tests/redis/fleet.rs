@@ -1,0 +1,142 @@
+//! Four processes with 64 tasks each: this test program, started again for each.
+
+use std::{
+    env,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tests::servers::{Redis as Server, Reply, Resp};
+use tower_dist_ratelimit::{Policy, Quota};
+
+use crate::support::{Set, connect};
+
+const PROCESSES: usize = 4;
+const TASKS: u64 = 64;
+const ASKS: u64 = 40;
+
+/// No boundary of it before 2069.
+const CENTURY: Duration = Duration::from_secs(3_155_760_000);
+
+const LIMIT: u64 = 1_000;
+/// Tokens a second, and the burst.
+const RATE: u64 = 500;
+const BURST: u64 = 800;
+
+fn fixed() -> Policy {
+    Policy::new("fixed", Quota::new(LIMIT, CENTURY)).fixed_window()
+}
+
+fn log() -> Policy {
+    Policy::new("log", Quota::new(LIMIT, Duration::from_secs(3600))).sliding_log()
+}
+
+fn bucket() -> Policy {
+    Policy::new("bucket", Quota::per_second(RATE).burst(BURST))
+}
+
+fn policies(case: &str) -> Vec<Policy> {
+    match case {
+        "fixed" => vec![fixed()],
+        "log" => vec![log()],
+        "bucket" => vec![bucket()],
+        "three" => vec![
+            Policy::new("wide", Quota::new(100_000, CENTURY)).fixed_window(),
+            Policy::new("wider", Quota::per_hour(100_000)),
+            log(),
+        ],
+        other => panic!("{other}"),
+    }
+}
+
+/// What a process of the fleet does; nothing if it is not told to be one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_asks_as_often_as_it_can() {
+    let (Ok(port), Ok(case)) = (env::var("FLEET_PORT"), env::var("FLEET_CASE")) else {
+        return;
+    };
+    let port: u16 = port.parse().unwrap();
+    let redis = connect(&format!("redis://127.0.0.1:{port}")).await;
+    let set = Arc::new(Set::new(&redis, &policies(&case)));
+    set.acquire("all", 0).await.unwrap();
+    let mut control = Resp::connect(port).unwrap();
+    control.call(&["INCR", "ready"]).unwrap();
+    while control.call(&["GET", "go"]).unwrap() == Reply::Nil {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let set = Arc::clone(&set);
+            tokio::spawn(async move {
+                let mut admitted = 0;
+                for _ in 0..ASKS {
+                    admitted += u64::from(set.acquire("all", 1).await.unwrap().allowed);
+                }
+                admitted
+            })
+        })
+        .collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.unwrap();
+    }
+    control.call(&["INCRBY", "admitted", &admitted.to_string()]).unwrap();
+}
+
+fn member(port: u16, case: &str) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["--exact", "fleet::a_member_asks_as_often_as_it_can"])
+        .env("FLEET_PORT", port.to_string())
+        .env("FLEET_CASE", case)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// How many requests a fleet gets through, and the longest time it can have taken.
+#[expect(clippy::disallowed_types, reason = "times other processes")]
+async fn fleet(case: &str) -> (u64, Duration, Server) {
+    let server = Server::start();
+    let members: Vec<Child> = (0..PROCESSES).map(|_| member(server.port(), case)).collect();
+    crate::support::until("the fleet", || async {
+        (server.call(&["GET", "ready"]).text() == PROCESSES.to_string()).then_some(())
+    })
+    .await;
+    let started = SystemTime::now();
+    server.call(&["SET", "go", "1"]);
+    for mut member in members {
+        assert!(member.wait().unwrap().success());
+    }
+    let took = started.elapsed().unwrap();
+    let admitted = server.call(&["GET", "admitted"]).text().parse().unwrap();
+    (admitted, took, server)
+}
+
+#[tokio::test]
+async fn a_fleet_admits_exactly_the_limit_of_a_fixed_window() {
+    assert_eq!(fleet("fixed").await.0, LIMIT);
+}
+
+#[tokio::test]
+async fn a_fleet_admits_exactly_the_limit_of_a_log() {
+    assert_eq!(fleet("log").await.0, LIMIT);
+}
+
+#[tokio::test]
+async fn a_fleet_admits_at_most_the_burst_and_what_came_since() {
+    let (admitted, took, _) = fleet("bucket").await;
+    let most = BURST + RATE * u64::try_from(took.as_millis()).unwrap() / 1000 + 1;
+    assert!((BURST..=most).contains(&admitted), "{admitted}, at most {most}");
+}
+
+#[tokio::test]
+async fn a_fleet_admits_exactly_the_limit_of_the_tightest_of_three_and_charges_the_others_no_more() {
+    let (admitted, _, server) = fleet("three").await;
+    assert_eq!(admitted, LIMIT);
+    let set = Set::new(&connect(&server.url()).await, &policies("three"));
+    let verdict = set.acquire("all", 0).await.unwrap();
+    assert_eq!(verdict.decisions[0].remaining, 100_000 - LIMIT);
+    assert!(verdict.decisions[1].remaining >= 100_000 - LIMIT);
+    assert_eq!(verdict.decisions[2].remaining, 0);
+}
