@@ -60,6 +60,7 @@ pub struct Policy {
     quota: Quota,
     algorithm: Algorithm,
     dynamic_quotas: bool,
+    colocated: Option<String>,
     pub(crate) key: Option<Box<dyn KeyExtractor>>,
     pub(crate) cost: Cost,
     pub(crate) missing_key: MissingKey,
@@ -74,6 +75,7 @@ impl Policy {
             quota,
             algorithm: Algorithm::default(),
             dynamic_quotas: false,
+            colocated: None,
             key: None,
             cost: Cost::Fixed(1),
             missing_key: MissingKey::Shared,
@@ -171,6 +173,31 @@ impl Policy {
     pub fn dynamic_quotas(self) -> Self {
         Self {
             dynamic_quotas: true,
+            ..self
+        }
+    }
+
+    /// Keeps all keys of this policy in one place of a store that is spread over several servers, together with those of
+    /// every policy that is colocated under the same name.
+    ///
+    /// In a Redis Cluster, policies that are decided together but have different keys are otherwise asked in parallel,
+    /// and what was taken is put back when one refuses; colocated, they are decided in one step. The price: all of their
+    /// load is on one server.
+    ///
+    /// # Default
+    ///
+    /// Each key is where its hash says. Stores of one server do not care.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Policy, Quota, key};
+    ///
+    /// let user = Policy::new("user", Quota::per_minute(60)).by(key::header("x-user")).colocate("orders");
+    /// let total = Policy::new("total", Quota::per_second(5_000)).colocate("orders");
+    /// assert_eq!(user.colocated(), total.colocated());
+    /// ```
+    pub fn colocate(self, name: impl Into<String>) -> Self {
+        Self {
+            colocated: Some(name.into()),
             ..self
         }
     }
@@ -354,6 +381,12 @@ impl Policy {
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
+    }
+
+    /// Under which name it is [colocated](Self::colocate).
+    #[must_use]
+    pub fn colocated(&self) -> Option<&str> {
+        self.colocated.as_deref()
     }
 
     /// Whether charges can bring a quota of their own.

@@ -1,0 +1,177 @@
+//! One Cluster for all of this, one after the other: seven processes are enough for a test program.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tests::servers::Cluster;
+use tower_dist_ratelimit::{Policy, Quota, Source, backend::Redis};
+
+use crate::support::{Set, connect, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster() {
+    let mut cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
+    let redis = connect(&cluster.url()).await;
+    policies_of_one_key_are_one_call(&cluster, &redis).await;
+    other_keys_are_asked_in_parallel_and_refunded(&redis).await;
+    colocated_policies_are_one_call(&cluster, &redis).await;
+    hostile_keys_are_in_the_slots_of_their_hashes(&cluster, &redis).await;
+    a_slot_migrated_under_load_loses_no_decision(&cluster, &redis).await;
+    a_primary_that_dies_is_replaced(&mut cluster, &redis).await;
+}
+
+fn keys(cluster: &Cluster) -> Vec<String> {
+    cluster.nodes()[..3].iter().flat_map(|node| node.keys()).collect()
+}
+
+fn calls(cluster: &Cluster) -> u64 {
+    let of = |node: &tests::servers::Redis| -> u64 {
+        let stats = node.call(&["INFO", "commandstats"]).text();
+        let lines = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        lines.filter_map(|line| line.split(['=', ',']).nth(1)?.parse::<u64>().ok()).sum()
+    };
+    cluster.nodes()[..3].iter().map(of).sum()
+}
+
+async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &Redis) {
+    let set = Set::new(redis, &[
+        Policy::new("one", Quota::per_hour(100)),
+        Policy::new("two", Quota::per_hour(50)).sliding_log(),
+        Policy::new("three", Quota::per_hour(3)).fixed_window(),
+    ]);
+    for key in 0..20 {
+        let key = format!("same {key}");
+        set.acquire(&key, 3).await.unwrap();
+        let before = calls(cluster);
+        let refused = set.acquire(&key, 1).await.unwrap();
+        assert_eq!(calls(cluster) - before, 1);
+        let left: Vec<u64> = refused.decisions.iter().map(|one| one.remaining).collect();
+        assert_eq!((refused.allowed, left), (false, vec![97, 47, 0]));
+        assert!(refused.decisions.iter().all(|one| one.source == Source::Backend));
+    }
+}
+
+async fn other_keys_are_asked_in_parallel_and_refunded(redis: &Redis) {
+    let set = Set::new(redis, &[
+        Policy::new("wide", Quota::per_hour(100)),
+        Policy::new("tight", Quota::per_hour(5)).first_hit(),
+        Policy::new("log", Quota::per_hour(100)).sliding_log(),
+    ]);
+    let keys = ["alice", "bob", "carol"];
+    for left in (0..5).rev() {
+        let allowed = set.acquire_from(&keys, 1).await.unwrap();
+        assert!(allowed.allowed && allowed.decisions[1].remaining == left);
+        assert!(allowed.decisions.iter().all(|one| one.source == Source::Backend));
+    }
+    for _ in 0..3 {
+        let refused = set.acquire_from(&keys, 1).await.unwrap();
+        let [wide, tight, log] = &refused.decisions[..] else { panic!() };
+        assert!(!refused.allowed && !tight.allowed && wide.allowed && log.allowed);
+        assert_eq!((wide.remaining, wide.granted, log.remaining), (95, 0, 95));
+        assert!(refused.decisions.iter().all(|one| one.source == Source::Parts));
+    }
+    let looked = set.acquire_from(&keys, 0).await.unwrap();
+    let left: Vec<u64> = looked.decisions.iter().map(|one| one.remaining).collect();
+    assert_eq!(left, [95, 0, 95], "what was taken is back");
+}
+
+async fn colocated_policies_are_one_call(cluster: &Cluster, redis: &Redis) {
+    let set = Set::new(redis, &[
+        Policy::new("user", Quota::per_hour(9)).colocate("place"),
+        Policy::new("all", Quota::per_hour(2)).phase_per_key().colocate("place"),
+    ]);
+    for key in ["a", "b", "c"] {
+        set.acquire_from(&[key, "everyone"], 1).await.unwrap();
+    }
+    let before = calls(cluster);
+    let refused = set.acquire_from(&["d", "everyone"], 1).await.unwrap();
+    assert_eq!(calls(cluster) - before, 1);
+    assert_eq!((refused.allowed, refused.decisions[0].remaining), (false, 9));
+    assert_eq!(refused.decisions[0].source, Source::Backend);
+    let slots: std::collections::HashSet<u16> = keys(cluster)
+        .iter()
+        .filter(|key| key.contains(":user:") || key.contains(":all:"))
+        .map(|key| cluster.slot(key))
+        .collect();
+    assert_eq!(slots.len(), 1);
+}
+
+async fn hostile_keys_are_in_the_slots_of_their_hashes(cluster: &Cluster, redis: &Redis) {
+    let set = Set::new(redis, &[Policy::new("}{hostile", Quota::per_hour(1))]);
+    let slots = (0..40).map(|number| format!("{{same}}{number}}}{{"));
+    for key in slots {
+        assert!(set.one(&key).await.unwrap().allowed);
+        assert!(!set.one(&key).await.unwrap().allowed);
+    }
+    let keys: Vec<String> = keys(cluster).into_iter().filter(|key| key.contains("hostile")).collect();
+    let slots: std::collections::HashSet<u16> = keys.iter().map(|key| cluster.slot(key)).collect();
+    assert_eq!(keys.len(), 40);
+    assert!(slots.len() > 30, "spread over {} slots", slots.len());
+}
+
+async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: &Redis) {
+    const LIMIT: u64 = 1_000_000;
+    let single = Arc::new(Set::new(redis, &[Policy::new("moving", Quota::per_hour(LIMIT))]));
+    let set = Arc::new(Set::new(redis, &[
+        Policy::new("moving a", Quota::per_hour(LIMIT)),
+        Policy::new("moving b", Quota::per_hour(LIMIT)).sub_windows(4),
+    ]));
+    single.acquire("k", 1).await.unwrap();
+    set.acquire("k", 1).await.unwrap();
+    let key = keys(cluster).into_iter().find(|key| key.contains(":moving")).unwrap();
+    let slot = cluster.slot(&key);
+    let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
+    let stop = Arc::new(AtomicBool::new(false));
+    let made = Arc::new(AtomicU64::new(1));
+    let load: Vec<_> = (0..16)
+        .map(|number| {
+            let (single, set) = (Arc::clone(&single), Arc::clone(&set));
+            let (stop, made) = (Arc::clone(&stop), Arc::clone(&made));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let verdict = if number % 2 == 0 {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        single.acquire("k", 1).await
+                    } else {
+                        set.acquire("k", 1).await
+                    };
+                    assert!(verdict.unwrap().allowed);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        for (from, to) in [(from, to), (to, from)] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::task::block_in_place(|| {
+                cluster.begin_migration(slot, from, to);
+                cluster.migrate_keys(slot, from, to);
+                cluster.end_migration(slot, to);
+            });
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    stop.store(true, Ordering::Relaxed);
+    for task in load {
+        task.await.unwrap();
+    }
+    let made = made.load(Ordering::Relaxed);
+    let looked = single.acquire("k", 0).await.unwrap().decisions[0];
+    let came_back = LIMIT / 3600 * 60;
+    assert!(made > 50);
+    assert!(LIMIT - looked.remaining <= made && looked.remaining <= LIMIT - made + came_back, "{made}: {looked:?}");
+}
+
+async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {
+    let set = Set::new(redis, &[Policy::new("p", Quota::per_hour(1_000))]);
+    cluster.nodes_mut()[0].kill();
+    for number in 0..30 {
+        let key = format!("key {number}");
+        until("a replica to take over", || async { set.one(&key).await.ok() }).await;
+    }
+}

@@ -1,6 +1,8 @@
+mod apart;
 mod batch;
 mod builder;
 mod call;
+mod cluster;
 mod combiner;
 mod error;
 mod failure;
@@ -11,6 +13,7 @@ mod rate;
 mod reply;
 mod route;
 mod script;
+mod sentinel;
 mod target;
 mod tls;
 #[cfg(test)]
@@ -23,10 +26,11 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 pub use self::{builder::RedisBuilder, error::ConnectError};
 use self::{
+    apart::{Part, Sent},
     call::{Asked, Call, Verb},
     route::{Answers, Route},
     script::{Rule, Script},
@@ -51,6 +55,9 @@ struct Registry {
     /// By the policies that are decided together: a set, or what of it applies to a request.
     scripts: HashMap<SmallVec<[PolicyId; 4]>, Arc<Script>>,
 }
+
+/// A verdict that comes later.
+type Decided = BoxFuture<'static, Result<Verdict, BackendError>>;
 
 impl Redis {
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
@@ -87,24 +94,87 @@ impl Redis {
         Ok(Arc::clone(script))
     }
 
-    /// Sends a call, and says by which script its answer is to be read.
-    fn ask(
-        &self,
-        charges: &[Charge<'_>],
-        verb: Verb,
-    ) -> Result<(Arc<Script>, Answers), BackendError> {
+    /// What is asked by these charges, of as many parts as there are servers to ask: nearly always one.
+    fn parts(&self, charges: &[Charge<'_>], verb: Verb) -> Result<SmallVec<[Part; 1]>, BackendError> {
+        let whole = self.call(charges, verb)?;
+        let places = |whole: &Call| (0..whole.asks.len()).collect();
+        let slots: SmallVec<[u16; 4]> = match self.route.is_cluster() {
+            true => whole.slots().collect(),
+            false => SmallVec::new(),
+        };
+        if slots.iter().all(|&slot| slot == slots[0]) {
+            let places = places(&whole);
+            return Ok(smallvec![Part {
+                call: whole,
+                places,
+            }]);
+        }
+        let mut parts = SmallVec::new();
+        for (first, slot) in slots.iter().enumerate() {
+            if slots[..first].contains(slot) {
+                continue;
+            }
+            let places: SmallVec<[usize; 4]> =
+                (first..slots.len()).filter(|&place| slots[place] == *slot).collect();
+            let charges: SmallVec<[Charge<'_>; 4]> =
+                places.iter().map(|&place| charges[place]).collect();
+            let call = self.call(&charges, verb)?;
+            parts.push(Part { call, places });
+        }
+        Ok(parts)
+    }
+
+    fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
         let script = self.script(charges)?;
         let asks = charges
             .iter()
             .zip(&script.rules)
             .map(|(charge, rule)| Asked::new(charge, rule, verb))
             .collect::<Result<_, _>>()?;
-        let call = Call {
-            script: Arc::clone(&script),
+        Ok(Call {
+            script,
             asks,
             settles: matches!(verb, Verb::Settle(_)),
-        };
-        Ok((script, self.route.send(call)?))
+        })
+    }
+
+    /// Sends the charges; the future has the verdict.
+    fn decide(&self, charges: &[Charge<'_>]) -> Result<Decided, BackendError> {
+        let mut parts = self.parts(charges, Verb::Acquire)?;
+        let whole = if parts.len() == 1 { parts.pop() } else { None };
+        if let Some(Part { call, .. }) = whole {
+            let rules = charges.iter().zip(&call.script.rules);
+            let limits: SmallVec<[u64; 2]> =
+                rules.map(|(charge, rule)| rule.limit(charge.quota)).collect();
+            let answers = self.route.send(call)?;
+            return Ok(Box::pin(async move {
+                Ok(reply::verdict(&answers.await?, &limits))
+            }));
+        }
+        let limits = charges
+            .iter()
+            .map(|charge| Ok(self.rule(charge.policy)?.limit(charge.quota)))
+            .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
+        let (route, sent) = (self.route.clone(), Sent::new(&self.route, parts.into_vec()));
+        Ok(Box::pin(async move { sent.verdict(&route, &limits).await }))
+    }
+
+    /// Sends corrections; the future says whether all are made.
+    fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<Decided, BackendError> {
+        let parts = self.parts(charges, Verb::Settle(delta))?;
+        let sent = parts
+            .into_iter()
+            .map(|part| self.route.send(part.call))
+            .collect::<Result<SmallVec<[Answers; 2]>, _>>()?;
+        Ok(Box::pin(async move {
+            for answers in sent {
+                answers.await?;
+            }
+            Ok(Verdict {
+                allowed: true,
+                decisions: Decisions::refused(0),
+            })
+        }))
     }
 
     fn rule(&self, policy: PolicyId) -> Result<Arc<Rule>, BackendError> {
@@ -155,41 +225,21 @@ impl Backend for Redis {
         if charges.is_empty() {
             return Answer::Done(true);
         }
-        let (script, answers) = match self.ask(charges, Verb::Acquire) {
-            Ok(sent) => sent,
-            Err(error) => return Answer::Failed(error),
-        };
-        let limits: SmallVec<[u64; 2]> = charges
-            .iter()
-            .zip(&script.rules)
-            .map(|(charge, rule)| rule.limit(charge.quota))
-            .collect();
-        Answer::Later(Box::pin(async move {
-            Ok(reply::verdict(&answers.await?, &limits))
-        }))
+        self.decide(charges).map_or_else(Answer::Failed, Answer::Later)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         if charges.is_empty() {
             return Answer::Done(true);
         }
-        match self.ask(charges, Verb::Settle(delta)) {
-            Ok((_, answers)) => Answer::Later(Box::pin(async move {
-                answers.await?;
-                Ok(Verdict {
-                    allowed: true,
-                    decisions: Decisions::refused(0),
-                })
-            })),
-            Err(error) => Answer::Failed(error),
-        }
+        self.correct(charges, delta).map_or_else(Answer::Failed, Answer::Later)
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         let sent = self.rule(policy).and_then(|rule| {
             let (tag, mut name) = (key::tag(key), Vec::new());
             rule.keys.write(&tag, &mut name);
-            Ok(self.route.forget(name, &tag)?)
+            Ok(self.route.delete(name, rule.keys.slot(&tag))?)
         });
         Box::pin(async move {
             sent?.await?;

@@ -1,6 +1,6 @@
 /// Who made a [`Decision`](crate::Decision). All decisions on a request have the same source.
 ///
-/// Anything but [`Backend`](Self::Backend) is [what was chosen](crate::OnError) for when the store does not decide.
+/// Anything but [`Backend`](Self::Backend) and [`Parts`](Self::Parts) is [what was chosen](crate::OnError) for when the store does not decide.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -20,6 +20,10 @@ pub enum Source {
     /// The [`Backend`](crate::backend::Backend), which counts for all.
     #[default]
     Backend,
+    /// The same, but not in one step: the policies' keys are on different servers of a Redis Cluster, and one of them
+    /// refused. What was taken elsewhere meanwhile has been put back, so a refusal can be due to a request that was
+    /// itself refused. See [`colocate`](crate::Policy::colocate).
+    Parts,
     /// This process alone, by [`OnError::LocalFallback`](crate::OnError::LocalFallback). The numbers are those of its share.
     LocalFallback,
     /// Nobody: it was let through by [`OnError::Allow`](crate::OnError::Allow). Nothing was taken, and what is left is not known; it
@@ -32,6 +36,6 @@ pub enum Source {
 impl Source {
     /// Whether somebody has counted, so that there are numbers to tell of.
     pub(crate) fn has_counted(self) -> bool {
-        matches!(self, Self::Backend | Self::LocalFallback)
+        matches!(self, Self::Backend | Self::Parts | Self::LocalFallback)
     }
 }

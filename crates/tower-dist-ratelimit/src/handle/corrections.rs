@@ -40,10 +40,10 @@ impl Limits {
         delta: i64,
     ) -> Answer {
         match (source, &self.ladder.instead) {
-            (Source::Backend, _) if self.ladder.shut_for().is_some() => {
+            (Source::Backend | Source::Parts, _) if self.ladder.shut_for().is_some() => {
                 Answer::Failed(BackendError::new(NotAsked))
             }
-            (Source::Backend, _) => self.backend.settle(&[charge], delta),
+            (Source::Backend | Source::Parts, _) => self.backend.settle(&[charge], delta),
             (Source::LocalFallback, Instead::Decide(fallback)) => fallback
                 .settle(number, charge, delta)
                 .map_or_else(Answer::Failed, |()| Answer::Done(true)),

@@ -18,6 +18,19 @@ pub(super) struct Call {
     pub(super) settles: bool,
 }
 
+impl Call {
+    /// The slots of the keys, in a Cluster.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u16> {
+        let asks = self.asks.iter().zip(&self.script.rules);
+        asks.map(|(ask, rule)| rule.keys.slot(&ask.tag))
+    }
+
+    /// The slot of the first key, which is that of all.
+    pub(super) fn slot(&self) -> u16 {
+        self.slots().next().unwrap_or(0)
+    }
+}
+
 /// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
@@ -70,6 +83,18 @@ impl Asked {
             tag: tag(charge.key),
             text,
         })
+    }
+}
+
+impl Asked {
+    /// To put back so many tokens.
+    pub(super) fn refund(&self, tokens: i64) -> Self {
+        let mut text = SmallVec::new();
+        let _ = write!(text, "s-{tokens} 0");
+        Self {
+            tag: self.tag,
+            text,
+        }
     }
 }
 

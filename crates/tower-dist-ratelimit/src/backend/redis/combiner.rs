@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::{
     batch::{Batch, Numbers, Outcome, Waiting},
     failure::Failure,
-    link::{Job, Work},
+    link::{How, Job, Work},
     wire::{Wire, is_read_only},
 };
 use crate::backend::BoxFuture;
@@ -36,7 +36,7 @@ const LONGEST_QUEUE: usize = 4096;
 const SILENCES: u32 = 2;
 
 /// Requests of which some can go out in one call: to the same script, of the same slot.
-type Kind = (usize, u16, bool);
+type Kind = (usize, u16);
 
 #[derive(Default)]
 struct Queue {
@@ -64,7 +64,7 @@ pub(super) struct Combiner {
     had_answers: bool,
 }
 
-/// The end of a call. The kind is none for commands of their own.
+/// The end of a call. The kind is none for those that go alone.
 struct Done {
     kind: Option<Kind>,
     error: Option<Outcome>,
@@ -156,8 +156,8 @@ impl Combiner {
 
     fn queue(&mut self, job: Job) {
         match job.work {
-            Work::Command { command, asking } => {
-                let sent = self.wire.commands.send(command, asking);
+            Work::Command { command, how } => {
+                let sent = self.wire.commands.send(command, how == How::Asking);
                 let patience = self.patience;
                 self.calls.push(Box::pin(async move {
                     let sent = async { sent.await.map(|_| Value::Array(Vec::new())) };
@@ -173,8 +173,16 @@ impl Combiner {
                     }
                 }));
             }
-            Work::Decide { call, slot, asking } => {
-                let kind = (Arc::as_ptr(&call.script).addr(), slot, asking);
+            Work::Decide { call, how: how @ (How::Alone | How::Asking), .. } => {
+                let waiting = Waiting {
+                    call,
+                    answer: job.answer,
+                };
+                let asking = how == How::Asking;
+                self.calls.push(invoke(&self.wire, self.patience, None, vec![waiting], asking));
+            }
+            Work::Decide { call, slot, how: How::Together } => {
+                let kind = (Arc::as_ptr(&call.script).addr(), slot);
                 let queue = self.queues.entry(kind).or_default();
                 if queue.waiting.len() >= LONGEST_QUEUE {
                     let full = Failure::new(format_args!("{LONGEST_QUEUE} requests wait already"));
@@ -211,15 +219,7 @@ impl Combiner {
                 break;
             }
             queue.calls += 1;
-            let (asking, patience) = (kind.2, self.patience);
-            let commands = Arc::clone(&self.wire.commands);
-            self.calls.push(Box::pin(async move {
-                let error = Batch::new(batch).run(&*commands, asking, patience).await;
-                Done {
-                    kind: Some(kind),
-                    error,
-                }
-            }));
+            self.calls.push(invoke(&self.wire, self.patience, Some(kind), batch, false));
         }
         if queue.calls == 0 && queue.waiting.is_empty() {
             self.queues.remove(&kind);
@@ -255,6 +255,21 @@ impl Combiner {
         }
         None
     }
+}
+
+/// Calls the script that a batch is for.
+fn invoke(
+    wire: &Wire,
+    patience: Duration,
+    kind: Option<Kind>,
+    batch: Vec<Waiting>,
+    asking: bool,
+) -> BoxFuture<'static, Done> {
+    let commands = Arc::clone(&wire.commands);
+    Box::pin(async move {
+        let error = Batch::new(batch).run(&*commands, asking, patience).await;
+        Done { kind, error }
+    })
 }
 
 /// Whether another connection, perhaps to another server, could do better.

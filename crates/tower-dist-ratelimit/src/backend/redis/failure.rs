@@ -10,6 +10,8 @@ use crate::backend::BackendError;
 pub(super) enum Failure {
     /// In words; the same for all that went out together.
     Error(Arc<str>),
+    /// There is no connection, and why.
+    NotConnected(Arc<str>),
     /// Another server has the slot, from now on.
     Moved(Address),
     /// Another server has these keys, while the slot moves.
@@ -40,6 +42,7 @@ impl From<Failure> for BackendError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Error(text) => Self::new(text.to_string()),
+            Failure::NotConnected(why) => Self::new(format!("no connection to Redis: {why}")),
             Failure::Moved(to) | Failure::Ask(to) => Self::new(format!("the slot has moved to {to}")),
             Failure::TryAgain => Self::new("the slot is moving"),
         }

@@ -7,6 +7,8 @@ use std::sync::{
 #[derive(Debug)]
 pub(super) struct Health {
     up: AtomicBool,
+    /// There never was one.
+    new: AtomicBool,
     reason: Mutex<String>,
 }
 
@@ -14,12 +16,24 @@ impl Health {
     pub(super) fn up() -> Self {
         Self {
             up: AtomicBool::new(true),
+            new: AtomicBool::new(false),
             reason: Mutex::default(),
         }
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
+    }
+
+    /// Whether the first attempt is still being made.
+    pub(super) fn is_new(&self) -> bool {
+        self.new.load(Ordering::Acquire)
+    }
+
+    /// There is none yet.
+    pub(super) fn wait(&self) {
+        self.new.store(true, Ordering::Release);
+        self.up.store(false, Ordering::Release);
     }
 
     pub(super) fn rise(&self) {
@@ -29,6 +43,7 @@ impl Health {
     pub(super) fn fall(&self, reason: String) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
         self.up.store(false, Ordering::Release);
+        self.new.store(false, Ordering::Release);
     }
 
     /// Why the connection was lost, or could not be made again.

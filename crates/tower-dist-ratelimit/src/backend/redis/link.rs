@@ -1,7 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::Cmd;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep},
+};
 use tower_jitter_retry::Backoff;
 
 use super::{
@@ -29,12 +32,31 @@ pub(super) struct Job {
     pub(super) answer: oneshot::Sender<Result<Numbers, Failure>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// Of the keys in this slot, if the server is one of a Cluster.
-    Decide { call: Call, slot: u16, asking: bool },
+    /// With others to this script of keys in this slot, which is zero unless the server is one of a Cluster.
+    Decide { call: Call, slot: u16, how: How },
     /// As it is.
-    Command { command: Cmd, asking: bool },
+    Command { command: Cmd, how: How },
+}
+
+/// In what company a call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Together,
+    /// Alone: keys of a slot that moves are not all in one place.
+    Alone,
+    /// Alone, to a server that does not have the slot yet.
+    Asking,
+}
+
+impl Work {
+    pub(super) fn how(mut self, to: How) -> Self {
+        match &mut self {
+            Self::Decide { how, .. } | Self::Command { how, .. } => *how = to,
+        }
+        self
+    }
 }
 
 /// How long to wait for a server.
@@ -64,7 +86,7 @@ impl Link {
     /// To be connected to in the background; until then it is down.
     pub(super) fn later(connect: Connect, patience: Patience) -> Self {
         let (link, inbox) = Self::parts();
-        link.health.fall("not connected yet".to_owned());
+        link.health.wait();
         let supervisor = Supervisor {
             connect: Some(connect),
             patience,
@@ -116,13 +138,26 @@ impl Link {
         }
     }
 
+    pub(super) fn is_up(&self) -> bool {
+        self.health.is_up()
+    }
+
+    /// Waits for a connection that is being made for the first time.
+    pub(super) async fn ready(&self, patience: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + patience;
+        while !self.health.is_up() && self.health.is_new() && Instant::now() < end {
+            sleep(Duration::from_millis(1)).await;
+        }
+        if self.is_up() { Ok(()) } else { Err(self.lost()) }
+    }
+
     fn lost(&self) -> Failure {
         lost(&self.health)
     }
 }
 
 fn lost(health: &Health) -> Failure {
-    Failure::new(format_args!("no connection: {}", health.reason()))
+    Failure::NotConnected(health.reason().into())
 }
 
 /// A call that was sent.
@@ -175,9 +210,10 @@ impl Supervisor {
             let Some(connect) = &self.connect else {
                 return;
             };
-            let delay = delays.next().unwrap_or(LONGEST_DELAY);
+            let first = self.health.is_new();
+            let delay = if first { Duration::ZERO } else { delays.next().unwrap_or(LONGEST_DELAY) };
             let connecting = async {
-                tokio::time::sleep(delay).await;
+                sleep(delay).await;
                 attempt(connect, self.patience).await
             };
             tokio::select! {

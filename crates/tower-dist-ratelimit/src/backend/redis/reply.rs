@@ -35,7 +35,7 @@ pub(super) fn verdict(numbers: &[i64], limits: &[u64]) -> Verdict {
     }
 }
 
-fn decision(numbers: &[i64], limit: u64) -> Decision {
+pub(super) fn decision(numbers: &[i64], limit: u64) -> Decision {
     let &[granted, remaining, wait, reset] = numbers else {
         return Decision::refuse(limit, 0, None, Duration::ZERO);
     };

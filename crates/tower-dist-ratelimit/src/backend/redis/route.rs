@@ -3,10 +3,11 @@ use std::sync::Arc;
 use super::{
     ConnectError,
     call::Call,
+    cluster::Cluster,
     failure::Failure,
-    key::Tag,
-    link::{Connect, Link, Patience, Work},
+    link::{Connect, How, Link, Patience, Work},
     reply::Numbers,
+    sentinel::Watched,
     target::{Kind, Target},
     wire::Dialer,
 };
@@ -17,9 +18,11 @@ use crate::backend::BoxFuture;
 pub(super) enum Route {
     /// The only one, or the one that is primary now.
     One(Link),
+    /// The one that has the slot.
+    Cluster(Arc<Cluster>),
 }
 
-/// Decisions on one request, in the order of its charges.
+/// What a script says on one request.
 pub(super) type Answers = BoxFuture<'static, Result<Numbers, Failure>>;
 
 impl Route {
@@ -28,9 +31,10 @@ impl Route {
         dialer: Dialer,
         patience: Patience,
     ) -> Result<Self, ConnectError> {
+        let mut addresses = target.addresses.into_iter();
         let connect: Connect = match target.kind {
             Kind::Standalone => {
-                let Some(address) = target.addresses.into_iter().next() else {
+                let Some(address) = addresses.next() else {
                     return Err(ConnectError::new("the URL of a Redis server", "names no host"));
                 };
                 Arc::new(move || {
@@ -38,30 +42,51 @@ impl Route {
                     Box::pin(async move { dialer.dial(&address).await })
                 })
             }
-            Kind::Sentinel(_) | Kind::Cluster => todo!(),
+            Kind::Sentinel(name) => {
+                let watched = Watched {
+                    name,
+                    sentinels: addresses.collect(),
+                    dialer,
+                };
+                Arc::new(move || {
+                    let watched = watched.clone();
+                    Box::pin(async move { watched.dial().await })
+                })
+            }
+            Kind::Cluster => {
+                let cluster = Cluster::open(addresses.collect(), dialer, patience).await?;
+                return Ok(Self::Cluster(cluster));
+            }
         };
         Ok(Self::One(Link::new(connect, patience).await?))
     }
 
-    /// Sends a call; what it returns then is to be awaited, or dropped.
-    pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
-        match self {
-            Self::One(link) => {
-                let pending = link.send(Work::Decide { call, slot: 0, asking: false })?;
-                Ok(Box::pin(pending.answer()))
-            }
-        }
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
     }
 
-    /// Deletes a key of this tag.
-    pub(super) fn forget(&self, key: Vec<u8>, _: &Tag) -> Result<Answers, Failure> {
+    /// Sends a call, all of whose keys are in one slot of a Cluster; what it returns then is to be awaited, or dropped.
+    pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
+        let slot = match self {
+            Self::One(_) => 0,
+            Self::Cluster(_) => call.slot(),
+        };
+        let how = How::Together;
+        self.work(slot, Work::Decide { call, slot, how })
+    }
+
+    /// Deletes a key, in this slot.
+    pub(super) fn delete(&self, key: Vec<u8>, slot: u16) -> Result<Answers, Failure> {
         let mut command = redis::cmd("DEL");
         command.arg(key);
+        let how = How::Together;
+        self.work(slot, Work::Command { command, how })
+    }
+
+    fn work(&self, slot: u16, work: Work) -> Result<Answers, Failure> {
         match self {
-            Self::One(link) => {
-                let pending = link.send(Work::Command { command, asking: false })?;
-                Ok(Box::pin(pending.answer()))
-            }
+            Self::One(link) => Ok(Box::pin(link.send(work)?.answer())),
+            Self::Cluster(cluster) => cluster.send(slot, work),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Rule {
         let (quota, dynamic) = (policy.quota(), policy.has_dynamic_quotas());
         let part = part(policy.algorithm(), quota, dynamic)?;
         Ok(Self {
-            keys: Keys::new(prefix, &part.version, policy.name()),
+            keys: Keys::new(prefix, &part.version, policy.name(), policy.colocated()),
             quota,
             dynamic,
             counts: part.counts,
@@ -117,7 +117,7 @@ fn part(algorithm: Algorithm, quota: Quota, dynamic: bool) -> Result<Part, Build
         Algorithm::FixedWindow { phase_per_key } => {
             // Sixteen bits of the key's hash tell apart as many beginnings.
             let phase = if phase_per_key {
-                "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)"
+                "floor(tonumber(match(key, match(key, ':%x+$') and ':(%x%x%x%x)%x*$' or '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)"
             } else {
                 "0"
             };

@@ -43,6 +43,17 @@ pub(super) struct Wire {
     pub(super) driver: BoxFuture<'static, ()>,
 }
 
+impl Wire {
+    /// Sends one command, over a connection for that alone.
+    pub(super) async fn ask(mut self, to: &Address, command: Cmd) -> Result<Value, ConnectError> {
+        let answer = self.commands.send(command, false);
+        tokio::select! {
+            answer = answer => answer.map_err(|error| refused(to, error)),
+            () = &mut self.driver => Err(ConnectError::new(to, "closed the connection")),
+        }
+    }
+}
+
 /// How to get to a server, once its address is known.
 #[derive(Clone)]
 pub(super) struct Dialer {
@@ -109,7 +120,8 @@ fn refused(address: &Address, error: RedisError) -> ConnectError {
         _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
             "does not accept this user or password"
         }
-        _ if error.is_io_error() => "cannot be reached",
+        // A server that takes no more connections, too: what it says then is often lost.
+        _ if error.is_io_error() => "closed the connection",
         _ => "does not accept the connection",
     };
     ConnectError::because(address, problem, error)

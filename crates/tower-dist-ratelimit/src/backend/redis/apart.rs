@@ -1,0 +1,89 @@
+//! Policies whose keys are in different slots of a Cluster.
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+
+use super::{
+    call::Call,
+    failure::Failure,
+    reply::{NUMBERS, Numbers, decision},
+    route::{Answers, Route},
+};
+use crate::{
+    Decision, Decisions, Source,
+    backend::{BackendError, Verdict},
+};
+
+/// The charges of one slot.
+pub(super) struct Part {
+    pub(super) call: Call,
+    /// Their places among all charges.
+    pub(super) places: SmallVec<[usize; 4]>,
+}
+
+/// Parts that were sent, in parallel.
+pub(super) struct Sent(Vec<(Part, Result<Answers, Failure>)>);
+
+impl Sent {
+    pub(super) fn new(route: &Route, parts: Vec<Part>) -> Self {
+        let send = |part: Part| {
+            let answers = route.send(part.call.clone());
+            (part, answers)
+        };
+        Self(parts.into_iter().map(send).collect())
+    }
+
+    /// Waits for all. When one part refuses or fails, puts back what the others took.
+    pub(super) async fn verdict(self, route: &Route, limits: &[u64]) -> Result<Verdict, BackendError> {
+        let answers = self.0.into_iter().map(|(part, answers)| async {
+            let answers = match answers {
+                Ok(answers) => answers.await,
+                Err(failure) => Err(failure),
+            };
+            (part, answers)
+        });
+        let parts = join_all(answers).await;
+        let refuses = |answers: &Result<Numbers, Failure>| match answers {
+            Ok(numbers) => numbers.chunks_exact(NUMBERS).any(|numbers| numbers[0] < 0),
+            Err(_) => true,
+        };
+        let allowed = !parts.iter().any(|(_, answers)| refuses(answers));
+        if !allowed {
+            let taken = parts.iter().filter_map(|(part, answers)| refund(part, answers.as_ref().ok()?));
+            // Whose refund fails is charged, which is the safe side.
+            join_all(taken.filter_map(|call| route.send(call).ok())).await;
+        }
+        let mut decisions = Decisions::refused(limits.len());
+        for (part, answers) in parts {
+            let answers = answers?;
+            for (&place, numbers) in part.places.iter().zip(answers.chunks_exact(NUMBERS)) {
+                let mut one = decision(numbers, limits[place]);
+                if !allowed {
+                    put_back(&mut one);
+                }
+                decisions[place] = one;
+            }
+        }
+        Ok(Verdict { allowed, decisions })
+    }
+}
+
+/// The call that puts back what a part took; none if that is nothing.
+fn refund(part: &Part, numbers: &Numbers) -> Option<Call> {
+    let granted: SmallVec<[i64; 4]> = numbers.chunks_exact(NUMBERS).map(|numbers| numbers[0]).collect();
+    let took = granted.iter().all(|&granted| granted >= 0) && granted.iter().any(|&granted| granted > 0);
+    let asks = part.call.asks.iter().zip(granted);
+    took.then(|| Call {
+        asks: asks.map(|(ask, granted)| ask.refund(granted)).collect(),
+        settles: true,
+        ..part.call.clone()
+    })
+}
+
+/// What a decision is once its tokens are back.
+fn put_back(decision: &mut Decision) {
+    decision.source = Source::Parts;
+    decision.remaining += decision.granted;
+    decision.granted = 0;
+    decision.delay = std::time::Duration::ZERO;
+}
