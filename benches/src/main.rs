@@ -4,6 +4,7 @@ mod alloc;
 mod callgrind;
 mod hedge;
 mod measure;
+mod redis;
 mod report;
 mod retry;
 
@@ -33,6 +34,7 @@ struct Args {
 enum Group {
     Retry,
     Hedge,
+    Redis,
 }
 
 impl Group {
@@ -40,6 +42,8 @@ impl Group {
         match self {
             Self::Retry => retry::cases(),
             Self::Hedge => hedge::cases(),
+            // Not one call after the other: see `redis::rows`.
+            Self::Redis => Vec::new(),
         }
     }
 }
@@ -59,7 +63,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("built without optimisation: use --release for figures that mean something");
     }
     let mut rows = measure(&mut cases, Effort::FULL);
-    count_instructions(&mut rows);
+    if !rows.is_empty() {
+        count_instructions(&mut rows);
+    }
+    if args.only.is_none_or(|only| matches!(only, Group::Redis)) {
+        match redis::rows(redis::Effort::FULL) {
+            Ok(throughput) => rows.extend(throughput),
+            Err(error) => eprintln!("no rows of redis: {error}"),
+        }
+    }
     let report = match args.json {
         true => report::json(&rows)?,
         false => report::table(&rows),

@@ -136,14 +136,14 @@ impl Subject {
     /// Doubles the calls until they fill a sample. This warms up, too.
     fn calls_per_sample(&mut self, sample: Duration) -> u32 {
         let mut calls = 1;
-        while time(|| self.run(calls)) < sample {
+        while time_of(|| self.run(calls)) < sample {
             calls *= 2;
         }
         calls
     }
 
     fn nanos_per_call(&mut self, calls: u32) -> f64 {
-        time(|| self.run(calls)).as_secs_f64() * 1e9 / f64::from(calls)
+        time_of(|| self.run(calls)).as_secs_f64() * 1e9 / f64::from(calls)
     }
 }
 
@@ -194,8 +194,19 @@ fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row 
     clippy::disallowed_types,
     reason = "a benchmark measures real time, which a paused clock must not govern"
 )]
-fn time(run: impl FnOnce()) -> Duration {
+fn time_of(run: impl FnOnce()) -> Duration {
     let start = std::time::Instant::now();
     run();
+    start.elapsed()
+}
+
+/// How long a future takes.
+#[expect(
+    clippy::disallowed_types,
+    reason = "a benchmark measures real time, which a paused clock must not govern"
+)]
+pub(crate) async fn time(work: impl Future<Output = ()>) -> Duration {
+    let start = std::time::Instant::now();
+    work.await;
     start.elapsed()
 }

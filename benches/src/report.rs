@@ -72,6 +72,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "allocs",
         "bytes",
         "instructions",
+        "server µs",
         "ours ÷ this",
         "goal",
         "met",
@@ -92,6 +93,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             figure(row.allocs, 0),
             figure(row.bytes, 0),
             row.instructions.map(|n| n.to_string()).unwrap_or_default(),
+            figure(row.server_cpu_us, 2),
             figure(ours.and_then(|ours| share(ours, row)), 2),
             row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
             ours.and_then(|ours| met(ours, row, of(BARE)))

@@ -1,14 +1,16 @@
 -- One decision after the other: each has a key and an ask per policy. They see what those before them took.
 local replies, n, states = {}, 0, {}
+-- One ask that is the same for all is there once.
+local shared = #ARGV < #KEYS and ARGV[1]
 for first = 1, #KEYS, POLICIES do
   local allowed = true
   for p = 1, POLICIES do
-    local key, text = KEYS[first + p - 1], ARGV[first + p - 1]
+    local key, text = KEYS[first + p - 1], shared or ARGV[first + p - 1]
     local policy = policies[p]
     local state = states[key]
     if not state then
       state = policy.open(key)
-      state.save = policy.save
+      state.policy = policy
       states[key] = state
     end
     local cost = tonumber(text)
@@ -47,5 +49,5 @@ for first = 1, #KEYS, POLICIES do
     end
   end
 end
-for i = 1, to_write do changed[i].save(changed[i]) end
+for i = 1, to_write do changed[i].policy.save(changed[i]) end
 return replies

@@ -9,5 +9,5 @@
       at, n = time_of(at), tonumber(n)
       if at and at > now and n > 0 and n <= $MAX_COUNT then ends, count = at, n end
     end
-    return { key = key, ends = ends, count = count, fresh = now + $WINDOW }
+    return { policy = false, touched = false, key = key, ends = ends, count = count, fresh = now + $WINDOW }
   end

@@ -9,5 +9,5 @@
       at, n = time_of(at), tonumber(n)
       if at and at >= ends and n <= $MAX_COUNT then ends, count = at, n end
     end
-    return { key = key, ends = ends, count = count, fresh = ends }
+    return { policy = false, touched = false, key = key, ends = ends, count = count, fresh = ends }
   end

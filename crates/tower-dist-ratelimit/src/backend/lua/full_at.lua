@@ -10,7 +10,7 @@
       at, part = time_of(at), tonumber(part) or 0
       if at and part < RATE then used = max(0, min((at - now) * RATE + part, $MOST_USED)) end
     end
-    return { key = key, used = used }
+    return { policy = false, touched = false, key = key, used = used }
   end
 
   local function load() end

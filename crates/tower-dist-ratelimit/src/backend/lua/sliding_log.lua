@@ -4,7 +4,7 @@
   -- len: stored tokens that stay; left: of these, how many have left the window at the front; last: the time of the
   -- latest; add: tokens to push. A list that makes no sense counts as empty and is replaced.
   local function open(key)
-    local state = { key = key, stored = 0, len = 0, left = 0, add = 0 }
+    local state = { policy = false, touched = false, key = key, stored = 0, len = 0, left = 0, add = 0 }
     local function at(index)
       return time_of(call('LINDEX', key, index))
     end

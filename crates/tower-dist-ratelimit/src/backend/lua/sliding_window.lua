@@ -3,7 +3,7 @@
 
   local function open(key)
     local number = floor(now / LENGTH)
-    local state = { key = key, number = number, passed = now % LENGTH, behind = 0 }
+    local state = { policy = false, touched = false, key = key, number = number, passed = now % LENGTH, behind = 0 }
     for age = 0, N do state[age] = 0 end
     local text = get(key)
     if not text then return state end

@@ -3,7 +3,7 @@
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
-    local state = { key = key, units = 0, token = TOKEN, written = now, used = 0 }
+    local state = { policy = false, touched = false, key = key, units = 0, token = TOKEN, written = now, used = 0 }
     local text = get(key)
     if text then
       local units, token, written = match(text, '^(%d+) (%d+) (%d+)$')

@@ -5,7 +5,7 @@ use tokio::{sync::oneshot, time::error::Elapsed};
 
 pub(super) use super::reply::Numbers;
 use super::{
-    call::Call,
+    call::{Asked, Call},
     failure::Failure,
     reply::{NUMBERS, numbers},
     wire::Commands,
@@ -43,6 +43,17 @@ impl Outcome {
             Self::Numbers(_) => Failure::new("an answer of another length than expected"),
         }
     }
+}
+
+/// What is asked, once if it is the same of all: nearly always one token.
+pub(super) fn said<'a>(
+    asks: impl Iterator<Item = &'a Asked> + Clone,
+) -> impl Iterator<Item = &'a [u8]> {
+    let mut others = asks.clone();
+    let first = others.next();
+    let same = first.is_some_and(|first| others.all(|ask| ask.text == first.text));
+    let texts = asks.map(|ask| &ask.text[..]);
+    texts.take(if same { 1 } else { usize::MAX })
 }
 
 /// Requests that go out together, all to the same script.
@@ -115,10 +126,9 @@ impl Batch {
                 command.arg(&key[..]);
             }
         }
-        for waiting in &self.0 {
-            for ask in &waiting.call.asks {
-                command.arg(&ask.text[..]);
-            }
+        let texts = self.0.iter().flat_map(|waiting| &waiting.call.asks);
+        for text in said(texts) {
+            command.arg(text);
         }
         command
     }

@@ -1,4 +1,4 @@
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use super::{
     key::Keys,
@@ -31,6 +31,8 @@ pub(super) struct Rule {
     pub(super) counts: Counts,
     /// Its part of a script.
     lua: String,
+    /// The whole of a script that decides on it alone, if there is a shorter one; without the clock.
+    alone: Option<String>,
 }
 
 /// What a quota means to an algorithm.
@@ -47,6 +49,7 @@ mod source {
     pub(super) const CLOCK: &str = include_str!("../lua/clock.lua");
     pub(super) const COMMON: &str = include_str!("../lua/common.lua");
     pub(super) const DECIDE: &str = include_str!("../lua/decide.lua");
+    pub(super) const BUCKET_ALONE: &str = include_str!("../lua/bucket_alone.lua");
     pub(super) const COUNTER: &str = include_str!("../lua/counter.lua");
     pub(super) const FIXED_WINDOW: &str = include_str!("../lua/fixed_window.lua");
     pub(super) const FIRST_HIT: &str = include_str!("../lua/first_hit.lua");
@@ -76,6 +79,7 @@ impl Rule {
             dynamic,
             counts: part.counts,
             lua: part.lua,
+            alone: part.alone,
         })
     }
 
@@ -95,6 +99,7 @@ struct Part {
     version: String,
     counts: Counts,
     lua: String,
+    alone: Option<String>,
 }
 
 fn part(algorithm: Algorithm, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
@@ -162,19 +167,19 @@ fn paced(
         "  local quota\n"
     };
     let lua = [state, source::DRAINED, algorithm, quota].concat();
+    let numbers = [
+        ("MOST_USED", MOST_USED),
+        ("RATE", rate.rate),
+        ("TOKEN", rate.token),
+        ("BURST", rate.burst),
+        ("MAX_WAIT", max_wait),
+    ];
+    let alone = letter == 'b' && !dynamic;
     Ok(Part {
         version: format!("{letter}{}", if dynamic { "u1" } else { "1" }),
         counts: Counts::Units { max_wait },
-        lua: fill(
-            &lua,
-            &[
-                ("MOST_USED", MOST_USED),
-                ("RATE", rate.rate),
-                ("TOKEN", rate.token),
-                ("BURST", rate.burst),
-                ("MAX_WAIT", max_wait),
-            ],
-        ),
+        lua: fill(&lua, &numbers),
+        alone: alone.then(|| fill(source::BUCKET_ALONE, &numbers)),
     })
 }
 
@@ -212,6 +217,7 @@ fn counter_up_to(
                 ("MAX_COUNT", MAX_COUNT),
             ],
         ),
+        alone: None,
     })
 }
 
@@ -236,28 +242,38 @@ fn fill(lua: &str, numbers: &[(&str, u64)]) -> String {
 /// A script that decides on requests to some policies together.
 #[derive(Debug)]
 pub(super) struct Script {
-    pub(super) rules: Vec<std::sync::Arc<Rule>>,
+    pub(super) rules: Vec<Arc<Rule>>,
     pub(super) lua: String,
     /// By which the server knows it: the SHA-1 of its source.
     pub(super) sha: String,
 }
 
 impl Script {
-    pub(super) fn new(rules: Vec<std::sync::Arc<Rule>>) -> Self {
+    pub(super) fn new(rules: Vec<Arc<Rule>>) -> Self {
         Self::with_clock(rules, source::CLOCK, SLACK)
     }
 
     /// With another way to tell the time, and to keep keys.
-    pub(super) fn with_clock(rules: Vec<std::sync::Arc<Rule>>, clock: &str, slack: u64) -> Self {
-        let common = fill(
-            source::COMMON,
-            &[
-                ("HORIZON", as_micros(HORIZON)),
-                ("SLACK", slack),
-                ("MOST", (1 << 53) - 1),
-            ],
-        );
-        let mut lua = [clock, &common].concat();
+    pub(super) fn with_clock(rules: Vec<Arc<Rule>>, clock: &str, slack: u64) -> Self {
+        let everywhere = [
+            ("HORIZON", as_micros(HORIZON)),
+            ("SLACK", slack),
+            ("MOST", (1 << 53) - 1),
+        ];
+        let alone = match &rules[..] {
+            [one] => one.alone.as_ref(),
+            _ => None,
+        };
+        let lua = match alone {
+            Some(alone) => [clock, &fill(alone, &everywhere)].concat(),
+            None => Self::together(&rules, clock, &fill(source::COMMON, &everywhere)),
+        };
+        let sha = redis::Script::new(&lua).get_hash().to_owned();
+        Self { rules, lua, sha }
+    }
+
+    fn together(rules: &[Arc<Rule>], clock: &str, common: &str) -> String {
+        let mut lua = [clock, common].concat();
         lua.push_str("local policies, asks = {}, {}\n");
         for (number, rule) in rules.iter().enumerate() {
             let _ = write!(
@@ -268,7 +284,6 @@ impl Script {
             );
         }
         lua.push_str(&source::DECIDE.replace("POLICIES", &rules.len().to_string()));
-        let sha = redis::Script::new(&lua).get_hash().to_owned();
-        Self { rules, lua, sha }
+        lua
     }
 }

@@ -92,7 +92,10 @@ pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
 }
 
 fn number(value: Value) -> Option<u16> {
-    redis::from_redis_value(value).ok()
+    match value {
+        Value::Int(number) => u16::try_from(number).ok(),
+        _ => None,
+    }
 }
 
 fn node(value: Value, asked: &Address) -> Option<Address> {
@@ -153,9 +156,7 @@ mod tests {
             array([array([Value::Int(9), Value::Int(3), node("a", 1)])]),
             array([array([Value::Int(0), Value::Int(3), node("a", -1)])]),
         ] {
-            let _ = format!("{answer:?}");
-            let found = slots(answer, &at("a", 1));
-            assert!(found.is_none_or(|slots| slots.owner(3).is_none()));
+            assert!(slots(answer.clone(), &at("a", 1)).is_none(), "{answer:?}");
         }
     }
 }

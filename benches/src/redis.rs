@@ -1,0 +1,179 @@
+//! Decisions in Redis: how many a second over one connection, and what they cost the server.
+
+mod raw;
+
+use std::error::Error;
+use std::future::Future;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tests::servers::Redis as Server;
+use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
+
+use self::raw::Raw;
+use crate::measure::time;
+use crate::report::{OURS, Row};
+
+/// Requests at the same time, each in a task of its own.
+const TASKS: u32 = 256;
+
+/// Keys per task, where tasks have keys of their own.
+const KEYS: u32 = 100;
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub(crate) rounds: u32,
+    pub(crate) sample: Duration,
+}
+
+impl Effort {
+    pub(crate) const FULL: Self = Self {
+        rounds: 15,
+        sample: Duration::from_millis(400),
+    };
+}
+
+/// What a case asks for.
+#[derive(Clone, Copy)]
+struct Shape {
+    name: &'static str,
+    one_key: bool,
+    /// The share of the raw call's time that ours may take.
+    goal: f64,
+}
+
+const SHAPES: [Shape; 2] = [
+    Shape {
+        name: "redis, different keys",
+        one_key: false,
+        goal: 1.0 / 1.5,
+    },
+    Shape {
+        name: "redis, one hot key",
+        one_key: true,
+        goal: 1.0 / 4.0,
+    },
+];
+
+/// One sample: nanoseconds and the server's microseconds per decision.
+type Sample = (f64, f64);
+
+/// Measures all cases.
+///
+/// # Errors
+///
+/// No server.
+pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut version = Command::new("redis-server");
+    let version = version.arg("--version").stdout(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        return Err("redis-server is not installed".into());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut rows = Vec::new();
+        for shape in SHAPES {
+            eprintln!("{}: {} rounds of 2 subjects", shape.name, effort.rounds);
+            rows.extend(measure(shape, effort).await?);
+        }
+        Ok(rows)
+    })
+}
+
+async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error>> {
+    let server = Server::start();
+    let raw = Raw::connect(&server.url()).await?;
+    let quota = Quota::per_second(1_000_000_000);
+    let redis = Redis::connect(&server.url()).await?;
+    let limiter = Arc::new(Limiter::new(redis, Policy::new("bench", quota))?);
+    let (mut raws, mut ours) = (Vec::new(), Vec::new());
+    let ask_raw = |key: String| {
+        let mut raw = raw.clone();
+        async move { raw.decide(&key).await }
+    };
+    let ask_ours = |key: String| {
+        let limiter = Arc::clone(&limiter);
+        async move { limiter.check(&*key).await.is_ok_and(|decision| decision.allowed) }
+    };
+    for round in 0..effort.rounds {
+        if round % 2 == 0 {
+            raws.push(sample(&server, shape, effort.sample, ask_raw).await);
+        }
+        ours.push(sample(&server, shape, effort.sample, ask_ours).await);
+        if round % 2 == 1 {
+            raws.push(sample(&server, shape, effort.sample, ask_raw).await);
+        }
+    }
+    let ours = row(shape.name, OURS, ours);
+    let raw = row(shape.name, "raw", raws);
+    Ok([
+        ours,
+        Row {
+            goal: Some(shape.goal),
+            ..raw
+        },
+    ])
+}
+
+/// Lets all tasks ask one question after the other for about so long.
+async fn sample<F>(server: &Server, shape: Shape, length: Duration, ask: impl Fn(String) -> F) -> Sample
+where
+    F: Future<Output = bool> + Send + 'static,
+{
+    let mut asks = 1;
+    loop {
+        let cpu = server.cpu_micros();
+        let questions = (0..TASKS).map(|task| (0..asks).map(|n| ask(key(shape, task, n))).collect());
+        let questions: Vec<Vec<F>> = questions.collect();
+        let took = time(async {
+            let tasks: Vec<_> = questions
+                .into_iter()
+                .map(|questions| {
+                    tokio::spawn(async move {
+                        for question in questions {
+                            assert!(question.await, "not admitted: not what this is about");
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                let done = task.await;
+                assert!(done.is_ok(), "a task has failed");
+            }
+        })
+        .await;
+        if took >= length / 2 {
+            let decisions = f64::from(TASKS * asks);
+            let cpu = server.cpu_micros() - cpu;
+            let cpu = Duration::from_micros(cpu).as_secs_f64() * 1e6;
+            return (took.as_secs_f64() * 1e9 / decisions, cpu / decisions);
+        }
+        asks *= 2;
+    }
+}
+
+fn key(shape: Shape, task: u32, n: u32) -> String {
+    if shape.one_key {
+        "everyone".to_owned()
+    } else {
+        format!("client {task} {}", n % KEYS)
+    }
+}
+
+fn row(case: &'static str, subject: &'static str, mut samples: Vec<Sample>) -> Row {
+    samples.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let median = samples.get(samples.len() / 2).copied();
+    Row {
+        ns_min: samples.first().map(|sample| sample.0),
+        ns_median: median.map(|sample| sample.0),
+        ns_max: samples.last().map(|sample| sample.0),
+        per_second: median.map(|sample| 1e9 / sample.0),
+        server_cpu_us: median.map(|sample| sample.1),
+        ..Row::new(case, subject)
+    }
+}

@@ -1,0 +1,72 @@
+-- A token bucket that is decided alone, as nearly all are: what the parts of other scripts do, without the calls
+-- between them. What is used is kept as `full_at.lua` says.
+local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+local tonumber, type, match, pcall = tonumber, type, string.match, redis.pcall
+local replies, n = {}, 0
+local used_of, changed, to_write, is_changed = {}, {}, 0, {}
+local shared = #ARGV < #KEYS and ARGV[1]
+local latest = now + $HORIZON
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  local used = used_of[key]
+  if not used then
+    used = 0
+    local text = pcall('GET', key)
+    if type(text) == 'string' then
+      local at, part = tonumber(text), 0
+      if not at then
+        at, part = match(text, '^(%d+) (%d+)$')
+        at, part = tonumber(at), tonumber(part)
+      end
+      -- Later than can be meant, or a part of more than one, is not ours.
+      if at and at <= latest and part < $RATE then used = max(0, min((at - now) * $RATE + part, $MOST_USED)) end
+    end
+    used_of[key] = used
+  end
+  local text, settles = shared or ARGV[i], false
+  local cost = tonumber(text)
+  local want = cost
+  if not cost then
+    local kind
+    kind, cost, want = match(text, '^(s?)(%-?%d+) (%d+)$')
+    settles, cost, want = kind == 's', tonumber(cost), tonumber(want)
+  end
+  local after = used
+  if settles then
+    after = used + cost * $TOKEN
+    after = cost < 0 and max(0, after) or max(used, min(after, $MOST_USED))
+  else
+    local granted, wait = 0, 0
+    local free = used < $BURST and floor(($BURST - used) / $TOKEN) or 0
+    if cost > free then
+      granted = -1
+      wait = cost * $TOKEN <= $BURST and ceil((used + cost * $TOKEN - $BURST) / $RATE) or -1
+    elseif cost > 0 then
+      granted = want > cost and min(want, free) or cost
+      after = used + granted * $TOKEN
+      free = free - granted
+    end
+    replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = granted, free, wait, ceil(after / $RATE)
+    n = n + 4
+  end
+  if after ~= used then
+    used_of[key] = after
+    if not is_changed[key] then
+      is_changed[key] = true
+      to_write = to_write + 1
+      changed[to_write] = key
+    end
+  end
+end
+for i = 1, to_write do
+  local key = changed[i]
+  local used = used_of[key]
+  if used == 0 then
+    redis.call('DEL', key)
+  else
+    local at, part = now + floor(used / $RATE), used % $RATE
+    local text = part == 0 and at or string.format('%.0f %.0f', at, part)
+    redis.call('SET', key, text, 'PX', ceil(used / ($RATE * 1000)) + $SLACK)
+  end
+end
+return replies
