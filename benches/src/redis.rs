@@ -92,21 +92,21 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error
     let redis = Redis::connect(&server.url()).await?;
     let limiter = Arc::new(Limiter::new(redis, Policy::new("bench", quota))?);
     let (mut raws, mut ours) = (Vec::new(), Vec::new());
-    let ask_raw = |key: String| {
+    let ask_raw = move |key: Arc<str>| {
         let mut raw = raw.clone();
         async move { raw.decide(&key).await }
     };
-    let ask_ours = |key: String| {
+    let ask_ours = move |key: Arc<str>| {
         let limiter = Arc::clone(&limiter);
         async move { limiter.check(&*key).await.is_ok_and(|decision| decision.allowed) }
     };
     for round in 0..effort.rounds {
         if round % 2 == 0 {
-            raws.push(sample(&server, shape, effort.sample, ask_raw).await);
+            raws.push(sample(&server, shape, effort.sample, &ask_raw).await);
         }
-        ours.push(sample(&server, shape, effort.sample, ask_ours).await);
+        ours.push(sample(&server, shape, effort.sample, &ask_ours).await);
         if round % 2 == 1 {
-            raws.push(sample(&server, shape, effort.sample, ask_raw).await);
+            raws.push(sample(&server, shape, effort.sample, &ask_raw).await);
         }
     }
     let ours = row(shape.name, OURS, ours);
@@ -121,26 +121,17 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error
 }
 
 /// Lets all tasks ask one question after the other for about so long.
-async fn sample<F>(server: &Server, shape: Shape, length: Duration, ask: impl Fn(String) -> F) -> Sample
+async fn sample<A, F>(server: &Server, shape: Shape, length: Duration, ask: &A) -> Sample
 where
+    A: Fn(Arc<str>) -> F + Clone + Send + 'static,
     F: Future<Output = bool> + Send + 'static,
 {
     let mut asks = 1;
     loop {
+        let tasks: Vec<_> = (0..TASKS).map(|task| work(keys(shape, task), asks, ask.clone())).collect();
         let cpu = server.cpu_micros();
-        let questions = (0..TASKS).map(|task| (0..asks).map(|n| ask(key(shape, task, n))).collect());
-        let questions: Vec<Vec<F>> = questions.collect();
         let took = time(async {
-            let tasks: Vec<_> = questions
-                .into_iter()
-                .map(|questions| {
-                    tokio::spawn(async move {
-                        for question in questions {
-                            assert!(question.await, "not admitted: not what this is about");
-                        }
-                    })
-                })
-                .collect();
+            let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
             for task in tasks {
                 let done = task.await;
                 assert!(done.is_ok(), "a task has failed");
@@ -149,20 +140,26 @@ where
         .await;
         if took >= length / 2 {
             let decisions = f64::from(TASKS * asks);
-            let cpu = server.cpu_micros() - cpu;
-            let cpu = Duration::from_micros(cpu).as_secs_f64() * 1e6;
+            let cpu = Duration::from_micros(server.cpu_micros() - cpu).as_secs_f64() * 1e6;
             return (took.as_secs_f64() * 1e9 / decisions, cpu / decisions);
         }
         asks *= 2;
     }
 }
 
-fn key(shape: Shape, task: u32, n: u32) -> String {
-    if shape.one_key {
-        "everyone".to_owned()
-    } else {
-        format!("client {task} {}", n % KEYS)
+/// One task: asks about its keys in turn.
+async fn work<F: Future<Output = bool>>(keys: Vec<Arc<str>>, asks: u32, ask: impl Fn(Arc<str>) -> F) {
+    let in_turn = keys.iter().cycle();
+    for (_, key) in (0..asks).zip(in_turn) {
+        assert!(ask(Arc::clone(key)).await, "not admitted: not what this is about");
     }
+}
+
+fn keys(shape: Shape, task: u32) -> Vec<Arc<str>> {
+    if shape.one_key {
+        return vec!["everyone".into()];
+    }
+    (0..KEYS).map(|n| format!("client {task} {n}").into()).collect()
 }
 
 fn row(case: &'static str, subject: &'static str, mut samples: Vec<Sample>) -> Row {

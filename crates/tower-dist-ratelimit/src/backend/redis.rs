@@ -1,4 +1,5 @@
 mod apart;
+mod arguments;
 mod batch;
 mod builder;
 mod call;
@@ -148,7 +149,7 @@ impl Redis {
                 rules.map(|(charge, rule)| rule.limit(charge.quota)).collect();
             let answers = self.route.send(call)?;
             return Ok(Box::pin(async move {
-                Ok(reply::verdict(&answers.await?, &limits))
+                Ok(reply::verdict(&answers.get().await?, &limits))
             }));
         }
         let limits = charges
@@ -168,7 +169,7 @@ impl Redis {
             .collect::<Result<SmallVec<[Answers; 2]>, _>>()?;
         Ok(Box::pin(async move {
             for answers in sent {
-                answers.await?;
+                answers.get().await?;
             }
             Ok(Verdict {
                 allowed: true,
@@ -242,7 +243,7 @@ impl Backend for Redis {
             Ok(self.route.delete(name, rule.keys.slot(&tag))?)
         });
         Box::pin(async move {
-            sent?.await?;
+            sent?.get().await?;
             Ok(())
         })
     }

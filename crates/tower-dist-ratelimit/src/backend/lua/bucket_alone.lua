@@ -4,10 +4,11 @@ local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, type, match, pcall = tonumber, type, string.match, redis.pcall
 local replies, n = {}, 0
 local used_of, changed, to_write, is_changed = {}, {}, 0, {}
-local shared = #ARGV < #KEYS and ARGV[1]
+-- What is the same for all is there once: the key, or what is asked.
+local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $HORIZON
-for i = 1, #KEYS do
-  local key = KEYS[i]
+for i = 1, max(#KEYS, #ARGV) do
+  local key = one_key or KEYS[i]
   local used = used_of[key]
   if not used then
     used = 0
@@ -23,7 +24,7 @@ for i = 1, #KEYS do
     end
     used_of[key] = used
   end
-  local text, settles = shared or ARGV[i], false
+  local text, settles = one_ask or ARGV[i], false
   local cost = tonumber(text)
   local want = cost
   if not cost then
@@ -36,18 +37,21 @@ for i = 1, #KEYS do
     after = used + cost * $TOKEN
     after = cost < 0 and max(0, after) or max(used, min(after, $MOST_USED))
   else
-    local granted, wait = 0, 0
     local free = used < $BURST and floor(($BURST - used) / $TOKEN) or 0
     if cost > free then
-      granted = -1
-      wait = cost * $TOKEN <= $BURST and ceil((used + cost * $TOKEN - $BURST) / $RATE) or -1
-    elseif cost > 0 then
-      granted = want > cost and min(want, free) or cost
+      local wait = cost * $TOKEN <= $BURST and ceil((used + cost * $TOKEN - $BURST) / $RATE) or -1
+      replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - free, ceil(used / $RATE), -1, wait
+      n = n + 4
+    elseif cost == 0 or want <= cost or free == cost then
+      after = used + cost * $TOKEN
+      replies[n + 1], replies[n + 2] = free - cost, ceil(after / $RATE)
+      n = n + 2
+    else
+      local granted = min(want, free)
       after = used + granted * $TOKEN
-      free = free - granted
+      replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - (free - granted), ceil(after / $RATE), granted, 0
+      n = n + 4
     end
-    replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = granted, free, wait, ceil(after / $RATE)
-    n = n + 4
   end
   if after ~= used then
     used_of[key] = after

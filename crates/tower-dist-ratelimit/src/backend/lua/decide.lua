@@ -1,11 +1,11 @@
 -- One decision after the other: each has a key and an ask per policy. They see what those before them took.
 local replies, n, states = {}, 0, {}
--- One ask that is the same for all is there once.
-local shared = #ARGV < #KEYS and ARGV[1]
-for first = 1, #KEYS, POLICIES do
+-- What is the same for all is there once: the keys, or what is asked.
+local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
+for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true
   for p = 1, POLICIES do
-    local key, text = KEYS[first + p - 1], shared or ARGV[first + p - 1]
+    local key, text = KEYS[one_row and p or first + p - 1], one_ask or ARGV[first + p - 1]
     local policy = policies[p]
     local state = states[key]
     if not state then
@@ -44,8 +44,13 @@ for first = 1, #KEYS, POLICIES do
           ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
         end
       end
-      replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = ask.granted, ask.remaining, ask.wait, ask.reset
-      n = n + 4
+      if ask.granted == ask.cost and ask.wait == 0 then
+        replies[n + 1], replies[n + 2] = ask.remaining, ask.reset
+        n = n + 2
+      else
+        replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - ask.remaining, ask.reset, ask.granted, ask.wait
+        n = n + 4
+      end
     end
   end
 end

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::{
     call::Call,
     failure::Failure,
-    reply::{NUMBERS, Numbers, decision},
+    reply::Words,
     route::{Answers, Route},
 };
 use crate::{
@@ -37,27 +37,27 @@ impl Sent {
     pub(super) async fn verdict(self, route: &Route, limits: &[u64]) -> Result<Verdict, BackendError> {
         let answers = self.0.into_iter().map(|(part, answers)| async {
             let answers = match answers {
-                Ok(answers) => answers.await,
+                Ok(answers) => answers.get().await,
                 Err(failure) => Err(failure),
             };
             (part, answers)
         });
         let parts = join_all(answers).await;
-        let refuses = |answers: &Result<Numbers, Failure>| match answers {
-            Ok(numbers) => numbers.chunks_exact(NUMBERS).any(|numbers| numbers[0] < 0),
+        let refuses = |answers: &Result<Words, Failure>| match answers {
+            Ok(words) => words.iter().any(|said| said.granted < 0),
             Err(_) => true,
         };
         let allowed = !parts.iter().any(|(_, answers)| refuses(answers));
         if !allowed {
             let taken = parts.iter().filter_map(|(part, answers)| refund(part, answers.as_ref().ok()?));
             // Whose refund fails is charged, which is the safe side.
-            join_all(taken.filter_map(|call| route.send(call).ok())).await;
+            join_all(taken.filter_map(|call| Some(route.send(call).ok()?.get()))).await;
         }
         let mut decisions = Decisions::refused(limits.len());
         for (part, answers) in parts {
             let answers = answers?;
-            for (&place, numbers) in part.places.iter().zip(answers.chunks_exact(NUMBERS)) {
-                let mut one = decision(numbers, limits[place]);
+            for (&place, said) in part.places.iter().zip(&answers) {
+                let mut one = said.decision(limits[place]);
                 if !allowed {
                     put_back(&mut one);
                 }
@@ -69,8 +69,8 @@ impl Sent {
 }
 
 /// The call that puts back what a part took; none if that is nothing.
-fn refund(part: &Part, numbers: &Numbers) -> Option<Call> {
-    let granted: SmallVec<[i64; 4]> = numbers.chunks_exact(NUMBERS).map(|numbers| numbers[0]).collect();
+fn refund(part: &Part, words: &Words) -> Option<Call> {
+    let granted: SmallVec<[i64; 4]> = words.iter().map(|said| said.granted).collect();
     let took = granted.iter().all(|&granted| granted >= 0) && granted.iter().any(|&granted| granted > 0);
     let asks = part.call.asks.iter().zip(granted);
     took.then(|| Call {

@@ -3,20 +3,16 @@ use std::{sync::Arc, time::Duration};
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::{sync::oneshot, time::error::Elapsed};
 
-pub(super) use super::reply::Numbers;
 use super::{
-    call::{Asked, Call},
+    arguments::{Arguments, words},
+    call::Call,
     failure::Failure,
-    reply::{NUMBERS, numbers},
+    reply::{Words, numbers},
     wire::Commands,
 };
 
-/// A request that waits for its decision.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) call: Call,
-    pub(super) answer: oneshot::Sender<Result<Numbers, Failure>>,
-}
+/// Where an answer goes.
+pub(super) type Answer = oneshot::Sender<Result<Words, Failure>>;
 
 /// How a call went.
 #[derive(Debug)]
@@ -45,23 +41,21 @@ impl Outcome {
     }
 }
 
-/// What is asked, once if it is the same of all: nearly always one token.
-pub(super) fn said<'a>(
-    asks: impl Iterator<Item = &'a Asked> + Clone,
-) -> impl Iterator<Item = &'a [u8]> {
-    let mut others = asks.clone();
-    let first = others.next();
-    let same = first.is_some_and(|first| others.all(|ask| ask.text == first.text));
-    let texts = asks.map(|ask| &ask.text[..]);
-    texts.take(if same { 1 } else { usize::MAX })
+/// Requests that go out together, all to the same script.
+#[derive(Default)]
+pub(super) struct Batch {
+    calls: Vec<Call>,
+    answers: Vec<Answer>,
 }
 
-/// Requests that go out together, all to the same script.
-pub(super) struct Batch(Vec<Waiting>);
-
 impl Batch {
-    pub(super) fn new(requests: Vec<Waiting>) -> Self {
-        Self(requests)
+    pub(super) fn push(&mut self, call: Call, answer: Answer) {
+        self.calls.push(call);
+        self.answers.push(answer);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
     }
 
     /// Calls the script and tells everyone. Returns what went wrong.
@@ -71,10 +65,7 @@ impl Batch {
         asking: bool,
         patience: Duration,
     ) -> Option<Outcome> {
-        let Some(first) = self.0.first() else {
-            return None;
-        };
-        let script = Arc::clone(&first.call.script);
+        let script = Arc::clone(&self.calls.first()?.script);
         let by_hash = self.command("EVALSHA", &script.sha);
         let answered = async {
             match commands.send(by_hash, asking).await {
@@ -86,49 +77,30 @@ impl Batch {
             }
         };
         let outcome = Outcome::of(tokio::time::timeout(patience, answered).await);
-        let each = script.rules.len() * NUMBERS;
-        match outcome {
-            Outcome::Numbers(numbers) if numbers.len() == each * self.decisions() => {
-                let mut numbers = numbers.chunks_exact(each);
-                for waiting in self.0 {
-                    let answer = match waiting.call.settles {
-                        true => Numbers::new(),
-                        false => Numbers::from_slice(numbers.next().unwrap_or_default()),
-                    };
-                    let _ = waiting.answer.send(Ok(answer));
-                }
-                None
+        if let Outcome::Numbers(numbers) = &outcome
+            && let Some(words) = words(&self.calls, numbers)
+        {
+            for (answer, words) in self.answers.into_iter().zip(words) {
+                let _ = answer.send(Ok(words));
             }
-            outcome => {
-                let failure = outcome.failure(patience);
-                for waiting in self.0 {
-                    let _ = waiting.answer.send(Err(failure.clone()));
-                }
-                Some(outcome)
-            }
+            return None;
         }
-    }
-
-    /// Settlements have no decision.
-    fn decisions(&self) -> usize {
-        self.0.iter().filter(|waiting| !waiting.call.settles).count()
+        let failure = outcome.failure(patience);
+        for answer in self.answers {
+            let _ = answer.send(Err(failure.clone()));
+        }
+        Some(outcome)
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let policies = self.0.first().map_or(0, |waiting| waiting.call.asks.len());
-        let asks = self.0.len() * policies;
+        let arguments = Arguments::of(&self.calls);
         let mut command = redis::cmd(name);
-        command.arg(script).arg(asks);
-        let mut key = Vec::with_capacity(128);
-        for waiting in &self.0 {
-            for (ask, rule) in waiting.call.asks.iter().zip(&waiting.call.script.rules) {
-                rule.keys.write(&ask.tag, &mut key);
-                command.arg(&key[..]);
-            }
-        }
-        let texts = self.0.iter().flat_map(|waiting| &waiting.call.asks);
-        for text in said(texts) {
-            command.arg(text);
+        command.arg(script).arg(arguments.number_of_keys());
+        arguments.keys(|key| {
+            command.arg(key);
+        });
+        for ask in arguments.asks() {
+            command.arg(ask);
         }
         command
     }

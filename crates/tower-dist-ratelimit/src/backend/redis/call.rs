@@ -35,6 +35,8 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) tag: Tag,
+    /// What is granted if not more.
+    pub(super) cost: i64,
     pub(super) text: SmallVec<[u8; 16]>,
 }
 
@@ -81,6 +83,7 @@ impl Asked {
         }
         Ok(Self {
             tag: tag(charge.key),
+            cost: i64::try_from(cost).unwrap_or(i64::MAX),
             text,
         })
     }
@@ -93,6 +96,7 @@ impl Asked {
         let _ = write!(text, "s-{tokens} 0");
         Self {
             tag: self.tag,
+            cost: 0,
             text,
         }
     }

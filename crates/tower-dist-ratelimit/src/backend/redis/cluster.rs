@@ -14,7 +14,7 @@ use super::{
     ConnectError,
     failure::Failure,
     link::{Connect, How, Link, Patience, Pending, Work},
-    reply::Numbers,
+    reply::Words,
     route::Answers,
     target::Address,
     wire::Dialer,
@@ -79,7 +79,9 @@ impl Cluster {
     pub(super) fn send(self: &Arc<Self>, slot: u16, work: Work) -> Result<Answers, Failure> {
         let (cluster, again) = (Arc::clone(self), work.clone());
         let pending = self.send_to(&self.owner(slot)?, work)?;
-        Ok(Box::pin(async move { cluster.follow(slot, pending, again).await }))
+        Ok(Answers::Followed(Box::pin(async move {
+            cluster.follow(slot, pending, again).await
+        })))
     }
 
     /// Waits for an answer, wherever the slot has gone.
@@ -88,7 +90,7 @@ impl Cluster {
         slot: u16,
         mut pending: Pending,
         again: Work,
-    ) -> Result<Numbers, Failure> {
+    ) -> Result<Words, Failure> {
         for _ in 0..MOVES {
             // None of these answers comes after anything has been executed.
             let (to, how) = match pending.answer().await {

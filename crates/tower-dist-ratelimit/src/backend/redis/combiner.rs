@@ -11,9 +11,11 @@ use redis::{ErrorKind, RedisError, Value};
 use tokio::sync::mpsc;
 
 use super::{
-    batch::{Batch, Numbers, Outcome, Waiting},
+    batch::{Answer, Batch, Outcome},
+    call::Call,
     failure::Failure,
     link::{How, Job, Work},
+    reply::Words,
     wire::{Wire, is_read_only},
 };
 use crate::backend::BoxFuture;
@@ -40,7 +42,7 @@ type Kind = (usize, u16);
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<(Call, Answer)>,
     calls: usize,
 }
 
@@ -163,7 +165,7 @@ impl Combiner {
                     let sent = async { sent.await.map(|_| Value::Array(Vec::new())) };
                     let outcome = Outcome::of(tokio::time::timeout(patience, sent).await);
                     let answer = match &outcome {
-                        Outcome::Numbers(_) => Ok(Numbers::new()),
+                        Outcome::Numbers(_) => Ok(Words::new()),
                         other => Err(other.failure(patience)),
                     };
                     let _ = job.answer.send(answer);
@@ -174,12 +176,10 @@ impl Combiner {
                 }));
             }
             Work::Decide { call, how: how @ (How::Alone | How::Asking), .. } => {
-                let waiting = Waiting {
-                    call,
-                    answer: job.answer,
-                };
+                let mut batch = Batch::default();
+                batch.push(call, job.answer);
                 let asking = how == How::Asking;
-                self.calls.push(invoke(&self.wire, self.patience, None, vec![waiting], asking));
+                self.calls.push(invoke(&self.wire, self.patience, None, batch, asking));
             }
             Work::Decide { call, slot, how: How::Together } => {
                 let kind = (Arc::as_ptr(&call.script).addr(), slot);
@@ -189,10 +189,7 @@ impl Combiner {
                     let _ = job.answer.send(Err(full));
                     return;
                 }
-                queue.waiting.push_back(Waiting {
-                    call,
-                    answer: job.answer,
-                });
+                queue.waiting.push_back((call, job.answer));
                 self.flush(kind);
             }
         }
@@ -206,16 +203,16 @@ impl Combiner {
         while !queue.waiting.is_empty()
             && (queue.calls < PARTIAL || (queue.waiting.len() >= MOST && queue.calls < FULL))
         {
-            let mut batch = Vec::with_capacity(queue.waiting.len().min(MOST));
+            let mut batch = Batch::default();
             while batch.len() < MOST
-                && let Some(waiting) = queue.waiting.pop_front()
+                && let Some((call, answer)) = queue.waiting.pop_front()
             {
                 // Who has gone is not charged.
-                if !waiting.answer.is_closed() {
-                    batch.push(waiting);
+                if !answer.is_closed() {
+                    batch.push(call, answer);
                 }
             }
-            if batch.is_empty() {
+            if batch.len() == 0 {
                 break;
             }
             queue.calls += 1;
@@ -262,12 +259,12 @@ fn invoke(
     wire: &Wire,
     patience: Duration,
     kind: Option<Kind>,
-    batch: Vec<Waiting>,
+    batch: Batch,
     asking: bool,
 ) -> BoxFuture<'static, Done> {
     let commands = Arc::clone(&wire.commands);
     Box::pin(async move {
-        let error = Batch::new(batch).run(&*commands, asking, patience).await;
+        let error = batch.run(&*commands, asking, patience).await;
         Done { kind, error }
     })
 }

@@ -8,7 +8,8 @@ use tokio::{
 use tower_jitter_retry::Backoff;
 
 use super::{
-    ConnectError, batch::Numbers, call::Call, combiner::Combiner, failure::Failure, health::Health, wire::Wire,
+    ConnectError, batch::Answer, call::Call, combiner::Combiner, failure::Failure, health::Health, reply::Words,
+    wire::Wire,
 };
 use crate::backend::BoxFuture;
 
@@ -29,7 +30,7 @@ pub(super) type Connect =
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) work: Work,
-    pub(super) answer: oneshot::Sender<Result<Numbers, Failure>>,
+    pub(super) answer: Answer,
 }
 
 #[derive(Clone, Debug)]
@@ -163,12 +164,12 @@ fn lost(health: &Health) -> Failure {
 /// A call that was sent.
 #[derive(Debug)]
 pub(super) struct Pending {
-    receiver: oneshot::Receiver<Result<Numbers, Failure>>,
+    receiver: oneshot::Receiver<Result<Words, Failure>>,
     health: Arc<Health>,
 }
 
 impl Pending {
-    pub(super) async fn answer(self) -> Result<Numbers, Failure> {
+    pub(super) async fn answer(self) -> Result<Words, Failure> {
         self.receiver.await.unwrap_or_else(|_| Err(lost(&self.health)))
     }
 }

@@ -5,8 +5,8 @@ use super::{
     call::Call,
     cluster::Cluster,
     failure::Failure,
-    link::{Connect, How, Link, Patience, Work},
-    reply::Numbers,
+    link::{Connect, How, Link, Patience, Pending, Work},
+    reply::Words,
     sentinel::Watched,
     target::{Kind, Target},
     wire::Dialer,
@@ -22,8 +22,20 @@ pub(super) enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// What a script says on one request.
-pub(super) type Answers = BoxFuture<'static, Result<Numbers, Failure>>;
+/// What a script says on one request, later. An enum, since a box for each answer would cost as much as waiting for it.
+pub(super) enum Answers {
+    One(Pending),
+    Followed(BoxFuture<'static, Result<Words, Failure>>),
+}
+
+impl Answers {
+    pub(super) async fn get(self) -> Result<Words, Failure> {
+        match self {
+            Self::One(pending) => pending.answer().await,
+            Self::Followed(answer) => answer.await,
+        }
+    }
+}
 
 impl Route {
     pub(super) async fn open(
@@ -85,7 +97,7 @@ impl Route {
 
     fn work(&self, slot: u16, work: Work) -> Result<Answers, Failure> {
         match self {
-            Self::One(link) => Ok(Box::pin(link.send(work)?.answer())),
+            Self::One(link) => Ok(Answers::One(link.send(work)?)),
             Self::Cluster(cluster) => cluster.send(slot, work),
         }
     }

@@ -3,14 +3,14 @@
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
 use tests::servers::{Redis, Reply, Resp};
 
 use super::{
-    batch::said,
-    call::{Asked, Verb},
+    arguments::{Arguments, words},
+    call::{Asked, Call, Verb},
     key::{Tag, tag},
-    reply::{NUMBERS, verdict},
+    reply::{Words, verdict},
     script::{Rule, Script},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 const START: u64 = 1_700_000_000_000_000;
 
 /// The time is the last argument.
-const CLOCK: &str = "local now = tonumber(ARGV[#ARGV])\n";
+const CLOCK: &str = "local now = tonumber(table.remove(ARGV))\n";
 
 /// Keys outlive a trace, whatever it says that the time is.
 const SLACK: u64 = 600_000;
@@ -53,36 +53,27 @@ impl Lab {
         self.call(&["FLUSHALL"]);
     }
 
-    /// Runs a script at this time, over as many requests as there are rows of asks.
-    fn run(&self, script: &Script, now: u64, requests: &[Vec<Asked>]) -> Vec<i64> {
-        let asks = || requests.iter().flat_map(|asks| asks.iter().zip(&script.rules));
-        let keys = asks().map(|(ask, rule)| {
-            let mut key = Vec::new();
-            rule.keys.write(&ask.tag, &mut key);
-            String::from_utf8(key).unwrap()
-        });
-        // The time is an argument more: so what is the same for two looks like what is there for each.
-        let shared = said(asks().map(|(ask, _)| ask));
-        let texts: Vec<&[u8]> = match asks().count() {
-            3.. => shared.collect(),
-            _ => asks().map(|(ask, _)| &ask.text[..]).collect(),
-        };
-        let texts = texts.into_iter().map(|text| String::from_utf8(text.to_vec()).unwrap());
-        let mut command = vec!["EVAL".to_owned(), script.lua.clone(), asks().count().to_string()];
-        command.extend(keys);
-        command.extend(texts);
+    /// Runs a script at this time, as these calls in one.
+    fn run(&self, now: u64, calls: &[Call]) -> Vec<Words> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let arguments = Arguments::of(calls);
+        let keys = arguments.number_of_keys().to_string();
+        let mut command = vec!["EVAL".to_owned(), calls[0].script.lua.clone(), keys];
+        arguments.keys(|key| command.push(text(key)));
+        command.extend(arguments.asks().map(text));
         command.push(now.to_string());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        match self.call(&command) {
-            Reply::List(numbers) => numbers
-                .into_iter()
-                .map(|number| match number {
-                    Reply::Int(number) => number,
-                    other => panic!("{other:?}"),
-                })
-                .collect(),
-            other => panic!("{other:?}"),
-        }
+        let Reply::List(numbers) = self.call(&command) else {
+            panic!("{:?}", self.call(&command));
+        };
+        let numbers: Vec<i64> = numbers
+            .into_iter()
+            .map(|number| match number {
+                Reply::Int(number) => number,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        words(calls, &numbers).unwrap()
     }
 }
 
@@ -200,7 +191,7 @@ fn same_wait(ours: Duration, theirs: Duration, changes: bool) -> bool {
     }
     let (ours, theirs) = (ours.as_nanos(), theirs.as_nanos());
     let up = |nanos: u128| nanos.div_ceil(1000) * 1000;
-    let around = if changes { 2_000 + theirs / 100_000_000_000 } else { 1 };
+    let around = if changes { 2_000 + theirs / 100_000_000 } else { 1 };
     (up(theirs.saturating_sub(around))..=up(theirs + around)).contains(&ours)
 }
 
@@ -215,69 +206,160 @@ fn same(ours: &Decision, theirs: &Decision, changes: bool) -> bool {
         && same_wait(ours.delay, theirs.delay, changes)
 }
 
-/// Requests that were decided in Rust and go to the script together.
+/// Requests that were decided in Rust and go to the script together; with the limits that held.
 #[derive(Default)]
 struct Pending {
-    asks: Vec<Vec<Asked>>,
-    decisions: Vec<(Decision, u64)>,
+    calls: Vec<Call>,
+    decisions: Vec<Option<(Vec<Decision>, Vec<u64>)>>,
 }
 
 impl Pending {
-    fn compare(&mut self, lab: &Lab, script: &Script, now: u64) -> Result<(), TestCaseError> {
-        if self.asks.is_empty() {
+    fn compare(&mut self, lab: &Lab, now: u64) -> Result<(), TestCaseError> {
+        if self.calls.is_empty() {
             return Ok(());
         }
-        let numbers = lab.run(script, now, &self.asks);
-        prop_assert_eq!(numbers.len(), self.decisions.len() * NUMBERS);
-        for (numbers, (theirs, limit)) in numbers.chunks_exact(NUMBERS).zip(&self.decisions) {
-            let ours = verdict(numbers, &[*limit]).decisions[0];
-            prop_assert!(same(&ours, theirs, script.rules[0].dynamic), "at {now}: redis {ours:?}, rust {theirs:?}");
+        let words = lab.run(now, &self.calls);
+        for ((call, words), theirs) in self.calls.iter().zip(words).zip(&self.decisions) {
+            let Some((theirs, limits)) = theirs else {
+                prop_assert!(words.is_empty());
+                continue;
+            };
+            let ours = verdict(&words, limits);
+            prop_assert_eq!(ours.decisions.len(), theirs.len());
+            for ((ours, theirs), rule) in ours.decisions.iter().zip(theirs).zip(&call.script.rules) {
+                prop_assert!(same(ours, theirs, rule.dynamic), "at {now}: redis {ours:?}, rust {theirs:?}");
+            }
         }
         *self = Self::default();
         Ok(())
     }
 }
 
-fn follow(lab: &Lab, (algorithm, dynamic, quota, steps): &Trace) -> Result<(), TestCaseError> {
+/// The same numbers by the policy's own window: what converts between windows a hundred thousand times as long is
+/// rounding, in either.
+fn in_window_of(quota: Quota, other: Quota) -> Quota {
+    Quota::new(other.limit(), quota.window()).burst(other.burst_size())
+}
+
+/// Policies that are decided together, and a key of each.
+struct Together {
+    script: Arc<Script>,
+    members: Vec<(Key, PolicyId)>,
+}
+
+const NAME: &[u8] = b"someone";
+
+impl Together {
+    fn new(policies: &[(Algorithm, bool, Quota)]) -> Self {
+        let named = policies.iter().enumerate().map(|(number, &(algorithm, dynamic, quota))| {
+            rule(&policy(&format!("p{number}"), algorithm, quota, dynamic))
+        });
+        let members = policies.iter().map(|&(algorithm, dynamic, quota)| {
+            let key = Key::with_bits(algorithm, quota, dynamic, phase_bits(&tag(NAME)));
+            (key, PolicyId::new(0))
+        });
+        Self {
+            script: Arc::new(script(named.collect())),
+            members: members.collect(),
+        }
+    }
+
+    /// What happens at a step: in Rust now, and in the script when the time moves on.
+    fn step(&mut self, now: u64, step: &Step, pending: &mut Pending) {
+        let rules = Arc::clone(&self.script);
+        let rules = &rules.rules;
+        let charge = |rule: &Rule, id| match step.settle {
+            Some(_) => Charge::new(id, NAME, u64::MAX),
+            None => Charge {
+                quota: step.quota.filter(|_| rule.dynamic).map(|other| in_window_of(rule.quota, other)),
+                ..Charge::new(id, NAME, step.cost).want(step.want)
+            },
+        };
+        let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
+        let asks = self.members.iter().zip(rules);
+        let asks = asks.map(|((_, id), rule)| Asked::new(&charge(rule, *id), rule, verb).unwrap());
+        pending.calls.push(Call {
+            script: Arc::clone(&self.script),
+            asks: asks.collect(),
+            settles: step.settle.is_some(),
+        });
+        if let Some(delta) = step.settle {
+            for (key, _) in &mut self.members {
+                key.settle(now * 1000, delta);
+            }
+            pending.decisions.push(None);
+            return;
+        }
+        let charges: Vec<Charge<'_>> =
+            self.members.iter().zip(rules).map(|((_, id), rule)| charge(rule, *id)).collect();
+        let ask = |charge: &Charge<'_>| (charge.cost, charge.want, charge.quota);
+        let decide = |key: &Key, (cost, want, quota): (u64, u64, Option<Quota>)| {
+            key.decide(now * 1000, &Ask { cost, want, quota: quota.as_ref() })
+        };
+        let asked: Vec<_> = charges.iter().map(ask).collect();
+        let mut decisions: Vec<Decision> =
+            self.members.iter().zip(&asked).map(|((key, _), &ask)| decide(key, ask)).collect();
+        let allowed = decisions.iter().all(|decision| decision.allowed);
+        for (((key, _), &ask), decision) in self.members.iter_mut().zip(&asked).zip(&mut decisions) {
+            let (cost, want, quota) = ask;
+            if allowed {
+                key.take(now * 1000, &Ask { cost, want, quota: quota.as_ref() }, decision.granted);
+            } else if decision.allowed {
+                *decision = decide(key, (0, 0, quota));
+            }
+        }
+        let limits = rules.iter().zip(&charges).map(|(rule, charge)| rule.limit(charge.quota));
+        pending.decisions.push(Some((decisions, limits.collect())));
+    }
+}
+
+fn follow(lab: &Lab, policies: &[(Algorithm, bool, Quota)], steps: &[Step]) -> Result<(), TestCaseError> {
     lab.clear();
-    let rule = rule(&policy("one", *algorithm, *quota, *dynamic));
-    let script = script(vec![Arc::clone(&rule)]);
-    let (id, name) = (PolicyId::new(0), b"someone");
-    let mut key = Key::with_bits(*algorithm, *quota, *dynamic, phase_bits(&tag(name)));
+    let mut together = Together::new(policies);
     let mut now = START;
     let mut pending = Pending::default();
     for step in steps {
         if step.wait != 0 {
             // What happens at one time goes out together.
-            pending.compare(lab, &script, now)?;
+            pending.compare(lab, now)?;
             now = now.saturating_add_signed(step.wait);
         }
-        if let Some(delta) = step.settle {
-            key.settle(now * 1000, delta);
-            let charge = Charge::new(id, name, u64::MAX);
-            let asked = Asked::new(&charge, &rule, Verb::Settle(delta)).unwrap();
-            pending.asks.push(vec![asked]);
-            continue;
-        }
-        let quota = step.quota.filter(|_| *dynamic);
-        let ask = Ask { cost: step.cost, want: step.want, quota: quota.as_ref() };
-        let decision = key.charge_by(now * 1000, &ask);
-        let charge = Charge { quota, ..Charge::new(id, name, step.cost).want(step.want) };
-        let asked = Asked::new(&charge, &rule, Verb::Acquire).unwrap();
-        pending.asks.push(vec![asked]);
-        pending.decisions.push((decision, rule.limit(quota)));
+        together.step(now, step, &mut pending);
     }
-    pending.compare(lab, &script, now)
+    pending.compare(lab, now)
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..ProptestConfig::with_cases(cases)
+    })
 }
 
 #[test]
 fn scripts_decide_as_the_algorithms_in_rust_do() {
     let lab = Lab::new();
-    let config = ProptestConfig {
-        failure_persistence: None,
-        max_shrink_iters: 300,
-        ..ProptestConfig::with_cases(1000)
+    runner(2000)
+        .run(&trace(), |(algorithm, dynamic, quota, steps)| {
+            follow(&lab, &[(algorithm, dynamic, quota)], &steps)
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
+    let lab = Lab::new();
+    let one = || {
+        (prop::sample::select(&ALGORITHMS[..]), any::<bool>())
+            .prop_flat_map(|(algorithm, dynamic)| (Just(algorithm), Just(dynamic), quota(algorithm)))
     };
-    let mut runner = proptest::test_runner::TestRunner::new(config);
-    runner.run(&trace(), |trace| follow(&lab, &trace)).unwrap();
+    let several = prop::collection::vec(one(), 2..5)
+        .prop_flat_map(|policies| {
+            let shortest = policies.iter().map(|one| one.2).min_by_key(Quota::window);
+            (Just(policies), steps(shortest.unwrap()))
+        });
+    runner(500)
+        .run(&several, |(policies, steps)| follow(&lab, &policies, &steps))
+        .unwrap();
 }
