@@ -98,7 +98,12 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error
     };
     let ask_ours = move |key: Arc<str>| {
         let limiter = Arc::clone(&limiter);
-        async move { limiter.check(&*key).await.is_ok_and(|decision| decision.allowed) }
+        async move {
+            limiter
+                .check(&*key)
+                .await
+                .is_ok_and(|decision| decision.allowed)
+        }
     };
     for round in 0..effort.rounds {
         if round % 2 == 0 {
@@ -128,7 +133,9 @@ where
 {
     let mut asks = 1;
     loop {
-        let tasks: Vec<_> = (0..TASKS).map(|task| work(keys(shape, task), asks, ask.clone())).collect();
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|task| work(keys(shape, task), asks, ask.clone()))
+            .collect();
         let cpu = server.cpu_micros();
         let took = time(async {
             let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
@@ -148,10 +155,16 @@ where
 }
 
 /// One task: asks about its keys in turn.
-async fn work<F: Future<Output = bool>>(keys: Vec<Arc<str>>, asks: u32, ask: impl Fn(Arc<str>) -> F) {
+async fn work<F: Future<Output = bool>>(
+    keys: Vec<Arc<str>>,
+    asks: u32,
+    ask: impl Fn(Arc<str>) -> F,
+) {
     let in_turn = keys.iter().cycle();
     for (_, key) in (0..asks).zip(in_turn) {
-        assert!(ask(Arc::clone(key)).await, "not admitted: not what this is about");
+        // All are admitted. What has come too late, on a machine that does other things, is asked again, and its time
+        // counts.
+        while !ask(Arc::clone(key)).await {}
     }
 }
 
@@ -159,7 +172,9 @@ fn keys(shape: Shape, task: u32) -> Vec<Arc<str>> {
     if shape.one_key {
         return vec!["everyone".into()];
     }
-    (0..KEYS).map(|n| format!("client {task} {n}").into()).collect()
+    (0..KEYS)
+        .map(|n| format!("client {task} {n}").into())
+        .collect()
 }
 
 fn row(case: &'static str, subject: &'static str, mut samples: Vec<Sample>) -> Row {

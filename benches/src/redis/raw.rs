@@ -21,16 +21,27 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) async fn connect(url: &str) -> Result<Self, RedisError> {
-        let mut connection = Client::open(url)?.get_multiplexed_async_connection().await?;
-        let hash = Script::new(LUA).prepare_invoke().load_async(&mut connection).await?;
+        let mut connection = Client::open(url)?
+            .get_multiplexed_async_connection()
+            .await?;
+        let hash = Script::new(LUA)
+            .prepare_invoke()
+            .load_async(&mut connection)
+            .await?;
         Ok(Self { connection, hash })
     }
 
     /// One decision on a key: a token in a microsecond, and a burst that is never used up.
     pub(crate) async fn decide(&mut self, key: &str) -> bool {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&*self.hash).arg(1).arg(key).arg(1).arg(1_000_000_000_u64);
-        let decision: Result<(i64, i64), RedisError> = command.query_async(&mut self.connection).await;
+        command
+            .arg(&*self.hash)
+            .arg(1)
+            .arg(key)
+            .arg(1)
+            .arg(1_000_000_000_u64);
+        let decision: Result<(i64, i64), RedisError> =
+            command.query_async(&mut self.connection).await;
         decision.is_ok_and(|(allowed, _)| allowed == 1)
     }
 }

@@ -28,23 +28,45 @@ impl Cluster {
     pub fn start() -> Self {
         let nodes: Vec<Redis> = (0..2 * PRIMARIES).map(|_| Self::node()).collect();
         let cluster = Self { nodes };
-        let ports: Vec<String> = cluster.nodes.iter().map(|node| node.port().to_string()).collect();
+        let ports: Vec<String> = cluster
+            .nodes
+            .iter()
+            .map(|node| node.port().to_string())
+            .collect();
         for (number, node) in cluster.nodes.iter().enumerate() {
             node.call(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
         }
         for (number, primary) in cluster.nodes[..PRIMARIES].iter().enumerate() {
-            let bound = |n: usize| (usize::from(SLOTS) * n / PRIMARIES).to_string();
-            let last: usize = bound(number + 1).parse::<usize>().unwrap() - 1;
-            primary.call(&["CLUSTER", "ADDSLOTSRANGE", &bound(number), &last.to_string()]);
+            let bound = |n: usize| usize::from(SLOTS) * n / PRIMARIES;
+            let (first, last) = (bound(number), bound(number + 1) - 1);
+            primary.call(&[
+                "CLUSTER",
+                "ADDSLOTSRANGE",
+                &first.to_string(),
+                &last.to_string(),
+            ]);
         }
         for node in &cluster.nodes[1..] {
-            let bus = node.port().checked_add(10_000).expect("a port for the bus").to_string();
-            cluster.nodes[0].call(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
+            let bus = node
+                .port()
+                .checked_add(10_000)
+                .expect("a port for the bus")
+                .to_string();
+            cluster.nodes[0].call(&[
+                "CLUSTER",
+                "MEET",
+                "127.0.0.1",
+                &node.port().to_string(),
+                &bus,
+            ]);
         }
         cluster.wait("nodes to meet", |cluster| {
             cluster.nodes.iter().all(|node| {
                 let known = node.call(&["CLUSTER", "NODES"]).text();
-                ports.iter().all(|port| known.contains(&format!(":{port}@"))) && !known.contains("handshake")
+                ports
+                    .iter()
+                    .all(|port| known.contains(&format!(":{port}@")))
+                    && !known.contains("handshake")
             })
         });
         for (number, replica) in cluster.nodes[PRIMARIES..].iter().enumerate() {
@@ -53,10 +75,14 @@ impl Cluster {
         }
         cluster.wait("the cluster to work", |cluster| {
             cluster.nodes.iter().all(|node| {
-                node.call(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
-            }) && cluster.nodes[PRIMARIES..]
-                .iter()
-                .all(|node| node.call(&["INFO", "replication"]).text().contains("master_link_status:up"))
+                node.call(&["CLUSTER", "INFO"])
+                    .text()
+                    .contains("cluster_state:ok")
+            }) && cluster.nodes[PRIMARIES..].iter().all(|node| {
+                node.call(&["INFO", "replication"])
+                    .text()
+                    .contains("master_link_status:up")
+            })
         });
         cluster
     }
@@ -72,11 +98,16 @@ impl Cluster {
         Redis::on(
             port,
             &[
-                "--cluster-enabled", "yes",
-                "--cluster-config-file", "nodes.conf",
-                "--cluster-node-timeout", "1000",
-                "--cluster-require-full-coverage", "no",
-                "--repl-diskless-sync-delay", "0",
+                "--cluster-enabled",
+                "yes",
+                "--cluster-config-file",
+                "nodes.conf",
+                "--cluster-node-timeout",
+                "1000",
+                "--cluster-require-full-coverage",
+                "no",
+                "--repl-diskless-sync-delay",
+                "0",
             ],
         )
     }
@@ -149,7 +180,11 @@ impl Cluster {
             }
             pause(Duration::from_millis(100));
         }
-        let nodes: Vec<Reply> = self.nodes.iter().map(|node| call(node.port(), &["CLUSTER", "NODES"])).collect();
+        let nodes: Vec<Reply> = self
+            .nodes
+            .iter()
+            .map(|node| call(node.port(), &["CLUSTER", "NODES"]))
+            .collect();
         panic!("waited too long for {what}: {nodes:?}");
     }
 }

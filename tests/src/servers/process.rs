@@ -25,12 +25,14 @@ impl Server {
     /// # Panics
     ///
     /// When the program is not there, or does not listen within 20 s.
+    #[must_use]
     pub fn start(command: &[&str], port: u16) -> Self {
         let dir = TempDir::new().expect("a directory for a server");
         Self::start_in(dir, command, port)
     }
 
     /// The same in this directory.
+    #[must_use]
     pub fn start_in(dir: TempDir, command: &[&str], port: u16) -> Self {
         let command: Vec<String> = command.iter().map(|&part| part.to_owned()).collect();
         let child = spawn(&command, &dir);
@@ -95,7 +97,13 @@ impl Server {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("/proc");
         // Behind the program's name, which may contain anything: user and system time, in ticks of 10 ms.
         let fields = stat.rsplit(')').next().unwrap_or_default();
-        let ticks = |n| -> u64 { fields.split(' ').nth(n).and_then(|n| n.parse().ok()).unwrap_or(0) };
+        let ticks = |n| -> u64 {
+            fields
+                .split(' ')
+                .nth(n)
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0)
+        };
         (ticks(12) + ticks(13)) * 10_000
     }
 
@@ -154,7 +162,10 @@ pub fn free_port() -> u16 {
 }
 
 /// Sleeps where there is no runtime whose clock could be paused.
-#[expect(clippy::disallowed_methods, reason = "waits for another process, not in a runtime")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "waits for another process, not in a runtime"
+)]
 pub(super) fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -32,7 +32,9 @@ impl Proxy {
     ///
     /// When there is no free port.
     pub async fn start(to: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let delay = Arc::new(AtomicU64::new(0));
         let task = tokio::spawn(serve(listener, to, Arc::clone(&delay))).abort_handle();

@@ -51,6 +51,10 @@ impl Redis {
     /// # Panics
     ///
     /// When there is no answer, or it is an error.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "most commands are for what they do"
+    )]
     pub fn call(&self, command: &[&str]) -> Reply {
         call(self.port(), command)
     }
@@ -66,7 +70,14 @@ impl Redis {
 
 /// Nothing on disk, only this machine.
 pub(super) const BARE: [&str; 8] = [
-    "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no",
+    "--bind",
+    "127.0.0.1",
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--daemonize",
+    "no",
 ];
 
 /// Sends a command to a port over a connection of its own.

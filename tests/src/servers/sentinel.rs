@@ -28,7 +28,13 @@ impl Sentinels {
     pub fn start() -> Self {
         let primary = Redis::with(&["--repl-diskless-sync-delay", "0"]);
         let port = primary.port().to_string();
-        let replica = Redis::with(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
+        let replica = Redis::with(&[
+            "--replicaof",
+            "127.0.0.1",
+            &port,
+            "--repl-diskless-sync-delay",
+            "0",
+        ]);
         let sentinels = (0..3).map(|_| sentinel(primary.port())).collect();
         let set = Self {
             servers: vec![primary, replica],
@@ -48,9 +54,13 @@ impl Sentinels {
             let state = call(sentinel.port(), &["SENTINEL", "MASTER", Self::NAME]).texts();
             let says = |name: &str| {
                 let place = state.iter().position(|text| text == name);
-                place.and_then(|place| state.get(place + 1)).map_or("", String::as_str)
+                place
+                    .and_then(|place| state.get(place + 1))
+                    .map_or("", String::as_str)
             };
-            says("num-slaves") == "1" && says("num-other-sentinels") == "2" && says("flags") == "master"
+            says("num-slaves") == "1"
+                && says("num-other-sentinels") == "2"
+                && says("flags") == "master"
         }) && self.servers[1]
             .call(&["INFO", "replication"])
             .text()
@@ -71,8 +81,15 @@ impl Sentinels {
     /// The port of the primary, as the sentinels see it.
     #[must_use]
     pub fn primary(&self) -> u16 {
-        let address = call(self.sentinels[0].port(), &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME]);
-        address.texts().get(1).and_then(|port| port.parse().ok()).unwrap_or(0)
+        let address = call(
+            self.sentinels[0].port(),
+            &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME],
+        );
+        address
+            .texts()
+            .get(1)
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(0)
     }
 
     /// The servers: the first is the primary at the start.

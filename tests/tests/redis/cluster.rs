@@ -26,24 +26,34 @@ async fn a_cluster() {
 }
 
 fn keys(cluster: &Cluster) -> Vec<String> {
-    cluster.nodes()[..3].iter().flat_map(|node| node.keys()).collect()
+    cluster.nodes()[..3]
+        .iter()
+        .flat_map(|node| node.keys())
+        .collect()
 }
 
 fn calls(cluster: &Cluster) -> u64 {
     let of = |node: &tests::servers::Redis| -> u64 {
         let stats = node.call(&["INFO", "commandstats"]).text();
-        let lines = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
-        lines.filter_map(|line| line.split(['=', ',']).nth(1)?.parse::<u64>().ok()).sum()
+        let lines = stats
+            .lines()
+            .filter(|line| line.starts_with("cmdstat_eval"));
+        lines
+            .filter_map(|line| line.split(['=', ',']).nth(1)?.parse::<u64>().ok())
+            .sum()
     };
     cluster.nodes()[..3].iter().map(of).sum()
 }
 
 async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &Redis) {
-    let set = Set::new(redis, &[
-        Policy::new("one", Quota::per_hour(100)),
-        Policy::new("two", Quota::per_hour(50)).sliding_log(),
-        Policy::new("three", Quota::per_hour(3)).fixed_window(),
-    ]);
+    let set = Set::new(
+        redis,
+        &[
+            Policy::new("one", Quota::per_hour(100)),
+            Policy::new("two", Quota::per_hour(50)).sliding_log(),
+            Policy::new("three", Quota::per_hour(3)).fixed_window(),
+        ],
+    );
     for key in 0..20 {
         let key = format!("same {key}");
         set.acquire(&key, 3).await.unwrap();
@@ -52,28 +62,48 @@ async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &Redis) {
         assert_eq!(calls(cluster) - before, 1);
         let left: Vec<u64> = refused.decisions.iter().map(|one| one.remaining).collect();
         assert_eq!((refused.allowed, left), (false, vec![97, 47, 0]));
-        assert!(refused.decisions.iter().all(|one| one.source == Source::Backend));
+        assert!(
+            refused
+                .decisions
+                .iter()
+                .all(|one| one.source == Source::Backend)
+        );
     }
 }
 
 async fn other_keys_are_asked_in_parallel_and_refunded(redis: &Redis) {
-    let set = Set::new(redis, &[
-        Policy::new("wide", Quota::per_hour(100)),
-        Policy::new("tight", Quota::per_hour(5)).first_hit(),
-        Policy::new("log", Quota::per_hour(100)).sliding_log(),
-    ]);
+    let set = Set::new(
+        redis,
+        &[
+            Policy::new("wide", Quota::per_hour(100)),
+            Policy::new("tight", Quota::per_hour(5)).first_hit(),
+            Policy::new("log", Quota::per_hour(100)).sliding_log(),
+        ],
+    );
     let keys = ["alice", "bob", "carol"];
     for left in (0..5).rev() {
         let allowed = set.acquire_from(&keys, 1).await.unwrap();
         assert!(allowed.allowed && allowed.decisions[1].remaining == left);
-        assert!(allowed.decisions.iter().all(|one| one.source == Source::Backend));
+        assert!(
+            allowed
+                .decisions
+                .iter()
+                .all(|one| one.source == Source::Backend)
+        );
     }
     for _ in 0..3 {
         let refused = set.acquire_from(&keys, 1).await.unwrap();
-        let [wide, tight, log] = &refused.decisions[..] else { panic!() };
+        let [wide, tight, log] = &refused.decisions[..] else {
+            panic!()
+        };
         assert!(!refused.allowed && !tight.allowed && wide.allowed && log.allowed);
         assert_eq!((wide.remaining, wide.granted, log.remaining), (95, 0, 95));
-        assert!(refused.decisions.iter().all(|one| one.source == Source::Parts));
+        assert!(
+            refused
+                .decisions
+                .iter()
+                .all(|one| one.source == Source::Parts)
+        );
     }
     let looked = set.acquire_from(&keys, 0).await.unwrap();
     let left: Vec<u64> = looked.decisions.iter().map(|one| one.remaining).collect();
@@ -81,17 +111,25 @@ async fn other_keys_are_asked_in_parallel_and_refunded(redis: &Redis) {
 }
 
 async fn colocated_policies_are_one_call(cluster: &Cluster, redis: &Redis) {
-    let set = Set::new(redis, &[
-        Policy::new("user", Quota::per_hour(9)).colocate("place"),
-        Policy::new("all", Quota::per_hour(2)).phase_per_key().colocate("place"),
-    ]);
+    let set = Set::new(
+        redis,
+        &[
+            Policy::new("user", Quota::per_hour(9)).colocate("place"),
+            Policy::new("all", Quota::per_hour(2))
+                .phase_per_key()
+                .colocate("place"),
+        ],
+    );
     for key in ["a", "b", "c"] {
         set.acquire_from(&[key, "everyone"], 1).await.unwrap();
     }
     let before = calls(cluster);
     let refused = set.acquire_from(&["d", "everyone"], 1).await.unwrap();
     assert_eq!(calls(cluster) - before, 1);
-    assert_eq!((refused.allowed, refused.decisions[0].remaining), (false, 9));
+    assert_eq!(
+        (refused.allowed, refused.decisions[0].remaining),
+        (false, 9)
+    );
     assert_eq!(refused.decisions[0].source, Source::Backend);
     let slots: std::collections::HashSet<u16> = keys(cluster)
         .iter()
@@ -108,7 +146,10 @@ async fn hostile_keys_are_in_the_slots_of_their_hashes(cluster: &Cluster, redis:
         assert!(set.one(&key).await.unwrap().allowed);
         assert!(!set.one(&key).await.unwrap().allowed);
     }
-    let keys: Vec<String> = keys(cluster).into_iter().filter(|key| key.contains("hostile")).collect();
+    let keys: Vec<String> = keys(cluster)
+        .into_iter()
+        .filter(|key| key.contains("hostile"))
+        .collect();
     let slots: std::collections::HashSet<u16> = keys.iter().map(|key| cluster.slot(key)).collect();
     assert_eq!(keys.len(), 40);
     assert!(slots.len() > 30, "spread over {} slots", slots.len());
@@ -116,14 +157,23 @@ async fn hostile_keys_are_in_the_slots_of_their_hashes(cluster: &Cluster, redis:
 
 async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: &Redis) {
     const LIMIT: u64 = 1_000_000;
-    let single = Arc::new(Set::new(redis, &[Policy::new("moving", Quota::per_hour(LIMIT))]));
-    let set = Arc::new(Set::new(redis, &[
-        Policy::new("moving a", Quota::per_hour(LIMIT)),
-        Policy::new("moving b", Quota::per_hour(LIMIT)).sub_windows(4),
-    ]));
+    let single = Arc::new(Set::new(
+        redis,
+        &[Policy::new("moving", Quota::per_hour(LIMIT))],
+    ));
+    let set = Arc::new(Set::new(
+        redis,
+        &[
+            Policy::new("moving a", Quota::per_hour(LIMIT)),
+            Policy::new("moving b", Quota::per_hour(LIMIT)).sub_windows(4),
+        ],
+    ));
     single.acquire("k", 1).await.unwrap();
     set.acquire("k", 1).await.unwrap();
-    let key = keys(cluster).into_iter().find(|key| key.contains(":moving")).unwrap();
+    let key = keys(cluster)
+        .into_iter()
+        .find(|key| key.contains(":moving"))
+        .unwrap();
     let slot = cluster.slot(&key);
     let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let stop = Arc::new(AtomicBool::new(false));
@@ -164,7 +214,10 @@ async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: 
     let looked = single.acquire("k", 0).await.unwrap().decisions[0];
     let came_back = LIMIT / 3600 * 60;
     assert!(made > 50);
-    assert!(LIMIT - looked.remaining <= made && looked.remaining <= LIMIT - made + came_back, "{made}: {looked:?}");
+    assert!(
+        LIMIT - looked.remaining <= made && looked.remaining <= LIMIT - made + came_back,
+        "{made}: {looked:?}"
+    );
 }
 
 async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {
@@ -172,6 +225,9 @@ async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {
     cluster.nodes_mut()[0].kill();
     for number in 0..30 {
         let key = format!("key {number}");
-        until("a replica to take over", || async { set.one(&key).await.ok() }).await;
+        until("a replica to take over", || async {
+            set.one(&key).await.ok()
+        })
+        .await;
     }
 }

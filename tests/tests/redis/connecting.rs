@@ -1,8 +1,14 @@
 use std::time::Duration;
 
 use tests::servers::{Redis as Server, free_port};
-use tokio::{io::{AsyncReadExt, AsyncWriteExt}, net::TcpListener, time::Instant};
-use tower_dist_ratelimit::backend::Redis;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::Instant,
+};
+use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
+
+use crate::support::limiter;
 
 async fn error(url: &str) -> String {
     Redis::connect(url).await.unwrap_err().to_string()
@@ -11,9 +17,15 @@ async fn error(url: &str) -> String {
 #[tokio::test]
 async fn what_is_wrong_is_said_at_connect() {
     let nobody = error(&format!("redis://u:secret@127.0.0.1:{}", free_port())).await;
-    assert!(nobody.contains("cannot be reached") && !nobody.contains("secret"), "{nobody}");
+    assert!(
+        nobody.contains("cannot be reached") && !nobody.contains("secret"),
+        "{nobody}"
+    );
     let unknown = error("redis://no-such-host.invalid").await;
-    assert!(unknown.contains("no-such-host.invalid:6379: cannot be reached"), "{unknown}");
+    assert!(
+        unknown.contains("no-such-host.invalid:6379: cannot be reached"),
+        "{unknown}"
+    );
     let malformed = error("localhost:6379").await;
     assert!(malformed.contains("redis://host:port"), "{malformed}");
 }
@@ -26,7 +38,9 @@ async fn a_wrong_password_or_user_is_said_at_connect_and_the_right_one_is_taken(
         let error = error(&format!("{url}127.0.0.1:{port}")).await;
         assert!(error.contains("user or password"), "{url}: {error}");
     }
-    Redis::connect(&format!("redis://:right@127.0.0.1:{port}/3")).await.unwrap();
+    Redis::connect(&format!("redis://:right@127.0.0.1:{port}/3"))
+        .await
+        .unwrap();
     let error = error(&format!("redis://:right@127.0.0.1:{port}/99")).await;
     assert!(error.contains("DB index"), "{error}");
 }
@@ -55,7 +69,10 @@ async fn old_server() -> u16 {
 #[tokio::test]
 async fn a_server_that_is_too_old_is_refused_by_its_version() {
     let error = error(&format!("redis://127.0.0.1:{}", old_server().await)).await;
-    assert!(error.contains("Redis 5.0.14") && error.contains("at least 6"), "{error}");
+    assert!(
+        error.contains("Redis 5.0.14") && error.contains("at least 6"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -64,8 +81,15 @@ async fn connecting_ends_at_its_deadline_when_nobody_answers() {
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let started = Instant::now();
     let deadline = Duration::from_millis(200);
-    let error = Redis::builder(&url).connect_deadline(deadline).connect().await.unwrap_err();
-    assert!(error.to_string().contains("no answer within 200ms"), "{error}");
+    let error = Redis::builder(&url)
+        .connect_deadline(deadline)
+        .connect()
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("no answer within 200ms"),
+        "{error}"
+    );
     assert!(started.elapsed() >= deadline && started.elapsed() < Duration::from_secs(10));
 }
 
@@ -81,7 +105,24 @@ async fn a_read_only_replica_is_refused() {
 async fn a_prefix_that_could_move_the_tag_is_refused() {
     let server = Server::start();
     for prefix in ["", "a{b", "}", "a b", "ü"] {
-        let error = Redis::builder(&server.url()).prefix(prefix).connect().await.unwrap_err();
+        let error = Redis::builder(&server.url())
+            .prefix(prefix)
+            .connect()
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("prefix"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_there_already_can_be_used() {
+    let server = Server::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    assert!(Redis::from_connection(connection.clone(), "{").is_err());
+    let redis = Redis::from_connection(connection, "mine").unwrap();
+    let limiter = limiter(&redis, Policy::new("p", Quota::per_hour(1)));
+    assert!(limiter.check("k").await.unwrap().allowed);
+    assert!(!limiter.check("k").await.unwrap().allowed);
+    assert!(server.keys()[0].starts_with("mine:"));
 }

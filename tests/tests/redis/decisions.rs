@@ -21,7 +21,10 @@ async fn the_backend_conforms() {
 #[tokio::test]
 async fn waits_are_exact_by_the_servers_clock() {
     let server = Server::start();
-    let limiter = limiter(&connect(&server.url()).await, Policy::new("one", Quota::per_second(5).burst(1)));
+    let limiter = limiter(
+        &connect(&server.url()).await,
+        Policy::new("one", Quota::per_second(5).burst(1)),
+    );
     for _ in 0..5 {
         let first = limiter.check("someone").await.unwrap();
         assert!(first.allowed);
@@ -68,7 +71,9 @@ async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
     assert!(set.acquire("pays", 0).await.unwrap().allowed);
     assert_eq!(keys.iter().map(state).collect::<Vec<_>>(), before);
     for key in &keys {
-        let Reply::Int(ttl) = server.call(&["PTTL", key]) else { panic!() };
+        let Reply::Int(ttl) = server.call(&["PTTL", key]) else {
+            panic!()
+        };
         assert!((1..=2 * 3_600_000 + 3).contains(&ttl), "{key}: {ttl}");
     }
 }
@@ -76,18 +81,23 @@ async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
 #[tokio::test]
 async fn a_refusal_by_the_third_leaves_the_others_uncharged_and_says_what_is_left_of_them() {
     let server = Server::start();
-    let set = Set::new(&connect(&server.url()).await, &[
-        Policy::new("hour", Quota::per_hour(100)),
-        Policy::new("day", Quota::per_day(50)).sliding_log(),
-        Policy::new("five", Quota::per_hour(5)).fixed_window(),
-    ]);
+    let set = Set::new(
+        &connect(&server.url()).await,
+        &[
+            Policy::new("hour", Quota::per_hour(100)),
+            Policy::new("day", Quota::per_day(50)).sliding_log(),
+            Policy::new("five", Quota::per_hour(5)).fixed_window(),
+        ],
+    );
     for _ in 0..5 {
         assert!(set.acquire("k", 1).await.unwrap().allowed);
     }
     for _ in 0..3 {
         let refused = set.acquire("k", 1).await.unwrap();
         assert!(!refused.allowed);
-        let [hour, day, five] = &refused.decisions[..] else { panic!() };
+        let [hour, day, five] = &refused.decisions[..] else {
+            panic!()
+        };
         assert_eq!((hour.allowed, hour.remaining, hour.granted), (true, 95, 0));
         assert_eq!((day.allowed, day.remaining, day.granted), (true, 45, 0));
         assert_eq!((five.allowed, five.remaining), (false, 0));
@@ -99,17 +109,37 @@ async fn some_of_a_set_are_decided_together_too() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let quota = Quota::per_hour(3);
-    let all = Set::new(&redis, &[Policy::new("a", quota), Policy::new("b", quota), Policy::new("c", quota)]);
-    let some = Set { redis, ids: vec![all.ids[2], all.ids[0]] };
+    let all = Set::new(
+        &redis,
+        &[
+            Policy::new("a", quota),
+            Policy::new("b", quota),
+            Policy::new("c", quota),
+        ],
+    );
+    let some = Set {
+        redis,
+        ids: vec![all.ids[2], all.ids[0]],
+    };
     assert_eq!(some.acquire("k", 2).await.unwrap().decisions.len(), 2);
-    let left: Vec<u64> = all.acquire("k", 1).await.unwrap().decisions.iter().map(|d| d.remaining).collect();
+    let left: Vec<u64> = all
+        .acquire("k", 1)
+        .await
+        .unwrap()
+        .decisions
+        .iter()
+        .map(|d| d.remaining)
+        .collect();
     assert_eq!(left, [0, 2, 0]);
 }
 
 #[tokio::test]
 async fn corrections_and_resets_reach_the_store() {
     let server = Server::start();
-    let limiter = limiter(&connect(&server.url()).await, Policy::new("mails", Quota::per_hour(10)));
+    let limiter = limiter(
+        &connect(&server.url()).await,
+        Policy::new("mails", Quota::per_hour(10)),
+    );
     assert_eq!(limiter.check("k").await.unwrap().remaining, 9);
     limiter.refund("k", 1).await.unwrap();
     assert_eq!(limiter.peek("k").await.unwrap().remaining, 10);
@@ -138,13 +168,26 @@ async fn services_with_other_prefixes_do_not_meet() {
 async fn hostile_keys_are_told_apart_and_never_written() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
-    let id = redis.register(&[Policy::new("p}{x", Quota::per_hour(1))]).unwrap()[0];
+    let id = redis
+        .register(&[Policy::new("p}{x", Quota::per_hour(1))])
+        .unwrap()[0];
     let long = vec![b'x'; 65_536];
-    let keys: [&[u8]; 8] = [b"", b"{", b"}", b"{a}", b"{b}", b"\0", b"a\r\nFLUSHALL\r\n", &long];
+    let keys: [&[u8]; 8] = [
+        b"",
+        b"{",
+        b"}",
+        b"{a}",
+        b"{b}",
+        b"\0",
+        b"a\r\nFLUSHALL\r\n",
+        &long,
+    ];
     for expected in [true, false] {
         for key in keys {
             let charge = [Charge::new(id, key, 1)];
-            let verdict = answered(redis.acquire(&charge, &mut [Default::default()])).await.unwrap();
+            let verdict = answered(redis.acquire(&charge, &mut [Default::default()]))
+                .await
+                .unwrap();
             assert_eq!(verdict.allowed, expected, "{key:?}");
         }
     }
@@ -158,13 +201,29 @@ async fn quotas_that_doubles_cannot_count_are_refused_at_build() {
     let redis = connect(&server.url()).await;
     for (policy, field) in [
         (Policy::new("p", Quota::per_day(999_983)), "burst"),
-        (Policy::new("p", Quota::per_second(1 << 53)).fixed_window(), "limit"),
-        (Policy::new("p", Quota::new(1, Duration::from_micros(10))).fixed_window(), "window"),
-        (Policy::new("p", Quota::new(1, Duration::from_nanos(1_001))), "window"),
-        (Policy::new("p", Quota::per_second(1)).leaky_queue(Duration::from_secs(10_000_000_000)), "max_wait"),
+        (
+            Policy::new("p", Quota::per_second(1 << 53)).fixed_window(),
+            "limit",
+        ),
+        (
+            Policy::new("p", Quota::new(1, Duration::from_micros(10))).fixed_window(),
+            "window",
+        ),
+        (
+            Policy::new("p", Quota::new(1, Duration::from_nanos(1_001))),
+            "window",
+        ),
+        (
+            Policy::new("p", Quota::per_second(1)).leaky_queue(Duration::from_secs(10_000_000_000)),
+            "max_wait",
+        ),
     ] {
         let error = redis.register(&[policy]).unwrap_err();
-        assert_eq!((error.field(), error.policy()), (field, Some("p")), "{error}");
+        assert_eq!(
+            (error.field(), error.policy()),
+            (field, Some("p")),
+            "{error}"
+        );
     }
 }
 
@@ -172,12 +231,22 @@ async fn quotas_that_doubles_cannot_count_are_refused_at_build() {
 async fn requests_that_wait_go_out_together_and_a_dropped_one_disturbs_no_other() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
-    let set = std::sync::Arc::new(Set::new(&redis, &[Policy::new("p", Quota::per_hour(100_000))]));
+    let set = std::sync::Arc::new(Set::new(
+        &redis,
+        &[Policy::new("p", Quota::per_hour(100_000))],
+    ));
     set.one("warm").await.unwrap();
     let calls = || {
         let stats = server.call(&["INFO", "commandstats"]).text();
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or("").to_owned();
-        line.split(['=', ',']).nth(1).and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0)
+        let line = stats
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"))
+            .unwrap_or("")
+            .to_owned();
+        line.split(['=', ','])
+            .nth(1)
+            .and_then(|calls| calls.parse::<u64>().ok())
+            .unwrap_or(0)
     };
     let before = calls();
     let tasks: Vec<_> = (0..2000)
@@ -213,5 +282,8 @@ async fn the_connection_ends_with_the_last_handle() {
     drop(redis);
     assert!(limiter.check("k").await.unwrap().allowed);
     drop(limiter);
-    crate::support::until("the connection to end", || async { (clients() < with).then_some(()) }).await;
+    crate::support::until("the connection to end", || async {
+        (clients() < with).then_some(())
+    })
+    .await;
 }

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use tests::servers::{Proxy, Redis as Server, Reply};
+use tests::servers::{Proxy, Redis as Server};
 use tokio::time::{Instant, timeout};
 use tower_dist_ratelimit::{
     Decisions, Policy, Quota,
@@ -34,7 +34,10 @@ fn policy() -> [Policy; 1] {
 
 /// Decisions are made again.
 async fn resumes(set: &Set) {
-    until("decisions to resume", || async { set.one("again").await.ok() }).await;
+    until("decisions to resume", || async {
+        set.one("again").await.ok()
+    })
+    .await;
 }
 
 /// It fails, and fails at once.
@@ -68,8 +71,20 @@ async fn a_server_without_memory_charges_nothing_and_recovers() {
     assert!(error.to_string().contains("OOM"), "{error}");
     assert!(set.acquire("new", 1).await.is_err());
     server.call(&["CONFIG", "SET", "maxmemory", "0"]);
-    let left: Vec<u64> = set.acquire("k", 0).await.unwrap().decisions.iter().map(|d| d.remaining).collect();
-    assert!(left.iter().enumerate().all(|(n, &left)| left == if n == 2 { 200 } else { 99 }), "{left:?}");
+    let left: Vec<u64> = set
+        .acquire("k", 0)
+        .await
+        .unwrap()
+        .decisions
+        .iter()
+        .map(|d| d.remaining)
+        .collect();
+    assert!(
+        left.iter()
+            .enumerate()
+            .all(|(n, &left)| left == if n == 2 { 200 } else { 99 }),
+        "{left:?}"
+    );
     assert_eq!(server.keys().len(), 10);
 }
 
@@ -81,44 +96,49 @@ async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
     let fresh = set.acquire("other", 1).await.unwrap();
     let keys: Vec<String> = server.keys();
     assert_eq!(keys.len(), 20);
-    let text = |text| move |key: &str| {
-        server_call(key, &["SET", key, text])
-    };
-    fn server_call(_: &str, command: &[&str]) -> Vec<String> {
-        command.iter().map(|&part| part.to_owned()).collect()
-    }
-    let mut garbage: Vec<Box<dyn Fn(&str) -> Vec<String>>> = Vec::new();
-    for word in [
-        "", " ", "x", "nan", "inf", "-1", "1e300", "0x10", "1 2 3 4 5 6 7", "9007199254740993",
-        "99999999999999999999999999 1", "9000000000000000 5", "9000000000000000 1 1", "1700000000000000 -5", "\0\u{1}",
-    ] {
-        garbage.push(Box::new(text(word)));
-    }
-    for command in [&["HSET", "f", "v"][..], &["RPUSH", "x", "y", "z"], &["RPUSH", "1", "x", "2"], &["SADD", "1"]] {
-        garbage.push(Box::new(move |key: &str| {
-            let mut parts = server_call(key, command);
-            parts.insert(1, key.to_owned());
-            parts
-        }));
-    }
-    for spoil in garbage {
+    // The key comes second.
+    let words = [
+        "",
+        " ",
+        "x",
+        "nan",
+        "inf",
+        "-1",
+        "1e300",
+        "0x10",
+        "1 2 3 4 5 6 7",
+        "9007199254740993",
+        "99999999999999999999999999 1",
+        "9000000000000000 5",
+        "9000000000000000 1 1",
+        "1700000000000000 -5",
+        "\0\u{1}",
+    ];
+    let others = [
+        &["HSET", "f", "v"][..],
+        &["RPUSH", "x", "y", "z"],
+        &["RPUSH", "1", "x", "2"],
+        &["SADD", "1"],
+    ];
+    let texts = words.map(|word| vec!["SET", word]).into_iter();
+    for garbage in texts.chain(others.map(<[&str]>::to_vec)) {
         for key in &keys {
             server.call(&["DEL", key]);
-            let command = spoil(key);
-            let command: Vec<&str> = command.iter().map(String::as_str).collect();
+            let mut command = garbage.clone();
+            command.insert(1, key);
             server.call(&command);
         }
         let verdict = set.acquire("k", 1).await.unwrap();
         for (healed, fresh) in verdict.decisions.iter().zip(fresh.decisions.iter()) {
-            assert_eq!((healed.allowed, healed.remaining), (true, fresh.remaining), "{:?}: {verdict:?}", spoil("k"));
-        }
-        for key in &keys {
-            let Reply::Int(ttl) = server.call(&["PTTL", key]) else { panic!() };
-            // The other half was not asked for.
-            assert!(ttl != 0);
+            assert_eq!(
+                (healed.allowed, healed.remaining),
+                (true, fresh.remaining),
+                "{:?}: {verdict:?}",
+                garbage
+            );
         }
         let again = set.acquire("k", 1).await.unwrap();
-        assert_eq!(again.decisions[0].remaining, 98, "{:?}", spoil("k"));
+        assert_eq!(again.decisions[0].remaining, 98, "{:?}", garbage);
     }
 }
 
@@ -128,7 +148,10 @@ async fn a_primary_that_becomes_a_replica_is_left_until_it_is_primary_again() {
     let set = Set::new(&connect(&server.url()).await, &policy());
     set.one("k").await.unwrap();
     server.call(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
-    until("writes to be refused", || async { set.one("k").await.err() }).await;
+    until("writes to be refused", || async {
+        set.one("k").await.err()
+    })
+    .await;
     fails_fast(&set).await;
     server.call(&["REPLICAOF", "NO", "ONE"]);
     resumes(&set).await;
@@ -141,9 +164,15 @@ async fn a_server_that_takes_no_more_connections_is_tried_until_it_does() {
     let mut control = tests::servers::Resp::connect(server.port()).unwrap();
     let mut call = |command: &[&str]| control.call(command).unwrap();
     call(&["CONFIG", "SET", "maxclients", "1"]);
-    assert!(set.one("k").await.is_ok(), "a connection that stands is kept");
+    assert!(
+        set.one("k").await.is_ok(),
+        "a connection that stands is kept"
+    );
     let error = Redis::connect(&server.url()).await.unwrap_err().to_string();
-    assert!(error.contains("max number of clients") || error.contains("closed the connection"), "{error}");
+    assert!(
+        error.contains("max number of clients") || error.contains("closed the connection"),
+        "{error}"
+    );
     call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     fails_fast(&set).await;
     call(&["CONFIG", "SET", "maxclients", "100"]);
@@ -217,7 +246,10 @@ async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
         fails_fast(&set).await;
         assert!(started.elapsed() < LONG);
         server.thaw();
-        until("decisions to resume", || async { set.acquire("x", 0).await.ok() }).await;
+        until("decisions to resume", || async {
+            set.acquire("x", 0).await.ok()
+        })
+        .await;
         each_has_its_own(&set).await;
     }
 }
@@ -242,7 +274,10 @@ async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
 async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
-    let set = Arc::new(Set::new(&connect(&format!("redis://127.0.0.1:{}", proxy.port())).await, &policy()));
+    let set = Arc::new(Set::new(
+        &connect(&format!("redis://127.0.0.1:{}", proxy.port())).await,
+        &policy(),
+    ));
     set.one("k").await.unwrap();
     proxy.delay(Duration::from_millis(100));
     let started = Instant::now();
@@ -256,5 +291,9 @@ async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
         assert!(ask.await.unwrap());
     }
     // A hundred at a time, of which none waits for another's answer twice; one by one it would take 50 s.
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
 }

@@ -1,4 +1,5 @@
 //! The Redis backend on real servers, which the tests start and stop.
+#![expect(clippy::unwrap_used, reason = "a step that fails fails its test")]
 
 mod cluster;
 mod connecting;

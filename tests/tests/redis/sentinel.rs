@@ -10,10 +10,20 @@ use crate::support::{LONG, Set, connect};
 async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
     let mut set = tokio::task::spawn_blocking(Sentinels::start).await.unwrap();
     let url = set.url();
-    let unknown = Redis::connect(&url.replace(Sentinels::NAME, "other")).await.unwrap_err();
-    assert!(unknown.to_string().contains("does not know a primary named \"other\""), "{unknown}");
+    let unknown = Redis::connect(&url.replace(Sentinels::NAME, "other"))
+        .await
+        .unwrap_err();
+    assert!(
+        unknown
+            .to_string()
+            .contains("does not know a primary named \"other\""),
+        "{unknown}"
+    );
 
-    let limits = Arc::new(Set::new(&connect(&url).await, &[Policy::new("p", Quota::per_hour(1_000_000))]));
+    let limits = Arc::new(Set::new(
+        &connect(&url).await,
+        &[Policy::new("p", Quota::per_hour(1_000_000))],
+    ));
     limits.one("k").await.unwrap();
     let before = set.primary();
     set.servers_mut()[0].kill();

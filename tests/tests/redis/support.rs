@@ -47,7 +47,11 @@ impl Set {
     }
 
     /// Takes so much from the shares of these keys, one per policy.
-    pub(crate) async fn acquire_from(&self, keys: &[&str], cost: u64) -> Result<Verdict, BackendError> {
+    pub(crate) async fn acquire_from(
+        &self,
+        keys: &[&str],
+        cost: u64,
+    ) -> Result<Verdict, BackendError> {
         let charges: Vec<Charge<'_>> = self
             .ids
             .iter()
@@ -65,13 +69,19 @@ impl Set {
 }
 
 /// Repeats a question until it is answered as it should, for at most 20 s.
-pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> T {
     let end = tokio::time::Instant::now() + LONG;
     loop {
         if let Some(answer) = ask().await {
             return answer;
         }
-        assert!(tokio::time::Instant::now() < end, "waited too long for {what}");
+        assert!(
+            tokio::time::Instant::now() < end,
+            "waited too long for {what}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

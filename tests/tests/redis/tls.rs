@@ -1,4 +1,4 @@
-use rcgen::{CertifiedIssuer, CertificateParams, KeyPair};
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use tempfile::TempDir;
 use tests::servers::{Redis as Server, Server as Process, free_port};
 use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
@@ -9,14 +9,19 @@ use crate::support::limiter;
 async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
     let authority = |name: &str| {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
     };
     let (ours, other) = (authority("ours"), authority("other"));
     let key = KeyPair::generate().unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &ours).unwrap();
+    let certificate = CertificateParams::new(names)
+        .unwrap()
+        .signed_by(&key, &ours)
+        .unwrap();
     let dir = TempDir::new().unwrap();
     let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
     write("ca.pem", ours.pem());
@@ -27,18 +32,40 @@ async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
     let server = Process::start_in(
         dir,
         &[
-            "redis-server", "--port", "0", "--tls-port", &listen, "--bind", "127.0.0.1", "--save", "",
-            "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "ca.pem",
-            "--tls-auth-clients", "no",
+            "redis-server",
+            "--port",
+            "0",
+            "--tls-port",
+            &listen,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--tls-cert-file",
+            "cert.pem",
+            "--tls-key-file",
+            "key.pem",
+            "--tls-ca-cert-file",
+            "ca.pem",
+            "--tls-auth-clients",
+            "no",
         ],
         port,
     );
     for host in ["localhost", "127.0.0.1"] {
         let url = format!("rediss://{host}:{}", server.port());
-        let redis = Redis::builder(&url).root_certificates(ours.pem()).connect().await.unwrap();
+        let redis = Redis::builder(&url)
+            .root_certificates(ours.pem())
+            .connect()
+            .await
+            .unwrap();
         let limiter = limiter(&redis, Policy::new("p", Quota::per_hour(5)));
         assert!(limiter.check(host).await.unwrap().allowed);
-        let stranger = Redis::builder(&url).root_certificates(other.pem()).connect().await.unwrap_err();
+        let stranger = Redis::builder(&url)
+            .root_certificates(other.pem())
+            .connect()
+            .await
+            .unwrap_err();
         assert!(stranger.to_string().contains("TLS failed"), "{stranger}");
         let system = Redis::connect(&url).await.unwrap_err().to_string();
         assert!(system.contains("TLS"), "{system}");
@@ -51,7 +78,8 @@ async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
 #[tokio::test]
 async fn a_user_needs_no_more_than_the_docs_say() {
     let server = Server::start();
-    let commands = "-@all +info +eval +evalsha +time +get +set +del +pexpire +llen +lindex +ltrim +rpush";
+    let commands =
+        "-@all +info +eval +evalsha +time +get +set +del +pexpire +llen +lindex +ltrim +rpush";
     let mut rules = vec!["ACL", "SETUSER", "limits", "on", ">secret", "~rl:*"];
     rules.extend(commands.split(' '));
     server.call(&rules);
@@ -73,11 +101,24 @@ async fn a_user_needs_no_more_than_the_docs_say() {
     // One that may not ask which server it is, too; not one who may not run scripts, or write elsewhere.
     server.call(&["ACL", "SETUSER", "limits", "-info"]);
     Redis::connect(&url).await.unwrap();
-    let elsewhere = Redis::builder(&url).prefix("other").connect().await.unwrap();
-    let error = limiter(&elsewhere, Policy::new("p", Quota::per_hour(5))).check("k").await.unwrap_err();
+    let elsewhere = Redis::builder(&url)
+        .prefix("other")
+        .connect()
+        .await
+        .unwrap();
+    let error = limiter(&elsewhere, Policy::new("p", Quota::per_hour(5)))
+        .check("k")
+        .await
+        .unwrap_err();
     let why = format!("{error}").to_lowercase();
-    assert!(why.contains("noperm") || why.contains("permission"), "{error}");
+    assert!(
+        why.contains("noperm") || why.contains("permission"),
+        "{error}"
+    );
     server.call(&["ACL", "SETUSER", "limits", "-eval"]);
     let error = Redis::connect(&url).await.unwrap_err().to_string();
-    assert!(error.contains("does not run scripts for this user"), "{error}");
+    assert!(
+        error.contains("does not run scripts for this user"),
+        "{error}"
+    );
 }

@@ -89,9 +89,9 @@ impl Key {
             Self::new(algorithm, quota)
         };
         match algorithm {
-            Algorithm::FixedWindow { phase_per_key: true } => {
-                Self::of(FixedWindow::new(quota, true).unwrap(), bits)
-            }
+            Algorithm::FixedWindow {
+                phase_per_key: true,
+            } => Self::of(FixedWindow::new(quota, true).unwrap(), bits),
             _ => key.unwrap(),
         }
     }

@@ -34,7 +34,11 @@ impl Sent {
     }
 
     /// Waits for all. When one part refuses or fails, puts back what the others took.
-    pub(super) async fn verdict(self, route: &Route, limits: &[u64]) -> Result<Verdict, BackendError> {
+    pub(super) async fn verdict(
+        self,
+        route: &Route,
+        limits: &[u64],
+    ) -> Result<Verdict, BackendError> {
         let answers = self.0.into_iter().map(|(part, answers)| async {
             let answers = match answers {
                 Ok(answers) => answers.get().await,
@@ -49,7 +53,9 @@ impl Sent {
         };
         let allowed = !parts.iter().any(|(_, answers)| refuses(answers));
         if !allowed {
-            let taken = parts.iter().filter_map(|(part, answers)| refund(part, answers.as_ref().ok()?));
+            let taken = parts
+                .iter()
+                .filter_map(|(part, answers)| refund(part, answers.as_ref().ok()?));
             // Whose refund fails is charged, which is the safe side.
             join_all(taken.filter_map(|call| Some(route.send(call).ok()?.get()))).await;
         }
@@ -71,7 +77,8 @@ impl Sent {
 /// The call that puts back what a part took; none if that is nothing.
 fn refund(part: &Part, words: &Words) -> Option<Call> {
     let granted: SmallVec<[i64; 4]> = words.iter().map(|said| said.granted).collect();
-    let took = granted.iter().all(|&granted| granted >= 0) && granted.iter().any(|&granted| granted > 0);
+    let took =
+        granted.iter().all(|&granted| granted >= 0) && granted.iter().any(|&granted| granted > 0);
     let asks = part.call.asks.iter().zip(granted);
     took.then(|| Call {
         asks: asks.map(|(ask, granted)| ask.refund(granted)).collect(),

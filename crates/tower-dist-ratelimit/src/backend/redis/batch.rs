@@ -71,7 +71,9 @@ impl Batch {
             match commands.send(by_hash, asking).await {
                 // Not executed, so it can be repeated. This one also makes the script known.
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    commands.send(self.command("EVAL", &script.lua), asking).await
+                    commands
+                        .send(self.command("EVAL", &script.lua), asking)
+                        .await
                 }
                 answer => answer,
             }

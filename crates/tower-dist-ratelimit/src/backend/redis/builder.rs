@@ -1,12 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    ConnectError, Redis,
-    link::Patience,
-    route::Route,
-    target::Target,
-    tls::Tls,
-    wire::Dialer,
+    ConnectError, Redis, link::Patience, route::Route, target::Target, tls::Tls, wire::Dialer,
 };
 
 /// Settings of a connection to Redis, from [`Redis::builder`].
@@ -113,7 +108,8 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), ConnectError> {
     if (1..=64).contains(&prefix.len()) && prefix.bytes().all(fine) {
         return Ok(());
     }
-    let problem = format!("is {prefix:?}, but must be 1 to 64 printable ASCII characters without braces");
+    let problem =
+        format!("is {prefix:?}, but must be 1 to 64 printable ASCII characters without braces");
     Err(ConnectError::new("the prefix of keys", problem))
 }
 

@@ -71,7 +71,10 @@ impl Cluster {
             cluster.write().links.insert(address.clone(), link);
         }
         cluster.write().slots = slots;
-        tokio::spawn(keep_fresh(Arc::downgrade(&cluster), Arc::clone(&cluster.stale)));
+        tokio::spawn(keep_fresh(
+            Arc::downgrade(&cluster),
+            Arc::clone(&cluster.stale),
+        ));
         Ok(cluster)
     }
 
@@ -85,12 +88,7 @@ impl Cluster {
     }
 
     /// Waits for an answer, wherever the slot has gone.
-    async fn follow(
-        &self,
-        slot: u16,
-        mut pending: Pending,
-        again: Work,
-    ) -> Result<Words, Failure> {
+    async fn follow(&self, slot: u16, mut pending: Pending, again: Work) -> Result<Words, Failure> {
         for _ in 0..MOVES {
             // None of these answers comes after anything has been executed.
             let (to, how) = match pending.answer().await {
@@ -193,7 +191,8 @@ impl Cluster {
     /// Takes a new map over: links to nodes that are not primaries any more end.
     fn take_over(&self, slots: Slots) {
         let mut map = self.write();
-        map.links.retain(|address, _| slots.primaries().any(|primary| primary == address));
+        map.links
+            .retain(|address, _| slots.primaries().any(|primary| primary == address));
         map.slots = slots;
         let missing: Vec<Address> = map
             .slots
@@ -222,7 +221,9 @@ impl Drop for Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
     }
 }
 

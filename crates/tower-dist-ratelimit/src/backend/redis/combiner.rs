@@ -26,7 +26,7 @@ pub(super) const MOST: usize = 32;
 
 /// So many calls of a script may be on their way with fewer requests than that. Beyond it, requests wait for each other
 /// and not for a timer: with little load each goes out at once.
-const PARTIAL: usize = 2;
+const PARTIAL: usize = 1;
 
 /// How many full calls may be on their way.
 const FULL: usize = 32;
@@ -138,7 +138,8 @@ impl Combiner {
 
     /// Answers those that are left when no more can come.
     async fn finish(&mut self) {
-        while !self.calls.is_empty() || self.queues.values().any(|queue| !queue.waiting.is_empty()) {
+        while !self.calls.is_empty() || self.queues.values().any(|queue| !queue.waiting.is_empty())
+        {
             let Self { wire, calls, .. } = self;
             let event = poll_fn(|cx| {
                 let dead = wire.driver.as_mut().poll(cx).is_ready();
@@ -175,13 +176,22 @@ impl Combiner {
                     }
                 }));
             }
-            Work::Decide { call, how: how @ (How::Alone | How::Asking), .. } => {
+            Work::Decide {
+                call,
+                how: how @ (How::Alone | How::Asking),
+                ..
+            } => {
                 let mut batch = Batch::default();
                 batch.push(call, job.answer);
                 let asking = how == How::Asking;
-                self.calls.push(invoke(&self.wire, self.patience, None, batch, asking));
+                self.calls
+                    .push(invoke(&self.wire, self.patience, None, batch, asking));
             }
-            Work::Decide { call, slot, how: How::Together } => {
+            Work::Decide {
+                call,
+                slot,
+                how: How::Together,
+            } => {
                 let kind = (Arc::as_ptr(&call.script).addr(), slot);
                 let queue = self.queues.entry(kind).or_default();
                 if queue.waiting.len() >= LONGEST_QUEUE {
@@ -216,7 +226,8 @@ impl Combiner {
                 break;
             }
             queue.calls += 1;
-            self.calls.push(invoke(&self.wire, self.patience, Some(kind), batch, false));
+            self.calls
+                .push(invoke(&self.wire, self.patience, Some(kind), batch, false));
         }
         if queue.calls == 0 && queue.waiting.is_empty() {
             self.queues.remove(&kind);
@@ -233,8 +244,12 @@ impl Combiner {
             }
             Some(Outcome::Silence) => {
                 self.silences += 1;
-                (self.silences >= SILENCES)
-                    .then(|| format!("{SILENCES} calls in a row had no answer within {:?}", self.patience))
+                (self.silences >= SILENCES).then(|| {
+                    format!(
+                        "{SILENCES} calls in a row had no answer within {:?}",
+                        self.patience
+                    )
+                })
             }
             Some(Outcome::Error(error)) => {
                 self.silences = 0;

@@ -43,7 +43,9 @@ impl From<Failure> for BackendError {
         match failure {
             Failure::Error(text) => Self::new(text.to_string()),
             Failure::NotConnected(why) => Self::new(format!("no connection to Redis: {why}")),
-            Failure::Moved(to) | Failure::Ask(to) => Self::new(format!("the slot has moved to {to}")),
+            Failure::Moved(to) | Failure::Ask(to) => {
+                Self::new(format!("the slot has moved to {to}"))
+            }
             Failure::TryAgain => Self::new("the slot is moving"),
         }
     }

@@ -35,7 +35,9 @@ impl Keys {
             let tag = tag(place.as_bytes());
             let text = String::from_utf8_lossy(&tag);
             return Self {
-                before: format!("{prefix}:{version}:{{{text}}}:{policy}:").into_bytes().into(),
+                before: format!("{prefix}:{version}:{{{text}}}:{policy}:")
+                    .into_bytes()
+                    .into(),
                 after: Box::default(),
                 slot: Some(slot(&tag)),
             };

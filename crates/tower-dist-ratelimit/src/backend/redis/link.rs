@@ -8,8 +8,8 @@ use tokio::{
 use tower_jitter_retry::Backoff;
 
 use super::{
-    ConnectError, batch::Answer, call::Call, combiner::Combiner, failure::Failure, health::Health, reply::Words,
-    wire::Wire,
+    ConnectError, batch::Answer, call::Call, combiner::Combiner, failure::Failure, health::Health,
+    reply::Words, wire::Wire,
 };
 use crate::backend::BoxFuture;
 
@@ -149,7 +149,11 @@ impl Link {
         while !self.health.is_up() && self.health.is_new() && Instant::now() < end {
             sleep(Duration::from_millis(1)).await;
         }
-        if self.is_up() { Ok(()) } else { Err(self.lost()) }
+        if self.is_up() {
+            Ok(())
+        } else {
+            Err(self.lost())
+        }
     }
 
     fn lost(&self) -> Failure {
@@ -170,7 +174,9 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) async fn answer(self) -> Result<Words, Failure> {
-        self.receiver.await.unwrap_or_else(|_| Err(lost(&self.health)))
+        self.receiver
+            .await
+            .unwrap_or_else(|_| Err(lost(&self.health)))
     }
 }
 
@@ -212,7 +218,11 @@ impl Supervisor {
                 return;
             };
             let first = self.health.is_new();
-            let delay = if first { Duration::ZERO } else { delays.next().unwrap_or(LONGEST_DELAY) };
+            let delay = if first {
+                Duration::ZERO
+            } else {
+                delays.next().unwrap_or(LONGEST_DELAY)
+            };
             let connecting = async {
                 sleep(delay).await;
                 attempt(connect, self.patience).await

@@ -127,7 +127,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 ///
 /// One that is not: the server's clock has no finer ones.
 pub(super) fn micros(field: &'static str, value: Duration) -> Result<u64, BuildError> {
-    if value.subsec_nanos() % 1000 == 0 {
+    if value.subsec_nanos().is_multiple_of(1000) {
         return Ok(as_micros(value));
     }
     let bound = "whole microseconds on Redis, whose clock counts those";
@@ -147,7 +147,10 @@ mod tests {
     #[test]
     fn a_token_is_a_whole_number_of_units_and_so_is_a_microsecond() {
         let rate = Rate::new(Quota::per_minute(7)).unwrap();
-        assert_eq!((rate.rate, rate.token, rate.burst), (7, 60_000_000, 420_000_000));
+        assert_eq!(
+            (rate.rate, rate.token, rate.burst),
+            (7, 60_000_000, 420_000_000)
+        );
         let rate = Rate::new(Quota::per_second(5_000)).unwrap();
         assert_eq!((rate.rate, rate.token), (1, 200));
     }

@@ -59,7 +59,9 @@ pub(super) fn verdict(words: &[Said], limits: &[u64]) -> Verdict {
     let decisions = words.iter().zip(limits);
     Verdict {
         allowed: words.iter().all(|said| said.granted >= 0),
-        decisions: decisions.map(|(said, &limit)| said.decision(limit)).collect(),
+        decisions: decisions
+            .map(|(said, &limit)| said.decision(limit))
+            .collect(),
     }
 }
 
@@ -71,7 +73,8 @@ impl Said {
         if self.granted < 0 {
             return Decision::refuse(limit, count(self.remaining), micros(self.wait), reset);
         }
-        let mut decision = Decision::allow(count(self.granted), limit, count(self.remaining), reset);
+        let mut decision =
+            Decision::allow(count(self.granted), limit, count(self.remaining), reset);
         decision.delay = micros(self.wait).unwrap_or_default();
         decision
     }

@@ -47,7 +47,10 @@ impl Route {
         let connect: Connect = match target.kind {
             Kind::Standalone => {
                 let Some(address) = addresses.next() else {
-                    return Err(ConnectError::new("the URL of a Redis server", "names no host"));
+                    return Err(ConnectError::new(
+                        "the URL of a Redis server",
+                        "names no host",
+                    ));
                 };
                 Arc::new(move || {
                     let (dialer, address) = (dialer.clone(), address.clone());

@@ -155,7 +155,11 @@ fn paced(
     max_wait: u64,
 ) -> Result<Part, BuildError> {
     let rate = if dynamic { rate.finer(max_wait) } else { rate };
-    let state = if dynamic { source::USED } else { source::FULL_AT };
+    let state = if dynamic {
+        source::USED
+    } else {
+        source::FULL_AT
+    };
     let quota = if dynamic {
         "
   local function quota(text)

@@ -26,10 +26,12 @@ impl Watched {
     pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
         for sentinel in &self.sentinels {
-            let primary = timeout(PATIENCE, self.ask(sentinel)).await.unwrap_or_else(|_| {
-                let problem = format!("no answer within {PATIENCE:?}");
-                Err(ConnectError::new(sentinel, problem))
-            });
+            let primary = timeout(PATIENCE, self.ask(sentinel))
+                .await
+                .unwrap_or_else(|_| {
+                    let problem = format!("no answer within {PATIENCE:?}");
+                    Err(ConnectError::new(sentinel, problem))
+                });
             match primary {
                 Ok(primary) => match self.dialer.dial(&primary).await {
                     Ok(wire) => return Ok(wire),

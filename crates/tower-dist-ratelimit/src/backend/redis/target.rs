@@ -68,7 +68,9 @@ impl Target {
             None => (decode(who), Some(None)),
         };
         let (Some(user), Some(password)) = (user, password) else {
-            return Err(wrong("has a user or password that is not UTF-8, percent-encoded"));
+            return Err(wrong(
+                "has a user or password that is not UTF-8, percent-encoded",
+            ));
         };
         let default_port = match kind {
             Kind::Sentinel(_) => 26379,
@@ -91,7 +93,9 @@ impl Target {
             kind => (kind, path),
         };
         if kind == Kind::Standalone && addresses.len() > 1 {
-            return Err(wrong("names one host, unless it is redis-cluster:// or redis-sentinel://"));
+            return Err(wrong(
+                "names one host, unless it is redis-cluster:// or redis-sentinel://",
+            ));
         }
         let db = match db {
             "" => 0,
@@ -129,7 +133,14 @@ pub(super) fn address(text: &str, default_port: u16) -> Option<Address> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
-            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
+            (
+                host,
+                if rest.is_empty() {
+                    None
+                } else {
+                    Some(rest.strip_prefix(':')?)
+                },
+            )
         }
         None => match text.rsplit_once(':') {
             // An address of a Cluster's node has no brackets.
@@ -179,20 +190,29 @@ mod tests {
     #[test]
     fn a_url_says_where_who_and_which_database() {
         let target = Target::parse("rediss://app:p%40ss%3aword@cache.example:6380/3").unwrap();
-        assert_eq!((target.kind, target.tls, target.db), (Kind::Standalone, true, 3));
+        assert_eq!(
+            (target.kind, target.tls, target.db),
+            (Kind::Standalone, true, 3)
+        );
         assert_eq!(target.addresses, [at("cache.example", 6380)]);
         assert_eq!(target.user.as_deref(), Some("app"));
         assert_eq!(target.password.as_deref(), Some("p@ss:word"));
         let target = Target::parse("redis://:secret@[::1]").unwrap();
         assert_eq!(target.addresses, [at("::1", 6379)]);
-        assert_eq!((target.user, target.password.as_deref()), (None, Some("secret")));
+        assert_eq!(
+            (target.user, target.password.as_deref()),
+            (None, Some("secret"))
+        );
     }
 
     #[test]
     fn clusters_and_sentinels_have_several_hosts() {
         let target = Target::parse("redis-cluster://a:7000,b,[::1]:7002").unwrap();
         assert_eq!(target.kind, Kind::Cluster);
-        assert_eq!(target.addresses, [at("a", 7000), at("b", 6379), at("::1", 7002)]);
+        assert_eq!(
+            target.addresses,
+            [at("a", 7000), at("b", 6379), at("::1", 7002)]
+        );
         let target = Target::parse("redis-sentinel://a,b:1/main%20one/2").unwrap();
         assert_eq!(target.kind, Kind::Sentinel("main one".to_owned()));
         assert_eq!((target.addresses[0].port, target.db), (26379, 2));

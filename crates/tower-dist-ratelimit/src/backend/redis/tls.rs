@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore, pki_types::{CertificateDer, ServerName, pem::PemObject}};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
@@ -18,9 +21,12 @@ impl Tls {
             Some(pem) => {
                 let wrong = |error| ConnectError::because("root_certificates", "is not PEM", error);
                 for certificate in CertificateDer::pem_slice_iter(pem) {
-                    let certificate =
-                        certificate.map_err(|error| wrong(Box::<dyn std::error::Error + Send + Sync>::from(error)))?;
-                    store.add(certificate).map_err(|error| wrong(error.into()))?;
+                    let certificate = certificate.map_err(|error| {
+                        wrong(Box::<dyn std::error::Error + Send + Sync>::from(error))
+                    })?;
+                    store
+                        .add(certificate)
+                        .map_err(|error| wrong(error.into()))?;
                 }
             }
             None => {
@@ -29,7 +35,10 @@ impl Tls {
             }
         }
         if store.is_empty() {
-            return Err(ConnectError::new("TLS", "there is no root certificate to trust"));
+            return Err(ConnectError::new(
+                "TLS",
+                "there is no root certificate to trust",
+            ));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -45,8 +54,9 @@ impl Tls {
         address: &Address,
         stream: TcpStream,
     ) -> Result<TlsStream<TcpStream>, ConnectError> {
-        let name = ServerName::try_from(address.host.clone())
-            .map_err(|error| ConnectError::because(address, "cannot be the name in a certificate", error))?;
+        let name = ServerName::try_from(address.host.clone()).map_err(|error| {
+            ConnectError::because(address, "cannot be the name in a certificate", error)
+        })?;
         self.0
             .connect(name, stream)
             .await

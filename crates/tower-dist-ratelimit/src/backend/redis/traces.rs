@@ -80,7 +80,11 @@ impl Lab {
 fn policy(name: &str, algorithm: Algorithm, quota: Quota, dynamic: bool) -> Policy {
     let policy = Policy::new(name, quota);
     let policy = policy.counted(algorithm);
-    if dynamic { policy.dynamic_quotas() } else { policy }
+    if dynamic {
+        policy.dynamic_quotas()
+    } else {
+        policy
+    }
 }
 
 fn rule(policy: &Policy) -> Arc<Rule> {
@@ -112,9 +116,15 @@ struct Step {
 const ALGORITHMS: [Algorithm; 10] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
-    Algorithm::LeakyQueue { max_wait: Duration::from_millis(777) },
-    Algorithm::FixedWindow { phase_per_key: false },
-    Algorithm::FixedWindow { phase_per_key: true },
+    Algorithm::LeakyQueue {
+        max_wait: Duration::from_millis(777),
+    },
+    Algorithm::FixedWindow {
+        phase_per_key: false,
+    },
+    Algorithm::FixedWindow {
+        phase_per_key: true,
+    },
     Algorithm::FirstHit,
     Algorithm::TwoWindows,
     Algorithm::SubWindows { count: 5 },
@@ -146,16 +156,28 @@ fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
     ];
     let burst = quota.burst_size();
     let cost = prop_oneof![0..=2_u64, 0..=burst + 1];
-    let settle = prop::option::weighted(0.15, -burst.cast_signed() - 1..=burst.cast_signed() / 2 + 1);
+    let settle =
+        prop::option::weighted(0.15, -burst.cast_signed() - 1..=burst.cast_signed() / 2 + 1);
     let other = (0_u64..300, 1_u64..100).prop_map(move |(limit, burst)| {
         let other = Quota::new(limit, quota.window());
-        if quota.burst_size() == quota.limit() { other } else { other.burst(burst) }
+        if quota.burst_size() == quota.limit() {
+            other
+        } else {
+            other.burst(burst)
+        }
     });
     // Those of a policy whose quota is fixed leave it out.
     let other = prop::option::weighted(0.3, other);
-    let step = (wait, cost, 0..=burst + 2, settle, other).prop_map(
-        |(wait, cost, want, settle, quota)| Step { wait, cost, want, settle, quota },
-    );
+    let step =
+        (wait, cost, 0..=burst + 2, settle, other).prop_map(|(wait, cost, want, settle, quota)| {
+            Step {
+                wait,
+                cost,
+                want,
+                settle,
+                quota,
+            }
+        });
     // What is refunded in full is deleted here, and there it stands at the present time, which is another thing only to
     // a clock that jumps back before it: so traces have one or the other.
     (prop::collection::vec(step, 1..40), any::<bool>()).prop_map(|(mut steps, jumps)| {
@@ -191,7 +213,11 @@ fn same_wait(ours: Duration, theirs: Duration, changes: bool) -> bool {
     }
     let (ours, theirs) = (ours.as_nanos(), theirs.as_nanos());
     let up = |nanos: u128| nanos.div_ceil(1000) * 1000;
-    let around = if changes { 2_000 + theirs / 100_000_000 } else { 1 };
+    let around = if changes {
+        2_000 + theirs / 100_000_000
+    } else {
+        1
+    };
     (up(theirs.saturating_sub(around))..=up(theirs + around)).contains(&ours)
 }
 
@@ -201,7 +227,12 @@ fn same(ours: &Decision, theirs: &Decision, changes: bool) -> bool {
         (ours, theirs) => ours == theirs,
     };
     wait && (ours.allowed, ours.limit, ours.remaining, ours.granted)
-        == (theirs.allowed, theirs.limit, theirs.remaining, theirs.granted)
+        == (
+            theirs.allowed,
+            theirs.limit,
+            theirs.remaining,
+            theirs.granted,
+        )
         && same_wait(ours.reset_after, theirs.reset_after, changes)
         && same_wait(ours.delay, theirs.delay, changes)
 }
@@ -226,8 +257,12 @@ impl Pending {
             };
             let ours = verdict(&words, limits);
             prop_assert_eq!(ours.decisions.len(), theirs.len());
-            for ((ours, theirs), rule) in ours.decisions.iter().zip(theirs).zip(&call.script.rules) {
-                prop_assert!(same(ours, theirs, rule.dynamic), "at {now}: redis {ours:?}, rust {theirs:?}");
+            for ((ours, theirs), rule) in ours.decisions.iter().zip(theirs).zip(&call.script.rules)
+            {
+                prop_assert!(
+                    same(ours, theirs, rule.dynamic),
+                    "at {now}: redis {ours:?}, rust {theirs:?}"
+                );
             }
         }
         *self = Self::default();
@@ -251,9 +286,12 @@ const NAME: &[u8] = b"someone";
 
 impl Together {
     fn new(policies: &[(Algorithm, bool, Quota)]) -> Self {
-        let named = policies.iter().enumerate().map(|(number, &(algorithm, dynamic, quota))| {
-            rule(&policy(&format!("p{number}"), algorithm, quota, dynamic))
-        });
+        let named = policies
+            .iter()
+            .enumerate()
+            .map(|(number, &(algorithm, dynamic, quota))| {
+                rule(&policy(&format!("p{number}"), algorithm, quota, dynamic))
+            });
         let members = policies.iter().map(|&(algorithm, dynamic, quota)| {
             let key = Key::with_bits(algorithm, quota, dynamic, phase_bits(&tag(NAME)));
             (key, PolicyId::new(0))
@@ -271,7 +309,10 @@ impl Together {
         let charge = |rule: &Rule, id| match step.settle {
             Some(_) => Charge::new(id, NAME, u64::MAX),
             None => Charge {
-                quota: step.quota.filter(|_| rule.dynamic).map(|other| in_window_of(rule.quota, other)),
+                quota: step
+                    .quota
+                    .filter(|_| rule.dynamic)
+                    .map(|other| in_window_of(rule.quota, other)),
                 ..Charge::new(id, NAME, step.cost).want(step.want)
             },
         };
@@ -290,30 +331,61 @@ impl Together {
             pending.decisions.push(None);
             return;
         }
-        let charges: Vec<Charge<'_>> =
-            self.members.iter().zip(rules).map(|((_, id), rule)| charge(rule, *id)).collect();
+        let charges: Vec<Charge<'_>> = self
+            .members
+            .iter()
+            .zip(rules)
+            .map(|((_, id), rule)| charge(rule, *id))
+            .collect();
         let ask = |charge: &Charge<'_>| (charge.cost, charge.want, charge.quota);
         let decide = |key: &Key, (cost, want, quota): (u64, u64, Option<Quota>)| {
-            key.decide(now * 1000, &Ask { cost, want, quota: quota.as_ref() })
+            key.decide(
+                now * 1000,
+                &Ask {
+                    cost,
+                    want,
+                    quota: quota.as_ref(),
+                },
+            )
         };
         let asked: Vec<_> = charges.iter().map(ask).collect();
-        let mut decisions: Vec<Decision> =
-            self.members.iter().zip(&asked).map(|((key, _), &ask)| decide(key, ask)).collect();
+        let mut decisions: Vec<Decision> = self
+            .members
+            .iter()
+            .zip(&asked)
+            .map(|((key, _), &ask)| decide(key, ask))
+            .collect();
         let allowed = decisions.iter().all(|decision| decision.allowed);
-        for (((key, _), &ask), decision) in self.members.iter_mut().zip(&asked).zip(&mut decisions) {
+        for (((key, _), &ask), decision) in self.members.iter_mut().zip(&asked).zip(&mut decisions)
+        {
             let (cost, want, quota) = ask;
             if allowed {
-                key.take(now * 1000, &Ask { cost, want, quota: quota.as_ref() }, decision.granted);
+                key.take(
+                    now * 1000,
+                    &Ask {
+                        cost,
+                        want,
+                        quota: quota.as_ref(),
+                    },
+                    decision.granted,
+                );
             } else if decision.allowed {
                 *decision = decide(key, (0, 0, quota));
             }
         }
-        let limits = rules.iter().zip(&charges).map(|(rule, charge)| rule.limit(charge.quota));
+        let limits = rules
+            .iter()
+            .zip(&charges)
+            .map(|(rule, charge)| rule.limit(charge.quota));
         pending.decisions.push(Some((decisions, limits.collect())));
     }
 }
 
-fn follow(lab: &Lab, policies: &[(Algorithm, bool, Quota)], steps: &[Step]) -> Result<(), TestCaseError> {
+fn follow(
+    lab: &Lab,
+    policies: &[(Algorithm, bool, Quota)],
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
     lab.clear();
     let mut together = Together::new(policies);
     let mut now = START;
@@ -351,15 +423,17 @@ fn scripts_decide_as_the_algorithms_in_rust_do() {
 fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
     let lab = Lab::new();
     let one = || {
-        (prop::sample::select(&ALGORITHMS[..]), any::<bool>())
-            .prop_flat_map(|(algorithm, dynamic)| (Just(algorithm), Just(dynamic), quota(algorithm)))
+        (prop::sample::select(&ALGORITHMS[..]), any::<bool>()).prop_flat_map(
+            |(algorithm, dynamic)| (Just(algorithm), Just(dynamic), quota(algorithm)),
+        )
     };
-    let several = prop::collection::vec(one(), 2..5)
-        .prop_flat_map(|policies| {
-            let shortest = policies.iter().map(|one| one.2).min_by_key(Quota::window);
-            (Just(policies), steps(shortest.unwrap()))
-        });
+    let several = prop::collection::vec(one(), 2..5).prop_flat_map(|policies| {
+        let shortest = policies.iter().map(|one| one.2).min_by_key(Quota::window);
+        (Just(policies), steps(shortest.unwrap()))
+    });
     runner(500)
-        .run(&several, |(policies, steps)| follow(&lab, &policies, &steps))
+        .run(&several, |(policies, steps)| {
+            follow(&lab, &policies, &steps)
+        })
         .unwrap();
 }

@@ -27,7 +27,10 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Commands for C {
         let mut connection = self.clone();
         Box::pin(async move {
             if !asking {
-                return connection.req_packed_command(&command).await?.extract_error();
+                return connection
+                    .req_packed_command(&command)
+                    .await?
+                    .extract_error();
             }
             let mut both = redis::Pipeline::new();
             both.cmd("ASKING").add_command(command);
@@ -87,7 +90,10 @@ impl Dialer {
             .set_tcp_keepalive(&keepalive)
             .map_err(unreachable)?;
         match &self.tls {
-            Some(tls) => self.greet(address, tls.connect(address, stream).await?).await,
+            Some(tls) => {
+                self.greet(address, tls.connect(address, stream).await?)
+                    .await
+            }
             None => self.greet(address, stream).await,
         }
     }
@@ -143,8 +149,15 @@ async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), Conne
     script.arg("return redis.call('TIME')").arg(0);
     match commands.send(script, false).await {
         Ok(Value::Array(_)) => Ok(()),
-        Ok(_) => Err(ConnectError::new(address, "does not run scripts as Redis does")),
-        Err(error) => Err(ConnectError::because(address, "does not run scripts for this user", error)),
+        Ok(_) => Err(ConnectError::new(
+            address,
+            "does not run scripts as Redis does",
+        )),
+        Err(error) => Err(ConnectError::because(
+            address,
+            "does not run scripts for this user",
+            error,
+        )),
     }
 }
 
@@ -154,7 +167,10 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
     if let Some(version) = says("redis_version") {
-        let major = version.split('.').next().and_then(|major| major.parse().ok());
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse().ok());
         if major.is_some_and(|major: u32| major < LEAST) {
             let problem = format!("is Redis {version}, but must be at least {LEAST}");
             return Err(ConnectError::new(address, problem));
@@ -172,5 +188,7 @@ pub(super) fn is_read_only(error: &RedisError) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
-    ) || error.detail().is_some_and(|detail| detail.contains("READONLY "))
+    ) || error
+        .detail()
+        .is_some_and(|detail| detail.contains("READONLY "))
 }

@@ -51,7 +51,9 @@ impl Slots {
     }
 
     fn primary(&mut self, address: &Address) -> u16 {
-        let known = self.nodes[..self.primaries].iter().position(|node| node == address);
+        let known = self.nodes[..self.primaries]
+            .iter()
+            .position(|node| node == address);
         let number = known.unwrap_or_else(|| {
             // Only while there are no others but primaries, or one of those: the numbers of primaries stay.
             self.nodes.retain(|node| node != address);
@@ -127,7 +129,10 @@ mod tests {
     }
 
     fn node(host: &str, port: i64) -> Value {
-        array([Value::BulkString(host.as_bytes().to_vec()), Value::Int(port)])
+        array([
+            Value::BulkString(host.as_bytes().to_vec()),
+            Value::Int(port),
+        ])
     }
 
     #[test]
