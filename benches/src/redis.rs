@@ -13,7 +13,7 @@ use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
 
 use self::raw::Raw;
 use crate::measure::time;
-use crate::report::{OURS, Row};
+use crate::report::{Goal, OURS, Row};
 
 /// Requests at the same time, each in a task of its own.
 const TASKS: u32 = 256;
@@ -119,7 +119,7 @@ async fn measure(shape: Shape, effort: Effort) -> Result<[Row; 2], Box<dyn Error
     Ok([
         ours,
         Row {
-            goal: Some(shape.goal),
+            goal: Some(Goal::Share(shape.goal)),
             ..raw
         },
     ])
