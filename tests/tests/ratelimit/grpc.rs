@@ -12,15 +12,26 @@ use tonic::{Code, Status};
 use tower_dist_ratelimit::backend::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId,
 };
-use tower_dist_ratelimit::{BuildError, Decision, MissingKey, Policy, Quota, RateLimitLayer, key};
+use tower_dist_ratelimit::{
+    BuildError, Decision, MissingKey, OnError, Policy, Quota, RateLimitLayer, key,
+};
 
 use crate::few;
 use crate::greeter::{Greeter, greet};
 
 /// A client of a greeter behind a limit, and how many requests have reached the greeter.
 async fn greeter(backend: impl Backend, policy: Policy) -> (Channel, Arc<AtomicUsize>) {
+    greeter_or(backend, policy, OnError::default()).await
+}
+
+/// The same, with something else for when the store fails.
+async fn greeter_or(
+    backend: impl Backend,
+    policy: Policy,
+    on_error: OnError,
+) -> (Channel, Arc<AtomicUsize>) {
     let layer = RateLimitLayer::builder(backend).limit(policy).grpc();
-    let layer = layer.build().unwrap();
+    let layer = layer.on_backend_error(on_error).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
@@ -163,10 +174,23 @@ impl Backend for Broken {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_unavailable() {
-    let (channel, requests) = greeter(Broken, Policy::new("all", few(1))).await;
+async fn a_store_that_fails_is_unavailable_if_that_is_chosen() {
+    let policy = Policy::new("all", few(1));
+    let (channel, requests) = greeter_or(Broken, policy, OnError::Deny).await;
     let status = greet(channel, "ada").await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert!(status.details().is_empty());
     assert_eq!(requests.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_server_whose_store_fails_limits_by_itself_and_is_unavailable_above_that() {
+    let (channel, requests) = greeter(Broken, Policy::new("all", few(2))).await;
+    for _ in 0..2 {
+        greet(channel.clone(), "ada").await.unwrap();
+    }
+    let status = greet(channel, "ada").await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(!status.details().is_empty(), "when to come back");
+    assert_eq!(requests.load(SeqCst), 2);
 }
