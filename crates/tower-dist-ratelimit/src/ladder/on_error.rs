@@ -11,7 +11,8 @@ use crate::BuildError;
 /// deadlines.)
 ///
 /// A [`Decision`](crate::Decision) says by its [`source`](crate::Decision::source) who made it. With the `tracing`
-/// feature there is one event when the store is not asked any more, and one when it is again.
+/// feature there is one event when the store is not asked any more, and one when it is again. Failures that do not
+/// lead to that are told to the [observer](crate::Observer::failed) alone.
 ///
 /// # Default
 ///
