@@ -25,7 +25,7 @@ fn a_retry_takes_the_copies_of_request_and_client_and_little_more() {
     let client = future_of::<HttpClient>();
     let size = future_of::<Retry<HttpClient, Http>>();
     assert!(
-        size <= client + copies + 120,
+        size <= client + copies + 144,
         "{size} bytes over {client} and {copies} of copies"
     );
 }

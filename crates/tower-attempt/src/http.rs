@@ -276,8 +276,11 @@ fn judge_answer<Res: HttpResponse>(
         _ if status.is_server_error() => return Verdict::Fatal,
         _ => return Verdict::Success,
     };
-    let is_refusal = || status == StatusCode::TOO_MANY_REQUESTS && !spare_429;
-    if !context.idempotent && !(is_refusal() && response.target() == context.target) {
+    let is_refused = || {
+        let is_refusal = status == StatusCode::TOO_MANY_REQUESTS && !spare_429;
+        is_refusal && response.target() == context.target
+    };
+    if !(context.idempotent || is_refused()) {
         return Verdict::Fatal;
     }
     let hint = match (retry_after(), status) {

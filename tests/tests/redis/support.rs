@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tower_dist_ratelimit::{
-    Decision, Decisions, Limiter, Policy,
+    Decision, Decisions, Limiter, OnError, Policy,
     backend::{Answer, Backend, BackendError, Charge, PolicyId, Redis, Verdict},
 };
 
@@ -13,7 +13,9 @@ pub(crate) async fn connect(url: &str) -> Redis {
 }
 
 pub(crate) fn limiter(redis: &Redis, policy: Policy) -> Limiter {
-    Limiter::new(redis.clone(), policy).unwrap()
+    // What the store says, or else its error: not what this process would decide instead.
+    let builder = Limiter::builder(redis.clone(), policy);
+    builder.on_backend_error(OnError::Deny).build().unwrap()
 }
 
 /// What an answer says, however long it takes.
