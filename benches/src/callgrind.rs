@@ -5,45 +5,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fmt, io};
 
-use crate::measure::Case;
-
-/// Calls in the shorter of the two runs.
+/// Calls that are counted.
 const CALLS: u32 = 10_000;
 
 /// Valgrind, and this program for it to run.
 #[derive(Debug)]
 pub(crate) struct Callgrind {
     program: PathBuf,
-}
-
-/// What a run under valgrind does: one subject's work, and nothing else.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Job {
-    /// For runs of itself under valgrind: the case.
-    #[arg(long, hide = true, requires_all = ["subject", "calls"])]
-    pub(crate) case: Option<String>,
-    /// The subject.
-    #[arg(long, hide = true)]
-    pub(crate) subject: Option<String>,
-    /// How many calls.
-    #[arg(long, hide = true)]
-    pub(crate) calls: Option<u32>,
-}
-
-impl Job {
-    /// Does the work, if there is any to do.
-    pub(crate) fn run(&self, cases: &mut [Case]) -> bool {
-        let (Some(name), Some(subject), Some(calls)) = (&self.case, &self.subject, self.calls)
-        else {
-            return false;
-        };
-        let case = cases.iter_mut().find(|case| case.name == name.as_str());
-        let subjects = case.into_iter().flat_map(|case| &mut case.subjects);
-        for found in subjects.filter(|found| found.name == subject.as_str()) {
-            found.run(calls);
-        }
-        true
-    }
 }
 
 impl Callgrind {
@@ -63,34 +31,38 @@ impl Callgrind {
         }
     }
 
-    /// The difference between a run and one of twice as many calls, so that everything before and
-    /// after the calls falls out.
+    /// Of the calls alone: what comes before and after them, such as a clock that calibrates itself, is not counted.
     ///
     /// # Errors
     ///
     /// When a run fails, or reports no count.
     pub(crate) fn instructions(&self, case: &str, subject: &str) -> io::Result<u64> {
-        let once = self.count(case, subject, CALLS)?;
-        let twice = self.count(case, subject, 2 * CALLS)?;
-        let calls = u64::from(CALLS);
-        Ok((twice.saturating_sub(once) + calls / 2) / calls)
-    }
-
-    fn count(&self, case: &str, subject: &str, calls: u32) -> io::Result<u64> {
-        let calls = calls.to_string();
+        let calls = CALLS.to_string();
         let job = ["--case", case, "--subject", subject, "--calls", &calls];
         let output = Command::new("valgrind")
             // The sum goes to stderr; the profile itself is not needed.
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .args([
+                "--collect-atstart=no",
+                "--toggle-collect=*callgrind::counted*",
+            ])
             .arg(&self.program)
             .args(job.map(OsStr::new))
             .stdin(Stdio::null())
             .output()?;
         let log = String::from_utf8_lossy(&output.stderr);
+        let calls = u64::from(CALLS);
         collected(&log)
-            .filter(|_| output.status.success())
+            .filter(|&count| output.status.success() && count > 0)
+            .map(|count| (count + calls / 2) / calls)
             .ok_or_else(|| io::Error::other(format!("valgrind said:\n{log}")))
     }
+}
+
+/// What is counted under valgrind, which finds it by its name.
+#[inline(never)]
+pub(crate) fn counted(work: impl FnOnce()) {
+    work();
 }
 
 /// The number in `==1234== Collected : 56789`.

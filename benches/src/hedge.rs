@@ -12,7 +12,7 @@ use tower::Layer;
 use tower_hedge_latency::HedgeLayer;
 
 use self::inner::{AtOnce, Inner, YieldsOnce};
-use crate::measure::{Case, Subject};
+use crate::measure::{Case, Figure, Subject};
 use crate::report::{BARE, OURS};
 
 /// Answers at its first poll.
@@ -58,7 +58,7 @@ fn percentile<S: Inner>(name: &'static str, inner: S, against: Against) -> Case 
             &runtime,
         )),
     ];
-    Case { name, subjects }
+    Case::new(name, Figure::Call, subjects)
 }
 
 fn fixed<S: Inner>(name: &'static str, inner: S, against: Against) -> Case {
@@ -75,7 +75,7 @@ fn fixed<S: Inner>(name: &'static str, inner: S, against: Against) -> Case {
             &runtime,
         )),
     ];
-    Case { name, subjects }
+    Case::new(name, Figure::Call, subjects)
 }
 
 fn request() -> u64 {

@@ -1,11 +1,15 @@
 //! Ours beside what a user would pick instead, in one build and one run.
 
 mod alloc;
+mod axum;
 mod callgrind;
 mod hedge;
+mod job;
+mod limit;
 mod measure;
 mod redis;
 mod report;
+mod resident;
 mod retry;
 
 use std::error::Error;
@@ -13,8 +17,9 @@ use std::io::{self, Write};
 
 use clap::{Parser, ValueEnum};
 
-use self::callgrind::{Callgrind, Job};
-use self::measure::{Case, Effort};
+use self::callgrind::Callgrind;
+use self::job::Job;
+use self::measure::{Case, Effort, Figure};
 use self::report::Row;
 
 /// Times ours beside what a user would pick instead.
@@ -26,6 +31,9 @@ struct Args {
     /// Print one array of flat objects instead of a table.
     #[arg(long)]
     json: bool,
+    /// For runs of itself: serve what `wrk` asks for.
+    #[arg(long, hide = true)]
+    serve: bool,
     #[command(flatten)]
     job: Job,
 }
@@ -35,6 +43,9 @@ enum Group {
     Retry,
     Hedge,
     Redis,
+    Limit,
+    /// A whole server, where `wrk` is installed.
+    Axum,
 }
 
 impl Group {
@@ -44,6 +55,9 @@ impl Group {
             Self::Hedge => hedge::cases(),
             // Not one call after the other: see `redis::rows`.
             Self::Redis => Vec::new(),
+            Self::Limit => limit::cases(),
+            // They are not a loop in this process.
+            Self::Axum => Vec::new(),
         }
     }
 }
@@ -56,6 +70,9 @@ fn cases(only: Option<Group>) -> Vec<Case> {
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let mut cases = cases(args.only);
+    if args.serve {
+        return Ok(axum::serve()?);
+    }
     if args.job.run(&mut cases) {
         return Ok(());
     }
@@ -64,13 +81,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut rows = measure(&mut cases, Effort::FULL);
     if !rows.is_empty() {
-        count_instructions(&mut rows);
+        count_instructions(&cases, &mut rows);
+        weigh(&cases, &mut rows);
     }
     if args.only.is_none_or(|only| matches!(only, Group::Redis)) {
         match redis::rows(redis::Effort::FULL) {
             Ok(throughput) => rows.extend(throughput),
             Err(error) => eprintln!("no rows of redis: {error}"),
         }
+    }
+    if matches!(args.only, None | Some(Group::Axum)) {
+        rows.extend(axum::rows());
     }
     let report = match args.json {
         true => report::json(&rows)?,
@@ -90,17 +111,40 @@ fn measure(cases: &mut [Case], effort: Effort) -> Vec<Row> {
     rows
 }
 
-fn count_instructions(rows: &mut [Row]) {
+/// The rows of the cases that are about this.
+fn about<'a>(
+    figures: Figure,
+    cases: &'a [Case],
+    rows: &'a mut [Row],
+) -> impl Iterator<Item = &'a mut Row> {
+    rows.iter_mut().filter(move |row| {
+        let case = cases.iter().find(|case| case.name == row.case);
+        case.is_some_and(|case| case.figure == figures)
+    })
+}
+
+fn count_instructions(cases: &[Case], rows: &mut [Row]) {
     let callgrind = match Callgrind::find() {
         Ok(callgrind) => callgrind,
         Err(error) => return callgrind::missing(format_args!("valgrind: {error}")),
     };
-    for row in rows {
+    for row in about(Figure::Call, cases, rows) {
         let (case, subject) = (row.case, row.subject);
         eprintln!("{case}: counting instructions of {subject}");
         match callgrind.instructions(case, subject) {
             Ok(instructions) => row.instructions = Some(instructions),
             Err(error) => callgrind::missing(error),
+        }
+    }
+}
+
+fn weigh(cases: &[Case], rows: &mut [Row]) {
+    for row in about(Figure::Key, cases, rows) {
+        let (case, subject) = (row.case, row.subject);
+        eprintln!("{case}: filling {subject}");
+        match resident::per_key(case, subject) {
+            Ok(bytes) => row.bytes_per_key = Some(bytes),
+            Err(error) => eprintln!("no bytes per key: {error}"),
         }
     }
 }

@@ -15,7 +15,21 @@ use crate::report::{Goal, Row};
 /// One table: the same work done by several subjects.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
+    pub(crate) figure: Figure,
     pub(crate) subjects: Vec<Subject>,
+}
+
+/// What a case is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// A call: its time, its requests to the heap, its instructions.
+    Call,
+    /// The same without instructions, because what takes time is waiting for memory.
+    Access,
+    /// How many calls threads make together.
+    Throughput,
+    /// How much memory a key takes, which is not found out in this process.
+    Key,
 }
 
 /// One way of doing a case's work.
@@ -23,7 +37,8 @@ pub(crate) struct Subject {
     pub(crate) name: &'static str,
     goal: Option<Goal>,
     /// Does the work so many times, in a loop of its own: nothing is called through a pointer in it.
-    run: Box<dyn FnMut(u32)>,
+    /// Says how long that took.
+    run: Box<dyn FnMut(u32) -> Duration>,
 }
 
 /// How long to measure.
@@ -40,12 +55,34 @@ impl Effort {
         rounds: 2001,
         sample: Duration::from_micros(100),
     };
+
+    /// As long in all. For threads, which take some microseconds to meet.
+    fn in_longer_samples(self) -> Self {
+        Self {
+            rounds: self.rounds.div_ceil(10),
+            sample: self.sample * 10,
+        }
+    }
 }
 
 /// Calls over which heap requests are counted.
 const COUNTED_CALLS: u32 = 1000;
 
 impl Subject {
+    /// Work that is no service's: a loop of so many turns.
+    pub(crate) fn looping(name: &'static str, mut run: impl FnMut(u32) + 'static) -> Self {
+        Self::timing(name, move |calls| time_of(|| run(calls)))
+    }
+
+    /// Work that says itself how long it took.
+    pub(crate) fn timing(name: &'static str, run: impl FnMut(u32) -> Duration + 'static) -> Self {
+        Self {
+            name,
+            goal: None,
+            run: Box::new(run),
+        }
+    }
+
     /// Calls `service` with what `request` makes, the way an executor would: `poll_ready`, `call`,
     /// then `poll` until there is an answer.
     ///
@@ -58,7 +95,7 @@ impl Subject {
         S: Service<Req> + 'static,
         Req: 'static,
     {
-        let run = move |calls| {
+        Self::looping(name, move |calls| {
             let mut context = Context::from_waker(Waker::noop());
             for _ in 0..calls {
                 // Neither what the service holds nor what it is asked may be known to the
@@ -70,12 +107,7 @@ impl Subject {
                 assert!(matches!(answer, Poll::Ready(Ok(_))), "{name}: no answer");
                 drop(black_box(answer));
             }
-        };
-        Self {
-            name,
-            goal: None,
-            run: Box::new(run),
-        }
+        })
     }
 
     /// The same on a runtime with timers, also for services that answer at their second poll.
@@ -94,7 +126,7 @@ impl Subject {
         Req: 'static,
     {
         let runtime = Arc::clone(runtime);
-        let run = move |calls| {
+        Self::looping(name, move |calls| {
             let _timers = runtime.enter();
             let mut context = Context::from_waker(Waker::noop());
             for _ in 0..calls {
@@ -109,12 +141,7 @@ impl Subject {
                 assert!(matches!(answer, Poll::Ready(Ok(_))), "{name}: no answer");
                 drop(black_box(answer));
             }
-        };
-        Self {
-            name,
-            goal: None,
-            run: Box::new(run),
-        }
+        })
     }
 
     /// The share of this subject's time that ours may take.
@@ -129,28 +156,55 @@ impl Subject {
         self
     }
 
-    pub(crate) fn run(&mut self, calls: u32) {
-        (self.run)(calls);
+    pub(crate) fn run(&mut self, calls: u32) -> Duration {
+        (self.run)(calls)
     }
 
     /// Doubles the calls until they fill a sample. This warms up, too.
     fn calls_per_sample(&mut self, sample: Duration) -> u32 {
         let mut calls = 1;
-        while time_of(|| self.run(calls)) < sample {
+        // The least of some runs: one that was interrupted says nothing.
+        while (0..20).map(|_| self.run(calls)).min() < Some(sample) {
             calls *= 2;
         }
         calls
     }
 
     fn nanos_per_call(&mut self, calls: u32) -> f64 {
-        time_of(|| self.run(calls)).as_secs_f64() * 1e9 / f64::from(calls)
+        self.run(calls).as_secs_f64() * 1e9 / f64::from(calls)
     }
 }
 
 impl Case {
+    pub(crate) fn new(name: &'static str, figure: Figure, subjects: Vec<Subject>) -> Self {
+        Self {
+            name,
+            figure,
+            subjects,
+        }
+    }
+
+    /// Rows of what can be found out in this process.
+    pub(crate) fn measure(&mut self, effort: Effort) -> Vec<Row> {
+        match self.figure {
+            Figure::Call | Figure::Access => self.time(effort),
+            Figure::Throughput => {
+                let rows = self.time(effort.in_longer_samples());
+                rows.into_iter().map(throughput).collect()
+            }
+            Figure::Key => {
+                let row = |subject: &Subject| Row {
+                    goal: subject.goal,
+                    ..Row::new(self.name, subject.name)
+                };
+                self.subjects.iter().map(row).collect()
+            }
+        }
+    }
+
     /// Times all subjects, one sample of each per round, so that whatever else the machine does
     /// meets all of them. Every other round goes backwards: none always follows the same one.
-    pub(crate) fn measure(&mut self, effort: Effort) -> Vec<Row> {
+    fn time(&mut self, effort: Effort) -> Vec<Row> {
         let calls: Vec<u32> = self
             .subjects
             .iter_mut()
@@ -177,7 +231,9 @@ impl Case {
 
 fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row {
     samples.sort_by(f64::total_cmp);
-    let heap = heap_of(|| subject.run(COUNTED_CALLS));
+    let heap = heap_of(|| {
+        subject.run(COUNTED_CALLS);
+    });
     let per_call = |count| f64::from(count) / f64::from(COUNTED_CALLS);
     Row {
         ns_min: samples.first().copied(),
@@ -190,11 +246,21 @@ fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row 
     }
 }
 
+/// What this thread asked of the heap says nothing about the others.
+fn throughput(row: Row) -> Row {
+    Row {
+        per_second: row.ns_median.map(|nanos| 1e9 / nanos),
+        allocs: None,
+        bytes: None,
+        ..row
+    }
+}
+
 #[expect(
     clippy::disallowed_types,
     reason = "a benchmark measures real time, which a paused clock must not govern"
 )]
-fn time_of(run: impl FnOnce()) -> Duration {
+pub(crate) fn time_of(run: impl FnOnce()) -> Duration {
     let start = std::time::Instant::now();
     run();
     start.elapsed()

@@ -23,7 +23,7 @@ pub(crate) struct Row {
     pub(crate) goal: Option<Goal>,
 }
 
-/// How much of a subject's time ours may take.
+/// How much of a subject's time, or memory, ours may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
     /// A share of all of it.
@@ -73,6 +73,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "bytes",
         "instructions",
         "server µs",
+        "bytes per key",
         "ours ÷ this",
         "goal",
         "met",
@@ -94,6 +95,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             figure(row.bytes, 0),
             row.instructions.map(|n| n.to_string()).unwrap_or_default(),
             figure(row.server_cpu_us, 2),
+            figure(row.bytes_per_key, 1),
             figure(ours.and_then(|ours| share(ours, row)), 2),
             row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
             ours.and_then(|ours| met(ours, row, of(BARE)))
@@ -111,9 +113,10 @@ fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(String::new, |value| format!("{value:.digits$}"))
 }
 
-/// Of the least times, which other work on the machine blurs least.
+/// Of the least times, which other work on the machine blurs least; or of what keys take.
 fn share(ours: &Row, other: &Row) -> Option<f64> {
-    (other.subject != OURS).then_some(ours.ns_min? / other.ns_min?)
+    let figure = |row: &Row| row.ns_min.or(row.bytes_per_key);
+    (other.subject != OURS).then_some(figure(ours)? / figure(other)?)
 }
 
 impl fmt::Display for Goal {
@@ -134,7 +137,8 @@ fn met(ours: &Row, peer: &Row, bare: Option<&Row>) -> Option<&'static str> {
         }
     };
     // Only "as fast as": a goal to be several times faster is not met by coming close.
-    let equal = goal >= 1.0 && ours.ns_min? - peer.ns_min? < EQUAL;
+    let difference = ours.ns_min.zip(peer.ns_min).map(|(ours, peer)| ours - peer);
+    let equal = goal >= 1.0 && difference < Some(EQUAL);
     Some(match share <= goal {
         true => "yes",
         false if equal => "equal",

@@ -9,7 +9,7 @@ use tower_jitter_retry::RetryLayer;
 
 use self::inner::Inner;
 use self::peers::{resilience_budget, resilience_http, tower, tower_budget};
-use crate::measure::{Case, Subject};
+use crate::measure::{Case, Figure, Subject};
 use crate::report::OURS;
 
 /// Requests that cost nothing to copy.
@@ -34,10 +34,7 @@ fn plain() -> Case {
         Subject::new("tower-resilience", resilience.layer(Inner), request).goal(0.3),
         Subject::new("tower-resilience+budget", budgeted.layer(Inner), request).goal(0.2),
     ];
-    Case {
-        name: PLAIN,
-        subjects,
-    }
+    Case::new(PLAIN, Figure::Call, subjects)
 }
 
 fn http() -> Case {
@@ -53,8 +50,5 @@ fn http() -> Case {
         Subject::new("tower-resilience", resilience.layer(Inner), request),
         Subject::new("tower-resilience+budget", budgeted.layer(Inner), request),
     ];
-    Case {
-        name: HTTP,
-        subjects,
-    }
+    Case::new(HTTP, Figure::Call, subjects)
 }

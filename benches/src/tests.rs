@@ -14,23 +14,27 @@ fn rows() -> Vec<Row> {
 
 #[test]
 fn a_case_has_one_row_per_subject_and_each_is_timed() {
-    let rows = rows();
+    let mut cases = cases(None);
+    let mut rows = measure(&mut cases, TINY);
     let names: HashSet<_> = rows.iter().map(|row| (row.case, row.subject)).collect();
     assert_eq!(names.len(), rows.len());
-    for row in &rows {
+    let weighed = about(Figure::Key, &cases, &mut rows).count();
+    assert_eq!(weighed, 2);
+    let timed = |row: &&Row| row.case != limit::RESIDENT;
+    assert_eq!(rows.iter().filter(timed).count(), rows.len() - weighed);
+    for row in rows.iter().filter(timed) {
         let nanos = [row.ns_min, row.ns_median, row.ns_max].map(Option::unwrap);
         assert!(nanos[0] > 0.0 && nanos.is_sorted(), "{row:?}");
     }
 }
 
 #[test]
-fn every_case_has_ours_and_bare_and_a_goal_against_a_peer() {
+fn every_case_has_ours_and_what_it_is_around_and_a_goal_against_a_peer() {
     for case in cases(None) {
         let names: Vec<_> = case.subjects.iter().map(|subject| subject.name).collect();
-        assert!(
-            names.contains(&report::OURS) && names.contains(&"bare"),
-            "{names:?}"
-        );
+        // A decision alone is made around nothing.
+        let bare = names.contains(&report::BARE) != names.contains(&"governor");
+        assert!(names.contains(&report::OURS) && bare, "{names:?}");
     }
     assert!(rows().iter().any(|row| row.goal.is_some()));
 }
@@ -59,4 +63,34 @@ fn a_hedge_layer_asks_the_heap_for_nothing_unless_it_hedges() {
     let peer = |row: &&Row| row.case == hedge::AT_ONCE && row.subject == "tower-resilience";
     let peer = rows.iter().find(peer).unwrap();
     assert_eq!(peer.allocs, Some(6.0), "the counter counts");
+}
+
+#[test]
+fn a_limit_asks_the_heap_for_nothing_without_fields() {
+    let rows = rows();
+    let heap = |case: &str, subject: &str| {
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.case == case && row.subject == subject);
+        let row = row.unwrap();
+        (row.allocs, row.bytes)
+    };
+    let cases = [limit::WITHOUT_FIELDS, limit::FIXED, limit::BUCKET];
+    for case in cases {
+        assert_eq!(heap(case, report::OURS), heap(case, report::BARE), "{case}");
+    }
+    for case in [limit::HOT, limit::MANY] {
+        assert_eq!(heap(case, report::OURS), (Some(0.0), Some(0.0)), "{case}");
+    }
+    let peer = heap(limit::BUCKET, "tower-resilience").0;
+    assert_eq!(peer, Some(2.0), "the counter counts");
+}
+
+#[test]
+fn what_is_resident_of_a_process_grows_by_what_it_fills() {
+    const MIB: u64 = 1 << 20;
+    let mut filled = Vec::new();
+    let growth = resident::growth(|| filled.resize(64 << 20, 1_u8));
+    if cfg!(target_os = "linux") {
+        assert!((60 * MIB..72 * MIB).contains(&growth), "{growth}");
+    }
 }

@@ -1,0 +1,102 @@
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::{env, thread};
+
+use axum::{Router, routing::get};
+use tower_dist_ratelimit::Quota;
+
+use crate::limit::{by_header, plenty, tower_governor, tower_governor_refusing};
+
+pub(super) const BARE: &str = "/bare";
+pub(super) const OURS: &str = "/ours";
+pub(super) const OURS_REFUSING: &str = "/ours/refusing";
+pub(super) const GOVERNOR: &str = "/tower_governor";
+pub(super) const GOVERNOR_REFUSING: &str = "/tower_governor/refusing";
+
+/// The server's and wrk's.
+pub(super) const CORES: [&str; 2] = ["0", "1"];
+
+/// A server in a process of its own.
+pub(super) struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    /// # Errors
+    ///
+    /// When it can't be started, or does not say where it listens.
+    pub(super) fn start() -> io::Result<Self> {
+        let mut serving = Command::new("taskset");
+        serving
+            .args(["-c", CORES[0]])
+            .arg(env::current_exe()?)
+            .arg("--serve");
+        let mut process = serving
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        let port = line
+            .trim()
+            .parse()
+            .map_err(|_| io::Error::other("the server does not listen"))?;
+        Ok(Self { process, port })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It ends with its input. If it is gone already, that is as well.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// Serves on one thread until the input ends, and says at which port.
+///
+/// # Errors
+///
+/// When there is no port to listen at.
+pub(crate) fn serve() -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    println!("{}", listener.local_addr()?.port());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (ended, end) = tokio::sync::oneshot::channel();
+    thread::spawn(move || {
+        // Nothing is ever written to it.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = ended.send(());
+    });
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::select! {
+            served = axum::serve(listener, routes()) => served,
+            _ = end => Ok(()),
+        }
+    })
+}
+
+/// Ours with its fields, the peer without: as users find them.
+fn routes() -> Router {
+    let hello = || get(async || "Hello, World!");
+    let ours = by_header(plenty()).build().expect("valid");
+    let ours_refusing = by_header(Quota::per_hour(1)).build().expect("valid");
+    Router::new()
+        .route(BARE, hello())
+        .route(OURS, hello().layer(ours))
+        .route(OURS_REFUSING, hello().layer(ours_refusing))
+        .route(GOVERNOR, hello().layer(tower_governor()))
+        .route(GOVERNOR_REFUSING, hello().layer(tower_governor_refusing()))
+}

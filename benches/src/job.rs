@@ -1,0 +1,52 @@
+//! What this program does when it runs itself: one subject's work, in a process of its own.
+
+use crate::measure::Case;
+use crate::{callgrind, resident};
+
+/// Calls before those that are counted.
+const WARM_UP: u32 = 100;
+
+/// The work, in hidden options.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Job {
+    /// The case.
+    #[arg(long, hide = true, requires_all = ["subject", "calls"])]
+    pub(crate) case: Option<String>,
+    /// The subject.
+    #[arg(long, hide = true)]
+    pub(crate) subject: Option<String>,
+    /// How many calls.
+    #[arg(long, hide = true)]
+    pub(crate) calls: Option<u32>,
+    /// Print how many bytes more are resident afterwards.
+    #[arg(long, hide = true)]
+    pub(crate) weigh: bool,
+}
+
+impl Job {
+    /// Does the work, if there is any to do.
+    pub(crate) fn run(&self, cases: &mut [Case]) -> bool {
+        let (Some(name), Some(subject), Some(calls)) = (&self.case, &self.subject, self.calls)
+        else {
+            return false;
+        };
+        let case = cases.iter_mut().find(|case| case.name == name.as_str());
+        let subjects = case.into_iter().flat_map(|case| &mut case.subjects);
+        for found in subjects.filter(|found| found.name == subject.as_str()) {
+            if self.weigh {
+                println!(
+                    "{}",
+                    resident::growth(|| {
+                        found.run(calls);
+                    })
+                );
+            } else {
+                found.run(WARM_UP);
+                callgrind::counted(|| {
+                    found.run(calls);
+                });
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,35 @@
+//! Limits that let everything through, unless a case says otherwise: what every call pays for being counted.
+
+mod decision;
+mod inner;
+mod layer;
+mod peers;
+mod together;
+
+use governor::Quota as GovernorQuota;
+use tower_dist_ratelimit::Quota;
+
+#[cfg(test)]
+pub(crate) use self::decision::{HOT, MANY, RESIDENT};
+pub(crate) use self::layer::by_header;
+#[cfg(test)]
+pub(crate) use self::layer::{BUCKET, FIXED, WITHOUT_FIELDS};
+pub(crate) use self::peers::{tower_governor, tower_governor_refusing};
+use crate::measure::Case;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = decision::cases();
+    cases.extend(layer::cases());
+    cases
+}
+
+/// More than any of the subjects can use, so that none refuses.
+const PER_SECOND: u32 = 1_000_000_000;
+
+pub(crate) fn plenty() -> Quota {
+    Quota::per_second(PER_SECOND.into())
+}
+
+fn governors_plenty() -> GovernorQuota {
+    GovernorQuota::per_second(PER_SECOND.try_into().expect("above zero"))
+}

@@ -1,0 +1,184 @@
+//! Decisions without tower, as both libraries offer them: on a key that is a `String`.
+
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use governor::DefaultKeyedRateLimiter;
+use tower_dist_ratelimit::{Limiter, Policy, backend::Memory};
+
+use super::{governors_plenty, plenty, together::together};
+use crate::measure::{Case, Figure, Subject};
+use crate::report::OURS;
+
+pub(crate) const HOT: &str = "decision, 1 hot String key";
+pub(crate) const MANY: &str = "decision, 1 M String keys";
+const TOGETHER: &str = "decision, 2 threads, 1 hot String key";
+pub(crate) const RESIDENT: &str = "resident bytes per String key";
+
+const GOVERNOR: &str = "governor";
+
+/// In the case of many keys. Too many for the caches.
+const KEYS: u32 = if cfg!(test) { 10_000 } else { 1_000_000 };
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new(
+            HOT,
+            Figure::Call,
+            vec![ours_hot(), governor_hot().goal(0.8)],
+        ),
+        Case::new(
+            MANY,
+            Figure::Access,
+            vec![ours_many(), governor_many().goal(0.4)],
+        ),
+        Case::new(
+            TOGETHER,
+            Figure::Throughput,
+            vec![ours_together(), governor_together().goal(1.0 / 2.5)],
+        ),
+        Case::new(
+            RESIDENT,
+            Figure::Key,
+            vec![ours_resident(), governor_resident().goal(0.4)],
+        ),
+    ]
+}
+
+fn limiter(capacity: u32) -> Limiter {
+    let capacity = usize::try_from(capacity).expect("at least 32 bits");
+    let policy = Policy::new("per-client", plenty());
+    Limiter::new(Memory::with_capacity(capacity), policy).expect("valid")
+}
+
+fn governor() -> DefaultKeyedRateLimiter<String> {
+    DefaultKeyedRateLimiter::keyed(governors_plenty())
+}
+
+/// As long as an API key's name.
+fn name(number: u32) -> String {
+    format!("client-{number:08}")
+}
+
+/// What ours decides at once, since nothing but memory is asked.
+fn check(limiter: &Limiter, key: &str) {
+    let decision = pin!(limiter.check(key));
+    let Poll::Ready(Ok(decision)) = decision.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("no decision");
+    };
+    assert!(black_box(decision).allowed, "refused");
+}
+
+/// As a user writes it, for `String` keys.
+fn check_governor(limiter: &DefaultKeyedRateLimiter<String>, key: &String) {
+    assert!(black_box(limiter.check_key(key)).is_ok(), "refused");
+}
+
+fn ours_hot() -> Subject {
+    let (limiter, key) = (limiter(100_000), name(42));
+    Subject::looping(OURS, move |calls| {
+        for _ in 0..calls {
+            check(black_box(&limiter), black_box(&key));
+        }
+    })
+}
+
+fn governor_hot() -> Subject {
+    let (limiter, key) = (governor(), name(42));
+    Subject::looping(GOVERNOR, move |calls| {
+        for _ in 0..calls {
+            check_governor(black_box(&limiter), black_box(&key));
+        }
+    })
+}
+
+fn ours_together() -> Subject {
+    let shared = Arc::new((limiter(100_000), name(42)));
+    together(OURS, move |calls| {
+        for _ in 0..calls {
+            check(black_box(&shared.0), black_box(&shared.1));
+        }
+    })
+}
+
+fn governor_together() -> Subject {
+    let shared = Arc::new((governor(), name(42)));
+    together(GOVERNOR, move |calls| {
+        for _ in 0..calls {
+            check_governor(black_box(&shared.0), black_box(&shared.1));
+        }
+    })
+}
+
+/// Many keys that have been asked about before, one after the other: a request's key is at hand, but not what is kept
+/// of it.
+struct Many<L> {
+    limiter: L,
+    names: Vec<String>,
+    next: usize,
+}
+
+impl<L> Many<L> {
+    fn new(limiter: L, check: fn(&L, &String)) -> Self {
+        let names: Vec<String> = (0..KEYS).map(name).collect();
+        // In another order than they come in later, or what was allocated in turn would be found in turn. A prime that
+        // does not divide the number of keys reaches each.
+        let count = names.len();
+        (0..count).for_each(|turn| check(&limiter, &names[turn * 618_041 % count]));
+        let next = 0;
+        Self {
+            limiter,
+            names,
+            next,
+        }
+    }
+
+    fn next(&mut self) -> (&L, &String) {
+        self.next = (self.next + 1) % self.names.len();
+        (&self.limiter, &self.names[self.next])
+    }
+}
+
+fn ours_many() -> Subject {
+    // Made when it is first needed: that takes a second.
+    let mut many = None;
+    Subject::looping(OURS, move |calls| {
+        let make = || Many::new(limiter(KEYS), |limiter, key| check(limiter, key));
+        let many = many.get_or_insert_with(make);
+        for _ in 0..calls {
+            let (limiter, key) = many.next();
+            check(black_box(limiter), black_box(key));
+        }
+    })
+}
+
+fn governor_many() -> Subject {
+    let mut many = None;
+    Subject::looping(GOVERNOR, move |calls| {
+        let many = many.get_or_insert_with(|| Many::new(governor(), check_governor));
+        for _ in 0..calls {
+            let (limiter, key) = many.next();
+            check_governor(black_box(limiter), black_box(key));
+        }
+    })
+}
+
+/// As many keys as calls, with room for just so many.
+fn ours_resident() -> Subject {
+    let mut kept = None;
+    Subject::looping(OURS, move |keys| {
+        let limiter = kept.insert(limiter(keys));
+        (0..keys).for_each(|number| check(limiter, &name(number)));
+    })
+}
+
+fn governor_resident() -> Subject {
+    let mut kept = None;
+    Subject::looping(GOVERNOR, move |keys| {
+        let limiter = kept.insert(governor());
+        (0..keys).for_each(|number| check_governor(limiter, &name(number)));
+    })
+}

@@ -1,0 +1,70 @@
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use tower::{BoxError, Service};
+
+/// axum's body, because tower_governor answers with that or tonic's.
+pub(super) type Request = http::Request<Body>;
+pub(super) type Response = http::Response<Body>;
+
+/// Answers at once, so that next to nothing but the layer is timed. What it answers depends on the request, which the
+/// optimiser does not know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inner;
+
+/// A request as a server hands it on, with the key of whoever asks.
+pub(super) fn request() -> Request {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = Uri::from_static("http://catalog.internal/v1/items?page=2&per_page=50");
+    let headers = request.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(KEY, HeaderValue::from_static("client-00000042"));
+    request
+}
+
+/// The field that says who asks.
+pub(super) const KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+const HEADERS: [(HeaderName, &str); 4] = [
+    (header::HOST, "catalog.internal"),
+    (header::USER_AGENT, "storefront/2.4.1"),
+    (header::ACCEPT, "application/json"),
+    (header::ACCEPT_ENCODING, "gzip, br"),
+];
+
+impl Service<Request> for Inner {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Ready<Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let mut response = Response::default();
+        if request.uri().path() == "/missing" {
+            *response.status_mut() = StatusCode::NOT_FOUND;
+        }
+        ready(Ok(response))
+    }
+}
+
+impl Service<u64> for Inner {
+    type Response = u64;
+    type Error = BoxError;
+    type Future = Ready<Result<u64, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: u64) -> Self::Future {
+        ready(request.checked_add(1).ok_or_else(|| "overflow".into()))
+    }
+}

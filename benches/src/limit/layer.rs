@@ -1,0 +1,102 @@
+//! Limits as layers, over HTTP and over anything.
+
+use tower::Layer;
+use tower_dist_ratelimit::{
+    CallLimitLayer, Fields, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, backend::Memory,
+    key,
+};
+
+use super::inner::{Inner, KEY, request};
+use super::{peers, plenty};
+use crate::measure::{Case, Figure, Subject};
+use crate::report::{BARE, OURS};
+
+pub(crate) const WITHOUT_FIELDS: &str = "layer over http, header key, without fields";
+const WITH_FIELDS: &str = "layer over http, header key, with fields";
+const REFUSAL: &str = "layer, refusal";
+pub(crate) const FIXED: &str = "generic layer, fixed window";
+pub(crate) const BUCKET: &str = "generic layer, token bucket";
+
+const TOWER_GOVERNOR: &str = "tower_governor";
+const RESILIENCE: &str = "tower-resilience";
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        without_fields(),
+        with_fields(),
+        refusal(),
+        fixed(),
+        bucket(),
+    ]
+}
+
+fn http(name: &'static str, ours: Subject, peer: Subject) -> Case {
+    let bare = Subject::new(BARE, Inner, request);
+    Case::new(name, Figure::Call, vec![bare, ours, peer])
+}
+
+fn without_fields() -> Case {
+    let ours = by_header(plenty())
+        .headers(Fields::OnRefusal)
+        .build()
+        .expect("valid");
+    let ours = Subject::new(OURS, ours.layer(Inner), request);
+    let peer = Subject::new(
+        TOWER_GOVERNOR,
+        peers::tower_governor().layer(Inner),
+        request,
+    );
+    http(WITHOUT_FIELDS, ours, peer.goal_over_bare(0.9))
+}
+
+fn with_fields() -> Case {
+    let ours = by_header(plenty()).build().expect("valid");
+    let ours = Subject::new(OURS, ours.layer(Inner), request);
+    let peer = peers::tower_governor_with_fields().layer(Inner);
+    let peer = Subject::new(TOWER_GOVERNOR, peer, request);
+    http(WITH_FIELDS, ours, peer.goal_over_bare(0.7))
+}
+
+/// Of all calls but the first.
+fn refusal() -> Case {
+    let ours = by_header(Quota::per_hour(1)).build().expect("valid");
+    let ours = Subject::new(OURS, ours.layer(Inner), request);
+    let peer = peers::tower_governor_refusing().layer(Inner);
+    http(
+        REFUSAL,
+        ours,
+        Subject::new(TOWER_GOVERNOR, peer, request).goal(0.03),
+    )
+}
+
+/// Ours, with one bucket per client.
+pub(crate) fn by_header(quota: Quota) -> RateLimitLayerBuilder {
+    let policy = Policy::new("per-client", quota).by(key::header(KEY.as_str()));
+    RateLimitLayer::builder(Memory::default()).limit(policy)
+}
+
+fn fixed() -> Case {
+    let policy = Policy::new("all", plenty()).fixed_window();
+    generic(FIXED, policy, peers::resilience_fixed().layer(Inner))
+}
+
+fn bucket() -> Case {
+    let policy = Policy::new("all", plenty());
+    generic(BUCKET, policy, peers::resilience_bucket().layer(Inner))
+}
+
+fn generic(
+    name: &'static str,
+    policy: Policy,
+    peer: tower_resilience_ratelimiter::RateLimiter<Inner>,
+) -> Case {
+    let request = || 7_u64;
+    let ours = CallLimitLayer::builder(Memory::default()).limit(policy);
+    let ours = ours.build().expect("valid");
+    let subjects = vec![
+        Subject::new(BARE, Inner, request),
+        Subject::new(OURS, ours.layer(Inner), request),
+        Subject::new(RESILIENCE, peer, request).goal(0.5),
+    ];
+    Case::new(name, Figure::Call, subjects)
+}
