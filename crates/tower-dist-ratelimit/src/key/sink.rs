@@ -2,8 +2,8 @@ use std::{fmt, ops::Range};
 
 /// Takes the parts of keys.
 ///
-/// Every part is written behind its length, so keys of several parts cannot be taken for one another: `("a_b", "c")` is
-/// not `("a", "b_c")`.
+/// Where a part ends is written, too, so keys of several parts cannot be taken for one another: `("a_b", "c")` is not
+/// `("a", "b_c")`.
 ///
 /// # Cost
 ///
@@ -17,7 +17,12 @@ pub struct KeySink {
     /// All the bytes, once they do not fit inline; else empty.
     heap: Vec<u8>,
     len: usize,
+    /// Where the present key starts.
+    start: usize,
 }
+
+/// What keys are made of.
+const WORD: usize = size_of::<u64>();
 
 impl fmt::Debug for KeySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,25 +38,48 @@ impl KeySink {
             inline: [0; 128],
             heap: Vec::new(),
             len: 0,
+            start: 0,
         }
     }
 
     /// Adds a part, which can be any bytes and of any length.
+    ///
+    /// In whole words, as the hash will read them: a word that was written in pieces takes a processor longer to read
+    /// back than to hash. The last word has the bytes that are left, at most seven, and how many in its highest byte. Behind
+    /// each part but the first comes its length, whose highest byte is zero. So read from its end a key comes apart in one
+    /// way only, and a key of one part, which most are, takes no more words than its bytes.
+    #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
+        let last = last_word(bytes).to_le_bytes();
         let length = (bytes.len() as u64).to_le_bytes();
-        let text = self.len + length.len();
-        let end = text + bytes.len();
-        if self.heap.is_empty() && end <= self.inline.len() {
-            self.inline[self.len..text].copy_from_slice(&length);
-            copy(&mut self.inline[text..end], bytes);
-        } else {
-            if self.heap.is_empty() {
-                self.heap.extend_from_slice(&self.inline[..self.len]);
+        let follows = self.len > self.start;
+        let text = bytes.len() / WORD * WORD;
+        let end = self.len + text + WORD;
+        let with_length = end + if follows { WORD } else { 0 };
+        if self.heap.is_empty() && with_length <= self.inline.len() {
+            let (words, _) = bytes.as_chunks::<WORD>();
+            let (to_words, _) = self.inline[self.len..].as_chunks_mut::<WORD>();
+            for (to, word) in to_words.iter_mut().zip(words) {
+                *to = *word;
             }
-            self.heap.extend_from_slice(&length);
-            self.heap.extend_from_slice(bytes);
+            self.inline[end - WORD..end].copy_from_slice(&last);
+            if follows {
+                self.inline[end..with_length].copy_from_slice(&length);
+            }
+        } else {
+            self.spill(&bytes[..text], last, follows.then_some(length));
         }
-        self.len = end;
+        self.len = with_length;
+    }
+
+    #[cold]
+    fn spill(&mut self, words: &[u8], last: [u8; WORD], length: Option<[u8; WORD]>) {
+        if self.heap.is_empty() {
+            self.heap.extend_from_slice(&self.inline[..self.len]);
+        }
+        self.heap.extend_from_slice(words);
+        self.heap.extend_from_slice(&last);
+        self.heap.extend(length.into_iter().flatten());
     }
 
     /// Runs `write` and says where what it wrote is. What a missing key leaves behind is taken back, so that it is the
@@ -61,6 +89,7 @@ impl KeySink {
         write: impl FnOnce(&mut Self) -> Option<()>,
     ) -> (Range<usize>, bool) {
         let start = self.len;
+        self.start = start;
         let found = write(self).is_some();
         if !found {
             self.len = start;
@@ -78,21 +107,26 @@ impl KeySink {
     }
 }
 
-/// In words, as the hash will read them: a word that was written by two overlapping copies, which is how the usual one
-/// copies a few bytes, takes a processor longer to read back than to hash.
-fn copy(to: &mut [u8], from: &[u8]) {
-    let (words, rest) = from.as_chunks::<8>();
-    let (to_words, to_rest) = to.as_chunks_mut::<8>();
-    for (to, word) in to_words.iter_mut().zip(words) {
-        *to = *word;
-    }
-    for (to, byte) in to_rest.iter_mut().zip(rest) {
-        *to = *byte;
-    }
+/// The bytes behind the last whole word, and how many they are. The highest bit says that it is not a length.
+#[inline]
+fn last_word(bytes: &[u8]) -> u64 {
+    let (_, rest) = bytes.as_chunks::<WORD>();
+    let bits = match bytes.last_chunk() {
+        _ if rest.is_empty() => 0,
+        // Out of the last eight bytes, of which some belong to the word before.
+        Some(end) => u64::from_le_bytes(*end) >> (u64::BITS as usize - 8 * rest.len()),
+        None => rest
+            .iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    };
+    bits | (0x80 | rest.len() as u64) << 56
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::KeySink;
     use crate::key::IntoKey;
 
@@ -108,6 +142,50 @@ mod tests {
         assert_ne!(bytes(("", "a")), bytes(("a", "")));
         assert_ne!(bytes("a"), bytes(("a", "")));
         assert_eq!(bytes(("a", "b")), bytes((String::from("a"), &b"b"[..])));
+    }
+
+    /// Parts that end in a word that looks like a length, or like the end of a part, among others of every length.
+    #[test]
+    fn no_two_keys_are_the_same_bytes() {
+        let end_of_one: &[u8] = &[b'x', 0, 0, 0, 0, 0, 0, 0x81];
+        let length: &[u8] = &[8, 0, 0, 0, 0, 0, 0, 0];
+        let texts = (0..20).map(|len| vec![0; len]);
+        let tricky = [end_of_one, length].into_iter().flat_map(|word| {
+            [
+                word.to_vec(),
+                [b"x", word].concat(),
+                [word, b"x"].concat(),
+                word.repeat(2),
+            ]
+        });
+        let parts: Vec<Vec<u8>> = texts.chain(tricky).collect();
+        let mut keys: Vec<Vec<&Vec<u8>>> = vec![Vec::new()];
+        for one in &parts {
+            keys.push(vec![one]);
+            for two in &parts {
+                keys.push(vec![one, two]);
+                keys.extend(parts.iter().map(|three| vec![one, two, three]));
+            }
+        }
+        let mut seen = HashMap::new();
+        for key in &keys {
+            let mut sink = KeySink::new();
+            key.iter().for_each(|part| sink.part(part));
+            let other = seen.insert(sink.bytes().to_vec(), key);
+            assert_eq!(other, None, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_same_wherever_it_is() {
+        let mut sink = KeySink::new();
+        for len in 0..40 {
+            let text = "x".repeat(len);
+            let (one, _) = sink.key(|sink| text.as_str().write(sink));
+            let (two, _) = sink.key(|sink| (text.as_str(), "y").write(sink));
+            assert_eq!(sink.bytes()[one], bytes(text.as_str()));
+            assert_eq!(sink.bytes()[two], bytes((text.as_str(), "y")));
+        }
     }
 
     #[test]
