@@ -111,7 +111,8 @@ impl<'a> Ask<'a> {
 
 /// In nanoseconds, at most `u64::MAX` of them, which are 584 years.
 pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(duration.subsec_nanos().into())
 }
 
 /// Where time stands still.

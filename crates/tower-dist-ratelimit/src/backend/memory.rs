@@ -155,8 +155,10 @@ impl Memory {
         if table.in_set {
             return None;
         }
+        // The time first: reading it lets nothing overtake, and hashing can begin while it is converted.
+        let now = self.now();
         let key = self.hasher.hash(charge.key);
-        table.store.charge(key, self.now(), &Ask::of(charge), out);
+        table.store.charge(key, now, &Ask::of(charge), out);
         Some(out.allowed)
     }
 

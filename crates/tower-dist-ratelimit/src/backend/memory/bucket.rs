@@ -78,11 +78,4 @@ impl Slot<'_> {
     pub(super) fn belongs_to(self, key: Fingerprint) -> bool {
         self.key.load(Acquire) == key.bits()
     }
-
-    /// The value, if it is this key's.
-    pub(super) fn read(self, key: Fingerprint) -> Option<u64> {
-        let value = self.value.load(Acquire);
-        // A value that a new owner has written comes after the key was taken away, so this looks after the value.
-        self.belongs_to(key).then_some(value)
-    }
 }

@@ -96,12 +96,18 @@ impl<A: OneNumber> Slots<A> {
     ) -> u64 {
         loop {
             if let Some(slot) = self.find(key) {
-                let Some(seen) = slot.read(key) else { continue };
-                let Some(next) = change(seen) else {
-                    return seen;
-                };
-                if self.replace(slot, key, seen, next) {
-                    return seen;
+                let mut seen = slot.value.load(Acquire);
+                // A value that a new owner has written comes after the key was taken away, so this looks after the value.
+                while slot.belongs_to(key) {
+                    let Some(next) = change(seen) else {
+                        return seen;
+                    };
+                    match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
+                        Ok(_) if self.keeps(slot, key, seen, next) => return seen,
+                        Ok(_) => break,
+                        // At once: who has just failed has the cache line, and so is the next to succeed.
+                        Err(now) => seen = now,
+                    }
                 }
             } else {
                 // Perhaps not absent: an insert that finds its slot charged after all gives it back. Only under the
@@ -117,20 +123,16 @@ impl<A: OneNumber> Slots<A> {
         }
     }
 
-    /// Replaces a value that was read, unless it or its owner has changed.
-    fn replace(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
-        if slot
-            .value
-            .compare_exchange(seen, next, AcqRel, Acquire)
-            .is_err()
-        {
-            return false;
-        }
-        if slot.belongs_to(key) {
-            return true;
-        }
-        // An insert has its eye on the slot. Once it is through: either it has found the new value and given the slot
-        // back, or its own value happened to be just the one that was seen, and what was taken goes back to its owner.
+    /// Whether the slot is still the key's, now that `seen` was replaced by `next`; if not, nothing was charged.
+    #[inline]
+    fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
+        slot.belongs_to(key) || self.got_back(slot, key, seen, next)
+    }
+
+    /// An insert has its eye on the slot. Once it is through: either it has found the new value and given the slot back,
+    /// or its own value happened to be just the one that was seen, and what was taken goes back to its owner.
+    #[cold]
+    fn got_back(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
         let mine = slot.belongs_to(key);
         if !mine {
@@ -190,6 +192,7 @@ impl<A: OneNumber> Slots<A> {
         })
     }
 
+    #[inline]
     fn find(&self, key: Fingerprint) -> Option<Slot<'_>> {
         let [first, second] = self.candidates(key);
         first.find(key).or_else(|| second.find(key))
