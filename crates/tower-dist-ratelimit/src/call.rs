@@ -60,6 +60,14 @@ pub(crate) struct Calls<Req> {
 }
 
 impl<Req> Calls<Req> {
+    /// What to look for, if requests can go the shortest way: if there is one policy, with a fixed quota.
+    fn only(&self) -> Option<(&Rule, &Look<Req>)> {
+        match (self.limits.rules.as_slice(), self.looks.as_slice()) {
+            ([rule], [look]) if look.has_fixed_quota() => Some((rule, look)),
+            _ => None,
+        }
+    }
+
     /// Whether and how a policy applies to a request.
     pub(crate) fn look(&self, request: &Req) -> impl FnMut(&Rule, &mut KeySink) -> Applies {
         let mut looks = self.looks.iter();

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
 use crate::Decision;
 
@@ -46,14 +45,21 @@ pub enum Fields {
 }
 
 /// A field's value under construction. Structured fields are lists here: members between commas, then parameters.
-#[derive(Default)]
-struct Line(SmallVec<[u8; 128]>);
+///
+/// Made on every response, so by hand: the formatting machinery, and vectors that can spill, take several times as long.
+struct Line {
+    inline: [u8; 128],
+    /// Of `inline`.
+    len: usize,
+    /// All of it, once it does not fit inline; else empty.
+    heap: Vec<u8>,
+}
 
 /// `RateLimit-Policy`: a constant, for all the policies.
 pub(crate) fn policies<'a>(
     policies: impl Iterator<Item = (&'a str, crate::Quota)>,
 ) -> Option<HeaderValue> {
-    let mut line = Line::default();
+    let mut line = Line::new();
     for (quoted, quota) in policies {
         line.member(quoted);
         line.parameter(b";q=", quota.limit());
@@ -68,7 +74,7 @@ pub(crate) fn policies<'a>(
 pub(crate) fn state<'a>(
     decided: impl Iterator<Item = (&'a str, &'a Decision)>,
 ) -> Option<HeaderValue> {
-    let mut line = Line::default();
+    let mut line = Line::new();
     for (quoted, decision) in decided {
         line.member(quoted);
         line.parameter(b";r=", decision.remaining);
@@ -138,34 +144,71 @@ fn whole_seconds(duration: Duration) -> u64 {
 }
 
 impl Line {
-    fn member(&mut self, quoted: &str) {
-        if !self.0.is_empty() {
-            self.0.extend_from_slice(b", ");
+    fn new() -> Self {
+        Self {
+            inline: [0; 128],
+            len: 0,
+            heap: Vec::new(),
         }
-        self.0.extend_from_slice(quoted.as_bytes());
     }
 
-    /// By hand and in one piece: the formatting machinery takes several times as long, on every response.
+    #[inline]
+    fn push(&mut self, text: &[u8]) {
+        let end = self.len + text.len();
+        match self.inline.get_mut(self.len..end) {
+            Some(to) if self.heap.is_empty() => {
+                to.copy_from_slice(text);
+                self.len = end;
+            }
+            _ => self.spill(text),
+        }
+    }
+
+    #[cold]
+    fn spill(&mut self, text: &[u8]) {
+        if self.heap.is_empty() {
+            self.heap.extend_from_slice(&self.inline[..self.len]);
+        }
+        self.heap.extend_from_slice(text);
+    }
+
+    fn text(&self) -> &[u8] {
+        if self.heap.is_empty() {
+            &self.inline[..self.len]
+        } else {
+            &self.heap
+        }
+    }
+
+    fn member(&mut self, quoted: &str) {
+        if self.len > 0 {
+            self.push(b", ");
+        }
+        self.push(quoted.as_bytes());
+    }
+
+    /// In one piece, from its end.
     fn parameter(&mut self, name: &[u8; 3], value: u64) {
+        const NAME: usize = 3;
         let mut value = value.min(MAX_INTEGER);
-        let mut text = [0; 3 + MAX_DIGITS];
+        let mut text = [0; NAME + MAX_DIGITS];
         let mut start = text.len();
-        for digit in text.iter_mut().rev() {
-            *digit = b'0' + (value % 10) as u8;
+        loop {
             start -= 1;
+            text[start] = b'0' + (value % 10) as u8;
             value /= 10;
-            if value == 0 {
+            // Fifteen digits at most, so there is always room for the name.
+            if value == 0 || start == NAME {
                 break;
             }
         }
-        // Fifteen digits at most, so there is room for the name before them.
-        start = start.saturating_sub(name.len());
-        text[start..start + name.len()].copy_from_slice(name);
-        self.0.extend_from_slice(&text[start..]);
+        start -= NAME;
+        text[start..start + NAME].copy_from_slice(name);
+        self.push(&text[start..]);
     }
 
-    fn finish(self) -> Option<HeaderValue> {
-        HeaderValue::from_bytes(&self.0).ok()
+    fn finish(&self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(self.text()).ok()
     }
 }
 
@@ -203,6 +246,27 @@ mod tests {
                 );
             }
             assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn fields_of_many_policies_are_whole() {
+        let names: Vec<String> = (0..16)
+            .map(|number| quote(&"n".repeat(number + 1)))
+            .collect();
+        let decision = Decision::allow(1, 10, 7, Duration::from_secs(3));
+        let value = state(names.iter().map(|name| (name.as_str(), &decision))).unwrap();
+        let members: Vec<String> = names.iter().map(|name| format!("{name};r=7;t=3")).collect();
+        assert_eq!(value, members.join(", "));
+    }
+
+    #[test]
+    fn numbers_of_any_length_are_written_out() {
+        for value in (0..20).flat_map(|digits| [10_u64.pow(digits) - 1, 10_u64.pow(digits)]) {
+            let decision = Decision::allow(1, 10, value, Duration::from_secs(value));
+            let told = value.min(MAX_INTEGER);
+            let expected = format!("\"a\";r={told};t={told}");
+            assert_eq!(state([("\"a\"", &decision)].into_iter()).unwrap(), expected);
         }
     }
 

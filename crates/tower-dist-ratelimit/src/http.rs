@@ -2,7 +2,7 @@ mod follow_up;
 mod response_head;
 mod stamp;
 
-use std::{slice, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::RETRY_AFTER};
 
@@ -10,12 +10,12 @@ pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
-    Decided, Decision, Fields, Observer, RateLimitHandle, Reason, Refusal, Refuse,
+    Decided, Fields, Observer, RateLimitHandle, Reason, Refusal, Refuse,
     backend::Answer,
     headers,
     key::{KeySink, RequestHead},
     ladder::Leave,
-    limits::{Asked, Limits, Outcome, Question, Rule, Waiting},
+    limits::{Limits, Outcome, Question, Rule, Short, Waiting},
 };
 
 /// Whether a request is left alone.
@@ -50,19 +50,6 @@ pub(crate) enum Ruling {
     Pass(Passed),
     Refuse(Reason),
     Later(Waiting),
-}
-
-/// How far the shortest way has led.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "made in its place, and a box would be an allocation for every refusal"
-)]
-pub(crate) enum Short {
-    Pass(Option<Stamp>),
-    /// The store says something else.
-    Else(Question, Answer, Leave),
-    /// It has to be the long way, from the beginning.
-    Unfit,
 }
 
 /// What a request that passes takes along.
@@ -102,43 +89,22 @@ impl HttpLimits {
         }
     }
 
-    /// The shortest way. It makes nothing that only those requests need that do not pass at once, which halves the time
-    /// that this layer takes.
+    /// The shortest way.
     pub(crate) fn decide_shortly<O: Observer>(
         self: &Arc<Self>,
         rule: &Rule,
         head: RequestHead<'_>,
         observer: &O,
-    ) -> Short {
+    ) -> Short<Option<Stamp>> {
         if self.exempts(head) {
             return Short::Pass(None);
         }
-        let Some(leave) = self.limits.ladder.leave_if_closed() else {
-            return Short::Unfit;
+        let look = |sink: &mut KeySink| {
+            let key = rule.key(head, sink).ok()?;
+            Some((key, rule.policy.cost.of(head)))
         };
-        let mut sink = KeySink::new();
-        let Ok(key) = rule.key(head, &mut sink) else {
-            return Short::Unfit;
-        };
-        let asked = Asked {
-            rule: 0,
-            id: rule.id,
-            key,
-            cost: rule.policy.cost.of(head),
-            quota: None,
-        };
-        let mut decision = Decision::default();
-        let charge = asked.charge(sink.bytes());
-        let (charges, out) = (slice::from_ref(&charge), slice::from_mut(&mut decision));
-        match self.limits.backend.acquire(charges, out) {
-            Answer::Done(true) if decision.delay.is_zero() => {
-                self.limits.ladder.answered_at_once(leave, observer);
-                let decided = Decided::one(&self.limits, &asked, &decision);
-                observer.allowed(&decided);
-                Short::Pass(self.stamp(decided))
-            }
-            answer => Short::Else(Question::one(sink, asked, decision), answer, leave),
-        }
+        let limits = &self.limits;
+        limits.decide_shortly(rule, observer, look, |decided| self.stamp(decided))
     }
 
     /// The long way, from where the shortest one ends.

@@ -1,14 +1,16 @@
 mod builder;
+mod check;
 
-use std::{fmt, future::Future, future::poll_fn, slice, sync::Arc};
+use std::{fmt, future::Future, sync::Arc};
 
 pub use self::builder::LimiterBuilder;
+use self::check::Check;
 use crate::{
-    BuildError, Decision, NoObserver, Policy, Quota, Source,
+    BuildError, Decision, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Bounded},
     key::{IntoKey, KeySink},
     ladder::{Instead, NotAsked},
-    limits::{Asked, Limits, Outcome, Question, Waiting},
+    limits::{Asked, Limits, Question},
 };
 
 /// A limit without HTTP and without tower: the caller says who asks, and what it means to be refused.
@@ -90,18 +92,17 @@ impl Limiter {
         }
     }
 
-    /// The question, about this key.
-    fn asked(&self, key: impl IntoKey, cost: u64) -> (KeySink, Asked) {
-        let mut sink = KeySink::new();
+    /// The question, about this key, which goes to the sink.
+    #[inline]
+    fn asked(&self, key: impl IntoKey, cost: u64, sink: &mut KeySink) -> Asked {
         let (key, _) = sink.key(|sink| key.write(sink));
-        let asked = Asked {
+        Asked {
             rule: 0,
             id: self.limits.rules[0].id,
             key,
             cost,
             quota: self.quota,
-        };
-        (sink, asked)
+        }
     }
 
     /// Takes the policy's cost (1 by default) out of the key's bucket, if it has as many.
@@ -110,7 +111,7 @@ impl Limiter {
     ///
     /// See [`Limiter`].
     pub fn check(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
-        self.acquire(key, self.cost)
+        Check::new(self, key, self.cost)
     }
 
     /// Takes `cost` tokens out of the key's bucket, if it has as many.
@@ -123,7 +124,7 @@ impl Limiter {
         key: impl IntoKey,
         cost: u64,
     ) -> impl Future<Output = Result<Decision, BackendError>> {
-        self.acquire(key, cost)
+        Check::new(self, key, cost)
     }
 
     /// Looks at the key's bucket and takes nothing: what is left of it, and when it is full again. This is the decision
@@ -133,7 +134,7 @@ impl Limiter {
     ///
     /// See [`Limiter`].
     pub fn peek(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
-        self.acquire(key, 0)
+        Check::new(self, key, 0)
     }
 
     /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst.
@@ -151,7 +152,8 @@ impl Limiter {
         };
         let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
         let answer = {
-            let (sink, asked) = self.asked(key, tokens);
+            let mut sink = KeySink::new();
+            let asked = self.asked(key, tokens, &mut sink);
             limits.settle(source, asked.rule, asked.charge(sink.bytes()), delta)
         };
         match answer {
@@ -169,7 +171,8 @@ impl Limiter {
     pub async fn reset(&self, key: impl IntoKey) -> Result<(), BackendError> {
         let limits = &*self.limits;
         let done = {
-            let (sink, asked) = self.asked(key, 0);
+            let mut sink = KeySink::new();
+            let asked = self.asked(key, 0, &mut sink);
             let key = asked.key(sink.bytes());
             if let Instead::Decide(fallback) = &limits.ladder.instead {
                 fallback.reset(asked.rule, key);
@@ -182,52 +185,8 @@ impl Limiter {
         Bounded::new(limits.deadline, done).await
     }
 
-    async fn acquire(&self, key: impl IntoKey, cost: u64) -> Result<Decision, BackendError> {
-        self.check_quota()?;
-        let later = match self.ask(key, cost) {
-            Asking::Done(decision) => return Ok(decision),
-            Asking::Else(question, Outcome::Later(waiting)) => (question, waiting),
-            Asking::Else(question, _) => return decision(question),
-        };
-        // In a box, so that not every future is as long as a key.
-        Box::pin(self.wait(later.0, later.1)).await
-    }
-
-    /// Asks the store; without making what only those need who do not get an answer at once.
-    fn ask(&self, key: impl IntoKey, cost: u64) -> Asking {
-        let limits = &*self.limits;
-        let (sink, asked) = self.asked(key, cost);
-        let mut out = Decision::default();
-        let Some(leave) = limits.ladder.leave_if_closed() else {
-            let mut question = Question::one(sink, asked, out);
-            let outcome = limits.ask(&mut question, &NoObserver, None);
-            return Asking::Else(question, outcome);
-        };
-        let charge = asked.charge(sink.bytes());
-        let (charges, place) = (slice::from_ref(&charge), slice::from_mut(&mut out));
-        match limits.backend.acquire(charges, place) {
-            Answer::Done(_) => {
-                limits.ladder.answered_at_once(leave, &NoObserver);
-                Asking::Done(out)
-            }
-            answer => {
-                let mut question = Question::one(sink, asked, out);
-                let outcome = limits.outcome(&mut question, answer, leave, &NoObserver, None);
-                Asking::Else(question, outcome)
-            }
-        }
-    }
-
-    async fn wait(
-        &self,
-        mut question: Question,
-        mut waiting: Waiting,
-    ) -> Result<Decision, BackendError> {
-        poll_fn(|cx| waiting.poll(&self.limits, &mut question, &NoObserver, cx)).await;
-        decision(question)
-    }
-
     /// What would be refused by any store, and says nothing about this one.
+    #[inline]
     fn check_quota(&self) -> Result<(), BackendError> {
         let Some(quota) = self.quota else {
             return Ok(());
@@ -242,16 +201,6 @@ impl Limiter {
         }
         quota.check().map_err(BackendError::new)
     }
-}
-
-/// How far asking at once has led.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "made in its place, and a box would be an allocation for every refusal"
-)]
-enum Asking {
-    Done(Decision),
-    Else(Question, Outcome),
 }
 
 /// What came of it.

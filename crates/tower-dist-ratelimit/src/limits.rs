@@ -1,5 +1,6 @@
 mod question;
 mod rule;
+mod short;
 mod waiting;
 
 use std::{
@@ -14,6 +15,7 @@ use self::waiting::LookUp;
 pub(crate) use self::{
     question::{Asked, Question},
     rule::{Applies, Quoted, Rule},
+    short::Short,
     waiting::Waiting,
 };
 use crate::{

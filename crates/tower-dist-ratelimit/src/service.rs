@@ -9,9 +9,9 @@ use tower_service::Service;
 
 use crate::{
     NoObserver, Observer, ProblemJson, Refuse, ResponseFuture,
-    http::{HttpLimits, Ruling, Short},
+    http::{HttpLimits, Ruling},
     key::RequestHead,
-    limits::Question,
+    limits::{Question, Short},
 };
 
 /// A service behind rate limits, from [`RateLimitLayer`](crate::RateLimitLayer).

@@ -10,7 +10,8 @@ use super::{CallFuture, Calls, LimitError, Refused};
 use crate::{
     Decided, NoObserver, Observer, Refusal,
     http::tell_delay,
-    limits::{Outcome, Question},
+    key::KeySink,
+    limits::{Applies, Outcome, Question, Short},
 };
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
@@ -34,6 +35,18 @@ impl<S, Req, O> CallLimit<S, Req, O> {
 }
 
 impl<Req> Calls<Req> {
+    #[inline]
+    fn decide_shortly<O: Observer>(&self, request: &Req, observer: &O) -> Short<()> {
+        let Some((rule, look)) = self.only() else {
+            return Short::Unfit;
+        };
+        let look = |sink: &mut KeySink| match look.at(request, rule, sink) {
+            Applies::To { key, cost, .. } => Some((key, cost)),
+            Applies::No | Applies::ButHasNoKey => None,
+        };
+        self.limits.decide_shortly(rule, observer, look, |_| ())
+    }
+
     /// What an outcome means, told to the observer.
     pub(crate) fn rule<O: Observer>(
         &self,
@@ -71,10 +84,20 @@ where
             calls,
             observer,
         } = self;
-        let mut question = Question::new();
-        let outcome = calls
-            .limits
-            .decide(&mut question, observer, calls.look(&request));
+        let (question, outcome) = match calls.decide_shortly(&request, observer) {
+            Short::Pass(()) => return CallFuture::calling(inner.call(request)),
+            Short::Else(mut question, answer, leave) => {
+                let limits = &calls.limits;
+                let outcome = limits.outcome(&mut question, answer, leave, observer, None);
+                (question, outcome)
+            }
+            Short::Unfit => {
+                let mut question = Question::new();
+                let look = calls.look(&request);
+                let outcome = calls.limits.decide(&mut question, observer, look);
+                (question, outcome)
+            }
+        };
         let reason = match outcome {
             Outcome::Pass => None,
             Outcome::Refuse(reason) => Some(reason),

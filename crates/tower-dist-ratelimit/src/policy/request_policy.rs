@@ -118,6 +118,11 @@ pub(crate) struct Look<Req> {
 }
 
 impl<Req> Look<Req> {
+    /// Whether all keys have the policy's quota.
+    pub(crate) fn has_fixed_quota(&self) -> bool {
+        self.quota.is_none()
+    }
+
     pub(crate) fn at(&self, request: &Req, rule: &Rule, sink: &mut KeySink) -> Applies {
         let key = match &self.key {
             None => 0..0,
