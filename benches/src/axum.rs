@@ -99,7 +99,7 @@ impl Subject {
             ns_min: self.per_second.last().map(nanos),
             ns_median: median.map(nanos),
             ns_max: self.per_second.first().map(nanos),
-            per_second: median.copied(),
+            per_second: self.per_second.last().copied(),
             goal: self.goal.map(Goal::Share),
             ..Row::new(case, self.name)
         }

@@ -55,15 +55,11 @@ impl Effort {
         rounds: 2001,
         sample: Duration::from_micros(100),
     };
-
-    /// As long in all. For threads, which take some microseconds to meet.
-    fn in_longer_samples(self) -> Self {
-        Self {
-            rounds: self.rounds.div_ceil(10),
-            sample: self.sample * 10,
-        }
-    }
 }
+
+/// Calls in a sample of several threads: enough for a millisecond, since it takes them some microseconds to meet. Not found
+/// out by trying, because a try in which one of them was interrupted says nothing.
+const THROUGHPUT_CALLS: u32 = 20_000;
 
 /// Calls over which heap requests are counted.
 const COUNTED_CALLS: u32 = 1000;
@@ -164,7 +160,7 @@ impl Subject {
     fn calls_per_sample(&mut self, sample: Duration) -> u32 {
         let mut calls = 1;
         // The least of some runs: one that was interrupted says nothing.
-        while (0..20).map(|_| self.run(calls)).min() < Some(sample) {
+        while (0..5).map(|_| self.run(calls)).min() < Some(sample) {
             calls *= 2;
         }
         calls
@@ -187,9 +183,15 @@ impl Case {
     /// Rows of what can be found out in this process.
     pub(crate) fn measure(&mut self, effort: Effort) -> Vec<Row> {
         match self.figure {
-            Figure::Call | Figure::Access => self.time(effort),
+            Figure::Call | Figure::Access => {
+                let subjects = self.subjects.iter_mut();
+                let calls = subjects.map(|subject| subject.calls_per_sample(effort.sample));
+                let calls = calls.collect();
+                self.time(calls, effort.rounds)
+            }
             Figure::Throughput => {
-                let rows = self.time(effort.in_longer_samples());
+                let calls = vec![THROUGHPUT_CALLS; self.subjects.len()];
+                let rows = self.time(calls, effort.rounds.div_ceil(10));
                 rows.into_iter().map(throughput).collect()
             }
             Figure::Key => {
@@ -204,14 +206,9 @@ impl Case {
 
     /// Times all subjects, one sample of each per round, so that whatever else the machine does
     /// meets all of them. Every other round goes backwards: none always follows the same one.
-    fn time(&mut self, effort: Effort) -> Vec<Row> {
-        let calls: Vec<u32> = self
-            .subjects
-            .iter_mut()
-            .map(|subject| subject.calls_per_sample(effort.sample))
-            .collect();
+    fn time(&mut self, calls: Vec<u32>, rounds: u32) -> Vec<Row> {
         let mut samples = vec![Vec::new(); self.subjects.len()];
-        for round in 0..effort.rounds {
+        for round in 0..rounds {
             let forwards = 0..self.subjects.len();
             let order: Vec<usize> = match round % 2 {
                 0 => forwards.collect(),
@@ -249,7 +246,7 @@ fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row 
 /// What this thread asked of the heap says nothing about the others.
 fn throughput(row: Row) -> Row {
     Row {
-        per_second: row.ns_median.map(|nanos| 1e9 / nanos),
+        per_second: row.ns_min.map(|nanos| 1e9 / nanos),
         allocs: None,
         bytes: None,
         ..row
