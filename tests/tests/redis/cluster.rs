@@ -11,7 +11,7 @@ use std::{
 use tests::servers::Cluster;
 use tower_dist_ratelimit::{Policy, Quota, Source, backend::Redis};
 
-use crate::support::{Set, connect, until};
+use crate::support::{self, Set, connect, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster() {
@@ -33,16 +33,7 @@ fn keys(cluster: &Cluster) -> Vec<String> {
 }
 
 fn calls(cluster: &Cluster) -> u64 {
-    let of = |node: &tests::servers::Redis| -> u64 {
-        let stats = node.call(&["INFO", "commandstats"]).text();
-        let lines = stats
-            .lines()
-            .filter(|line| line.starts_with("cmdstat_eval"));
-        lines
-            .filter_map(|line| line.split(['=', ',']).nth(1)?.parse::<u64>().ok())
-            .sum()
-    };
-    cluster.nodes()[..3].iter().map(of).sum()
+    cluster.nodes()[..3].iter().map(support::calls).sum()
 }
 
 async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &Redis) {

@@ -7,7 +7,7 @@ use tower_dist_ratelimit::{
     conformance::{Conformance, Sleeping},
 };
 
-use crate::support::{Set, answered, connect, limiter};
+use crate::support::{Set, answered, calls, connect, limiter};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_backend_conforms() {
@@ -236,19 +236,7 @@ async fn requests_that_wait_go_out_together_and_a_dropped_one_disturbs_no_other(
         &[Policy::new("p", Quota::per_hour(100_000))],
     ));
     set.one("warm").await.unwrap();
-    let calls = || {
-        let stats = server.call(&["INFO", "commandstats"]).text();
-        let line = stats
-            .lines()
-            .find(|line| line.starts_with("cmdstat_evalsha:"))
-            .unwrap_or("")
-            .to_owned();
-        line.split(['=', ','])
-            .nth(1)
-            .and_then(|calls| calls.parse::<u64>().ok())
-            .unwrap_or(0)
-    };
-    let before = calls();
+    let before = calls(&server);
     let tasks: Vec<_> = (0..2000)
         .map(|number| {
             let set = std::sync::Arc::clone(&set);
@@ -268,7 +256,7 @@ async fn requests_that_wait_go_out_together_and_a_dropped_one_disturbs_no_other(
     }
     let used = 100_000 - set.acquire("hot", 0).await.unwrap().decisions[0].remaining;
     assert!((admitted..=admitted + dropped).contains(&used), "{used}");
-    let sent = calls() - before;
+    let sent = calls(&server) - before;
     assert!(sent < 700, "{sent} calls for 2000 requests");
 }
 

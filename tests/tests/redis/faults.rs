@@ -7,7 +7,7 @@ use tower_dist_ratelimit::{
     backend::{Answer, Backend, Charge, Redis},
 };
 
-use crate::support::{LONG, Set, connect, until};
+use crate::support::{LONG, Set, calls, connect, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -268,6 +268,31 @@ async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     }
     server.thaw();
     each_has_its_own(&set).await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_answers_of_others_from_far_away() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let set = Arc::new(Set::new(
+        &connect(&format!("redis://127.0.0.1:{}", proxy.port())).await,
+        &policy(),
+    ));
+    set.one("k").await.unwrap();
+    server.call(&["CONFIG", "RESETSTAT"]);
+    proxy.delay(Duration::from_millis(300));
+    let mut asks = Vec::new();
+    for _ in 0..20 {
+        let set = Arc::clone(&set);
+        asks.push(tokio::spawn(async move { set.one("k").await.unwrap() }));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for ask in asks {
+        assert!(ask.await.unwrap().allowed);
+    }
+    // Each went on its own, though the answers to those before it were still on their way.
+    let calls = calls(&server);
+    assert!(calls >= 15, "{calls}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use tests::servers::Redis as Server;
 use tower_dist_ratelimit::{
     Decision, Decisions, Limiter, OnError, Policy,
     backend::{Answer, Backend, BackendError, Charge, PolicyId, Redis, Verdict},
@@ -86,4 +87,14 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// How often a server has been called to run a script.
+pub(crate) fn calls(server: &Server) -> u64 {
+    let stats = server.call(&["INFO", "commandstats"]).text();
+    let lines = stats
+        .lines()
+        .filter(|line| line.starts_with("cmdstat_eval"));
+    let calls = lines.filter_map(|line| line.split(['=', ',']).nth(1)?.parse::<u64>().ok());
+    calls.sum()
 }

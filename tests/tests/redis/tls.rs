@@ -78,8 +78,7 @@ async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
 #[tokio::test]
 async fn a_user_needs_no_more_than_the_docs_say() {
     let server = Server::start();
-    let commands =
-        "-@all +info +eval +evalsha +time +get +set +del +pexpire +llen +lindex +ltrim +rpush";
+    let commands = "-@all +info +eval +evalsha +time +get +mget +set +del +pexpire +llen +lindex +ltrim +rpush";
     let mut rules = vec!["ACL", "SETUSER", "limits", "on", ">secret", "~rl:*"];
     rules.extend(commands.split(' '));
     server.call(&rules);

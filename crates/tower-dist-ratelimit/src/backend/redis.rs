@@ -73,7 +73,7 @@ const MAX_POLICIES: usize = 16;
 /// | `redis-cluster://[user][:password@]host[:port],..` | a Cluster, known by some of its nodes |
 ///
 /// With `rediss` instead of `redis` the connection is encrypted, by rustls. A user needs the commands `EVAL`, `EVALSHA`,
-/// `TIME`, `GET`, `SET`, `DEL`, and for sliding logs `PEXPIRE`, `LLEN`, `LINDEX`, `LTRIM`, `RPUSH`, on the keys `rl:*`;
+/// `TIME`, `GET`, `MGET`, `SET`, `DEL`, and for sliding logs `PEXPIRE`, `LLEN`, `LINDEX`, `LTRIM`, `RPUSH`, on the keys `rl:*`;
 /// `INFO` says whether the server will do, and can be withheld; Clusters need `CLUSTER SLOTS`.
 ///
 /// # What is kept

@@ -1,19 +1,21 @@
 -- A token bucket that is decided alone, as nearly all are: what the parts of other scripts do, without the calls
 -- between them. What is used is kept as `full_at.lua` says.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
-local tonumber, type, match, pcall = tonumber, type, string.match, redis.pcall
+local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
 local replies, n = {}, 0
 local used_of, changed, to_write, is_changed = {}, {}, 0, {}
 -- What is the same for all is there once: the key, or what is asked.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $HORIZON
+-- Those that are missing or of another type are false.
+local texts = redis.call('MGET', unpack(KEYS))
 for i = 1, max(#KEYS, #ARGV) do
   local key = one_key or KEYS[i]
   local used = used_of[key]
   if not used then
     used = 0
-    local text = pcall('GET', key)
-    if type(text) == 'string' then
+    local text = texts[one_key and 1 or i]
+    if text then
       local at, part = tonumber(text), 0
       if not at then
         at, part = match(text, '^(%d+) (%d+)$')
@@ -66,11 +68,11 @@ for i = 1, to_write do
   local key = changed[i]
   local used = used_of[key]
   if used == 0 then
-    redis.call('DEL', key)
+    call('DEL', key)
   else
     local at, part = now + floor(used / $RATE), used % $RATE
-    local text = part == 0 and at or string.format('%.0f %.0f', at, part)
-    redis.call('SET', key, text, 'PX', ceil(used / ($RATE * 1000)) + $SLACK)
+    local text = part == 0 and format('%d', at) or format('%d %d', at, part)
+    call('SET', key, text, 'PX', format('%d', ceil(used / ($RATE * 1000)) + $SLACK))
   end
 end
 return replies

@@ -20,6 +20,6 @@
     local used = state.used
     if used == 0 then return call('DEL', state.key) end
     local at, part = now + floor(used / RATE), used % RATE
-    local text = part == 0 and format('%.0f', at) or format('%.0f %.0f', at, part)
+    local text = part == 0 and format('%d', at) or format('%d %d', at, part)
     call('SET', state.key, text, 'PX', keep(used / RATE))
   end

@@ -101,7 +101,7 @@
   local function save(state)
     local ttl = reset(state)
     if ttl == 0 then return call('DEL', state.key) end
-    local counts = format('%.0f', state.number * LENGTH)
-    for age = 0, N do counts = counts .. ' ' .. format('%.0f', state[age]) end
+    local counts = format('%d', state.number * LENGTH)
+    for age = 0, N do counts = counts .. ' ' .. format('%d', state[age]) end
     call('SET', state.key, counts, 'PX', keep(ttl))
   end

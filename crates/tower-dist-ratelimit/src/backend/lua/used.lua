@@ -32,7 +32,7 @@
 
   local function save(state)
     if state.units == 0 then return call('DEL', state.key) end
-    local text = format('%.0f %.0f %.0f', state.units, state.token, state.written)
+    local text = format('%d %d %d', state.units, state.token, state.written)
     -- By the slower of its own rate and the policy's.
     call('SET', state.key, text, 'PX', keep(max(state.units / state.rate, state.units / state.token * $TOKEN / $RATE)))
   end

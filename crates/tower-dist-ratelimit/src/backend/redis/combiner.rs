@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError, Value};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     batch::{Answer, Batch, Outcome},
@@ -24,12 +24,14 @@ use crate::backend::BoxFuture;
 /// and the server is not kept from others for longer than 0.1 ms.
 pub(super) const MOST: usize = 32;
 
-/// So many calls of a script may be on their way with fewer requests than that. Beyond it, requests wait for each other
-/// and not for a timer: with little load each goes out at once.
-const PARTIAL: usize = 1;
+/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered;
+/// but if it was sent longer ago than this, one that arrives takes those that wait along. Servers nearby answer sooner,
+/// so that calls are full when there is much to do; with one far away, nobody waits for two ways there and back. It is
+/// looked at when something happens: there is no timer.
+const PATIENCE: Duration = Duration::from_millis(1);
 
-/// How many full calls may be on their way.
-const FULL: usize = 32;
+/// How many calls may be on their way.
+const CALLS: usize = 32;
 
 /// How many requests wait to go out, of one kind.
 const LONGEST_QUEUE: usize = 4096;
@@ -44,6 +46,15 @@ type Kind = (usize, u16);
 struct Queue {
     waiting: VecDeque<(Call, Answer)>,
     calls: usize,
+    /// The last of them.
+    sent: Option<Instant>,
+}
+
+impl Queue {
+    /// Whether another call may go while one is on its way.
+    fn may_follow(&self) -> bool {
+        self.waiting.len() >= MOST || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
+    }
 }
 
 /// Why a connection is given up.
@@ -211,7 +222,7 @@ impl Combiner {
             return;
         };
         while !queue.waiting.is_empty()
-            && (queue.calls < PARTIAL || (queue.waiting.len() >= MOST && queue.calls < FULL))
+            && (queue.calls == 0 || (queue.calls < CALLS && queue.may_follow()))
         {
             let mut batch = Batch::default();
             while batch.len() < MOST
@@ -226,6 +237,7 @@ impl Combiner {
                 break;
             }
             queue.calls += 1;
+            queue.sent = Some(Instant::now());
             self.calls
                 .push(invoke(&self.wire, self.patience, Some(kind), batch, false));
         }
