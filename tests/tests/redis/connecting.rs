@@ -8,7 +8,7 @@ use tokio::{
 };
 use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
 
-use crate::support::limiter;
+use crate::support::{Set, limiter, until};
 
 async fn error(url: &str) -> String {
     Redis::connect(url).await.unwrap_err().to_string()
@@ -45,30 +45,50 @@ async fn a_wrong_password_or_user_is_said_at_connect_and_the_right_one_is_taken(
     assert!(error.contains("DB index"), "{error}");
 }
 
-/// A server that greets as Redis 5 does.
-async fn old_server() -> u16 {
+/// A server of this version that answers each script with two numbers, and then closes the connection.
+async fn stub(version: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut buffer = [0; 4096];
-        while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-            let said = String::from_utf8_lossy(&buffer[..n]).to_uppercase();
-            let answer = if said.contains("INFO\r\n") && !said.contains("SETINFO") {
-                let info = "redis_version:5.0.14\r\nrole:master\r\n";
-                format!("${}\r\n{info}\r\n", info.len())
-            } else {
-                "-ERR unknown command\r\n".repeat(said.matches("CLIENT\r\n").count().max(1))
-            };
-            stream.write_all(answer.as_bytes()).await.unwrap();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                let said = String::from_utf8_lossy(&buffer[..n]).to_uppercase();
+                let last = said.contains("EVALSHA\r\n");
+                let answer = if said.contains("EVAL\r\n") || last {
+                    "*2\r\n:7\r\n:9\r\n".to_owned()
+                } else if said.contains("INFO\r\n") && !said.contains("SETINFO") {
+                    let info = format!("redis_version:{version}\r\nrole:master\r\n");
+                    format!("${}\r\n{info}\r\n", info.len())
+                } else {
+                    "-ERR unknown command\r\n".repeat(said.matches("CLIENT\r\n").count().max(1))
+                };
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                if last {
+                    break;
+                }
+            }
         }
     });
     port
 }
 
 #[tokio::test]
+async fn an_answer_that_comes_with_the_end_of_a_connection_is_read_and_another_one_made() {
+    let redis = Redis::connect(&format!("redis://127.0.0.1:{}", stub("7.0.15").await))
+        .await
+        .unwrap();
+    let set = Set::new(&redis, &[Policy::new("p", Quota::per_hour(10))]);
+    for _ in 0..3 {
+        let decision = until("an answer", || async { set.one("k").await.ok() }).await;
+        assert_eq!(decision.remaining, 7);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_too_old_is_refused_by_its_version() {
-    let error = error(&format!("redis://127.0.0.1:{}", old_server().await)).await;
+    let error = error(&format!("redis://127.0.0.1:{}", stub("5.0.14").await)).await;
     assert!(
         error.contains("Redis 5.0.14") && error.contains("at least 6"),
         "{error}"

@@ -2,7 +2,7 @@ use std::{
     collections::{HashMap, VecDeque},
     future::poll_fn,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -75,6 +75,8 @@ pub(super) struct Combiner {
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
     silences: u32,
     had_answers: bool,
+    /// The connection is closed.
+    dead: bool,
 }
 
 /// The end of a call. The kind is none for those that go alone.
@@ -99,6 +101,7 @@ impl Combiner {
             calls: FuturesUnordered::new(),
             silences: 0,
             had_answers: false,
+            dead: false,
         }
     }
 
@@ -129,39 +132,30 @@ impl Combiner {
     }
 
     async fn next(&mut self, inbox: &mut mpsc::Receiver<Job>, arrived: &mut Vec<Job>) -> Event {
-        let Self { wire, calls, .. } = self;
-        let mut dead = false;
-        let moved = poll_fn(|cx| {
-            // Moves the bytes, which ends calls, which lets others go.
-            dead = wire.driver.as_mut().poll(cx).is_ready();
-            match calls.poll_next_unpin(cx) {
-                Poll::Ready(Some(done)) => Poll::Ready(Event::Done(done)),
-                _ if dead => Poll::Ready(Event::Dead),
-                _ => Poll::Pending,
-            }
-        });
         tokio::select! {
             biased;
-            event = moved => event,
+            event = poll_fn(|cx| self.poll(cx)) => event,
             n = inbox.recv_many(arrived, 4 * MOST) => Event::Arrived(n),
+        }
+    }
+
+    /// Moves the bytes, which ends calls, which lets others go.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        // An answer can come with the end of the connection. So this goes on after that, and what moves the bytes must not.
+        self.dead = self.dead || self.wire.driver.as_mut().poll(cx).is_ready();
+        match self.calls.poll_next_unpin(cx) {
+            Poll::Ready(Some(done)) => Poll::Ready(Event::Done(done)),
+            _ if self.dead => Poll::Ready(Event::Dead),
+            _ => Poll::Pending,
         }
     }
 
     /// Answers those that are left when no more can come.
     async fn finish(&mut self) {
-        while !self.calls.is_empty() || self.queues.values().any(|queue| !queue.waiting.is_empty())
-        {
-            let Self { wire, calls, .. } = self;
-            let event = poll_fn(|cx| {
-                let dead = wire.driver.as_mut().poll(cx).is_ready();
-                match calls.poll_next_unpin(cx) {
-                    Poll::Ready(Some(done)) => Poll::Ready(Some(done)),
-                    Poll::Ready(None) => Poll::Ready(None),
-                    Poll::Pending if dead => Poll::Ready(None),
-                    Poll::Pending => Poll::Pending,
-                }
-            });
-            let Some(done) = event.await else { return };
+        while !self.calls.is_empty() {
+            let Event::Done(done) = poll_fn(|cx| self.poll(cx)).await else {
+                return;
+            };
             if self.done(done).is_some() {
                 return;
             }
