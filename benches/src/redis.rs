@@ -48,12 +48,12 @@ const SHAPES: [Shape; 2] = [
     Shape {
         name: "redis, different keys",
         one_key: false,
-        goal: 1.0 / 1.5,
+        goal: 0.66,
     },
     Shape {
         name: "redis, one hot key",
         one_key: true,
-        goal: 1.0 / 4.0,
+        goal: 0.25,
     },
 ];
 

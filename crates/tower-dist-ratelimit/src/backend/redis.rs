@@ -282,17 +282,14 @@ impl Redis {
 
     /// Sends the charges; the future has the verdict.
     fn decide(&self, charges: &[Charge<'_>]) -> Result<Decided, BackendError> {
+        if !self.route.is_cluster() {
+            return self.decide_in_one(charges, self.call(charges, Verb::Acquire)?);
+        }
         let mut parts = self.parts(charges, Verb::Acquire)?;
-        let whole = if parts.len() == 1 { parts.pop() } else { None };
-        if let Some(Part { call, .. }) = whole {
-            let rules = charges.iter().zip(&call.script.rules);
-            let limits: SmallVec<[u64; 2]> = rules
-                .map(|(charge, rule)| rule.limit(charge.quota))
-                .collect();
-            let answers = self.route.send(call)?;
-            return Ok(Box::pin(async move {
-                Ok(reply::verdict(&answers.get().await?, &limits))
-            }));
+        if parts.len() == 1
+            && let Some(Part { call, .. }) = parts.pop()
+        {
+            return self.decide_in_one(charges, call);
         }
         let limits = charges
             .iter()
@@ -300,6 +297,17 @@ impl Redis {
             .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
         let (route, sent) = (self.route.clone(), Sent::new(&self.route, parts.into_vec()));
         Ok(Box::pin(async move { sent.verdict(&route, &limits).await }))
+    }
+
+    fn decide_in_one(&self, charges: &[Charge<'_>], call: Call) -> Result<Decided, BackendError> {
+        let rules = charges.iter().zip(&call.script.rules);
+        let limits: SmallVec<[u64; 2]> = rules
+            .map(|(charge, rule)| rule.limit(charge.quota))
+            .collect();
+        let answers = self.route.send(call)?;
+        Ok(Box::pin(async move {
+            Ok(reply::verdict(&answers.get().await?, &limits))
+        }))
     }
 
     /// Sends corrections; the future says whether all are made.
