@@ -1,7 +1,7 @@
 //! What the late calls of the recent past have in common: the time that a set share of them exceeds.
 
 #[cfg(all(test, tower_hedge_latency_loom))]
-use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(all(test, tower_hedge_latency_loom)))]
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
