@@ -144,6 +144,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` (default) | the rules for HTTP |
+//! | `grpc` | the rules for gRPC: `HedgeLayer::grpc` hedges the methods that it is given |
 //! | `axum-08`, `tonic-014`, `reqwest-013` | requests with the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be hedged |
 //! | `drain` | `Drain`: losers end in the background |
 //! | `tracing` | an observer that writes events, `TracingObserver` |
