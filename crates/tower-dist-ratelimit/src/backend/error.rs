@@ -3,7 +3,7 @@ use std::{error::Error, fmt, time::Duration};
 /// The store did not decide: it cannot be reached, does not answer in time, or answers nonsense.
 ///
 /// In a [`RateLimitLayer`](crate::RateLimitLayer) it becomes what [`OnError`](crate::OnError) says;
-/// [`Limiter`](crate::Limiter) returns it. [`Memory`](super::Memory) never fails.
+/// [`Limiter`](crate::Limiter) returns it with [`OnError::Deny`](crate::OnError::Deny). [`Memory`](super::Memory) never fails.
 #[derive(Debug)]
 pub struct BackendError {
     late: bool,
