@@ -1,0 +1,28 @@
+//! What the program says that keys take, from processes that do nothing else.
+
+use std::process::{Command, Stdio};
+
+/// What is resident of a process after `keys` keys, in bytes above before.
+fn weighed(keys: u32) -> u64 {
+    let output = Command::new(env!("CARGO_BIN_EXE_benches"))
+        .args(["--case", "resident bytes per String key"])
+        .args(["--subject", "governor", "--weigh"])
+        .args(["--calls", &keys.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+/// Tables grow by doubling: four times the keys take about four times the memory.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_resident_grows_with_the_keys_that_are_kept() {
+    let (few, many) = (weighed(50_000), weighed(200_000));
+    assert!(few > 50_000 * 40, "{few}");
+    assert!((few * 3..few * 5).contains(&many), "{few} {many}");
+}
