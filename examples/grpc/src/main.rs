@@ -1,0 +1,108 @@
+//! All three layers around tonic: a rate limit for a server's callers, and retries and hedged requests for a client.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint, Server};
+use tower::{BoxError, ServiceBuilder};
+use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key::peer_addr};
+use tower_hedge_latency::{Hedge, HedgeLayer};
+use tower_jitter_retry::{Budget, Grpc, Retry, RetryInfo, RetryLayer};
+
+use self::greeter::{GREET, Greeter, GreeterClient, GreeterServer};
+
+mod greeter;
+
+type Outbound = Retry<Hedge<Channel, Grpc>, Grpc>;
+
+/// Serves `greeter`, to each client ten calls at once and a hundred a second.
+async fn serve(greeter: impl Greeter, listener: TcpListener) -> Result<(), BoxError> {
+    let limit = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("per-client", Quota::per_second(100).burst(10)).by(peer_addr()))
+        // A refusal is RESOURCE_EXHAUSTED, and says how long to wait.
+        .grpc()
+        .build()?;
+    Server::builder()
+        // Refuses before a message is read.
+        .layer(limit)
+        .add_service(GreeterServer::new(greeter))
+        .serve_with_incoming(TcpListenerStream::new(listener))
+        .await?;
+    Ok(())
+}
+
+/// A client of the greeter at `addr`.
+async fn client(addr: SocketAddr) -> Result<GreeterClient<Outbound>, BoxError> {
+    // Retries and hedges share one allowance; the outermost layer is the one that pays in.
+    let budget = Budget::ratio(0.2).per_second(10);
+    let retry = RetryLayer::builder()
+        .grpc()
+        .budget(budget.clone())
+        .build()?;
+    let hedge = HedgeLayer::builder()
+        .grpc()
+        // gRPC does not say which methods may run twice for one call.
+        .idempotent_methods([GREET])
+        .fixed(Duration::from_millis(50))
+        .shared_budget(budget)
+        .build()?;
+    let channel = Endpoint::from_shared(format!("http://{addr}"))?
+        .connect()
+        .await?;
+    let outbound = ServiceBuilder::new()
+        // Repeats what was unavailable, and what was refused once the server's wait is over.
+        .layer(retry)
+        // Sends a second call when the first takes longer than usual.
+        .layer(hedge)
+        .service(channel);
+    Ok(GreeterClient::new(outbound))
+}
+
+/// Greets, but every sixth time it is unavailable, and every ninth time slow.
+struct Unreliable(AtomicU32);
+
+impl Greeter for Unreliable {
+    async fn greet(&self, name: String) -> Result<String, Status> {
+        let call = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        if call.is_multiple_of(6) {
+            return Err(Status::unavailable("not now"));
+        }
+        if call.is_multiple_of(9) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(format!("hello, {name}"))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let addr = listener.local_addr()?;
+    tokio::spawn(async move {
+        if let Err(error) = serve(Unreliable(AtomicU32::new(0)), listener).await {
+            eprintln!("the server has ended: {error}");
+        }
+    });
+
+    let mut client = client(addr).await?;
+    for call in 1..=20 {
+        let start = Instant::now();
+        let greeting = client.greet("ada").await?;
+        // Nothing is written into the response of a call that went well at once.
+        let retries = match greeting.extensions().get::<RetryInfo>() {
+            Some(info) => info.attempts().saturating_sub(1),
+            None => 0,
+        };
+        let (text, millis) = (&greeting.get_ref().text, start.elapsed().as_millis());
+        println!("{call:2}: {text} after {millis} ms, retries: {retries}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
