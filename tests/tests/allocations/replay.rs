@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderName, HeaderValue, Request};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame};
@@ -70,6 +70,19 @@ fn what_is_in_memory_takes_no_more_than_its_box() {
     assert_eq!(saving(Full::<Bytes>::from("hello").boxed_unsync()), 1);
     assert_eq!(saving(UnsyncBoxBody::<Bytes, Infallible>::default()), 0);
     assert_eq!(saving(Full::<Bytes>::default().boxed_unsync()), 0);
+}
+
+#[test]
+fn header_fields_take_a_list() {
+    let mut request = Request::new(Full::<Bytes>::default());
+    for (name, value) in [("accept", "a"), ("accept", "b"), ("x-own", "c")] {
+        let name = HeaderName::from_static(name);
+        let value = HeaderValue::from_static(value);
+        request.headers_mut().append(name, value);
+    }
+    let (count, saved) = allocations(|| ByBody::default().first(&mut request));
+    assert!(saved.is_some());
+    assert_eq!(count, 1);
 }
 
 #[test]

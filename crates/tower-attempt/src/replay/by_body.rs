@@ -1,3 +1,4 @@
+mod fields;
 #[cfg(feature = "reqwest-013")]
 mod reqwest;
 mod saved;
@@ -40,7 +41,8 @@ const LIMIT: usize = 64 * 1024;
 ///
 /// # Cost
 ///
-/// For a body that streams: two allocations, the list of the frames, and a lock around each frame.
+/// One allocation for the header fields, which are kept as a list until a copy is sent. For a body that
+/// streams: two more, the list of the frames, and a lock around each frame.
 #[derive(Clone, Copy, Debug)]
 pub struct ByBody {
     limit: usize,
@@ -116,12 +118,12 @@ impl<B: ReplayableBody> Replays<Request<B>> for ByBody {
 
     fn again(&self, saved: &SavedRequest<B::Source>, attempt: Attempt) -> Option<Request<B>> {
         let body = saved.body(attempt)?;
-        Some(saved.head.clone().with(body, attempt))
+        saved.head.clone().with(body, attempt)
     }
 
     fn last(&self, saved: SavedRequest<B::Source>, attempt: Attempt) -> Option<Request<B>> {
         let body = saved.body(attempt)?;
-        Some(saved.head.with(body, attempt))
+        saved.head.with(body, attempt)
     }
 }
 

@@ -1,8 +1,9 @@
 use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
+use http::{Extensions, HeaderName, Method, Request, Uri, Version};
 use http_body::Body;
 
+use super::fields::Fields;
 use crate::http::HEDGE_ATTEMPT;
 use crate::replay::{Recording, ReplayableBody};
 use crate::{Attempt, AttemptKind};
@@ -21,7 +22,7 @@ pub(super) struct Head {
     method: Method,
     uri: Uri,
     version: Version,
-    headers: HeaderMap,
+    fields: Fields,
     extensions: Extensions,
 }
 
@@ -32,18 +33,12 @@ pub(super) enum Content<S: Body> {
 }
 
 impl<S: Body> SavedRequest<S> {
-    // Inlined, it would be put together in one place and copied to another.
-    #[inline(never)]
     /// One without a body.
+    #[inline]
     pub(super) fn new<B>(request: &Request<B>) -> Self {
         Self {
-            head: Head {
-                method: request.method().clone(),
-                uri: request.uri().clone(),
-                version: request.version(),
-                headers: request.headers().clone(),
-                extensions: request.extensions().clone(),
-            },
+            // First: nothing can unwind while it is made, so it goes right into its place.
+            head: Head::of(request),
             content: Content::Memory(Bytes::new()),
         }
     }
@@ -53,7 +48,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     /// The body for a further attempt, if there may be one.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
         // Looked up only now, since looking up a header takes as long as copying several.
-        if !may_be_copied(&self.head.headers, attempt) {
+        if !may_be_copied(|name| self.head.fields.contains(name), attempt) {
             return None;
         }
         Some(match &self.content {
@@ -63,23 +58,36 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     }
 }
 
-/// Whether a request with these fields may be sent again as `attempt`: not if its connection is about to
-/// become something else, and not as a hedge of what somebody else's hedge is already.
-pub(super) fn may_be_copied(headers: &HeaderMap, attempt: Attempt) -> bool {
+/// Whether a request that `has` some fields may be sent again as `attempt`: not if its connection is about
+/// to become something else, and not as a hedge of what somebody else's hedge is already.
+pub(super) fn may_be_copied(has: impl Fn(&HeaderName) -> bool, attempt: Attempt) -> bool {
     let is_hedge = attempt.kind() == AttemptKind::Hedge;
-    !(headers.contains_key(UPGRADE) || is_hedge && headers.contains_key(HEDGE_ATTEMPT))
+    !(has(&UPGRADE) || is_hedge && has(&HEDGE_ATTEMPT))
 }
 
 impl Head {
-    pub(super) fn with<B>(self, body: B, attempt: Attempt) -> Request<B> {
+    // Inlined, it would be put together in one place and copied to another.
+    #[inline(never)]
+    fn of<B>(request: &Request<B>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            fields: Fields::of(request.headers()),
+            extensions: request.extensions().clone(),
+        }
+    }
+
+    /// `None` if it has too many fields.
+    pub(super) fn with<B>(self, body: B, attempt: Attempt) -> Option<Request<B>> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method;
         *request.uri_mut() = self.uri;
         *request.version_mut() = self.version;
-        *request.headers_mut() = self.headers;
+        *request.headers_mut() = self.fields.into_map()?;
         *request.extensions_mut() = self.extensions;
         mark(request.extensions_mut(), attempt);
-        request
+        Some(request)
     }
 }
 
