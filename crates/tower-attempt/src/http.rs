@@ -1,17 +1,19 @@
 mod context;
 mod fault;
 mod idempotency_key;
+mod judge;
 mod message;
 mod nested;
 mod outcome;
 mod ratelimit;
 mod retry_after;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue};
 
 pub use self::context::HttpContext;
 pub(crate) use self::fault::Fault;
 pub use self::idempotency_key::GenerateKey;
+use self::judge::{is_success, judge_answer, judge_error};
 pub use self::message::{HttpRequest, HttpResponse, Target};
 pub(crate) use self::nested::Nested;
 pub use self::outcome::HttpOutcome;
@@ -113,20 +115,46 @@ impl<F> HttpClassify<F> {
         }
     }
 
-    /// What the rules say, without the last word.
-    fn judge<Res: HttpResponse, E: 'static>(
+    /// What the rules say of an outcome that may be a failure.
+    #[cold]
+    #[inline(never)]
+    fn judge_failure<Res: HttpResponse, E: 'static>(
         &self,
         context: &HttpContext,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
-    ) -> Verdict {
-        match outcome {
+    ) -> Verdict
+    where
+        F: LastWord,
+    {
+        let verdict = match outcome {
             Ok(response) => judge_answer(response, context, self.spare_429),
             Err(error) => {
                 let redirects = context.target.is_some() && !self.no_redirects;
                 judge_error(error, context.idempotent, redirects, attempt)
             }
+        };
+        self.close(outcome, verdict)
+    }
+
+    /// The verdict, once the last word is said.
+    #[inline]
+    fn close<Res: HttpResponse, E: 'static>(
+        &self,
+        outcome: &Result<Res, E>,
+        verdict: Verdict,
+    ) -> Verdict
+    where
+        F: LastWord,
+    {
+        let verdict = self.last_word.say(outcome, verdict);
+        if let (Verdict::Retry { hint: None, .. }, Ok(response)) = (verdict, outcome)
+            && let Some(floor) = retry_after::parse(response.headers())
+        {
+            // Where a closure wants a repeat, what the server says of it counts all the same.
+            return verdict.after(floor);
         }
+        verdict
     }
 }
 
@@ -141,6 +169,7 @@ pub trait LastWord {
 }
 
 impl LastWord for Standard {
+    #[inline]
     fn say<Res: HttpResponse, E: 'static>(&self, _: &Result<Res, E>, verdict: Verdict) -> Verdict {
         verdict
     }
@@ -165,6 +194,7 @@ where
 {
     type Context = HttpContext;
 
+    #[inline]
     fn context(&self, request: &Req) -> HttpContext {
         HttpContext::new(request)
     }
@@ -197,21 +227,17 @@ where
         }
     }
 
+    #[inline]
     fn classify(
         &self,
         context: &HttpContext,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Verdict {
-        let verdict = self.judge(context, attempt, outcome);
-        let verdict = self.last_word.say(outcome, verdict);
-        if let (Verdict::Retry { hint: None, .. }, Ok(response)) = (verdict, outcome)
-            && let Some(floor) = retry_after::parse(response.headers())
-        {
-            // Where a closure wants a repeat, what the server says of it counts all the same.
-            return verdict.after(floor);
+        match outcome {
+            Ok(response) if is_success(response.status()) => self.close(outcome, Verdict::Success),
+            _ => self.judge_failure(context, attempt, outcome),
         }
-        verdict
     }
 
     /// Nobody knows how far the server got.
@@ -239,58 +265,6 @@ where
         if let Ok(response) = outcome {
             response.extensions_mut().insert(info);
         }
-    }
-}
-
-fn judge_error<E: 'static>(
-    error: &E,
-    idempotent: bool,
-    redirects: bool,
-    attempt: &Attempt,
-) -> Verdict {
-    match Fault::of(error, redirects) {
-        Fault::Unprocessed => Verdict::Unprocessed,
-        // A hedge that was never sent, or that a sibling's progress has cut off, is no answer.
-        Fault::Local if attempt.kind() != AttemptKind::Hedge => Verdict::Fatal,
-        _ if idempotent => Verdict::transient(),
-        _ => Verdict::Fatal,
-    }
-}
-
-#[inline]
-fn judge_answer<Res: HttpResponse>(
-    response: &Res,
-    context: &HttpContext,
-    spare_429: bool,
-) -> Verdict {
-    let status = response.status();
-    let retry_after = || retry_after::parse(response.headers());
-    let verdict = match status {
-        StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
-        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
-        StatusCode::SERVICE_UNAVAILABLE if retry_after().is_some() => Verdict::throttled(),
-        StatusCode::TOO_EARLY
-        | StatusCode::INTERNAL_SERVER_ERROR
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE => Verdict::transient(),
-        _ if status.is_server_error() => return Verdict::Fatal,
-        _ => return Verdict::Success,
-    };
-    let is_refused = || {
-        let is_refusal = status == StatusCode::TOO_MANY_REQUESTS && !spare_429;
-        is_refusal && response.target() == context.target
-    };
-    if !(context.idempotent || is_refused()) {
-        return Verdict::Fatal;
-    }
-    let hint = match (retry_after(), status) {
-        // Elsewhere it tells when the quota is whole again, which is no reason to wait.
-        (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(response.headers()),
-        (hint, _) => hint,
-    };
-    match hint {
-        Some(hint) => verdict.after(hint),
-        None => verdict,
     }
 }
 

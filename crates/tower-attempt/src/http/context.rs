@@ -1,5 +1,5 @@
 use http::header::{IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderName, Method};
+use http::{Extensions, HeaderName, Method};
 
 use super::idempotency_key::has_key;
 use super::message::Target;
@@ -29,7 +29,7 @@ impl HttpContext {
         let is_safe = method.is_safe();
         let by_method = is_safe || method.is_idempotent();
         let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
-        let mut context = Self {
+        let context = Self {
             idempotent: by_method || has_key(headers),
             connect: method == Method::CONNECT,
             hedgeable: by_method && (is_safe || !conditional()),
@@ -38,14 +38,23 @@ impl HttpContext {
             nested: Nested::default(),
             target: request.target(),
         };
-        if let Some(extensions) = request.extensions().filter(|all| !all.is_empty()) {
-            let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;
-            context.hedgeable &= !extensions.get().is_some_and(is_hedge);
-            context.deadline = extensions.get().copied();
-            context.attempt_timeout = extensions.get().copied();
-            context.nested = Nested::of(extensions);
+        match request.extensions() {
+            Some(extensions) if !extensions.is_empty() => context.with(extensions),
+            _ => context,
         }
-        context
+    }
+
+    /// With what the request's extensions say.
+    #[inline(never)]
+    fn with(self, extensions: &Extensions) -> Self {
+        let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;
+        Self {
+            hedgeable: self.hedgeable && !extensions.get().is_some_and(is_hedge),
+            deadline: extensions.get().copied(),
+            attempt_timeout: extensions.get().copied(),
+            nested: Nested::of(extensions),
+            ..self
+        }
     }
 
     pub(super) fn may_repeat(&self) -> bool {

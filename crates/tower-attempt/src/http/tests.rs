@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 
 use super::*;
 use crate::RetryReason;
