@@ -16,6 +16,10 @@ use crate::settings::{Mode, Settings};
 use crate::{DelaySource, Observer, RetryInfo, StopReason, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
+///
+/// In this order, so that nothing large follows what ends in padding: together with the padding before it,
+/// it would be copied once more on the way of every call.
+#[repr(C)]
 pub(crate) struct Call<S, C, R, O, Req>
 where
     S: Service<Req>,
@@ -24,18 +28,18 @@ where
     O: Observer,
 {
     rules: Rules<C, R>,
-    observer: O,
     settings: Arc<Settings>,
+    /// With `saved`, what further attempts are made from, as long as there may be any.
+    service: Option<S>,
+    /// Boxed, since most calls never wait: it keeps the future small.
+    wait: Option<Box<Wait<Req>>>,
+    saved: Option<R::Saved>,
     context: C::Context,
     /// No attempt goes out at this instant or later.
     last_start: Deadline,
-    /// What further attempts are made from, as long as there may be any.
-    service: Option<S>,
-    saved: Option<R::Saved>,
     attempt: Attempt,
-    /// Boxed, since most calls never wait: it keeps the future small.
-    wait: Option<Box<Wait<Req>>>,
     ended: bool,
+    observer: O,
 }
 
 /// What a call has besides once it has to wait.
