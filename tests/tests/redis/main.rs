@@ -6,6 +6,7 @@ mod connecting;
 mod decisions;
 mod faults;
 mod fleet;
+mod ladder;
 mod sentinel;
 mod support;
 mod tls;

@@ -1,0 +1,155 @@
+//! Each thing that can go wrong with a server, while requests keep coming: how long decisions take then, who makes them,
+//! and what the log says. The table in the docs of `backend::Redis` is what this prints:
+//!
+//! ```console
+//! $ cargo test --release -p tests --test redis ladder -- --nocapture
+//! ```
+
+mod fault;
+mod lab;
+mod lines;
+mod load;
+mod report;
+
+use std::time::Duration;
+
+use tests::servers::Proxy;
+use tokio::time::{Instant, sleep};
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+use tracing::Level;
+
+use self::{
+    fault::{FAULTS, Fault, Who},
+    lab::Lab,
+    lines::Lines,
+    load::{Load, Sample},
+    report::Report,
+};
+use crate::support::{LONG, connect};
+
+/// What a decision waits for at most, unless something else is set.
+const DEADLINE: Duration = Duration::from_millis(50);
+
+/// How long a fault lasts.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// How long there is load before a fault, and after decisions are the store's again.
+const CALM: Duration = Duration::from_millis(300);
+
+/// The longest pause before the store is asked again, the longest before it is connected to again, and what a busy machine
+/// adds to those.
+const BACK: Duration = Duration::from_secs(5);
+
+/// So many that nobody is refused, of which none comes back.
+const PLENTY: u64 = 1_000_000;
+
+/// What a key has used before the fault that gets no load.
+const USED: u64 = 1_234;
+
+#[tokio::test]
+async fn whatever_happens_to_a_server_under_load_nothing_waits_longer_than_the_deadline() {
+    println!("{}", Report::HEAD);
+    for fault in &FAULTS {
+        let report = under_load(fault).await;
+        println!("{report}");
+        report.check(fault);
+    }
+}
+
+/// Lets a fault happen to a server under load, and come right again.
+async fn under_load(fault: &Fault) -> Report {
+    let (lines, _guard) = Lines::listen();
+    let mut lab = blocking(Lab::start).await;
+    let port = lab.server.port();
+    let proxy = Proxy::start(port).await;
+    let port = if fault.far { proxy.port() } else { port };
+    lab.proxy = Some(proxy);
+    let redis = connect(&format!("redis://127.0.0.1:{port}")).await;
+    let quota = Quota::new(PLENTY, Duration::from_secs(3600));
+    let limiter = Limiter::builder(redis, Policy::new("p", quota).first_hit());
+    let limiter = limiter.backend_deadline(fault.deadline()).build().unwrap();
+    limiter.check_n("witness", USED).await.unwrap();
+
+    let load = Load::start(limiter.clone());
+    sleep(CALM).await;
+    let began = Instant::now();
+    let begin = fault.begin;
+    let mut lab = on(lab, begin).await;
+    let begun = Instant::now();
+    while begun.elapsed() < fault.lasts {
+        lab = on(lab, fault.meanwhile).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    let ending = Instant::now();
+    let lab = on(lab, fault.end).await;
+    let ended = Instant::now();
+    while !load.is_calm(ended) {
+        assert!(
+            ended.elapsed() < LONG,
+            "{}: decisions are not the store's again",
+            fault.name
+        );
+        sleep(Duration::from_millis(10)).await;
+    }
+    let (samples, scheduling) = load.stop().await;
+    let left = limiter.peek("witness").await.unwrap().remaining;
+    drop(lab);
+    Report {
+        name: fault.name,
+        began,
+        begun,
+        ending,
+        ended,
+        samples,
+        scheduling,
+        forgot: left == PLENTY,
+        lines: lines.seen(),
+    }
+}
+
+impl Report {
+    fn check(&self, fault: &Fault) {
+        let name = fault.name;
+        assert!(self.samples.len() > 500, "{name}: there was no load");
+        let most = fault.deadline() + 2 * self.scheduling + Duration::from_millis(5);
+        let longest = self.longest();
+        assert!(
+            longest <= most,
+            "{name}: a decision took {longest:?}, and no more than {:?} of that is the machine's",
+            self.scheduling
+        );
+        let whole = |sample: &&Sample| sample.started >= self.begun && sample.ended < self.ending;
+        let within = || self.samples.iter().filter(whole);
+        match fault.decides {
+            Who::Store => assert!(self.samples.iter().all(Sample::is_by_store), "{name}"),
+            Who::Process => {
+                assert!(within().count() > 100, "{name}: it did not last");
+                assert!(!within().any(Sample::is_by_store), "{name}");
+            }
+            Who::Either => {}
+        }
+        // A machine that stands still for so long is one more fault, and one more that is told.
+        let changes = match fault.decides {
+            Who::Store => 0,
+            Who::Process | Who::Either if self.is_disturbed() => self.lines.len() / 2,
+            Who::Process | Who::Either => 1,
+        };
+        let lines = [Level::WARN, Level::INFO].repeat(changes);
+        assert_eq!(self.lines, lines, "{name}");
+        assert!(self.back() <= BACK, "{name}: back after {:?}", self.back());
+        assert_eq!(self.forgot, fault.forgets, "{name}");
+    }
+}
+
+/// Does something that blocks, and leaves this thread to the load.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+async fn on(mut lab: Lab, work: fn(&mut Lab)) -> Lab {
+    blocking(move || {
+        work(&mut lab);
+        lab
+    })
+    .await
+}
