@@ -9,9 +9,9 @@ use std::{
 
 use tests::servers::{Redis as Server, Reply, Resp};
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Policy, Quota};
+use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
 
-use crate::support::{Set, connect};
+use crate::support::{LONG, Set, connect};
 
 const PROCESSES: usize = 4;
 const TASKS: u64 = 64;
@@ -25,6 +25,9 @@ const LIMIT: u64 = 1_000;
 const RATE: u64 = 500;
 const BURST: u64 = 800;
 
+/// How wrong the clocks of some processes are.
+const WRONG: Duration = Duration::from_secs(600);
+
 fn fixed() -> Policy {
     Policy::new("fixed", Quota::new(LIMIT, CENTURY)).fixed_window()
 }
@@ -37,6 +40,11 @@ fn bucket() -> Policy {
     Policy::new("bucket", Quota::per_second(RATE).burst(BURST))
 }
 
+/// So many in half the time by which clocks are wrong.
+fn short() -> Quota {
+    Quota::new(LIMIT, WRONG / 2)
+}
+
 fn policies(case: &str) -> Vec<Policy> {
     match case {
         "fixed" => vec![fixed()],
@@ -47,18 +55,33 @@ fn policies(case: &str) -> Vec<Policy> {
             Policy::new("wider", Quota::per_hour(100_000)),
             log(),
         ],
+        "three with a bucket" => vec![
+            Policy::new("wide", Quota::new(100_000, CENTURY)).fixed_window(),
+            Policy::new("wider", Quota::new(100_000, CENTURY)).first_hit(),
+            bucket(),
+        ],
+        "short first hit" => vec![Policy::new("first", short()).first_hit()],
+        "short log" => vec![Policy::new("log", short()).sliding_log()],
         other => panic!("{other}"),
     }
 }
 
 /// What a process of the fleet does; nothing if it is not told to be one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_member_asks_as_often_as_it_can() {
     let (Ok(port), Ok(case)) = (env::var("FLEET_PORT"), env::var("FLEET_CASE")) else {
         return;
     };
+    if env::var_os("FLEET_CLOCK_IS_WRONG").is_some() {
+        // The only clock of this process that the crate reads: no other one is, which is a rule of the lints.
+        tokio::time::pause();
+        tokio::time::advance(WRONG).await;
+        tokio::time::resume();
+    }
     let port: u16 = port.parse().unwrap();
-    let redis = connect(&format!("redis://127.0.0.1:{port}")).await;
+    // A busy machine can keep the server from answering.
+    let redis = Redis::builder(&format!("redis://127.0.0.1:{port}")).answer_deadline(LONG);
+    let redis = redis.connect().await.unwrap();
     let set = Arc::new(Set::new(&redis, &policies(&case)));
     set.acquire("all", 0).await.unwrap();
     let mut control = Resp::connect(port).unwrap();
@@ -87,21 +110,29 @@ async fn a_member_asks_as_often_as_it_can() {
         .unwrap();
 }
 
-fn member(port: u16, case: &str) -> Child {
-    Command::new(env::current_exe().unwrap())
+fn member(port: u16, case: &str, clock_is_wrong: bool) -> Child {
+    let mut member = Command::new(env::current_exe().unwrap());
+    member
         .args(["--exact", "fleet::a_member_asks_as_often_as_it_can"])
         .env("FLEET_PORT", port.to_string())
         .env("FLEET_CASE", case)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::null());
+    if clock_is_wrong {
+        member.env("FLEET_CLOCK_IS_WRONG", "");
+    }
+    member.spawn().unwrap()
 }
 
 /// How many requests a fleet gets through, and the longest time it can have taken.
 async fn fleet(case: &str) -> (u64, Duration, Server) {
+    fleet_of(case, 0).await
+}
+
+/// The same of one in which so many processes have a wrong clock.
+async fn fleet_of(case: &str, wrong: usize) -> (u64, Duration, Server) {
     let server = Server::start();
     let members: Vec<Child> = (0..PROCESSES)
-        .map(|_| member(server.port(), case))
+        .map(|number| member(server.port(), case, number < wrong))
         .collect();
     crate::support::until("the fleet", || async {
         (server.call(&["GET", "ready"]).text() == PROCESSES.to_string()).then_some(())
@@ -130,6 +161,10 @@ async fn a_fleet_admits_exactly_the_limit_of_a_log() {
 #[tokio::test]
 async fn a_fleet_admits_at_most_the_burst_and_what_came_since() {
     let (admitted, took, _) = fleet("bucket").await;
+    is_what_a_bucket_admits(admitted, took);
+}
+
+fn is_what_a_bucket_admits(admitted: u64, took: Duration) {
     let most = BURST + RATE * u64::try_from(took.as_millis()).unwrap() / 1000 + 1;
     assert!(
         (BURST..=most).contains(&admitted),
@@ -147,4 +182,25 @@ async fn a_fleet_admits_exactly_the_limit_of_the_tightest_of_three_and_charges_t
     assert_eq!(verdict.decisions[0].remaining, 100_000 - LIMIT);
     assert!(verdict.decisions[1].remaining >= 100_000 - LIMIT);
     assert_eq!(verdict.decisions[2].remaining, 0);
+}
+
+#[tokio::test]
+async fn a_fleet_admits_what_the_bucket_of_three_admits_and_charges_the_others_no_more() {
+    let (admitted, took, server) = fleet("three with a bucket").await;
+    is_what_a_bucket_admits(admitted, took);
+    let set = Set::new(
+        &connect(&server.url()).await,
+        &policies("three with a bucket"),
+    );
+    let verdict = set.acquire("all", 0).await.unwrap();
+    assert_eq!(verdict.decisions[0].remaining, 100_000 - admitted);
+    assert_eq!(verdict.decisions[1].remaining, 100_000 - admitted);
+}
+
+#[tokio::test]
+async fn clocks_of_processes_that_are_ten_minutes_wrong_change_nothing() {
+    assert_eq!(fleet_of("short first hit", 2).await.0, LIMIT);
+    assert_eq!(fleet_of("short log", 2).await.0, LIMIT);
+    let (admitted, took, _) = fleet_of("bucket", 2).await;
+    is_what_a_bucket_admits(admitted, took);
 }
