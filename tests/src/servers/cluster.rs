@@ -159,10 +159,27 @@ impl Cluster {
     /// Moves those keys of a slot that there are now.
     pub fn migrate_keys(&self, slot: u16, from: usize, to: usize) {
         let keys = self.nodes[from].call(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1000"]);
-        let port = self.nodes[to].port().to_string();
         for key in keys.texts() {
-            self.nodes[from].call(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
+            self.migrate_key(&key, from, to);
         }
+    }
+
+    /// Moves one key.
+    pub fn migrate_key(&self, key: &str, from: usize, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        self.nodes[from].call(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+
+    /// How often its primaries have answered with this error: `MOVED`, `ASK`, `TRYAGAIN`.
+    #[must_use]
+    pub fn errors(&self, error: &str) -> u64 {
+        let name = format!("errorstat_{error}:count=");
+        let count = |node: &Redis| -> u64 {
+            let stats = node.call(&["INFO", "errorstats"]).text();
+            let count = stats.lines().find_map(|line| line.strip_prefix(&name));
+            count.map_or(0, |count| count.parse().expect("a count"))
+        };
+        self.nodes[..PRIMARIES].iter().map(count).sum()
     }
 
     /// Ends it.

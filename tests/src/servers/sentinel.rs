@@ -35,7 +35,7 @@ impl Sentinels {
             "--repl-diskless-sync-delay",
             "0",
         ]);
-        let sentinels = (0..3).map(|_| sentinel(primary.port())).collect();
+        let sentinels = (0..3).map(|_| sentinel(primary.port(), "")).collect();
         let set = Self {
             servers: vec![primary, replica],
             sentinels,
@@ -47,6 +47,17 @@ impl Sentinels {
             pause(Duration::from_millis(100));
         }
         panic!("the sentinels do not find each other");
+    }
+
+    /// One server with these settings, and one sentinel that has these lines more in its file.
+    #[must_use]
+    pub fn single(server: &[&str], lines: &str) -> Self {
+        let primary = Redis::with(server);
+        let sentinels = vec![sentinel(primary.port(), lines)];
+        Self {
+            servers: vec![primary],
+            sentinels,
+        }
     }
 
     fn ready(&self) -> bool {
@@ -70,12 +81,18 @@ impl Sentinels {
     /// How to reach the primary, whoever that is.
     #[must_use]
     pub fn url(&self) -> String {
+        self.url_of("")
+    }
+
+    /// The same for a user of the servers: `user:password@`.
+    #[must_use]
+    pub fn url_of(&self, user: &str) -> String {
         let hosts: Vec<String> = self
             .sentinels
             .iter()
             .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()))
             .collect();
-        format!("redis-sentinel://{}/{}", hosts.join(","), Self::NAME)
+        format!("redis-sentinel://{user}{}/{}", hosts.join(","), Self::NAME)
     }
 
     /// The port of the primary, as the sentinels see it.
@@ -98,13 +115,13 @@ impl Sentinels {
     }
 }
 
-fn sentinel(primary: u16) -> Server {
+fn sentinel(primary: u16, lines: &str) -> Server {
     let dir = TempDir::new().expect("a directory for a sentinel");
     let port = free_port();
     let (name, quorum) = (Sentinels::NAME, 2);
     let settings = format!(
         "bind 127.0.0.1\nport {port}\nsentinel monitor {name} 127.0.0.1 {primary} {quorum}\n\
-         sentinel down-after-milliseconds {name} 1000\nsentinel failover-timeout {name} 5000\n"
+         sentinel down-after-milliseconds {name} 1000\nsentinel failover-timeout {name} 5000\n{lines}\n"
     );
     let file = dir.path().join("sentinel.conf");
     std::fs::write(&file, settings).expect("a sentinel's settings");

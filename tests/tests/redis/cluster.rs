@@ -9,7 +9,10 @@ use std::{
 };
 
 use tests::servers::Cluster;
-use tower_dist_ratelimit::{Policy, Quota, Source, backend::Redis};
+use tower_dist_ratelimit::{
+    Policy, Quota, Source,
+    backend::{Redis, Verdict},
+};
 
 use crate::support::{self, Set, connect, until};
 
@@ -22,6 +25,7 @@ async fn a_cluster() {
     colocated_policies_are_one_call(&cluster, &redis).await;
     hostile_keys_are_in_the_slots_of_their_hashes(&cluster, &redis).await;
     a_slot_migrated_under_load_loses_no_decision(&cluster, &redis).await;
+    keys_of_which_some_have_moved_are_decided_on_once_all_have(&cluster, &redis).await;
     a_primary_that_dies_is_replaced(&mut cluster, &redis).await;
 }
 
@@ -209,6 +213,58 @@ async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: 
         LIMIT - looked.remaining <= made && looked.remaining <= LIMIT - made + came_back,
         "{made}: {looked:?}"
     );
+}
+
+async fn keys_of_which_some_have_moved_are_decided_on_once_all_have(
+    cluster: &Cluster,
+    redis: &Redis,
+) {
+    let policy = |name| {
+        Policy::new(name, Quota::per_hour(10))
+            .first_hit()
+            .colocate("moves")
+    };
+    let both = Arc::new(Set::new(redis, &[policy("half a"), policy("half b")]));
+    let one = Set {
+        redis: redis.clone(),
+        ids: vec![both.ids[0]],
+    };
+    both.acquire("old", 1).await.unwrap();
+    let moving: Vec<String> = keys(cluster)
+        .into_iter()
+        .filter(|key| key.contains(":half "))
+        .collect();
+    let slot = cluster.slot(&moving[0]);
+    let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
+    let (asks, again) = (cluster.errors("ASK"), cluster.errors("TRYAGAIN"));
+    tokio::task::block_in_place(|| {
+        cluster.begin_migration(slot, from, to);
+        cluster.migrate_key(&moving[0], from, to);
+    });
+    // One key that nobody has: it is made where the slot goes.
+    assert_eq!(one.one("new").await.unwrap().remaining, 9);
+    assert!(cluster.errors("ASK") > asks);
+    // Two keys, of which one has moved; and two of which one was made there.
+    let waiting = ["old", "new"].map(|key| {
+        let both = Arc::clone(&both);
+        tokio::spawn(async move { both.acquire(key, 1).await })
+    });
+    until("keys to be waited for", || async {
+        (cluster.errors("TRYAGAIN") > again + 4).then_some(())
+    })
+    .await;
+    assert!(waiting.iter().all(|task| !task.is_finished()));
+    tokio::task::block_in_place(|| {
+        cluster.migrate_keys(slot, from, to);
+        cluster.end_migration(slot, to);
+    });
+    let [old, new] = waiting;
+    let left = |verdict: Verdict| -> Vec<u64> {
+        assert!(verdict.allowed);
+        verdict.decisions.iter().map(|one| one.remaining).collect()
+    };
+    assert_eq!(left(old.await.unwrap().unwrap()), [8, 8]);
+    assert_eq!(left(new.await.unwrap().unwrap()), [8, 9]);
 }
 
 async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {

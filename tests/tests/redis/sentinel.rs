@@ -58,3 +58,58 @@ async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
         assert!(resumed.saturating_duration_since(elected) < Duration::from_secs(10));
     }
 }
+
+#[tokio::test]
+async fn sentinels_can_have_a_password_and_users_of_their_own() {
+    let set = tokio::task::spawn_blocking(|| {
+        let lines = format!(
+            "requirepass sentinels\n\
+             user asker on >asks -@all +sentinel|get-master-addr-by-name\n\
+             sentinel auth-pass {} servers",
+            Sentinels::NAME
+        );
+        Sentinels::single(&["--requirepass", "servers"], &lines)
+    });
+    let set = set.await.unwrap();
+    let url = set.url_of(":servers@");
+    let builder = || Redis::builder(&url);
+    for good in [
+        builder().sentinel_password("sentinels"),
+        builder().sentinel_user("asker").sentinel_password("asks"),
+    ] {
+        let limits = Set::new(
+            &good.connect().await.unwrap(),
+            &[Policy::new("p", Quota::per_hour(10))],
+        );
+        assert!(limits.one("k").await.unwrap().allowed);
+    }
+    for bad in [
+        builder(),
+        builder().sentinel_password("servers"),
+        builder()
+            .sentinel_user("asker")
+            .sentinel_password("sentinels"),
+    ] {
+        let error = bad.connect().await.unwrap_err().to_string();
+        assert!(error.contains("user or password"), "{error}");
+        assert!(!error.contains("servers"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_password_for_sentinels_that_are_none_is_refused() {
+    for (builder, setting) in [
+        (
+            Redis::builder("redis://localhost").sentinel_password("secret"),
+            "sentinel_password",
+        ),
+        (
+            Redis::builder("redis-sentinel://localhost/name").sentinel_user("asker"),
+            "sentinel_user",
+        ),
+    ] {
+        let error = builder.connect().await.unwrap_err().to_string();
+        assert!(error.starts_with(setting), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

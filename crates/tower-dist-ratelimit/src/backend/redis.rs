@@ -69,7 +69,7 @@ const MAX_POLICIES: usize = 16;
 /// | URL | |
 /// |---|---|
 /// | `redis://[user][:password@]host[:port][/db]` | one server, Redis 6 or later or Valkey |
-/// | `redis-sentinel://[user][:password@]host[:port],../name[/db]` | whichever server the sentinels say is the primary of this name; user and password are the server's |
+/// | `redis-sentinel://[user][:password@]host[:port],../name[/db]` | whichever server the sentinels say is the primary of this name; user and password are the server's, those of the sentinels are [set apart](RedisBuilder::sentinel_password) |
 /// | `redis-cluster://[user][:password@]host[:port],..` | a Cluster, known by some of its nodes |
 ///
 /// With `rediss` instead of `redis` the connection is encrypted, by rustls. A user needs the commands `EVAL`, `EVALSHA`,
@@ -107,7 +107,8 @@ const MAX_POLICIES: usize = 16;
 /// the same time; when one refuses, what the others took is put back. That never admits too much; it can refuse for a
 /// moment what would have passed, and then says so ([`Source::Parts`](crate::Source::Parts)), and takes a second round
 /// trip. [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
-/// made.
+/// made. Several policies of which some have keys at a slot's old place and some at its new one are decided on once all
+/// keys have moved, which is a matter of milliseconds.
 ///
 /// # Cost
 ///

@@ -1,7 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    ConnectError, Redis, link::Patience, route::Route, target::Target, tls::Tls, wire::Dialer,
+    ConnectError, Redis,
+    link::Patience,
+    route::Route,
+    target::{Kind, Target},
+    tls::Tls,
+    wire::Dialer,
 };
 
 /// Settings of a connection to Redis, from [`Redis::builder`].
@@ -11,6 +16,8 @@ pub struct RedisBuilder {
     prefix: String,
     patience: Patience,
     root_certificates: Option<Vec<u8>>,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
 }
 
 impl RedisBuilder {
@@ -20,6 +27,8 @@ impl RedisBuilder {
             prefix: "rl".to_owned(),
             patience: PATIENCE,
             root_certificates: None,
+            sentinel_user: None,
+            sentinel_password: None,
         }
     }
 
@@ -73,11 +82,49 @@ impl RedisBuilder {
         }
     }
 
+    /// The password that the sentinels ask for, which is theirs and not the server's.
+    ///
+    /// ```no_run
+    /// use tower_dist_ratelimit::backend::Redis;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redis = Redis::builder("redis-sentinel://:servers@sentinel-1,sentinel-2,sentinel-3/limits")
+    ///     .sentinel_password("sentinels")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Default
+    ///
+    /// None: sentinels are asked without a password.
+    pub fn sentinel_password(self, password: impl Into<String>) -> Self {
+        Self {
+            sentinel_password: Some(password.into()),
+            ..self
+        }
+    }
+
+    /// Who asks the sentinels, with [their password](Self::sentinel_password): a user that may call
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
+    ///
+    /// # Default
+    ///
+    /// None, which means their user `default`.
+    pub fn sentinel_user(self, user: impl Into<String>) -> Self {
+        Self {
+            sentinel_user: Some(user.into()),
+            ..self
+        }
+    }
+
     /// Connects.
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]; and a prefix that cannot be one.
+    /// See [`ConnectError`]; a prefix that cannot be one; and a user or password for sentinels where there are none.
     ///
     /// # Panics
     ///
@@ -85,6 +132,7 @@ impl RedisBuilder {
     pub async fn connect(self) -> Result<Redis, ConnectError> {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
+        self.check_sentinels(&target)?;
         let roots = self.root_certificates.as_deref();
         let dialer = Dialer {
             tls: target.tls.then(|| Tls::new(roots)).transpose()?,
@@ -92,8 +140,26 @@ impl RedisBuilder {
             password: target.password.clone(),
             db: target.db,
         };
-        let route = Route::open(target, dialer, self.patience).await?;
+        let asker = Dialer {
+            user: self.sentinel_user,
+            password: self.sentinel_password,
+            db: 0,
+            ..dialer.clone()
+        };
+        let route = Route::open(target, dialer, asker, self.patience).await?;
         Ok(Redis::new(route, Arc::from(self.prefix)))
+    }
+
+    fn check_sentinels(&self, target: &Target) -> Result<(), ConnectError> {
+        let wrong = |setting, problem| Err(ConnectError::new(setting, problem));
+        match (&self.sentinel_user, &self.sentinel_password) {
+            (Some(_), None) => wrong("sentinel_user", "is set without a sentinel_password"),
+            (_, Some(_)) if !matches!(target.kind, Kind::Sentinel(_)) => wrong(
+                "sentinel_password",
+                "is set, but the URL is not one of redis-sentinel://",
+            ),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -41,6 +41,7 @@ impl Route {
     pub(super) async fn open(
         target: Target,
         dialer: Dialer,
+        asker: Dialer,
         patience: Patience,
     ) -> Result<Self, ConnectError> {
         let mut addresses = target.addresses.into_iter();
@@ -62,6 +63,7 @@ impl Route {
                     name,
                     sentinels: addresses.collect(),
                     dialer,
+                    asker,
                 };
                 Arc::new(move || {
                     let watched = watched.clone();

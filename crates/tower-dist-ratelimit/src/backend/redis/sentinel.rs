@@ -19,6 +19,8 @@ pub(super) struct Watched {
     pub(super) sentinels: Vec<Address>,
     /// For the server.
     pub(super) dialer: Dialer,
+    /// For the sentinels, which have users of their own, and no databases.
+    pub(super) asker: Dialer,
 }
 
 impl Watched {
@@ -44,14 +46,7 @@ impl Watched {
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {
-        // Sentinels have no users of ours and no databases.
-        let dialer = Dialer {
-            user: None,
-            password: None,
-            db: 0,
-            ..self.dialer.clone()
-        };
-        let wire = dialer.connect(sentinel).await?;
+        let wire = self.asker.connect(sentinel).await?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let answer = wire.ask(sentinel, command).await?;
