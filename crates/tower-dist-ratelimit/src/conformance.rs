@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+mod between;
 mod checks;
 mod clock;
 mod numbers;

@@ -13,7 +13,7 @@ use crate::support::{Set, answered, calls, connect, limiter};
 async fn the_backend_conforms() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
-    let grain = Duration::from_millis(40);
+    let grain = Duration::from_millis(2);
     let kit = Conformance::new(move || redis.clone(), Sleeping::new(grain)).sequences(8);
     kit.run().await.unwrap();
 }

@@ -7,8 +7,9 @@ pub trait Clock: Send + Sync + 'static {
     /// Lets this much time pass, or a little more where that is all that can be done.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
-    /// How far a decision's time can be from where the kit believes it is: the way to the store and back, and what its
-    /// clock rounds to. Zero if time passes only when the kit says so.
+    /// How much more or less time can have passed by this clock than has by the kit's: what it rounds to, and how it
+    /// drifts. How long answers take does not count, since the kit measures that. Zero if time passes only when the kit
+    /// says so.
     fn grain(&self) -> Duration;
 }
 
@@ -18,8 +19,8 @@ pub trait Clock: Send + Sync + 'static {
 /// use std::time::Duration;
 /// use tower_dist_ratelimit::conformance::{Clock, Sleeping};
 ///
-/// let clock = Sleeping::new(Duration::from_millis(20));
-/// assert_eq!(clock.grain(), Duration::from_millis(20));
+/// let clock = Sleeping::new(Duration::from_millis(2));
+/// assert_eq!(clock.grain(), Duration::from_millis(2));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeping {

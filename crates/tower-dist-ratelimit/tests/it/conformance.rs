@@ -34,7 +34,7 @@ async fn memory_keeps_all_promises_to_the_nanosecond() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_keeps_all_promises_by_a_clock_that_cannot_be_paused() {
-    let clock = Sleeping::new(Duration::from_millis(20));
+    let clock = Sleeping::new(Duration::from_millis(2));
     Conformance::new(Memory::default, clock)
         .seed(7)
         .run()
@@ -45,7 +45,7 @@ async fn memory_keeps_all_promises_by_a_clock_that_cannot_be_paused() {
 /// The one check that is about threads; it waits for nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn memory_admits_exactly_what_there_is_to_threads_that_race() {
-    let clock = Sleeping::new(Duration::from_millis(20));
+    let clock = Sleeping::new(Duration::from_millis(2));
     Conformance::new(Memory::default, clock)
         .only("racing")
         .run()

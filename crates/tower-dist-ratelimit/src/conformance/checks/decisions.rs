@@ -1,7 +1,11 @@
 use std::time::Duration;
 
 use super::{Conformance, Numbers, Subject, Violation};
-use crate::{Algorithm, Decision, Quota, algorithm::saturating_nanos, model::Model};
+use crate::{
+    Algorithm, Decision, Quota,
+    algorithm::saturating_nanos,
+    conformance::{between::Between, subject::LIMIT},
+};
 
 /// How many requests in a sequence.
 const LENGTH: u32 = 40;
@@ -13,45 +17,57 @@ struct Request {
     settle: Option<i64>,
 }
 
-/// Random requests are decided as the model decides them. On a clock that stands still in between, time passes too.
+/// A window in which a token comes back every 25 ms, to be waited for by a clock that cannot be told to pass.
+const LIVE: Duration = Duration::from_millis(500);
+
+/// Random requests are decided as the model decides them, also while time passes. On a clock that goes on by itself that
+/// goes for algorithms to which one moment is like another: of the others nobody knows where their windows begin.
 pub(in super::super) async fn decisions(
     kit: &Conformance,
     algorithm: Algorithm,
 ) -> Result<(), Violation> {
     let mut numbers = kit.numbers("decisions");
+    let stands_still = kit.clock.grain().is_zero();
     for sequence in 0..kit.sequences {
-        let phases = matches!(
-            algorithm,
+        let quota = match algorithm {
             Algorithm::FixedWindow {
-                phase_per_key: true
-            }
-        );
-        let exact = kit.clock.grain().is_zero() && !phases;
-        let subject = if exact {
-            Subject::one(
-                kit,
-                "decisions",
-                algorithm,
-                quota(algorithm, &mut numbers),
-                false,
-            )?
-        } else {
-            Subject::frozen(kit, "decisions", algorithm)?
+                phase_per_key: true,
+            } => None,
+            _ if stands_still => Some(quota(algorithm, &mut numbers)),
+            Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::LeakyQueue { .. }
+            | Algorithm::SlidingLog => (sequence % 2 == 1).then(|| Quota::new(LIMIT, LIVE)),
+            _ => None,
         };
-        let (key, mut model) = (subject.key(&sequence.to_string()), subject.model());
+        let subject = match quota {
+            Some(quota) => Subject::one(kit, "decisions", algorithm, quota, false)?,
+            None => Subject::frozen(kit, "decisions", algorithm)?,
+        };
+        let key = subject.key(&sequence.to_string());
+        let mut between = Between::new(subject.model());
         for _ in 0..LENGTH {
-            if exact {
-                let window = saturating_nanos(subject.quota.window());
-                let longest = [window / subject.quota.limit(), window, 3 * window];
-                let longest = longest[usize::try_from(numbers.up_to(2)).unwrap_or(0)];
-                let time = Duration::from_nanos(numbers.up_to(longest));
+            if quota.is_some() {
+                let time = pause(&subject, stands_still, &mut numbers);
                 subject.clock.pass(time).await;
             }
             let request = Request::any(&subject, kit.leases, &mut numbers);
-            compare(&subject, &key, &mut model, &request).await?;
+            compare(&subject, &key, &mut between, &request).await?;
         }
     }
     Ok(())
+}
+
+/// Up to a token's time, or where nobody has to wait for it, up to three windows.
+fn pause(subject: &Subject, stands_still: bool, numbers: &mut Numbers) -> Duration {
+    let window = saturating_nanos(subject.quota.window());
+    let token = window / subject.quota.limit();
+    let longest = if stands_still {
+        [token, window, 3 * window][usize::try_from(numbers.up_to(2)).unwrap_or(0)]
+    } else {
+        2 * token
+    };
+    Duration::from_nanos(numbers.up_to(longest))
 }
 
 fn quota(algorithm: Algorithm, numbers: &mut Numbers) -> Quota {
@@ -85,35 +101,43 @@ impl Request {
 async fn compare(
     subject: &Subject,
     key: &[u8],
-    model: &mut Model,
+    between: &mut Between,
     request: &Request,
 ) -> Result<(), Violation> {
     let Request { cost, want, settle } = *request;
-    let before = subject.now();
+    let asked = subject.now();
     let decision = subject.ask(subject.charge(key, cost).want(want)).await?;
-    let after = subject.now();
+    let told = subject.now();
     // A nanosecond is what counting in units may round.
     let grain = saturating_nanos(subject.clock.grain()).max(1);
-    let [early, late] = [before.max(1) - 1, after + grain];
-    let early = model.decide(early.max(model.seen()), cost, want);
-    let late = model.decide(late, cost, want);
+    let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, cost, want);
     let total = |granted: u64, remaining: u64| granted + remaining;
+    // Who could have been refused may wait as long as anybody.
+    let longest = match subject.algorithm {
+        Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
+        _ => early.delay,
+    };
+    let delays = match decision.allowed {
+        true => late.delay..=longest + grain,
+        false => 0..=0,
+    };
     let fits = (early.allowed..=late.allowed).contains(&decision.allowed)
         && (early.granted..=late.granted).contains(&decision.granted)
         && (total(early.granted, early.remaining)..=total(late.granted, late.remaining))
             .contains(&total(decision.granted, decision.remaining))
-        && (late.delay..=early.delay + grain).contains(&saturating_nanos(decision.delay))
+        && delays.contains(&saturating_nanos(decision.delay))
         && decision.limit == subject.quota.limit();
     subject.promise(fits, || {
         format!("cost {cost}, wanted {want}: {decision:?}, but {early:?} to {late:?}")
     })?;
     sound(subject, cost, &decision)?;
-    model.take(before.max(model.seen()), decision.granted);
+    between.take(asked, told, decision.granted);
     if let Some(delta) = settle
         && decision.allowed
     {
+        let asked = subject.now();
         subject.settle(subject.charge(key, cost), delta).await?;
-        model.settle(before.max(model.seen()), delta.max(-cost.cast_signed()));
+        between.settle(asked, subject.now(), delta.max(-cost.cast_signed()));
     }
     Ok(())
 }

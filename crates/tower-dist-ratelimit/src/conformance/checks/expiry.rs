@@ -15,7 +15,9 @@ pub(in super::super) async fn expiry(
         format!("nobody has used the key, but {unused:?}")
     })?;
     subject.take(&key, 3).await?;
+    let asked = subject.now();
     let used = subject.take(&key, 2).await?;
+    let since = [asked, subject.now()].map(Duration::from_nanos);
     let wait = used.reset_after;
     // Two windows are the longest that anything counts; a queue is a window long and one request more.
     let longest = 2 * subject.quota.window() + subject.clock.grain();
@@ -31,11 +33,37 @@ pub(in super::super) async fn expiry(
         })?;
         subject.clock.pass(grain).await;
     } else {
-        subject.clock.pass(wait + subject.clock.grain()).await;
+        let grain = subject.clock.grain();
+        subject.clock.pass(wait.saturating_sub(4 * grain)).await;
+        still(&subject, &key, wait, since).await?;
+        let passed = Duration::from_nanos(subject.now()) - since[1];
+        subject
+            .clock
+            .pass((wait + grain).saturating_sub(passed))
+            .await;
     }
     let seen = subject.look(&key).await?;
     let as_new = seen.remaining == unused.remaining && seen.reset_after.is_zero();
     subject.promise(as_new, || {
         format!("its time is over, but {seen:?} and not {unused:?}")
+    })
+}
+
+/// Shortly before it, what is left of `wait`, since it was said at some time between these.
+async fn still(
+    subject: &Subject,
+    key: &[u8],
+    wait: Duration,
+    since: [Duration; 2],
+) -> Result<(), Violation> {
+    let (grain, now) = (subject.clock.grain(), || {
+        Duration::from_nanos(subject.now())
+    });
+    let asked = now();
+    let seen = subject.look(key).await?;
+    let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
+    let left = wait.saturating_sub(most + grain)..=(wait + grain).saturating_sub(least);
+    subject.promise(left.contains(&seen.reset_after), || {
+        format!("{least:?} to {most:?} after {wait:?} were left, but {seen:?}")
     })
 }

@@ -12,45 +12,77 @@ pub(in super::super) async fn retry(
     algorithm: Algorithm,
 ) -> Result<(), Violation> {
     let subject = Subject::quick(kit, "retry", algorithm)?;
-    let grain = subject.clock.grain().max(Duration::from_nanos(1));
+    let grain = subject.clock.grain();
     let mut seen = false;
     for round in 0..ROUNDS {
         let key = subject.key(&round.to_string());
         let cost = [1, 3, LIMIT / 2, LIMIT][usize::try_from(round % 4).unwrap_or(0)];
         subject.exhaust(&key).await?;
+        let asked = subject.now();
         let Some(wait) = wait(&subject, &key, cost).await? else {
             continue;
         };
-        let (asked, early) = (subject.now(), wait.saturating_sub(2 * grain));
-        if subject.clock.grain().is_zero() {
-            subject.clock.pass(wait - grain).await;
-        } else {
-            subject.clock.pass(early).await;
-        }
-        // Not if the clock took longer than it was asked to.
-        let passed = Duration::from_nanos(subject.now() - asked);
-        if passed + grain <= wait {
+        let since = [asked, subject.now()].map(Duration::from_nanos);
+        if grain.is_zero() {
             seen = true;
-            let decision = subject.take(&key, cost).await?;
-            subject.promise(!decision.allowed, || {
-                format!("allowed {passed:?} after it was to wait {wait:?}")
-            })?;
-        }
-        let left = (wait + grain).saturating_sub(passed);
-        let left = if subject.clock.grain().is_zero() {
-            wait - passed
+            exactly(&subject, &key, cost, wait).await?;
         } else {
-            left
-        };
-        subject.clock.pass(left).await;
-        let decision = subject.take(&key, cost).await?;
-        subject.promise(decision.allowed, || {
-            format!("refused again after waiting {wait:?}: {decision:?}")
-        })?;
+            seen |= about(&subject, &key, cost, wait, since).await?;
+        }
     }
     subject.promise(seen, || {
         "no wait was long enough to look before it".to_owned()
     })
+}
+
+/// Where time stands still: a nanosecond before it and at it.
+async fn exactly(
+    subject: &Subject,
+    key: &[u8],
+    cost: u64,
+    wait: Duration,
+) -> Result<(), Violation> {
+    let nano = Duration::from_nanos(1);
+    subject.clock.pass(wait - nano).await;
+    let early = subject.take(key, cost).await?;
+    subject.promise(!early.allowed, || {
+        format!("allowed {nano:?} before it had waited {wait:?}")
+    })?;
+    subject.clock.pass(nano).await;
+    let decision = subject.take(key, cost).await?;
+    subject.promise(decision.allowed, || {
+        format!("refused again after waiting {wait:?}: {decision:?}")
+    })
+}
+
+/// Where it goes on: again and again around it, and each answer has to fit, whenever it was decided between the question
+/// and the answer. `since` is the same of the refusal. Returns whether it was early enough to see one more.
+async fn about(
+    subject: &Subject,
+    key: &[u8],
+    cost: u64,
+    wait: Duration,
+    since: [Duration; 2],
+) -> Result<bool, Violation> {
+    let (grain, mut seen) = (subject.clock.grain(), false);
+    let now = || Duration::from_nanos(subject.now());
+    let mut pauses = [wait / 2, (wait / 2).saturating_sub(4 * grain)].into_iter();
+    loop {
+        subject.clock.pass(pauses.next().unwrap_or(grain / 2)).await;
+        let asked = now();
+        let decision = subject.take(key, cost).await?;
+        let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
+        if decision.allowed {
+            subject.promise(most + grain >= wait, || {
+                format!("allowed at most {most:?} after it was to wait {wait:?}")
+            })?;
+            return Ok(seen);
+        }
+        subject.promise(least <= wait + grain, || {
+            format!("refused again, at least {least:?} after it was to wait {wait:?}: {decision:?}")
+        })?;
+        seen = true;
+    }
 }
 
 /// How long the key has to wait, if it is refused.

@@ -1,0 +1,40 @@
+use crate::model::{Expected, Model};
+
+/// What a key can be like when all that is known of each request is when it was asked and when it was answered: it was
+/// decided at some time in between.
+#[derive(Clone, Debug)]
+pub(super) struct Between {
+    /// All was taken as early as can be, so that most of it is back.
+    most: Model,
+    /// All was taken as late as can be.
+    least: Model,
+}
+
+impl Between {
+    pub(super) fn new(model: Model) -> Self {
+        Self {
+            most: model.clone(),
+            least: model,
+        }
+    }
+
+    /// The least and the most that a decision between these times can be.
+    pub(super) fn decide(&self, from: u64, to: u64, cost: u64, want: u64) -> [Expected; 2] {
+        let from = from.max(self.least.seen());
+        let to = to.max(self.most.seen());
+        [
+            self.least.decide(from, cost, want),
+            self.most.decide(to, cost, want),
+        ]
+    }
+
+    pub(super) fn take(&mut self, from: u64, to: u64, tokens: u64) {
+        self.most.take(from.max(self.most.seen()), tokens);
+        self.least.take(to.max(self.least.seen()), tokens);
+    }
+
+    pub(super) fn settle(&mut self, from: u64, to: u64, delta: i64) {
+        self.most.settle(from.max(self.most.seen()), delta);
+        self.least.settle(to.max(self.least.seen()), delta);
+    }
+}
