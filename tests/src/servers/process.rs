@@ -143,7 +143,10 @@ fn spawn(command: &[String], dir: &TempDir) -> Child {
         .spawn();
     match started {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            panic!("{program} is not installed; scripts/test brings it")
+            panic!(
+                "{program} is not installed, and this test starts one. Install it from the system's packages, or run \
+                 scripts/test, which does that."
+            )
         }
         started => started.expect("a server's process"),
     }
