@@ -14,7 +14,7 @@ pub use self::{
     cluster::Cluster,
     process::{Server, free_port},
     proxy::Proxy,
-    redis::Redis,
+    redis::{Redis, redis_server},
     resp::{Reply, Resp},
     sentinel::Sentinels,
 };

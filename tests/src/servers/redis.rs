@@ -34,7 +34,8 @@ impl Redis {
     #[must_use]
     pub fn on(port: u16, settings: &[&str]) -> Self {
         let listen = port.to_string();
-        let mut command = vec!["redis-server", "--port", &listen];
+        let program = redis_server();
+        let mut command = vec![program.as_str(), "--port", &listen];
         command.extend(BARE);
         command.extend(settings);
         Self(Server::start(&command, port))
@@ -66,6 +67,13 @@ impl Redis {
         keys.sort();
         keys
     }
+}
+
+/// The program that is started: `redis-server`, or what the environment variable `REDIS_SERVER` says, which can be
+/// `valkey-server`.
+#[must_use]
+pub fn redis_server() -> String {
+    std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 /// Nothing on disk, only this machine.

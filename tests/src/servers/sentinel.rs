@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::{
     process::{Server, free_port, pause},
-    redis::{Redis, call},
+    redis::{Redis, call, redis_server},
 };
 
 /// A primary, its replica, and three sentinels that watch them.
@@ -126,5 +126,5 @@ fn sentinel(primary: u16, lines: &str) -> Server {
     let file = dir.path().join("sentinel.conf");
     std::fs::write(&file, settings).expect("a sentinel's settings");
     let file = file.to_string_lossy().into_owned();
-    Server::start_in(dir, &["redis-server", &file, "--sentinel"], port)
+    Server::start_in(dir, &[&redis_server(), &file, "--sentinel"], port)
 }

@@ -20,6 +20,7 @@ use crate::support::{self, Set, connect, until};
 async fn a_cluster() {
     let mut cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
     let redis = connect(&cluster.url()).await;
+    a_cluster_that_is_taken_for_one_server_is_told_apart(&cluster).await;
     policies_of_one_key_are_one_call(&cluster, &redis).await;
     other_keys_are_asked_in_parallel_and_refunded(&redis).await;
     colocated_policies_are_one_call(&cluster, &redis).await;
@@ -38,6 +39,19 @@ fn keys(cluster: &Cluster) -> Vec<String> {
 
 fn calls(cluster: &Cluster) -> u64 {
     cluster.nodes()[..3].iter().map(support::calls).sum()
+}
+
+async fn a_cluster_that_is_taken_for_one_server_is_told_apart(cluster: &Cluster) {
+    let one = connect(&cluster.nodes()[0].url()).await;
+    let set = Set::new(&one, &[Policy::new("p", Quota::per_hour(1))]);
+    let mut told = false;
+    for key in 0..20 {
+        if let Err(error) = set.one(&key.to_string()).await {
+            told = error.to_string().contains("redis-cluster://");
+            assert!(told, "{error}");
+        }
+    }
+    assert!(told, "all keys are on one node");
 }
 
 async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &Redis) {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tests::servers::{Redis as Server, free_port};
+use tests::servers::{Redis as Server, Sentinels, free_port};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -8,7 +8,7 @@ use tokio::{
 };
 use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
 
-use crate::support::{Set, limiter, until};
+use crate::support::{LONG, Set, limiter, until};
 
 async fn error(url: &str) -> String {
     Redis::connect(url).await.unwrap_err().to_string()
@@ -93,6 +93,34 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
         error.contains("Redis 5.0.14") && error.contains("at least 6"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_server_of_another_kind_than_the_url_says_is_told_apart() {
+    let set = tokio::task::spawn_blocking(|| Sentinels::single(&[], ""));
+    let mut set = set.await.unwrap();
+    let sentinel = set.url().replace("redis-sentinel", "redis");
+    let sentinel = error(sentinel.trim_end_matches(&format!("/{}", Sentinels::NAME))).await;
+    assert!(sentinel.contains("is a sentinel"), "{sentinel}");
+    let server = set.servers_mut()[0].url();
+    let none = error(&(server.replace("redis", "redis-sentinel") + "/limits")).await;
+    assert!(none.contains("unknown command"), "{none}");
+    let alone = error(&server.replace("redis", "redis-cluster")).await;
+    assert!(alone.contains("cluster support disabled"), "{alone}");
+}
+
+#[tokio::test]
+async fn building_a_limiter_asks_no_server() {
+    let server = Server::start();
+    let redis = Redis::connect(&server.url()).await.unwrap();
+    // Whoever asked it now would hang.
+    server.freeze();
+    let before = Instant::now();
+    let policy = Policy::new("p", Quota::per_hour(1)).sliding_log();
+    let limiter = limiter(&redis, policy);
+    assert!(before.elapsed() < LONG / 2);
+    server.thaw();
+    until("an answer", || async { limiter.check("k").await.ok() }).await;
 }
 
 #[tokio::test]

@@ -93,7 +93,9 @@ async fn a_refusal_by_the_third_leaves_the_others_uncharged_and_says_what_is_lef
         assert!(set.acquire("k", 1).await.unwrap().allowed);
     }
     for _ in 0..3 {
+        let before = calls(&server);
         let refused = set.acquire("k", 1).await.unwrap();
+        assert_eq!(calls(&server) - before, 1, "one call for all three");
         assert!(!refused.allowed);
         let [hour, day, five] = &refused.decisions[..] else {
             panic!()

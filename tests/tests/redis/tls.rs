@@ -1,6 +1,6 @@
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use tempfile::TempDir;
-use tests::servers::{Redis as Server, Server as Process, free_port};
+use tests::servers::{Redis as Server, Server as Process, free_port, redis_server};
 use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
 
 use crate::support::limiter;
@@ -32,7 +32,7 @@ async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
     let server = Process::start_in(
         dir,
         &[
-            "redis-server",
+            &redis_server(),
             "--port",
             "0",
             "--tls-port",

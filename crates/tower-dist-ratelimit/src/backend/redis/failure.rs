@@ -43,9 +43,10 @@ impl From<Failure> for BackendError {
         match failure {
             Failure::Error(text) => Self::new(text.to_string()),
             Failure::NotConnected(why) => Self::new(format!("no connection to Redis: {why}")),
-            Failure::Moved(to) | Failure::Ask(to) => {
-                Self::new(format!("the slot has moved to {to}"))
-            }
+            // In a Cluster these are followed.
+            Failure::Moved(to) | Failure::Ask(to) => Self::new(format!(
+                "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
+            )),
             Failure::TryAgain => Self::new("the slot is moving"),
         }
     }

@@ -128,7 +128,7 @@ fn refused(address: &Address, error: RedisError) -> ConnectError {
         }
         // A server that takes no more connections, too: what it says then is often lost.
         _ if error.is_io_error() => "closed the connection",
-        _ => "does not accept the connection",
+        _ => "answers with an error",
     };
     ConnectError::because(address, problem, error)
 }
@@ -166,6 +166,10 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
         info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
+    if says("redis_mode") == Some("sentinel") {
+        let problem = "is a sentinel, which needs a URL of redis-sentinel://";
+        return Err(ConnectError::new(address, problem));
+    }
     if let Some(version) = says("redis_version") {
         let major = version
             .split('.')
