@@ -9,12 +9,17 @@ use std::{
 };
 
 use tests::servers::Cluster;
+use tokio::time::Instant;
 use tower_dist_ratelimit::{
-    Policy, Quota, Source,
+    Limiter, Policy, Quota, Source,
     backend::{Redis, Verdict},
+    conformance::{Conformance, Sleeping},
 };
 
-use crate::support::{self, Set, connect, until};
+use crate::{
+    ladder::{CALM, DEADLINE, LASTS, Load, PLENTY, Report},
+    support::{self, Set, connect, until},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster() {
@@ -27,7 +32,16 @@ async fn a_cluster() {
     hostile_keys_are_in_the_slots_of_their_hashes(&cluster, &redis).await;
     a_slot_migrated_under_load_loses_no_decision(&cluster, &redis).await;
     keys_of_which_some_have_moved_are_decided_on_once_all_have(&cluster, &redis).await;
+    it_conforms(&redis).await;
+    while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(&cluster, &redis).await;
     a_primary_that_dies_is_replaced(&mut cluster, &redis).await;
+}
+
+async fn it_conforms(redis: &Redis) {
+    let redis = redis.clone();
+    let clock = Sleeping::new(Duration::from_millis(2));
+    let kit = Conformance::new(move || redis.clone(), clock).sequences(4);
+    kit.run().await.unwrap();
 }
 
 fn keys(cluster: &Cluster) -> Vec<String> {
@@ -279,6 +293,44 @@ async fn keys_of_which_some_have_moved_are_decided_on_once_all_have(
     };
     assert_eq!(left(old.await.unwrap().unwrap()), [8, 8]);
     assert_eq!(left(new.await.unwrap().unwrap()), [8, 9]);
+}
+
+/// Nobody waits longer than the deadline, and the limits of most clients are still the store's.
+async fn while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(
+    cluster: &Cluster,
+    redis: &Redis,
+) {
+    let policy = Policy::new("load", Quota::per_hour(PLENTY)).first_hit();
+    let load = Load::start(Limiter::new(redis.clone(), policy).unwrap());
+    tokio::time::sleep(CALM).await;
+    let began = Instant::now();
+    cluster.nodes()[1].freeze();
+    let begun = Instant::now();
+    // Until all of them are again, which is when a replica has taken over.
+    until("a replica to take over", || async {
+        (begun.elapsed() > 2 * LASTS && load.is_calm(begun)).then_some(())
+    })
+    .await;
+    let report = Report {
+        name: "one of three primaries frozen, until its replica has taken over",
+        began,
+        begun,
+        ending: began,
+        ended: began,
+        load: load.stop().await,
+        forgot: false,
+        lines: Vec::new(),
+    };
+    println!("{}\n{report}", Report::HEAD);
+    report.is_in_time(DEADLINE);
+    let shaken = report.load.samples.iter();
+    let shaken = shaken.filter(|one| one.started >= began && one.started < began + report.back());
+    let (by_store, all) = (
+        shaken.clone().filter(|one| one.is_by_store()).count(),
+        shaken.count(),
+    );
+    assert!(all > 500 && by_store > all / 3, "{by_store} of {all}");
+    cluster.nodes()[1].thaw();
 }
 
 async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {

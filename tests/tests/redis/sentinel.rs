@@ -1,10 +1,13 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tests::servers::Sentinels;
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
 
-use crate::support::{LONG, Set, connect};
+use crate::{
+    ladder::{CALM, DEADLINE, Load, PLENTY, Report},
+    support::{LONG, Set, connect, until},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
@@ -20,43 +23,41 @@ async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
         "{unknown}"
     );
 
-    let limits = Arc::new(Set::new(
-        &connect(&url).await,
-        &[Policy::new("p", Quota::per_hour(1_000_000))],
-    ));
-    limits.one("k").await.unwrap();
+    let policy = Policy::new("p", Quota::per_hour(PLENTY)).first_hit();
+    let load = Load::start(Limiter::new(connect(&url).await, policy).unwrap());
+    tokio::time::sleep(CALM).await;
     let before = set.primary();
+    let began = Instant::now();
     set.servers_mut()[0].kill();
-    let killed = Instant::now();
-    // Load that does not stop for errors.
-    let load: Vec<_> = (0..8)
-        .map(|_| {
-            let limits = Arc::clone(&limits);
-            tokio::spawn(async move {
-                let mut failed = 0;
-                while killed.elapsed() < 3 * LONG {
-                    match limits.one("k").await {
-                        Ok(_) if failed > 0 => return (failed, Instant::now()),
-                        Ok(_) => {}
-                        Err(_) => failed += 1,
-                    }
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                panic!("no decision after the failover");
-            })
-        })
-        .collect();
+    let begun = Instant::now();
     let elected = tokio::task::block_in_place(|| {
         while set.primary() == before {
-            assert!(killed.elapsed() < 2 * LONG, "no election");
+            assert!(begun.elapsed() < 2 * LONG, "no election");
         }
         Instant::now()
     });
-    for task in load {
-        let (failed, resumed) = task.await.unwrap();
-        assert!(failed > 0);
-        assert!(resumed.saturating_duration_since(elected) < Duration::from_secs(10));
-    }
+    until("decisions to resume", || async {
+        load.is_calm(elected).then_some(())
+    })
+    .await;
+    let report = Report {
+        name: "a primary killed, until the sentinels have elected another",
+        began,
+        begun,
+        ending: elected,
+        ended: elected,
+        load: load.stop().await,
+        forgot: false,
+        lines: Vec::new(),
+    };
+    println!("{}\n{report}", Report::HEAD);
+    report.is_in_time(DEADLINE);
+    assert!(report.load.samples.iter().any(|one| !one.is_by_store()));
+    assert!(
+        report.back() < Duration::from_secs(10),
+        "{:?}",
+        report.back()
+    );
 }
 
 #[tokio::test]

@@ -18,24 +18,24 @@ const CLIENTS: u64 = 100;
 
 /// One decision.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) started: Instant,
-    pub(super) ended: Instant,
-    pub(super) source: Source,
+pub(crate) struct Sample {
+    pub(crate) started: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) source: Source,
 }
 
 impl Sample {
-    pub(super) fn took(&self) -> Duration {
+    pub(crate) fn took(&self) -> Duration {
         self.ended - self.started
     }
 
-    pub(super) fn is_by_store(&self) -> bool {
+    pub(crate) fn is_by_store(&self) -> bool {
         self.source == Source::Backend
     }
 }
 
-/// Requests that keep coming, on this thread.
-pub(super) struct Load {
+/// Requests that keep coming.
+pub(crate) struct Load {
     samples: Arc<Mutex<Vec<Sample>>>,
     requests: JoinHandle<()>,
     lateness: JoinHandle<()>,
@@ -43,7 +43,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn start(limiter: Limiter) -> Self {
+    pub(crate) fn start(limiter: Limiter) -> Self {
         let samples = Arc::<Mutex<Vec<Sample>>>::default();
         let late = Arc::<Mutex<Duration>>::default();
         Self {
@@ -55,7 +55,7 @@ impl Load {
     }
 
     /// Whether for some time only the store has decided on what came later than this.
-    pub(super) fn is_calm(&self, later_than: Instant) -> bool {
+    pub(crate) fn is_calm(&self, later_than: Instant) -> bool {
         let samples = self.samples.lock().unwrap();
         let since = samples
             .iter()
@@ -66,14 +66,22 @@ impl Load {
             .is_some_and(|last| last.started >= since + CALM)
     }
 
-    /// All decisions, and how late this thread has been for anything.
-    pub(super) async fn stop(self) -> (Vec<Sample>, Duration) {
+    pub(crate) async fn stop(self) -> Done {
         self.lateness.abort();
         self.requests.abort();
         assert!(self.requests.await.is_err_and(|error| error.is_cancelled()));
-        let late = *self.late.lock().unwrap();
-        (std::mem::take(&mut *self.samples.lock().unwrap()), late)
+        Done {
+            samples: std::mem::take(&mut *self.samples.lock().unwrap()),
+            scheduling: *self.late.lock().unwrap(),
+        }
     }
+}
+
+/// What was decided.
+pub(crate) struct Done {
+    pub(crate) samples: Vec<Sample>,
+    /// How late this machine has been for anything.
+    pub(crate) scheduling: Duration,
 }
 
 async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
@@ -98,7 +106,7 @@ async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
     }
 }
 
-/// What the machine, and not the limiter, adds to a wait: the most that a timer on this thread has been late.
+/// What the machine, and not the limiter, adds to a wait: the most that a timer has been late.
 async fn lateness(most: Arc<Mutex<Duration>>) {
     loop {
         let due = Instant::now() + EVERY;

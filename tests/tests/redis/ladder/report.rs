@@ -4,50 +4,58 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::Source;
 use tracing::Level;
 
-use super::{DEADLINE, load::Sample};
+use super::{
+    DEADLINE,
+    load::{Done, Sample},
+};
 
 /// What happened under load while a fault lasted, and until decisions were the store's again.
-pub(super) struct Report {
-    pub(super) name: &'static str,
+pub(crate) struct Report {
+    pub(crate) name: &'static str,
     /// When the fault was about to begin, and when it was there.
-    pub(super) began: Instant,
-    pub(super) begun: Instant,
+    pub(crate) began: Instant,
+    pub(crate) begun: Instant,
     /// When it was about to end, and when it was over.
-    pub(super) ending: Instant,
-    pub(super) ended: Instant,
-    pub(super) samples: Vec<Sample>,
-    /// How late this thread has been for anything.
-    pub(super) scheduling: Duration,
+    pub(crate) ending: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) load: Done,
     /// What was counted before is gone.
-    pub(super) forgot: bool,
-    pub(super) lines: Vec<Level>,
+    pub(crate) forgot: bool,
+    pub(crate) lines: Vec<Level>,
 }
 
 impl Report {
-    pub(super) const HEAD: &'static str = "\
+    pub(crate) const HEAD: &'static str = "\
 | what happens to the server | decisions by this process | p50 | p99 | longest | the store's again after | timers late by |
 |---|---|---|---|---|---|---|";
 
     /// How long decisions took that were asked for since the fault began, the shortest first.
     fn times(&self) -> Vec<Duration> {
-        let since = self.samples.iter();
+        let since = self.load.samples.iter();
         let since = since.filter(|sample| sample.started >= self.began);
         let mut times: Vec<Duration> = since.map(Sample::took).collect();
         times.sort_unstable();
         times
     }
 
-    pub(super) fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         self.times().last().copied().unwrap_or_default()
     }
 
+    /// Fails if a decision has taken longer than this, and than the machine has made it.
+    pub(crate) fn is_in_time(&self, deadline: Duration) {
+        let (longest, late) = (self.longest(), self.load.scheduling);
+        assert!(
+            longest <= deadline + 2 * late + Duration::from_millis(5),
+            "{}: a decision took {longest:?}, and no more than {late:?} of that is the machine's",
+            self.name
+        );
+    }
+
     /// How long it took from the end of the fault until all decisions were the store's again.
-    pub(super) fn back(&self) -> Duration {
-        let last = self
-            .samples
-            .iter()
-            .filter(|one| one.source != Source::Backend);
-        let last = last.map(|one| one.started).max();
+    pub(crate) fn back(&self) -> Duration {
+        let others = self.load.samples.iter().filter(|one| !one.is_by_store());
+        let last = others.map(|one| one.started).max();
         last.map_or(Duration::ZERO, |last| {
             last.saturating_duration_since(self.ended)
         })
@@ -55,15 +63,15 @@ impl Report {
 
     /// Whether the machine has kept this thread or the server from working for so long that decisions can have been late
     /// without the fault.
-    pub(super) fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         let before = |sample: &&Sample| sample.ended < self.began;
-        let mut before = self.samples.iter().filter(before);
-        self.scheduling > DEADLINE / 3 || before.any(|sample| sample.took() > DEADLINE / 3)
+        let mut before = self.load.samples.iter().filter(before);
+        self.load.scheduling > DEADLINE / 3 || before.any(|sample| sample.took() > DEADLINE / 3)
     }
 
     fn by_process(&self) -> usize {
         let own = |sample: &&Sample| sample.source == Source::LocalFallback;
-        self.samples.iter().filter(own).count()
+        self.load.samples.iter().filter(own).count()
     }
 }
 
@@ -77,12 +85,12 @@ impl fmt::Display for Report {
             "| {} | {} of {} | {} | {} | {} | {} | {} |",
             self.name,
             self.by_process(),
-            self.samples.len(),
+            self.load.samples.len(),
             ms(at(50)),
             ms(at(99)),
             ms(self.longest()),
             ms(self.back()),
-            ms(self.scheduling),
+            ms(self.load.scheduling),
         )
     }
 }

@@ -146,7 +146,14 @@ impl RedisBuilder {
             db: 0,
             ..dialer.clone()
         };
-        let route = Route::open(target, dialer, asker, self.patience).await?;
+        let deadline = self.patience.connect;
+        let route =
+            tokio::time::timeout(deadline, Route::open(target, dialer, asker, self.patience))
+                .await
+                .unwrap_or_else(|_| {
+                    let problem = format!("no answer within {deadline:?}");
+                    Err(ConnectError::new("connecting to Redis", problem))
+                })?;
         Ok(Redis::new(route, Arc::from(self.prefix)))
     }
 

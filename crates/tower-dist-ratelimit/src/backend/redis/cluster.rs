@@ -60,12 +60,7 @@ impl Cluster {
             map: RwLock::default(),
             stale: Arc::default(),
         });
-        let slots = tokio::time::timeout(patience.connect, cluster.ask_nodes())
-            .await
-            .unwrap_or_else(|_| {
-                let problem = format!("no answer within {:?}", patience.connect);
-                Err(ConnectError::new("the nodes of a Redis Cluster", problem))
-            })?;
+        let slots = cluster.ask_nodes().await?;
         for address in slots.primaries() {
             let link = Link::new(cluster.connect_to(address), patience).await?;
             cluster.write().links.insert(address.clone(), link);
