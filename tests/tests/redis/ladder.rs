@@ -2,7 +2,7 @@
 //! and what the log says. The table in the docs of `backend::Redis` is what this prints:
 //!
 //! ```console
-//! $ cargo test --release -p tests --test redis ladder -- --nocapture
+//! $ cargo test -p tests --test redis -- --nocapture ladder cluster sentinel
 //! ```
 
 mod fault;
