@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tests::servers::{Redis as Server, Sentinels, free_port};
+use tests::servers::{Redis as Server, Resp, Sentinels, free_port};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -34,13 +34,27 @@ async fn what_is_wrong_is_said_at_connect() {
 async fn a_wrong_password_or_user_is_said_at_connect_and_the_right_one_is_taken() {
     let server = Server::with(&["--requirepass", "right"]);
     let port = server.port();
-    for url in ["redis://:wrong@", "redis://nobody:right@", "redis://"] {
+    for url in [
+        "redis://:wrong@",
+        "redis://nobody:right@",
+        "redis://nobody@",
+        "redis://",
+    ] {
         let error = error(&format!("{url}127.0.0.1:{port}")).await;
         assert!(error.contains("user or password"), "{url}: {error}");
     }
     Redis::connect(&format!("redis://:right@127.0.0.1:{port}/3"))
         .await
         .unwrap();
+    let mut control = Resp::connect(port).unwrap();
+    control.call(&["AUTH", "right"]).unwrap();
+    let rules = ["ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all"];
+    control.call(&rules).unwrap();
+    let _open = Redis::connect(&format!("redis://open@127.0.0.1:{port}"))
+        .await
+        .unwrap();
+    let clients = control.call(&["CLIENT", "LIST"]).unwrap().text();
+    assert!(clients.contains("user=open"), "{clients}");
     let error = error(&format!("redis://:right@127.0.0.1:{port}/99")).await;
     assert!(error.contains("DB index"), "{error}");
 }

@@ -98,14 +98,14 @@ async fn sentinels_can_have_a_password_and_users_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_password_for_sentinels_that_are_none_is_refused() {
+async fn a_user_or_password_of_sentinels_where_there_are_none_is_refused() {
     for (builder, setting) in [
         (
             Redis::builder("redis://localhost").sentinel_password("secret"),
             "sentinel_password",
         ),
         (
-            Redis::builder("redis-sentinel://localhost/name").sentinel_user("asker"),
+            Redis::builder("redis-cluster://localhost").sentinel_user("asker"),
             "sentinel_user",
         ),
     ] {

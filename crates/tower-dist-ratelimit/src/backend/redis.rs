@@ -47,7 +47,8 @@ const MAX_POLICIES: usize = 16;
 /// Keeps limits in Redis or Valkey, for a whole fleet.
 ///
 /// One server script decides on all policies of a request, in one round trip and by the server's clock: so decisions are
-/// exact whatever number of processes asks, all or nothing over the set, and no clock of the fleet counts.
+/// exact whatever number of processes asks, all or nothing over the set, and no clock of the fleet counts. A process reads
+/// none but its monotonic one, for deadlines and pauses; what time it is it never asks.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Redis, key};

@@ -158,15 +158,16 @@ impl RedisBuilder {
     }
 
     fn check_sentinels(&self, target: &Target) -> Result<(), ConnectError> {
-        let wrong = |setting, problem| Err(ConnectError::new(setting, problem));
-        match (&self.sentinel_user, &self.sentinel_password) {
-            (Some(_), None) => wrong("sentinel_user", "is set without a sentinel_password"),
-            (_, Some(_)) if !matches!(target.kind, Kind::Sentinel(_)) => wrong(
-                "sentinel_password",
-                "is set, but the URL is not one of redis-sentinel://",
-            ),
-            _ => Ok(()),
+        let setting = match (&self.sentinel_user, &self.sentinel_password) {
+            (None, None) => return Ok(()),
+            (Some(_), _) => "sentinel_user",
+            (None, Some(_)) => "sentinel_password",
+        };
+        if matches!(target.kind, Kind::Sentinel(_)) {
+            return Ok(());
         }
+        let problem = "is set, but the URL is not one of redis-sentinel://";
+        Err(ConnectError::new(setting, problem))
     }
 }
 

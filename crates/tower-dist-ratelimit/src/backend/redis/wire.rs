@@ -104,7 +104,8 @@ impl Dialer {
     {
         let mut who = RedisConnectionInfo::default().set_db(self.db);
         if let Some(user) = &self.user {
-            who = who.set_username(user);
+            // A user without a password says who it is, too, and is not taken for the default one.
+            who = who.set_username(user).set_password("");
         }
         if let Some(password) = &self.password {
             who = who.set_password(password);
