@@ -11,7 +11,7 @@ mod resp;
 mod sentinel;
 
 pub use self::{
-    cluster::Cluster,
+    cluster::{Cluster, free_port_of_a_node},
     process::{Server, free_port},
     proxy::Proxy,
     redis::{Redis, redis_server},

@@ -9,6 +9,17 @@ use super::{
 /// Of a Cluster, shared out among its primaries.
 const SLOTS: u16 = 16_384;
 
+/// A free port for a Cluster's node, which takes the port 10,000 above for the bus.
+#[must_use]
+pub fn free_port_of_a_node() -> u16 {
+    loop {
+        let port = free_port();
+        if port < 55_000 {
+            return port;
+        }
+    }
+}
+
 /// A Redis Cluster of three primaries, each with a replica.
 #[derive(Debug)]
 pub struct Cluster {
@@ -88,15 +99,8 @@ impl Cluster {
     }
 
     fn node() -> Redis {
-        // The bus has the port 10,000 above.
-        let port = loop {
-            let port = free_port();
-            if port < 55_000 {
-                break port;
-            }
-        };
         Redis::on(
-            port,
+            free_port_of_a_node(),
             &[
                 "--cluster-enabled",
                 "yes",

@@ -1,57 +1,62 @@
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use tempfile::TempDir;
-use tests::servers::{Redis as Server, Server as Process, free_port, redis_server};
+use tests::servers::{
+    Redis as Server, Resp, Server as Process, free_port, free_port_of_a_node, redis_server,
+};
 use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
 
-use crate::support::limiter;
+use crate::support::{limiter, until};
 
-#[tokio::test]
-async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
-    let authority = |name: &str| {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, name);
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    };
-    let (ours, other) = (authority("ours"), authority("other"));
+/// Vouches for others.
+fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, name);
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A server with TLS that this authority vouches for.
+fn server(authority: &CertifiedIssuer<'_, KeyPair>, settings: &[&str]) -> Process {
     let key = KeyPair::generate().unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     let certificate = CertificateParams::new(names)
         .unwrap()
-        .signed_by(&key, &ours)
+        .signed_by(&key, authority)
         .unwrap();
     let dir = TempDir::new().unwrap();
     let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
-    write("ca.pem", ours.pem());
+    write("ca.pem", authority.pem());
     write("cert.pem", certificate.pem());
     write("key.pem", key.serialize_pem());
-    let port = free_port();
-    let listen = port.to_string();
-    let server = Process::start_in(
-        dir,
-        &[
-            &redis_server(),
-            "--port",
-            "0",
-            "--tls-port",
-            &listen,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--tls-cert-file",
-            "cert.pem",
-            "--tls-key-file",
-            "key.pem",
-            "--tls-ca-cert-file",
-            "ca.pem",
-            "--tls-auth-clients",
-            "no",
-        ],
-        port,
-    );
+    let port = free_port_of_a_node();
+    let (program, listen) = (redis_server(), port.to_string());
+    let mut command = vec![
+        program.as_str(),
+        "--tls-port",
+        &listen,
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--tls-cert-file",
+        "cert.pem",
+        "--tls-key-file",
+        "key.pem",
+        "--tls-ca-cert-file",
+        "ca.pem",
+        "--tls-auth-clients",
+        "no",
+    ];
+    command.extend(settings);
+    Process::start_in(dir, &command, port)
+}
+
+#[tokio::test]
+async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
+    let (ours, other) = (authority("ours"), authority("other"));
+    let server = server(&ours, &["--port", "0"]);
     for host in ["localhost", "127.0.0.1"] {
         let url = format!("rediss://{host}:{}", server.port());
         let redis = Redis::builder(&url)
@@ -73,6 +78,30 @@ async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
     let nothing = Redis::builder("rediss://localhost").root_certificates("no certificate");
     let error = nothing.connect().await.unwrap_err().to_string();
     assert!(error.contains("no root certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cluster_is_reached_over_tls_and_so_are_the_nodes_it_names() {
+    let ours = authority("ours");
+    // To prepare it without TLS.
+    let plain = free_port();
+    let settings = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--port"];
+    let server = server(&ours, &[&settings[..], &[&plain.to_string()]].concat());
+    let mut control = Resp::connect(plain).unwrap();
+    let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+    assert_eq!(control.call(&all).unwrap().text(), "OK");
+    let url = format!("rediss-cluster://localhost:{}", server.port());
+    let redis = Redis::builder(&url).root_certificates(ours.pem());
+    let limiter = limiter(
+        &redis.connect().await.unwrap(),
+        Policy::new("p", Quota::per_hour(1)),
+    );
+    // It says that it works a moment after it does.
+    until("the cluster to work", || async {
+        limiter.check("k").await.ok().filter(|one| one.allowed)
+    })
+    .await;
+    assert!(!limiter.check("k").await.unwrap().allowed);
 }
 
 #[tokio::test]

@@ -101,7 +101,8 @@ const MAX_POLICIES: usize = 16;
 /// anew; a failover forgets what was not replicated yet.
 ///
 /// Those who ask wait for none of that, but for their deadline, and then [`OnError`](crate::OnError) says who decides. So
-/// it went with a request every millisecond, a deadline of 50 ms, and faults of a second:
+/// it went with a request every millisecond, a deadline of 50 ms (a longer one where the store goes on deciding, to see
+/// that it does), and faults of a second:
 ///
 /// | what happens to the server | meanwhile decisions are made by | p99 | longest | the store's again after |
 /// |---|---|---|---|---|
