@@ -18,7 +18,7 @@ use tower_dist_ratelimit::{
 
 use crate::{
     ladder::{CALM, DEADLINE, LASTS, Load, PLENTY, Report},
-    support::{self, Set, connect, until},
+    support::{self, LONG, Set, connect, until},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,7 +27,8 @@ async fn a_cluster() {
     let redis = connect(&cluster.url()).await;
     a_cluster_that_is_taken_for_one_server_is_told_apart(&cluster).await;
     policies_of_one_key_are_one_call(&cluster, &redis).await;
-    other_keys_are_asked_in_parallel_and_refunded(&redis).await;
+    other_keys_are_refunded(&redis).await;
+    slots_are_asked_at_the_same_time(&cluster).await;
     colocated_policies_are_one_call(&cluster, &redis).await;
     hostile_keys_are_in_the_slots_of_their_hashes(&cluster, &redis).await;
     a_slot_migrated_under_load_loses_no_decision(&cluster, &redis).await;
@@ -94,7 +95,7 @@ async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &Redis) {
     }
 }
 
-async fn other_keys_are_asked_in_parallel_and_refunded(redis: &Redis) {
+async fn other_keys_are_refunded(redis: &Redis) {
     let set = Set::new(
         redis,
         &[
@@ -131,6 +132,51 @@ async fn other_keys_are_asked_in_parallel_and_refunded(redis: &Redis) {
     let looked = set.acquire_from(&keys, 0).await.unwrap();
     let left: Vec<u64> = looked.decisions.iter().map(|one| one.remaining).collect();
     assert_eq!(left, [95, 0, 95], "what was taken is back");
+}
+
+async fn slots_are_asked_at_the_same_time(cluster: &Cluster) {
+    let redis = Redis::builder(&cluster.url()).answer_deadline(LONG);
+    let redis = redis.connect().await.unwrap();
+    let policies = [0, 1, 2].map(|node| Policy::new(format!("at {node}"), Quota::per_hour(100)));
+    let set = Arc::new(Set::new(&redis, &policies));
+    let mut keys = Vec::new();
+    for (node, &id) in set.ids.iter().enumerate() {
+        let one = Set {
+            redis: redis.clone(),
+            ids: vec![id],
+        };
+        let is_there = || {
+            let keys = cluster.nodes()[node].keys();
+            keys.iter().any(|key| key.ends_with(&format!("at {node}")))
+        };
+        let mut number = 0;
+        while !is_there() {
+            number += 1;
+            one.one(&number.to_string()).await.unwrap();
+        }
+        keys.push(number.to_string());
+    }
+    for (number, held) in cluster.nodes()[..3].iter().enumerate() {
+        let calls = || cluster.nodes()[..3].iter().map(support::calls);
+        let before: Vec<u64> = calls().collect();
+        held.call(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+        let asked = tokio::spawn({
+            let (set, keys) = (Arc::clone(&set), keys.clone());
+            async move {
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                set.acquire_from(&keys, 1).await
+            }
+        });
+        until("the other two to be asked", || async {
+            let all = calls().zip(&before).enumerate();
+            let mut others = all.filter(|(node, _)| *node != number);
+            others.all(|(_, (now, before))| now > *before).then_some(())
+        })
+        .await;
+        assert!(!asked.is_finished(), "one of them does not answer");
+        held.call(&["CLIENT", "UNPAUSE"]);
+        assert!(asked.await.unwrap().unwrap().allowed);
+    }
 }
 
 async fn colocated_policies_are_one_call(cluster: &Cluster, redis: &Redis) {
