@@ -1,0 +1,58 @@
+use tests::servers::Cluster;
+use tokio::time::Instant;
+use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
+
+use crate::{
+    ladder::{CALM, DEADLINE, LASTS, Load, PLENTY, Report},
+    support::{Set, until},
+};
+
+/// Nobody waits longer than the deadline, and the limits of most clients are still the store's.
+pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(
+    cluster: &Cluster,
+    redis: &Redis,
+) {
+    let policy = Policy::new("load", Quota::per_hour(PLENTY)).first_hit();
+    let load = Load::start(Limiter::new(redis.clone(), policy).unwrap());
+    tokio::time::sleep(CALM).await;
+    let began = Instant::now();
+    cluster.nodes()[1].freeze();
+    let begun = Instant::now();
+    // Until all of them are again, which is when a replica has taken over.
+    until("a replica to take over", || async {
+        (begun.elapsed() > 2 * LASTS && load.is_calm(begun)).then_some(())
+    })
+    .await;
+    let report = Report {
+        name: "one of three primaries frozen, until its replica has taken over",
+        began,
+        begun,
+        ending: began,
+        ended: began,
+        load: load.stop().await,
+        forgot: false,
+        lines: Vec::new(),
+    };
+    println!("{}\n{report}", Report::HEAD);
+    report.is_in_time(DEADLINE);
+    let shaken = report.load.samples.iter();
+    let shaken = shaken.filter(|one| one.started >= began && one.started < began + report.back());
+    let (by_store, all) = (
+        shaken.clone().filter(|one| one.is_by_store()).count(),
+        shaken.count(),
+    );
+    assert!(all > 500 && by_store > all / 3, "{by_store} of {all}");
+    cluster.nodes()[1].thaw();
+}
+
+pub(super) async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {
+    let set = Set::new(redis, &[Policy::new("p", Quota::per_hour(1_000))]);
+    cluster.nodes_mut()[0].kill();
+    for number in 0..30 {
+        let key = format!("key {number}");
+        until("a replica to take over", || async {
+            set.one(&key).await.ok()
+        })
+        .await;
+    }
+}
