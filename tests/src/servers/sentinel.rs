@@ -95,11 +95,11 @@ impl Sentinels {
         format!("redis-sentinel://{user}{}/{}", hosts.join(","), Self::NAME)
     }
 
-    /// The port of the primary, as the sentinels see it.
+    /// The port of the primary, as the last of the sentinels sees it.
     #[must_use]
     pub fn primary(&self) -> u16 {
         let address = call(
-            self.sentinels[0].port(),
+            self.sentinels[self.sentinels.len() - 1].port(),
             &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME],
         );
         address
@@ -107,6 +107,12 @@ impl Sentinels {
             .get(1)
             .and_then(|port| port.parse().ok())
             .unwrap_or(0)
+    }
+
+    /// The sentinels, in the order of the URL.
+    #[must_use]
+    pub fn sentinels(&self) -> &[Server] {
+        &self.sentinels
     }
 
     /// The servers: the first is the primary at the start.

@@ -6,18 +6,20 @@ mod moving;
 
 use std::time::Duration;
 
-use tests::servers::Cluster;
+use tests::servers::{Cluster, free_port};
 use tower_dist_ratelimit::{
+    Policy, Quota,
     backend::Redis,
     conformance::{Conformance, Sleeping},
 };
 
-use crate::support::{self, connect};
+use crate::support::{self, Set, connect};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster() {
     let mut cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
     let redis = connect(&cluster.url()).await;
+    one_node_that_is_there_is_enough(&cluster).await;
     deciding::a_cluster_that_is_taken_for_one_server_is_told_apart(&cluster).await;
     deciding::policies_of_one_key_are_one_call(&cluster, &redis).await;
     deciding::other_keys_are_refunded(&redis).await;
@@ -29,6 +31,21 @@ async fn a_cluster() {
     it_conforms(&redis).await;
     failing::while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(&cluster, &redis).await;
     failing::a_primary_that_dies_is_replaced(&mut cluster, &redis).await;
+}
+
+async fn one_node_that_is_there_is_enough(cluster: &Cluster) {
+    let there = cluster.nodes()[2].port();
+    let url = format!(
+        "redis-cluster://127.0.0.1:{},127.0.0.1:{there}",
+        free_port()
+    );
+    let set = Set::new(
+        &connect(&url).await,
+        &[Policy::new("p", Quota::per_hour(1))],
+    );
+    for key in 0..20 {
+        assert!(set.one(&key.to_string()).await.unwrap().allowed);
+    }
 }
 
 async fn it_conforms(redis: &Redis) {
