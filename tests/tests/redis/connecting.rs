@@ -188,3 +188,18 @@ async fn a_connection_that_is_there_already_can_be_used() {
     assert!(!limiter.check("k").await.unwrap().allowed);
     assert!(server.keys()[0].starts_with("mine:"));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_kernel_asks_whether_a_silent_server_is_still_there() {
+    let server = Server::start();
+    let _redis = Redis::connect(&server.url()).await.unwrap();
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!(":{:04X}", server.port());
+    // Where to, in which state (1: established), queues, and which timer runs (2: keepalive).
+    let kept = sockets.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        matches!(fields[..], [_, _, to, "01", _, timer, ..] if to.ends_with(&port) && timer.starts_with("02:"))
+    });
+    assert!(kept, "{sockets}");
+}
