@@ -65,6 +65,20 @@ impl Set {
         answered(self.redis.acquire(&charges, &mut out)).await
     }
 
+    /// Corrects charges of so much to one key.
+    pub(crate) async fn settle(
+        &self,
+        key: &str,
+        cost: u64,
+        delta: i64,
+    ) -> Result<(), BackendError> {
+        let charge = |&id| Charge::new(id, key.as_bytes(), cost);
+        let charges: Vec<Charge<'_>> = self.ids.iter().map(charge).collect();
+        answered(self.redis.settle(&charges, delta))
+            .await
+            .map(|_| ())
+    }
+
     /// One decision of the first policy.
     pub(crate) async fn one(&self, key: &str) -> Result<Decision, BackendError> {
         Ok(self.acquire(key, 1).await?.decisions[0])

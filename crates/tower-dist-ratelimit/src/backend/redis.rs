@@ -30,10 +30,11 @@ use std::{
 use smallvec::{SmallVec, smallvec};
 
 use self::{
-    apart::{Part, Sent},
+    apart::{Part, Sent, Singly},
     call::{Asked, Call, Verb},
+    failure::Failure,
     link::Link,
-    route::{Answers, Route},
+    route::Route,
     script::{Rule, Script},
     wire::Wire,
 };
@@ -132,8 +133,7 @@ const MAX_POLICIES: usize = 16;
 /// the same time; when one refuses, what the others took is put back. That never admits too much; it can refuse for a
 /// moment what would have passed, and then says so ([`Source::Parts`](crate::Source::Parts)), and takes a second round
 /// trip. [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
-/// made. Several policies of which some have keys at a slot's old place and some at its new one are decided on once all
-/// keys have moved, which is a matter of milliseconds.
+/// made. While it moves, policies of which not all keys are in one place are decided on as if they were in different slots.
 ///
 /// # Cost
 ///
@@ -236,8 +236,8 @@ impl Redis {
         }
     }
 
-    fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
-        let ids: SmallVec<[PolicyId; 4]> = charges.iter().map(|charge| charge.policy).collect();
+    /// The script for these policies together.
+    fn script(&self, ids: SmallVec<[PolicyId; 4]>) -> Result<Arc<Script>, BackendError> {
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(script) = registry.scripts.get(&ids) {
             return Ok(Arc::clone(script));
@@ -264,17 +264,14 @@ impl Redis {
         verb: Verb,
     ) -> Result<SmallVec<[Part; 1]>, BackendError> {
         let whole = self.call(charges, verb)?;
-        let places = |whole: &Call| (0..whole.asks.len()).collect();
         let slots: SmallVec<[u16; 4]> = match self.route.is_cluster() {
             true => whole.slots().collect(),
             false => SmallVec::new(),
         };
         if slots.iter().all(|&slot| slot == slots[0]) {
-            let places = places(&whole);
-            return Ok(smallvec![Part {
-                call: whole,
-                places,
-            }]);
+            let places = (0..charges.len()).collect();
+            let call = whole;
+            return Ok(smallvec![Part { call, places }]);
         }
         let mut parts = SmallVec::new();
         for (first, slot) in slots.iter().enumerate() {
@@ -293,7 +290,7 @@ impl Redis {
     }
 
     fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
-        let script = self.script(charges)?;
+        let script = self.script(charges.iter().map(|charge| charge.policy).collect())?;
         let asks = charges
             .iter()
             .zip(&script.rules)
@@ -308,21 +305,28 @@ impl Redis {
 
     /// Sends the charges; the future has the verdict.
     fn decide(&self, charges: &[Charge<'_>]) -> Result<Decided, BackendError> {
-        if !self.route.is_cluster() {
+        if !self.route.is_cluster() || charges.len() == 1 {
             return self.decide_in_one(charges, self.call(charges, Verb::Acquire)?);
         }
-        let mut parts = self.parts(charges, Verb::Acquire)?;
-        if parts.len() == 1
-            && let Some(Part { call, .. }) = parts.pop()
-        {
-            return self.decide_in_one(charges, call);
-        }
+        let parts = self.parts(charges, Verb::Acquire)?;
         let limits = charges
             .iter()
             .map(|charge| Ok(self.rule(charge.policy)?.limit(charge.quota)))
             .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
+        let singly = parts.iter().map(|part| Singly::new(self, charges, part));
+        let singly: SmallVec<[Singly; 1]> = singly.collect();
         let (route, sent) = (self.route.clone(), Sent::new(&self.route, parts.into_vec()));
-        Ok(Box::pin(async move { sent.verdict(&route, &limits).await }))
+        Ok(Box::pin(async move {
+            let decided = sent.verdict(&route, &limits).await;
+            let Err(Failure::TryAgain) = decided else {
+                return Ok(decided?);
+            };
+            let mut parts = Vec::with_capacity(limits.len());
+            for singly in singly {
+                parts.extend(singly.parts()?);
+            }
+            Ok(Sent::new(&route, parts).verdict(&route, &limits).await?)
+        }))
     }
 
     fn decide_in_one(&self, charges: &[Charge<'_>], call: Call) -> Result<Decided, BackendError> {
@@ -339,13 +343,25 @@ impl Redis {
     /// Sends corrections; the future says whether all are made.
     fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<Decided, BackendError> {
         let parts = self.parts(charges, Verb::Settle(delta))?;
+        let send = |part: Part| {
+            let singly = Singly::new(self, charges, &part);
+            Ok((self.route.send(part.call)?, singly))
+        };
         let sent = parts
             .into_iter()
-            .map(|part| self.route.send(part.call))
-            .collect::<Result<SmallVec<[Answers; 2]>, _>>()?;
+            .map(send)
+            .collect::<Result<SmallVec<[_; 1]>, BackendError>>()?;
+        let route = self.route.clone();
         Ok(Box::pin(async move {
-            for answers in sent {
-                answers.get().await?;
+            for (answers, singly) in sent {
+                match answers.get().await {
+                    Err(Failure::TryAgain) => {
+                        for part in singly.parts()? {
+                            route.send(part.call)?.get().await?;
+                        }
+                    }
+                    answers => drop(answers?),
+                }
             }
             Ok(Verdict {
                 allowed: true,

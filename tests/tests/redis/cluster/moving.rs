@@ -8,12 +8,12 @@ use std::{
 
 use tests::servers::Cluster;
 use tower_dist_ratelimit::{
-    Policy, Quota,
+    Policy, Quota, Source,
     backend::{Redis, Verdict},
 };
 
 use super::keys;
-use crate::support::{Set, until};
+use crate::support::Set;
 
 pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: &Redis) {
     const LIMIT: u64 = 1_000_000;
@@ -80,7 +80,7 @@ pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Clust
     );
 }
 
-pub(super) async fn keys_of_which_some_have_moved_are_decided_on_once_all_have(
+pub(super) async fn keys_of_which_some_have_moved_are_decided_on_one_by_one(
     cluster: &Cluster,
     redis: &Redis,
 ) {
@@ -109,25 +109,34 @@ pub(super) async fn keys_of_which_some_have_moved_are_decided_on_once_all_have(
     // One key that nobody has: it is made where the slot goes.
     assert_eq!(one.one("new").await.unwrap().remaining, 9);
     assert!(cluster.errors("ASK") > asks);
-    // Two keys, of which one has moved; and two of which one was made there.
-    let waiting = ["old", "new"].map(|key| {
-        let both = Arc::clone(&both);
-        tokio::spawn(async move { both.acquire(key, 1).await })
-    });
-    until("keys to be waited for", || async {
-        (cluster.errors("TRYAGAIN") > again + 4).then_some(())
-    })
-    .await;
-    assert!(waiting.iter().all(|task| !task.is_finished()));
+    // Two keys, of which one has moved; two of which one was made there; and two that nobody has.
+    for (key, left) in [("old", [8, 8]), ("new", [8, 9]), ("newer", [9, 9])] {
+        let verdict = both.acquire(key, 1).await.unwrap();
+        assert_eq!(
+            (verdict.allowed, remaining(&verdict)),
+            (true, left.to_vec())
+        );
+    }
+    assert!(cluster.errors("TRYAGAIN") >= again + 3);
+    // All or nothing, still.
+    one.acquire("old", 4).await.unwrap();
+    for _ in 0..3 {
+        let refused = both.acquire("old", 6).await.unwrap();
+        assert_eq!((refused.allowed, remaining(&refused)), (false, vec![4, 8]));
+        let sources = refused.decisions.iter().map(|one| one.source);
+        assert!(sources.eq([Source::Parts; 2]));
+    }
+    both.settle("old", 6, -1).await.unwrap();
     tokio::task::block_in_place(|| {
         cluster.migrate_keys(slot, from, to);
         cluster.end_migration(slot, to);
     });
-    let [old, new] = waiting;
-    let left = |verdict: Verdict| -> Vec<u64> {
-        assert!(verdict.allowed);
-        verdict.decisions.iter().map(|one| one.remaining).collect()
-    };
-    assert_eq!(left(old.await.unwrap().unwrap()), [8, 8]);
-    assert_eq!(left(new.await.unwrap().unwrap()), [8, 9]);
+    for (key, left) in [("old", [5, 9]), ("new", [8, 9]), ("newer", [9, 9])] {
+        let verdict = both.acquire(key, 0).await.unwrap();
+        assert_eq!(remaining(&verdict), left, "{key}");
+    }
+}
+
+fn remaining(verdict: &Verdict) -> Vec<u64> {
+    verdict.decisions.iter().map(|one| one.remaining).collect()
 }

@@ -1,17 +1,18 @@
-//! Policies whose keys are in different slots of a Cluster.
+//! Policies whose keys are in different places of a Cluster: in different slots, or in one that moves.
 
 use futures_util::future::join_all;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
-    call::Call,
+    Redis,
+    call::{Asked, Call},
     failure::Failure,
     reply::Words,
     route::{Answers, Route},
 };
 use crate::{
     Decision, Decisions, Source,
-    backend::{BackendError, Verdict},
+    backend::{BackendError, Charge, PolicyId, Verdict},
 };
 
 /// The charges of one slot.
@@ -34,11 +35,7 @@ impl Sent {
     }
 
     /// Waits for all. When one part refuses or fails, puts back what the others took.
-    pub(super) async fn verdict(
-        self,
-        route: &Route,
-        limits: &[u64],
-    ) -> Result<Verdict, BackendError> {
+    pub(super) async fn verdict(self, route: &Route, limits: &[u64]) -> Result<Verdict, Failure> {
         let answers = self.0.into_iter().map(|(part, answers)| async {
             let answers = match answers {
                 Ok(answers) => answers.get().await,
@@ -51,6 +48,7 @@ impl Sent {
             Ok(words) => words.iter().any(|said| said.granted < 0),
             Err(_) => true,
         };
+        let apart = parts.len() > 1;
         let allowed = !parts.iter().any(|(_, answers)| refuses(answers));
         if !allowed {
             let taken = parts
@@ -64,13 +62,47 @@ impl Sent {
             let answers = answers?;
             for (&place, said) in part.places.iter().zip(&answers) {
                 let mut one = said.decision(limits[place]);
-                if !allowed {
+                if !allowed && apart {
                     put_back(&mut one);
                 }
                 decisions[place] = one;
             }
         }
         Ok(Verdict { allowed, decisions })
+    }
+}
+
+/// What a part asks, to be asked of one policy after the other if its keys are not all in one place.
+pub(super) struct Singly {
+    redis: Redis,
+    asks: SmallVec<[(usize, PolicyId, Asked); 2]>,
+    settles: bool,
+}
+
+impl Singly {
+    /// Of a part of these charges.
+    pub(super) fn new(redis: &Redis, charges: &[Charge<'_>], part: &Part) -> Self {
+        let asks = part.places.iter().zip(&part.call.asks);
+        let asks = asks.map(|(&place, ask)| (place, charges[place].policy, ask.clone()));
+        Self {
+            redis: redis.clone(),
+            asks: asks.collect(),
+            settles: part.call.settles,
+        }
+    }
+
+    /// A part for each policy.
+    pub(super) fn parts(self) -> Result<Vec<Part>, BackendError> {
+        let part = |(place, policy, ask)| {
+            let call = Call {
+                script: self.redis.script(smallvec![policy])?,
+                asks: smallvec![ask],
+                settles: self.settles,
+            };
+            let places = smallvec![place];
+            Ok(Part { call, places })
+        };
+        self.asks.into_iter().map(part).collect()
     }
 }
 

@@ -27,9 +27,6 @@ const REFRESH: Duration = Duration::from_millis(200);
 /// so.
 const MOVES: u32 = 100;
 
-/// Before a call is sent again to where some of its keys are and some are not.
-const TRY_AGAIN: Duration = Duration::from_millis(10);
-
 /// A Redis Cluster: a link to each primary, and which slots it has.
 pub(super) struct Cluster {
     dialer: Dialer,
@@ -84,19 +81,20 @@ impl Cluster {
 
     /// Waits for an answer, wherever the slot has gone.
     async fn follow(&self, slot: u16, mut pending: Pending, again: Work) -> Result<Words, Failure> {
+        let mut how = How::Together;
         for _ in 0..MOVES {
             // None of these answers comes after anything has been executed.
-            let (to, how) = match pending.answer().await {
+            let to;
+            (to, how) = match pending.answer().await {
                 Err(Failure::Moved(to)) => {
                     self.write().slots.set(slot, &to);
                     self.stale.notify_one();
                     (self.link(&to), How::Alone)
                 }
                 Err(Failure::Ask(to)) => (self.link(&to), How::Asking),
-                Err(Failure::TryAgain) => {
-                    sleep(TRY_AGAIN).await;
-                    (self.owner(slot)?, How::Alone)
-                }
+                // It went with others, whose keys are elsewhere. When it goes alone, it is for the one who asks to ask
+                // for each key by itself.
+                Err(Failure::TryAgain) if how == How::Together => (self.owner(slot)?, How::Alone),
                 Err(Failure::NotConnected(why)) => {
                     self.stale.notify_one();
                     return Err(Failure::NotConnected(why));

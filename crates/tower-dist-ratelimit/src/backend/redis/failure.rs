@@ -47,7 +47,7 @@ impl From<Failure> for BackendError {
             Failure::Moved(to) | Failure::Ask(to) => Self::new(format!(
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),
-            Failure::TryAgain => Self::new("the slot is moving"),
+            Failure::TryAgain => Self::new("some of the keys have moved, and some have not"),
         }
     }
 }
