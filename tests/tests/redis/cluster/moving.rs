@@ -1,7 +1,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -17,19 +17,17 @@ use crate::support::Set;
 
 pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: &Redis) {
     const LIMIT: u64 = 1_000_000;
-    let single = Arc::new(Set::new(
-        redis,
-        &[Policy::new("moving", Quota::per_hour(LIMIT))],
-    ));
-    let set = Arc::new(Set::new(
+    let policy = |name| Policy::new(name, Quota::per_hour(LIMIT)).colocate("moving");
+    let one = Arc::new(Set::new(redis, &[policy("moving").first_hit()]));
+    let two = Arc::new(Set::new(
         redis,
         &[
-            Policy::new("moving a", Quota::per_hour(LIMIT)),
-            Policy::new("moving b", Quota::per_hour(LIMIT)).sub_windows(4),
+            policy("moving a").first_hit(),
+            policy("moving b").sub_windows(4),
         ],
     ));
-    single.acquire("k", 1).await.unwrap();
-    set.acquire("k", 1).await.unwrap();
+    one.acquire("k", 1).await.unwrap();
+    two.acquire("k", 1).await.unwrap();
     let key = keys(cluster)
         .into_iter()
         .find(|key| key.contains(":moving"))
@@ -37,24 +35,34 @@ pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Clust
     let slot = cluster.slot(&key);
     let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let stop = Arc::new(AtomicBool::new(false));
-    let made = Arc::new(AtomicU64::new(1));
     let load: Vec<_> = (0..16)
         .map(|number| {
-            let (single, set) = (Arc::clone(&single), Arc::clone(&set));
-            let (stop, made) = (Arc::clone(&stop), Arc::clone(&made));
+            let set = Arc::clone(if number % 2 == 0 { &one } else { &two });
+            let stop = Arc::clone(&stop);
             tokio::spawn(async move {
+                let mut made = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let verdict = if number % 2 == 0 {
-                        made.fetch_add(1, Ordering::Relaxed);
-                        single.acquire("k", 1).await
-                    } else {
-                        set.acquire("k", 1).await
-                    };
-                    assert!(verdict.unwrap().allowed);
+                    assert!(set.acquire("k", 1).await.unwrap().allowed);
+                    made += 1;
                 }
+                made
             })
         })
         .collect();
+    // Clients that come while it moves.
+    let newcomers = tokio::spawn({
+        let (set, stop) = (Arc::clone(&two), Arc::clone(&stop));
+        async move {
+            let mut number = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let verdict = set.acquire(&format!("client {number}"), 1).await.unwrap();
+                assert_eq!(remaining(&verdict), [LIMIT - 1; 2]);
+                number += 1;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            number
+        }
+    });
     for _ in 0..2 {
         for (from, to) in [(from, to), (to, from)] {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -67,17 +75,16 @@ pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Clust
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     stop.store(true, Ordering::Relaxed);
-    for task in load {
-        task.await.unwrap();
+    let mut made = [1, 1];
+    for (number, task) in load.into_iter().enumerate() {
+        made[number % 2] += task.await.unwrap();
     }
-    let made = made.load(Ordering::Relaxed);
-    let looked = single.acquire("k", 0).await.unwrap().decisions[0];
-    let came_back = LIMIT / 3600 * 60;
-    assert!(made > 50);
-    assert!(
-        LIMIT - looked.remaining <= made && looked.remaining <= LIMIT - made + came_back,
-        "{made}: {looked:?}"
-    );
+    assert!(newcomers.await.unwrap() > 20);
+    assert!(made.iter().all(|made| *made > 50), "{made:?}");
+    let left = remaining(&one.acquire("k", 0).await.unwrap());
+    assert_eq!(left, [LIMIT - made[0]]);
+    let left = remaining(&two.acquire("k", 0).await.unwrap());
+    assert_eq!(left, [LIMIT - made[1]; 2]);
 }
 
 pub(super) async fn keys_of_which_some_have_moved_are_decided_on_one_by_one(
