@@ -94,6 +94,7 @@
 //! | [`Allow`](OnError::Allow) | passes | nothing |
 //!
 //! [`Decision::source`] says who decided, [`Observer::failed`] is told of each request that the store did not decide.
+//! The docs of `backend::Redis` have a table of how long decisions took when things happened to its server.
 //!
 //! # Features
 //!

@@ -50,7 +50,6 @@ async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
         ended: elected,
         load: load.stop().await,
         forgot: false,
-        lines: Vec::new(),
     };
     println!("{}\n{report}", Report::HEAD);
     report.is_in_time(DEADLINE);

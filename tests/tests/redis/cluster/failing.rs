@@ -31,7 +31,6 @@ pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_their
         ended: began,
         load: load.stop().await,
         forgot: false,
-        lines: Vec::new(),
     };
     println!("{}\n{report}", Report::HEAD);
     report.is_in_time(DEADLINE);

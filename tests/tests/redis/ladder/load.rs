@@ -1,15 +1,19 @@
 use std::{
     sync::{Arc, Mutex},
+    thread::JoinHandle,
     time::Duration,
 };
 
 use tokio::{
-    task::{JoinHandle, JoinSet},
+    runtime::Builder,
+    sync::oneshot,
+    task::JoinSet,
     time::{Instant, interval, sleep_until},
 };
 use tower_dist_ratelimit::{Limiter, Source};
+use tracing::Level;
 
-use super::CALM;
+use super::{CALM, lines::Lines};
 
 /// Between two requests. They do not wait for one another, as those of a service's clients do not.
 const EVERY: Duration = Duration::from_millis(1);
@@ -34,23 +38,35 @@ impl Sample {
     }
 }
 
-/// Requests that keep coming.
+/// Requests that keep coming, on a thread of their own: what holds that up is seen, and nothing else can.
 pub(crate) struct Load {
     samples: Arc<Mutex<Vec<Sample>>>,
-    requests: JoinHandle<()>,
-    lateness: JoinHandle<()>,
-    late: Arc<Mutex<Duration>>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<(Duration, Vec<Level>)>,
 }
 
 impl Load {
     pub(crate) fn start(limiter: Limiter) -> Self {
         let samples = Arc::<Mutex<Vec<Sample>>>::default();
-        let late = Arc::<Mutex<Duration>>::default();
+        let (stop, stopped) = oneshot::channel();
+        let requests = requests(limiter, Arc::clone(&samples));
+        let thread = std::thread::spawn(|| {
+            let (lines, _guard) = Lines::listen();
+            let runtime = Builder::new_current_thread().enable_time().build();
+            let mut late = Duration::ZERO;
+            runtime.unwrap().block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    () = requests => {}
+                    () = lateness(&mut late) => {}
+                }
+            });
+            (late, lines.seen())
+        });
         Self {
-            requests: tokio::spawn(requests(limiter, Arc::clone(&samples))),
-            lateness: tokio::spawn(lateness(Arc::clone(&late))),
             samples,
-            late,
+            stop,
+            thread,
         }
     }
 
@@ -67,12 +83,15 @@ impl Load {
     }
 
     pub(crate) async fn stop(self) -> Done {
-        self.lateness.abort();
-        self.requests.abort();
-        assert!(self.requests.await.is_err_and(|error| error.is_cancelled()));
+        self.stop
+            .send(())
+            .expect("it goes on until it is told to stop");
+        let joined = tokio::task::spawn_blocking(|| self.thread.join());
+        let (scheduling, lines) = joined.await.unwrap().unwrap();
         Done {
             samples: std::mem::take(&mut *self.samples.lock().unwrap()),
-            scheduling: *self.late.lock().unwrap(),
+            scheduling,
+            lines,
         }
     }
 }
@@ -82,6 +101,8 @@ pub(crate) struct Done {
     pub(crate) samples: Vec<Sample>,
     /// How late this machine has been for anything.
     pub(crate) scheduling: Duration,
+    /// What the log said meanwhile.
+    pub(crate) lines: Vec<Level>,
 }
 
 async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
@@ -106,13 +127,11 @@ async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
     }
 }
 
-/// What the machine, and not the limiter, adds to a wait: the most that a timer has been late.
-async fn lateness(most: Arc<Mutex<Duration>>) {
+/// What the machine, and not the limiter, adds to a wait: the most that a timer on this thread has been late.
+async fn lateness(most: &mut Duration) {
     loop {
         let due = Instant::now() + EVERY;
         sleep_until(due).await;
-        let late = due.elapsed();
-        let mut most = most.lock().unwrap();
-        *most = late.max(*most);
+        *most = due.elapsed().max(*most);
     }
 }

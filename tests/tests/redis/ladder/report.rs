@@ -2,7 +2,6 @@ use std::{fmt, time::Duration};
 
 use tokio::time::Instant;
 use tower_dist_ratelimit::Source;
-use tracing::Level;
 
 use super::{
     DEADLINE,
@@ -21,7 +20,6 @@ pub(crate) struct Report {
     pub(crate) load: Done,
     /// What was counted before is gone.
     pub(crate) forgot: bool,
-    pub(crate) lines: Vec<Level>,
 }
 
 impl Report {
