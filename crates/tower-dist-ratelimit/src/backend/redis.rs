@@ -236,8 +236,8 @@ impl Redis {
         }
     }
 
-    /// The script for these policies together.
-    fn script(&self, ids: SmallVec<[PolicyId; 4]>) -> Result<Arc<Script>, BackendError> {
+    fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
+        let ids: SmallVec<[PolicyId; 4]> = charges.iter().map(|charge| charge.policy).collect();
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(script) = registry.scripts.get(&ids) {
             return Ok(Arc::clone(script));
@@ -290,7 +290,7 @@ impl Redis {
     }
 
     fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
-        let script = self.script(charges.iter().map(|charge| charge.policy).collect())?;
+        let script = self.script(charges)?;
         let asks = charges
             .iter()
             .zip(&script.rules)

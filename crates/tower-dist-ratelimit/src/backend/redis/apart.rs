@@ -95,7 +95,8 @@ impl Singly {
     pub(super) fn parts(self) -> Result<Vec<Part>, BackendError> {
         let part = |(place, policy, ask)| {
             let call = Call {
-                script: self.redis.script(smallvec![policy])?,
+                // Of the charge only the policy counts here.
+                script: self.redis.script(&[Charge::new(policy, b"", 0)])?,
                 asks: smallvec![ask],
                 settles: self.settles,
             };
