@@ -58,7 +58,8 @@ use crate::{Algorithm, backend::Backend};
 ///
 /// # Cost
 ///
-/// A few thousand decisions per algorithm. On a clock that cannot be paused, about ten seconds of waiting for each.
+/// A few thousand decisions per algorithm. On a clock that cannot be paused, about half a minute of waiting for all of
+/// them together.
 #[must_use = "nothing is checked until it runs"]
 pub struct Conformance {
     backend: Arc<dyn Fn() -> Arc<dyn Backend> + Send + Sync>,
