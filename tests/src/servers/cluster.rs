@@ -1,4 +1,7 @@
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    time::Duration,
+};
 
 use super::{
     process::{free_port, pause},
@@ -10,14 +13,18 @@ use super::{
 const SLOTS: u16 = 16_384;
 
 /// A free port for a Cluster's node, which takes the port 10,000 above for the bus.
+///
+/// # Panics
+///
+/// When there is none.
 #[must_use]
 pub fn free_port_of_a_node() -> u16 {
-    loop {
-        let port = free_port();
-        if port < 55_000 {
-            return port;
-        }
-    }
+    let is_free = |port: u16| {
+        let bus = port.checked_add(10_000);
+        bus.is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok())
+    };
+    let mut ports = std::iter::repeat_with(free_port).take(1000);
+    ports.find(|&port| is_free(port)).expect("two free ports")
 }
 
 /// A Redis Cluster of three primaries, each with a replica.
@@ -100,7 +107,7 @@ impl Cluster {
 
     fn node() -> Redis {
         Redis::on(
-            free_port_of_a_node(),
+            free_port_of_a_node,
             &[
                 "--cluster-enabled",
                 "yes",

@@ -24,26 +24,56 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the program is not there, or does not listen within 20 s.
+    /// When the program is not there, ends, as it does when somebody else is on that port, or does not listen within 20 s.
     #[must_use]
     pub fn start(command: &[&str], port: u16) -> Self {
         let dir = TempDir::new().expect("a directory for a server");
         Self::start_in(dir, command, port)
     }
 
-    /// The same in this directory.
+    /// The same, on another port when somebody else was there first.
+    ///
+    /// # Panics
+    ///
+    /// As above, on five ports.
+    #[must_use]
+    pub fn start_on(port: impl Fn() -> u16, command: impl Fn(&str) -> Vec<String>) -> Self {
+        let start = || {
+            let (port, dir) = (port(), TempDir::new().expect("a directory for a server"));
+            Self::launch(dir, command(&port.to_string()), port)
+        };
+        std::iter::repeat_with(start)
+            .take(5)
+            .find_map(Result::ok)
+            .expect("a server that stays, on one of five ports")
+    }
+
+    /// The same as [`start`](Self::start), in this directory.
+    ///
+    /// # Panics
+    ///
+    /// As that does.
     #[must_use]
     pub fn start_in(dir: TempDir, command: &[&str], port: u16) -> Self {
-        let command: Vec<String> = command.iter().map(|&part| part.to_owned()).collect();
+        let command = command.iter().map(|&part| part.to_owned()).collect();
+        let ended = |command| panic!("{command:?} has ended before it listened on port {port}");
+        Self::launch(dir, command, port).unwrap_or_else(ended)
+    }
+
+    /// The command, if it ends.
+    fn launch(dir: TempDir, command: Vec<String>, port: u16) -> Result<Self, Vec<String>> {
         let child = spawn(&command, &dir);
-        let server = Self {
+        let mut server = Self {
             child,
             port,
             dir,
             command,
         };
-        server.await_port();
-        server
+        if server.await_port() {
+            Ok(server)
+        } else {
+            Err(std::mem::take(&mut server.command))
+        }
     }
 
     /// Where it listens, on the loopback interface.
@@ -74,7 +104,7 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         self.child = spawn(&self.command, &self.dir);
-        self.await_port();
+        assert!(self.await_port(), "{:?} has ended", self.command);
     }
 
     /// Freezes it: connections stay, and nothing answers.
@@ -114,11 +144,15 @@ impl Server {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    fn await_port(&self) {
+    /// Whether it has not ended before.
+    fn await_port(&mut self) -> bool {
         let tries = START.as_millis() / 10;
         for _ in 0..tries {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return false;
+            }
             if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
-                return;
+                return true;
             }
             pause(Duration::from_millis(10));
         }

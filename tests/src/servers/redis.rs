@@ -23,22 +23,22 @@ impl Redis {
     /// When it does not start.
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
-        Self::on(free_port(), settings)
+        Self::on(free_port, settings)
     }
 
-    /// Starts one on this port.
+    /// Starts one on one of these ports.
     ///
     /// # Panics
     ///
     /// When it does not start.
     #[must_use]
-    pub fn on(port: u16, settings: &[&str]) -> Self {
-        let listen = port.to_string();
-        let program = redis_server();
-        let mut command = vec![program.as_str(), "--port", &listen];
-        command.extend(BARE);
-        command.extend(settings);
-        Self(Server::start(&command, port))
+    pub fn on(port: impl Fn() -> u16, settings: &[&str]) -> Self {
+        let command = |port: &str| {
+            let program = [&redis_server(), "--port", port].map(str::to_owned);
+            let settings = BARE.iter().chain(settings).map(|&part| part.to_owned());
+            program.into_iter().chain(settings).collect()
+        };
+        Self(Server::start_on(port, command))
     }
 
     /// How to reach it.
