@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tests::servers::Proxy;
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::{Limiter, Policy, Quota};
+use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
 use tracing::Level;
 
 use self::{
@@ -24,7 +24,7 @@ use self::{
     load::Sample,
 };
 pub(crate) use self::{load::Load, report::Report};
-use crate::support::{LONG, connect};
+use crate::support::LONG;
 
 /// What a decision waits for at most, unless something else is set.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
@@ -62,7 +62,9 @@ async fn under_load(fault: &Fault) -> Report {
     let proxy = Proxy::start(port).await;
     let port = if fault.far { proxy.port() } else { port };
     lab.proxy = Some(proxy);
-    let redis = connect(&format!("redis://127.0.0.1:{port}")).await;
+    let redis = Redis::builder(&format!("redis://127.0.0.1:{port}"));
+    let redis = redis.answer_deadline(10 * fault.deadline());
+    let redis = redis.connect().await.unwrap();
     let limiter = |deadline| {
         let quota = Quota::new(PLENTY, Duration::from_secs(3600));
         let policy = Policy::new("p", quota).first_hit();
