@@ -2,16 +2,21 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tower::BoxError;
+use tower_dist_ratelimit::backend::Backend;
 
-use crate::load::Load;
+use crate::fleet::{self, Report};
+use crate::load::{Callers, Load};
+use crate::log;
 use crate::options::{DemoOptions, StackOptions};
 use crate::profile::Profile;
-use crate::report::{Row, table};
+use crate::report::{Row, text};
 use crate::server::Server;
+use crate::shutdown;
 use crate::stack::{Layers, gateway};
 use crate::upstream::Flaky;
 
@@ -56,38 +61,67 @@ fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// Runs every scenario and prints the results to stdout.
+/// Runs the scenarios and prints the results to stdout.
 pub(crate) async fn run(demo: &DemoOptions, stack: &StackOptions) -> Result<(), BoxError> {
-    let scenarios = scenarios();
+    // What the demo has started, it ends; also when it is stopped itself.
+    let stop = shutdown::signal()?;
+    let report = tokio::select! {
+        report = measure_all(demo, stack) => report?,
+        () = stop => return Err("stopped before the end".into()),
+    };
+    let mut stdout = std::io::stdout().lock();
+    if demo.json {
+        serde_json::to_writer_pretty(&mut stdout, &report.rows)?;
+        writeln!(stdout)?;
+    } else {
+        writeln!(stdout, "{}", text(&report.rows))?;
+    }
+    if let Some(why) = report.left_out {
+        log(why);
+    }
+    Ok(())
+}
+
+async fn measure_all(demo: &DemoOptions, stack: &StackOptions) -> Result<Report, BoxError> {
+    let is_wanted = |name: &str| demo.only.as_deref().is_none_or(|only| only == name);
+    let scenarios: Vec<Scenario> = scenarios()
+        .into_iter()
+        .filter(|scenario| is_wanted(scenario.name))
+        .collect();
+    let with_fleet = is_wanted("fleet");
     let load = Load {
         requests: demo.requests,
         per_second: demo.load,
+        callers: Callers::Many,
     };
+    let backend = stack.backend.connect().await?;
+    let runs = scenarios.len() as u64 + if with_fleet { fleet::RUNS } else { 0 };
     // Hidden where stderr is not a terminal.
-    let progress = ProgressBar::new(load.requests * scenarios.len() as u64);
+    let progress = ProgressBar::new(load.requests * runs);
     let style = "{bar:30} {pos}/{len} requests, {eta} left: {msg}";
     progress.set_style(ProgressStyle::with_template(style)?);
-    let mut rows = Vec::new();
+    let mut report = Report::default();
     for scenario in scenarios {
         progress.set_message(scenario.name);
-        rows.push(measure(scenario, load, stack, &progress).await?);
+        let row = measure(scenario, &load, stack, &backend, &progress).await?;
+        report.rows.push(row);
+    }
+    if with_fleet {
+        progress.set_message("fleet");
+        let fleet = fleet::measure(&load, stack, &progress).await?;
+        report.rows.extend(fleet.rows);
+        report.left_out = fleet.left_out;
     }
     progress.finish_and_clear();
-    let mut stdout = std::io::stdout().lock();
-    if demo.json {
-        serde_json::to_writer_pretty(&mut stdout, &rows)?;
-        writeln!(stdout)?;
-    } else {
-        writeln!(stdout, "{}", table(&rows))?;
-    }
-    Ok(())
+    Ok(report)
 }
 
 /// One scenario on servers of its own, so that nothing carries over to the next.
 async fn measure(
     scenario: Scenario,
-    load: Load,
+    load: &Load,
     stack: &StackOptions,
+    backend: &Arc<dyn Backend>,
     progress: &ProgressBar,
 ) -> Result<Row, BoxError> {
     let Scenario {
@@ -98,8 +132,9 @@ async fn measure(
     let flaky = Flaky::new(profile, stack.seed);
     let upstream = Server::start(ANY_PORT, flaky.app()).await?;
     let authority = upstream.addr().to_string().parse()?;
-    let gateway = Server::start(ANY_PORT, gateway(stack, layers, authority)?).await?;
-    let answers = load.run(gateway.addr(), progress).await?;
+    let app = gateway(stack, layers, Arc::clone(backend), authority)?;
+    let gateway = Server::start(ANY_PORT, app).await?;
+    let answers = load.run(&[gateway.addr()], progress).await?;
     gateway.drain(DRAIN).await;
     upstream.drain(DRAIN).await;
     let served = flaky.served();

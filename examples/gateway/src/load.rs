@@ -12,7 +12,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use indicatif::ProgressBar;
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 use tower::BoxError;
 
 type LoadClient = Client<HttpConnector, Empty<Bytes>>;
@@ -23,10 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MODEST_CLIENTS: u64 = 20;
 
 /// How much to send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) requests: u64,
     pub(crate) per_second: u32,
+    pub(crate) callers: Callers,
+}
+
+/// Who sends it, as the gateways see it.
+#[derive(Clone, Debug)]
+pub(crate) enum Callers {
+    /// One greedy client and many modest ones.
+    Many,
+    /// All comes from the client of this name.
+    One(String),
 }
 
 /// What came back.
@@ -37,57 +47,73 @@ pub(crate) struct Answers {
     pub(crate) latency: Histogram<u64>,
     pub(crate) succeeded: u64,
     pub(crate) refused: u64,
+    /// By each gateway.
+    pub(crate) admitted: Vec<u64>,
+    /// From when the first request was due to the end of the last answer.
+    pub(crate) took: Duration,
 }
 
 impl Load {
     /// Sends every request when it is due, whether or not earlier ones were answered: a load that
-    /// waits for slow answers would measure fewer of them.
+    /// waits for slow answers would measure fewer of them. The gateways take turns.
     pub(crate) async fn run(
-        self,
-        gateway: SocketAddr,
+        &self,
+        gateways: &[SocketAddr],
         progress: &ProgressBar,
     ) -> Result<Answers, BoxError> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        let uri: Uri = format!("http://{gateway}/").parse()?;
+        let uris: Vec<Uri> = gateways
+            .iter()
+            .map(|gateway| format!("http://{gateway}/").parse())
+            .collect::<Result<_, _>>()?;
+        let started = Instant::now();
         let mut schedule = interval(Duration::from_secs(1) / self.per_second);
         let mut tasks = JoinSet::new();
-        for number in 0..self.requests {
+        for (number, gateway) in (0..self.requests).zip((0..uris.len()).cycle()) {
             let due = schedule.tick().await;
-            let (client, uri) = (client.clone(), uri.clone());
-            let progress = progress.clone();
+            let (client, uri) = (client.clone(), uris[gateway].clone());
+            let (name, progress) = (self.callers.name(number), progress.clone());
             tasks.spawn(async move {
-                let answer = timeout(PATIENCE, get(&client, uri, &name(number))).await;
+                let answer = timeout(PATIENCE, get(&client, uri, &name)).await;
                 progress.inc(1);
-                (due.elapsed(), answer.ok().and_then(Result::ok))
+                let status = answer.ok().and_then(Result::ok);
+                (gateway, due.elapsed(), status)
             });
         }
         let mut answers = Answers {
             latency: Histogram::new(3)?,
             succeeded: 0,
             refused: 0,
+            admitted: vec![0; gateways.len()],
+            took: Duration::ZERO,
         };
         while let Some(done) = tasks.join_next().await {
-            let (latency, status) = done?;
+            let (gateway, latency, status) = done?;
             if status == Some(StatusCode::TOO_MANY_REQUESTS) {
                 answers.refused += 1;
                 continue;
             }
+            answers.admitted[gateway] += 1;
             answers
                 .latency
                 .record(u64::try_from(latency.as_micros())?)?;
             answers.succeeded += u64::from(status.is_some_and(|status| status.is_success()));
         }
+        answers.took = started.elapsed();
         Ok(answers)
     }
 }
 
-/// The client that sends the `number`-th request.
-fn name(number: u64) -> String {
-    match number % 2 {
-        0 => "greedy".into(),
-        _ => format!("modest-{}", number / 2 % MODEST_CLIENTS),
+impl Callers {
+    /// The client that sends the `number`-th request.
+    fn name(&self, number: u64) -> String {
+        match self {
+            Self::One(name) => name.clone(),
+            Self::Many if number.is_multiple_of(2) => "greedy".into(),
+            Self::Many => format!("modest-{}", number / 2 % MODEST_CLIENTS),
+        }
     }
 }
 

@@ -1,18 +1,22 @@
 //! A gateway with a rate limit for its clients, and retries and hedged requests towards its
 //! upstream; `stack.rs` is the part to copy. The README says what to try.
 
+mod backend;
 mod demo;
+mod fleet;
 mod hop;
 mod load;
 mod options;
 mod problem;
 mod profile;
 mod proxy;
+mod redis_server;
 mod report;
 mod serve;
 mod server;
 mod shutdown;
 mod stack;
+mod store_log;
 mod upstream;
 
 use std::io::Write as _;

@@ -7,6 +7,7 @@ use axum::http::Uri;
 use axum::http::uri::{Authority, Scheme};
 use clap::{Args, Parser, Subcommand};
 
+use crate::backend::Store;
 use crate::profile::Profile;
 
 /// A gateway with a rate limit for its clients, and retries and hedged requests towards its upstream.
@@ -53,7 +54,20 @@ pub(crate) struct DemoOptions {
     /// Requests per second, sent on schedule whether or not earlier ones have been answered.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) load: u32,
+    /// Only this scenario.
+    #[arg(long, value_name = "SCENARIO", value_parser = SCENARIOS)]
+    pub(crate) only: Option<String>,
 }
+
+/// What the demo compares.
+const SCENARIOS: [&str; 6] = [
+    "bare",
+    "retry",
+    "hedge",
+    "retry-hedge",
+    "rate-limit",
+    "fleet",
+];
 
 /// What the layers are set to.
 #[derive(Clone, Debug, Args)]
@@ -65,6 +79,16 @@ pub(crate) struct StackOptions {
     /// Requests that a client may send at once after a pause.
     #[arg(long, global = true, value_name = "N", default_value = "100")]
     pub(crate) burst: u64,
+    /// Where the limits are counted: memory (this process), or a store that several gateways share:
+    /// redis://host:port, redis-cluster://host:port,.. or redis-sentinel://host:port,../name.
+    #[arg(long, global = true, value_name = "STORE", default_value = "memory")]
+    pub(crate) backend: Store,
+    /// How many gateways share the store; while it is away, each admits its share of the limits.
+    #[arg(long, global = true, value_name = "N", default_value = "1")]
+    pub(crate) fleet: u32,
+    /// How long a request waits for the store to decide, in milliseconds.
+    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = milliseconds)]
+    pub(crate) backend_deadline: Duration,
     /// Attempts per request through retries, the first included.
     #[arg(long, global = true, value_name = "N", default_value = "3")]
     pub(crate) attempts: u32,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tower::BoxError;
 
+use crate::backend::Store;
 use crate::log;
 use crate::options::{ServeOptions, StackOptions};
 use crate::server::Server;
@@ -31,13 +32,18 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
             built_in.insert(server).addr().to_string().parse()?
         }
     };
-    let app = gateway(stack, Layers::ALL, upstream.clone())?;
+    let backend = stack.backend.connect().await?;
+    let app = gateway(stack, Layers::ALL, backend, upstream.clone())?;
     let server = Server::start(serve.listen, app).await?;
     let url = format!("http://{}", server.addr());
     let StackOptions { limit, burst, .. } = stack;
+    let counted = match &stack.backend {
+        Store::Memory => String::new(),
+        store => format!(", limits counted in {store}"),
+    };
     writeln!(
         std::io::stdout(),
-        "listening on {url}, forwarding to http://{upstream}\n\
+        "listening on {url}, forwarding to http://{upstream}{counted}\n\
          \n\
          One request (the built-in upstream shows what arrives there, and as which request):\n    \
              curl -i {url}/hello\n\

@@ -1,5 +1,7 @@
 //! The composition: what a request passes on its way in and out.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::uri::Authority;
 use hyper_util::client::legacy::Client;
@@ -8,14 +10,15 @@ use hyper_util::rt::TokioExecutor;
 use tower::timeout::TimeoutLayer;
 use tower::util::option_layer;
 use tower::{BoxError, ServiceBuilder};
-use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
-use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
+use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Budget, RetryLayer};
 
 use crate::options::StackOptions;
 use crate::proxy::{Proxy, forward};
+use crate::store_log::StoreLog;
 
 /// Which of the layers are there; the demo leaves some out.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +40,24 @@ impl Layers {
 pub(crate) fn gateway(
     options: &StackOptions,
     layers: Layers,
+    backend: Arc<dyn Backend>,
     upstream: Authority,
 ) -> Result<Router, BoxError> {
     let quota = Quota::per_second(options.limit).burst(options.burst);
     // A key that nobody has verified lets a caller have as many buckets as it invents keys, so put
     // authentication in front of the limit, or go by the address alone.
     let caller = key::header("x-api-key").or(key::peer_addr());
-    let limit = RateLimitLayer::builder(Memory::default())
+    let limit = RateLimitLayer::builder(backend)
         .limit(Policy::new("per-client", quota).by(caller))
+        // A store in another process can be away. Then each gateway admits its share of the limit,
+        // so that the fleet stays near it, and says so.
+        .on_backend_error(OnError::LocalFallback {
+            fleet: options.fleet,
+        })
+        .backend_deadline(options.backend_deadline)
+        .observer(StoreLog {
+            fleet: options.fleet,
+        })
         .build()?;
 
     // One allowance for all extra load. The outermost of the layers that share it pays in.

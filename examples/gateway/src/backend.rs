@@ -1,0 +1,130 @@
+//! Where the counts of the limits are kept: in this process, or in a store that a fleet shares.
+
+use std::error::Error;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::{fmt, io};
+
+use tower::BoxError;
+use tower_dist_ratelimit::backend::{Backend, ConnectError, Memory, Redis};
+
+/// As on the command line.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Store {
+    Memory,
+    /// The URL of a server, a Cluster or sentinels.
+    Redis(String),
+}
+
+const EXPECTED: &str = "expected memory, or the URL of a store: redis://host:port, \
+    redis-cluster://host:port,.. or redis-sentinel://host:port,../name \
+    (rediss: encrypted)";
+
+impl Store {
+    /// In a word.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis(_) => "redis",
+        }
+    }
+
+    /// As it is said on the command line.
+    pub(crate) fn argument(&self) -> &str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis(url) => url,
+        }
+    }
+
+    /// Connects once. A store that is not there at the start is an error of whoever starts the
+    /// gateway; one that goes away later is what the layer's ladder is for.
+    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, BoxError> {
+        match self {
+            Self::Memory => Ok(Arc::new(Memory::default())),
+            Self::Redis(url) => match Redis::connect(url).await {
+                Ok(redis) => Ok(Arc::new(redis)),
+                Err(error) => Err(no_redis(&error).into()),
+            },
+        }
+    }
+}
+
+/// What is wrong, and what to do about it where that is not said by what is wrong.
+fn no_redis(error: &ConnectError) -> String {
+    let unreachable = error
+        .source()
+        .is_some_and(|source| source.is::<io::Error>());
+    let hint = match unreachable {
+        true => {
+            "; start a server there (redis-server --port N), \
+             or leave --backend out to count in this process"
+        }
+        false => "",
+    };
+    format!("--backend: {error}{hint}")
+}
+
+impl FromStr for Store {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once("://") {
+            None if text == "memory" => Ok(Self::Memory),
+            // The rest is read by who connects, and says what is wrong with it.
+            Some((scheme, _)) if scheme.starts_with("redis") => Ok(Self::Redis(text.to_owned())),
+            _ => Err(EXPECTED.to_owned()),
+        }
+    }
+}
+
+/// Without the password, if there is one.
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Redis(url) => match url.split_once("://") {
+                Some((scheme, rest)) => {
+                    let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+                    write!(f, "{scheme}://{hosts}")
+                }
+                None => f.write_str(url),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_memory_or_a_url_whose_scheme_is_known() {
+        assert_eq!("memory".parse(), Ok(Store::Memory));
+        for url in [
+            "redis://a",
+            "rediss://a",
+            "redis-cluster://a,b:1,c",
+            "redis-sentinel://a,b/name",
+        ] {
+            assert_eq!(url.parse(), Ok(Store::Redis(url.to_owned())));
+        }
+        for bad in ["", "Memory", "redis", "a:6379", "http://a", "://a"] {
+            let error = bad.parse::<Store>().unwrap_err();
+            assert!(error.contains("redis://host:port"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let store: Store = "redis-cluster://user:p@ss@a:1,b/0".parse().unwrap();
+        assert_eq!(store.to_string(), "redis-cluster://a:1,b/0");
+        assert_eq!(format!("{store:?}"), "Store(redis-cluster://a:1,b/0)");
+    }
+}

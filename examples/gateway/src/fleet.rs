@@ -1,0 +1,142 @@
+//! The demo of a fleet: several gateway processes, one client, one limit.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tower::BoxError;
+
+use crate::backend::Store;
+use crate::load::{Callers, Load};
+use crate::options::StackOptions;
+use crate::profile::Profile;
+use crate::redis_server::RedisServer;
+use crate::report::Row;
+use crate::server::Server;
+use crate::upstream::Flaky;
+
+/// How many processes.
+pub(crate) const GATEWAYS: usize = 4;
+/// The runs of this scenario: each process counts for itself, then all in one store.
+pub(crate) const RUNS: u64 = 2;
+
+/// Processes of a busy machine that are late to answer are not what this is about: with the usual
+/// deadline some requests would be decided in each process by itself.
+const STORE_DEADLINE_MS: u64 = 5_000;
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) rows: Vec<Row>,
+    /// Why there is no row of a shared store.
+    pub(crate) left_out: Option<&'static str>,
+}
+
+/// Measures a fleet that counts apart and one that counts together: in the store of the options,
+/// or else on a Redis server that is started for it.
+pub(crate) async fn measure(
+    load: &Load,
+    stack: &StackOptions,
+    progress: &ProgressBar,
+) -> Result<Report, BoxError> {
+    let apart = run(&Store::Memory, load, stack, progress).await?;
+    let mut report = Report {
+        rows: vec![apart],
+        left_out: None,
+    };
+    let server;
+    let store = match &stack.backend {
+        Store::Memory => {
+            let Some(started) = RedisServer::start().await? else {
+                report.left_out = Some(
+                    "fleet-redis is left out: it needs redis-server on the PATH \
+                     (apt install redis-server, brew install redis), or --backend redis://host:port",
+                );
+                return Ok(report);
+            };
+            server = started;
+            Store::Redis(server.url())
+        }
+        store => store.clone(),
+    };
+    report.rows.push(run(&store, load, stack, progress).await?);
+    Ok(report)
+}
+
+async fn run(
+    store: &Store,
+    load: &Load,
+    stack: &StackOptions,
+    progress: &ProgressBar,
+) -> Result<Row, BoxError> {
+    let profile = Profile::Tail;
+    let flaky = Flaky::new(profile, stack.seed);
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let upstream = Server::start(any_port, flaky.app()).await?;
+    let mut gateways = Vec::new();
+    for _ in 0..GATEWAYS {
+        gateways.push(Gateway::start(store, stack, upstream.addr()).await?);
+    }
+    let addrs: Vec<SocketAddr> = gateways.iter().map(|gateway| gateway.addr).collect();
+    // A store that was there before may know the clients of earlier runs.
+    let load = Load {
+        callers: Callers::One(format!("fleet-{:016x}", rand::random::<u64>())),
+        ..load.clone()
+    };
+    let answers = load.run(&addrs, progress).await?;
+    for gateway in &mut gateways {
+        gateway.child.kill().await?;
+    }
+    upstream.drain(DRAIN).await;
+    let name = format!("fleet-{}", store.name());
+    let row = Row::new(&name, profile, load.requests, flaky.served(), &answers);
+    Ok(row.of_fleet(&answers, stack.burst, stack.limit))
+}
+
+/// This program again, as a server; it is killed when this is dropped.
+struct Gateway {
+    child: Child,
+    addr: SocketAddr,
+    /// What it prints has to go somewhere.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Gateway {
+    /// Starts it on a free port and waits until it listens. What it has to say on stderr is said there.
+    async fn start(
+        store: &Store,
+        stack: &StackOptions,
+        upstream: SocketAddr,
+    ) -> Result<Self, BoxError> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(["--upstream", &format!("http://{upstream}")])
+            .args(["--backend", store.argument()])
+            .args(["--fleet", &GATEWAYS.to_string()])
+            .args(["--backend-deadline", &STORE_DEADLINE_MS.to_string()])
+            .args(["--limit", &stack.limit.to_string()])
+            .args(["--burst", &stack.burst.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or("no pipe to a gateway")?;
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        stdout.read_line(&mut line).await?;
+        let addr = line
+            .strip_prefix("listening on http://")
+            .and_then(|rest| rest.split(',').next())
+            .and_then(|addr| addr.parse().ok())
+            .ok_or("a gateway of the fleet did not start")?;
+        Ok(Self {
+            child,
+            addr,
+            _stdout: stdout,
+        })
+    }
+}
