@@ -13,6 +13,7 @@ mod link;
 mod rate;
 mod reply;
 mod route;
+mod run;
 mod script;
 mod sentinel;
 mod target;

@@ -26,21 +26,26 @@ for i = 1, max(#KEYS, #ARGV) do
     end
     used_of[key] = used
   end
-  local text, settles = one_ask or ARGV[i], false
+  local text, kind = one_ask or ARGV[i], nil
   local cost = tonumber(text)
   local want = cost
   if not cost then
-    local kind
-    kind, cost, want = match(text, '^(s?)(%-?%d+) (%d+)$')
-    settles, cost, want = kind == 's', tonumber(cost), tonumber(want)
+    kind, cost, want = match(text, '^([sx]?)(%-?%d+) (%d+)$')
+    cost, want = tonumber(cost), tonumber(want)
   end
   local after = used
-  if settles then
+  if kind == 's' then
     after = used + cost * $TOKEN
     after = cost < 0 and max(0, after) or max(used, min(after, $MOST_USED))
   else
     local free = used < $BURST and floor(($BURST - used) / $TOKEN) or 0
-    if cost > free then
+    if kind == 'x' then
+      -- So many requests of this cost in a row. What each is told follows from what was used before, and is worked out
+      -- where they come from.
+      after = used + min(want, floor(free / cost)) * cost * $TOKEN
+      replies[n + 1] = used
+      n = n + 1
+    elseif cost > free then
       local wait = cost * $TOKEN <= $BURST and ceil((used + cost * $TOKEN - $BURST) / $RATE) or -1
       replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - free, ceil(used / $RATE), -1, wait
       n = n + 4

@@ -101,9 +101,9 @@ impl Batch {
         arguments.keys(|key| {
             command.arg(key);
         });
-        for ask in arguments.asks() {
+        arguments.asks(|ask| {
             command.arg(ask);
-        }
+        });
         command
     }
 }

@@ -31,7 +31,8 @@ impl Call {
     }
 }
 
-/// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those.
+/// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those;
+/// `xcost times` is what a [run](super::run) is sent as.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) tag: Tag,

@@ -31,8 +31,16 @@ pub(super) struct Rule {
     pub(super) counts: Counts,
     /// Its part of a script.
     lua: String,
-    /// The whole of a script that decides on it alone, if there is a shorter one; without the clock.
-    alone: Option<String>,
+    /// How it is decided alone, if there is a shorter way.
+    alone: Option<Alone>,
+}
+
+/// A bucket that is decided alone.
+#[derive(Clone, Debug)]
+struct Alone {
+    /// The whole of a script, without the clock.
+    lua: String,
+    rate: Rate,
 }
 
 /// What a quota means to an algorithm.
@@ -99,7 +107,7 @@ struct Part {
     version: String,
     counts: Counts,
     lua: String,
-    alone: Option<String>,
+    alone: Option<Alone>,
 }
 
 fn part(algorithm: Algorithm, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
@@ -178,12 +186,15 @@ fn paced(
         ("BURST", rate.burst),
         ("MAX_WAIT", max_wait),
     ];
-    let alone = letter == 'b' && !dynamic;
+    let alone = (letter == 'b' && !dynamic).then(|| Alone {
+        lua: fill(source::BUCKET_ALONE, &numbers),
+        rate,
+    });
     Ok(Part {
         version: format!("{letter}{}", if dynamic { "u1" } else { "1" }),
         counts: Counts::Units { max_wait },
         lua: fill(&lua, &numbers),
-        alone: alone.then(|| fill(source::BUCKET_ALONE, &numbers)),
+        alone,
     })
 }
 
@@ -250,6 +261,8 @@ pub(super) struct Script {
     pub(super) lua: String,
     /// By which the server knows it: the SHA-1 of its source.
     pub(super) sha: String,
+    /// It decides on requests in a row, of one bucket with this pace, as one: see [`run`](super::run).
+    pub(super) runs: Option<Rate>,
 }
 
 impl Script {
@@ -269,11 +282,17 @@ impl Script {
             _ => None,
         };
         let lua = match alone {
-            Some(alone) => [clock, &fill(alone, &everywhere)].concat(),
+            Some(alone) => [clock, &fill(&alone.lua, &everywhere)].concat(),
             None => Self::together(&rules, clock, &fill(source::COMMON, &everywhere)),
         };
         let sha = redis::Script::new(&lua).get_hash().to_owned();
-        Self { rules, lua, sha }
+        let runs = alone.map(|alone| alone.rate);
+        Self {
+            rules,
+            lua,
+            sha,
+            runs,
+        }
     }
 
     fn together(rules: &[Arc<Rule>], clock: &str, common: &str) -> String {

@@ -40,7 +40,7 @@ impl Lab {
         let keys = arguments.number_of_keys().to_string();
         let mut command = vec!["EVAL".to_owned(), calls[0].script.lua.clone(), keys];
         arguments.keys(|key| command.push(text(key)));
-        command.extend(arguments.asks().map(text));
+        arguments.asks(|ask| command.push(text(ask)));
         command.push(now.to_string());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let Reply::List(numbers) = self.call(&command) else {
