@@ -159,7 +159,9 @@ pub struct Redis {
 #[derive(Debug, Default)]
 struct Registry {
     rules: Vec<Arc<Rule>>,
-    /// By the policies that are decided together: a set, or what of it applies to a request.
+    /// Of each set as it was registered, where the first of its rules is: nearly all requests are to a whole set.
+    whole: Vec<Option<Arc<Script>>>,
+    /// By the policies that are decided together: what of a set applies to a request.
     scripts: HashMap<SmallVec<[PolicyId; 4]>, Arc<Script>>,
 }
 
@@ -238,8 +240,11 @@ impl Redis {
     }
 
     fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
-        let ids: SmallVec<[PolicyId; 4]> = charges.iter().map(|charge| charge.policy).collect();
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(script) = registry.whole_set(charges) {
+            return Ok(Arc::clone(script));
+        }
+        let ids: SmallVec<[PolicyId; 4]> = charges.iter().map(|charge| charge.policy).collect();
         if let Some(script) = registry.scripts.get(&ids) {
             return Ok(Arc::clone(script));
         }
@@ -378,6 +383,16 @@ impl Redis {
 }
 
 impl Registry {
+    /// The script of these policies, if they are all of a set.
+    fn whole_set(&self, charges: &[Charge<'_>]) -> Option<&Arc<Script>> {
+        let first = charges.first()?.policy.number();
+        let script = self.whole.get(usize::try_from(first).ok()?)?.as_ref()?;
+        let numbers = charges.iter().map(|charge| charge.policy.number());
+        let is_whole =
+            script.rules.len() == charges.len() && numbers.eq((first..).take(charges.len()));
+        is_whole.then_some(script)
+    }
+
     fn rule(&self, policy: PolicyId) -> Result<Arc<Rule>, BackendError> {
         usize::try_from(policy.number())
             .ok()
@@ -407,10 +422,10 @@ impl Backend for Redis {
         let ids: Vec<_> = (first..first + rules.len())
             .map(|number| PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX)))
             .collect();
-        let script = Arc::new(Script::new(rules.clone()));
-        registry
-            .scripts
-            .insert(ids.iter().copied().collect(), script);
+        registry.whole.resize(first + rules.len(), None);
+        if let Some(whole) = registry.whole.get_mut(first) {
+            *whole = Some(Arc::new(Script::new(rules.clone())));
+        }
         registry.rules.extend(rules);
         Ok(ids)
     }

@@ -106,3 +106,97 @@ pub(super) fn words(calls: &[Call], numbers: &[i64]) -> Option<Vec<Words>> {
     }
     numbers.next().is_none().then_some(words)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        Policy, Quota,
+        backend::{
+            Charge, PolicyId,
+            redis::{
+                call::{Asked, Verb},
+                reply::Said,
+                script::{Rule, Script},
+            },
+        },
+    };
+
+    /// Calls of one token bucket, of 3 tokens a second, for these keys and costs.
+    fn calls(asked: &[(&str, u64)]) -> Vec<Call> {
+        let policy = Policy::new("p", Quota::per_second(3));
+        let rule = Arc::new(Rule::new("rl", &policy).unwrap());
+        let script = Arc::new(Script::new(vec![Arc::clone(&rule)]));
+        let call = |&(key, cost): &(&str, u64)| {
+            let charge = Charge::new(PolicyId::new(0), key.as_bytes(), cost);
+            let ask = Asked::new(&charge, &rule, Verb::Acquire).unwrap();
+            Call {
+                script: Arc::clone(&script),
+                asks: SmallVec::from_iter([ask]),
+                settles: false,
+            }
+        };
+        asked.iter().map(call).collect()
+    }
+
+    /// The number of keys, and the asks.
+    fn sent(asked: &[(&str, u64)]) -> (usize, Vec<String>) {
+        let calls = calls(asked);
+        let arguments = Arguments::of(&calls);
+        let mut asks = Vec::new();
+        arguments.asks(|ask| asks.push(String::from_utf8(ask.to_vec()).unwrap()));
+        let mut keys = 0;
+        arguments.keys(|_| keys += 1);
+        assert_eq!(keys, arguments.number_of_keys());
+        (keys, asks)
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_is_sent_once() {
+        let texts = |asks: &[&str]| asks.iter().map(|ask| (*ask).to_owned()).collect();
+        for (asked, keys, asks) in [
+            (&[("a", 1)][..], 1, &["1"][..]),
+            (&[("a", 2), ("a", 2), ("a", 2)], 1, &["x2 3"]),
+            (&[("a", 1), ("b", 1)], 2, &["1"]),
+            (&[("a", 1), ("b", 2)], 2, &["1", "2"]),
+            (&[("a", 1), ("a", 2), ("a", 2)], 1, &["1", "x2 2"]),
+            (&[("a", 1), ("a", 1), ("b", 1), ("b", 1)], 2, &["x1 2"]),
+            (
+                &[("a", 1), ("a", 1), ("b", 1), ("a", 1)],
+                3,
+                &["x1 2", "1", "1"],
+            ),
+            // Nothing to take, nothing to divide by.
+            (&[("a", 0), ("a", 0)], 1, &["0", "0"]),
+        ] {
+            assert_eq!(sent(asked), (keys, texts(asks)), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_what_each_request_would_be_alone() {
+        let said = |remaining, reset, granted, wait| {
+            Words::from_iter([Said {
+                remaining,
+                reset,
+                granted,
+                wait,
+            }])
+        };
+        // A token is 1,000,000 units of which 3 drain in a microsecond; 200 units were used.
+        let calls = calls(&[("a", 1), ("a", 1), ("a", 1)]);
+        assert_eq!(
+            words(&calls, &[200]).unwrap(),
+            [
+                said(1, 333_400, 1, 0),
+                said(0, 666_734, 1, 0),
+                said(0, 666_734, -1, 67),
+            ]
+        );
+        for wrong in [&[][..], &[-1], &[1 << 53], &[1, 2]] {
+            assert_eq!(words(&calls, wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError, Value};
+use smallvec::SmallVec;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
@@ -125,8 +126,17 @@ impl Combiner {
                     had_answers: self.had_answers,
                 });
             }
+            // All that have come at one time go out together.
+            let mut kinds: SmallVec<[Kind; 4]> = SmallVec::new();
             for job in arrived.drain(..) {
-                self.queue(job);
+                if let Some(kind) = self.queue(job)
+                    && kinds.last() != Some(&kind)
+                {
+                    kinds.push(kind);
+                }
+            }
+            for kind in kinds {
+                self.flush(kind);
             }
         }
     }
@@ -162,7 +172,8 @@ impl Combiner {
         }
     }
 
-    fn queue(&mut self, job: Job) {
+    /// Takes a request up. Returns its kind, if it waits for others to go with.
+    fn queue(&mut self, job: Job) -> Option<Kind> {
         match job.work {
             Work::Command { command, how } => {
                 let sent = self.wire.commands.send(command, how == How::Asking);
@@ -180,6 +191,7 @@ impl Combiner {
                         error: Some(outcome),
                     }
                 }));
+                None
             }
             Work::Decide {
                 call,
@@ -191,6 +203,7 @@ impl Combiner {
                 let asking = how == How::Asking;
                 self.calls
                     .push(invoke(&self.wire, self.patience, None, batch, asking));
+                None
             }
             Work::Decide {
                 call,
@@ -202,10 +215,10 @@ impl Combiner {
                 if queue.waiting.len() >= LONGEST_QUEUE {
                     let full = Failure::new(format_args!("{LONGEST_QUEUE} requests wait already"));
                     let _ = job.answer.send(Err(full));
-                    return;
+                } else {
+                    queue.waiting.push_back((call, job.answer));
                 }
-                queue.waiting.push_back((call, job.answer));
-                self.flush(kind);
+                Some(kind)
             }
         }
     }

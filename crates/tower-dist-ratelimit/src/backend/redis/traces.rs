@@ -117,3 +117,30 @@ fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
         })
         .unwrap();
 }
+
+#[test]
+fn requests_in_a_row_on_one_bucket_are_told_what_each_would_be_alone() {
+    let lab = Lab::new();
+    let buckets = prop::sample::select(&ALGORITHMS[..2]);
+    let runs = buckets
+        .prop_flat_map(|algorithm| (Just(algorithm), quota(algorithm)))
+        .prop_flat_map(|(algorithm, quota)| {
+            let repeated = (steps(quota), prop::collection::vec(1..20_usize, 40));
+            (Just(algorithm), Just(quota), repeated)
+        });
+    runner(500)
+        .run(&runs, |(algorithm, quota, (steps, times))| {
+            let steps = steps.into_iter().zip(times).flat_map(|(step, times)| {
+                // At the same time, and for no more than the cost.
+                let again = Step {
+                    wait: 0,
+                    want: 0,
+                    ..step.clone()
+                };
+                std::iter::once(step).chain(std::iter::repeat_n(again, times))
+            });
+            let steps: Vec<Step> = steps.collect();
+            follow(&lab, &[(algorithm, false, quota)], &steps)
+        })
+        .unwrap();
+}
