@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+mod backend;
 mod client;
 mod demo;
 mod flaky;
+mod fleet;
 mod lifecycle;
 mod limits;
 mod process;

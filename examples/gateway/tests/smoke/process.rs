@@ -2,15 +2,26 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
+
+use tokio::sync::RwLock;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_gateway");
 
+/// Tests that start many processes share it; one that compares latencies has it to itself.
+pub(crate) static MACHINE: RwLock<()> = RwLock::const_new(());
+
+/// The gateway, which does not outlive what it is started as.
+pub(crate) fn command(args: &[&str]) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(BINARY);
+    command.args(args).kill_on_drop(true);
+    command
+}
+
 /// Runs the gateway to its end, which must come within half a minute.
 pub(crate) async fn output(args: &[&str]) -> Output {
-    let mut command = tokio::process::Command::new(BINARY);
-    let output = command.args(args).kill_on_drop(true).output();
+    let output = command(args).output();
     let ended = tokio::time::timeout(Duration::from_secs(30), output).await;
     ended
         .unwrap_or_else(|_| panic!("{args:?} did not end"))
@@ -21,6 +32,9 @@ pub(crate) async fn output(args: &[&str]) -> Output {
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) addr: SocketAddr,
+    pub(crate) first_line: String,
+    // Where a test reads it.
+    stderr: Option<BufReader<ChildStderr>>,
     // Closing the pipe would be one more thing the gateway has to cope with.
     _stdout: BufReader<ChildStdout>,
 }
@@ -28,10 +42,20 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts it on a free port; returns when it listens.
     pub(crate) fn start(args: &[&str]) -> Self {
+        Self::spawn(args, Stdio::inherit())
+    }
+
+    /// The same, for a test that reads its log.
+    pub(crate) fn logged(args: &[&str]) -> Self {
+        Self::spawn(args, Stdio::piped())
+    }
+
+    fn spawn(args: &[&str], stderr: Stdio) -> Self {
         let mut child = Command::new(BINARY)
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -46,9 +70,12 @@ impl Gateway {
             let _ = child.wait();
             panic!("no address in {line:?}");
         };
+        let stderr = child.stderr.take().map(BufReader::new);
         Self {
             child,
             addr,
+            first_line: line,
+            stderr,
             _stdout: stdout,
         }
     }
@@ -59,18 +86,39 @@ impl Gateway {
         Self::start(&[&["--upstream", &url], args].concat())
     }
 
+    /// The next line of its log, which must come within half a minute.
+    pub(crate) async fn log_line(&mut self) -> String {
+        let mut stderr = self.stderr.take().unwrap();
+        let read = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            stderr.read_line(&mut line).unwrap();
+            (stderr, line.trim_end().to_owned())
+        });
+        let (stderr, line) = tokio::time::timeout(Duration::from_secs(30), read)
+            .await
+            .expect("a line in the log")
+            .unwrap();
+        self.stderr = Some(stderr);
+        line
+    }
+
     #[cfg(unix)]
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id();
-        let sent = Command::new("sh")
-            .args(["-c", &format!("kill -{name} {id}")])
-            .status();
-        assert!(sent.unwrap().success());
+        signal(self.child.id(), name);
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
+}
+
+/// Sends a signal to a process.
+#[cfg(unix)]
+pub(crate) fn signal(id: u32, name: &str) {
+    let sent = Command::new("sh")
+        .args(["-c", &format!("kill -{name} {id}")])
+        .status();
+    assert!(sent.unwrap().success());
 }
 
 impl Drop for Gateway {

@@ -27,15 +27,17 @@ fn rows(calls: &[Call]) -> impl Iterator<Item = Row<'_>> {
 impl<'a> Arguments<'a> {
     pub(super) fn of(calls: &'a [Call]) -> Self {
         let rows: SmallVec<[Row<'a>; MOST]> = rows(calls).collect();
-        let first = &rows[0];
-        let same_keys = |row: &Row<'_>| {
-            let tags = first[0].asks.iter().zip(&row[0].asks);
-            tags.clone().all(|(one, other)| one.tag == other.tag)
+        // No row is empty.
+        let asks = |row: Row<'a>| row.iter().take(1).flat_map(|call| &call.asks);
+        let first = rows.first().copied().unwrap_or_default();
+        let same_keys = |row: &Row<'a>| {
+            let mut tags = asks(first).zip(asks(row));
+            tags.all(|(one, other)| one.tag == other.tag)
         };
         let one_row = rows.len() > 1 && rows.iter().all(same_keys);
-        let text = &first[0].asks[0].text;
-        let same_ask = |row: &Row<'_>| {
-            row.len() == first.len() && row[0].asks.iter().all(|ask| ask.text == *text)
+        let text = asks(first).next().map(|ask| &ask.text);
+        let same_ask = |row: &Row<'a>| {
+            row.len() == first.len() && asks(row).all(|ask| Some(&ask.text) == text)
         };
         let one_ask = !one_row && rows.iter().all(same_ask);
         Self {

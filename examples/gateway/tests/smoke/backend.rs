@@ -1,0 +1,221 @@
+//! Limits that are counted in a store.
+
+use std::time::Duration;
+
+use axum::http::{Request, StatusCode};
+use tests::servers::{Cluster, Redis, Sentinels, free_port};
+use tokio::time::Instant;
+
+use crate::client::{header, send, text};
+use crate::process::{Gateway, MACHINE, output};
+
+/// A store on a busy machine may answer late; that is not what most of these tests are about.
+const PATIENT: [&str; 2] = ["--backend-deadline", "10000"];
+
+async fn ask(gateway: &Gateway, key: &str) -> axum::http::Response<hyper::body::Incoming> {
+    let url = format!("http://{}/", gateway.addr);
+    send(Request::get(url).header("x-api-key", key), "").await
+}
+
+/// Two gateways on this store admit together what one limit admits.
+async fn two_gateways_share_a_limit(url: &str) {
+    let (burst, limit) = (20, 1);
+    let args = [
+        &["--backend", url, "--limit", "1", "--burst", "20"][..],
+        &["--profile", "tail"],
+        &PATIENT[..],
+    ]
+    .concat();
+    let gateways = [Gateway::start(&args), Gateway::start(&args)];
+    let start = Instant::now();
+    let mut admitted = [0, 0];
+    for n in 0..2 * burst {
+        let response = ask(&gateways[n % 2], "one").await;
+        admitted[n % 2] += usize::from(response.status() == StatusCode::OK);
+        if response.status() != StatusCode::OK {
+            assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{url}");
+        }
+    }
+    let refilled = limit * usize::try_from(start.elapsed().as_secs()).unwrap();
+    let total = admitted[0] + admitted[1];
+    assert!(
+        (burst..=burst + refilled).contains(&total),
+        "{url}: {admitted:?}"
+    );
+    assert!(admitted[0] > 0 && admitted[1] > 0, "{url}: {admitted:?}");
+    // Another client has a limit of its own.
+    assert_eq!(ask(&gateways[0], "other").await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn gateways_on_one_redis_share_a_limit() {
+    let _busy = MACHINE.read().await;
+    two_gateways_share_a_limit(&Redis::start().url()).await;
+}
+
+#[tokio::test]
+async fn gateways_on_a_cluster_share_a_limit() {
+    let _busy = MACHINE.read().await;
+    two_gateways_share_a_limit(&Cluster::start().url()).await;
+}
+
+#[tokio::test]
+async fn gateways_on_the_primary_of_sentinels_share_a_limit() {
+    let _busy = MACHINE.read().await;
+    two_gateways_share_a_limit(&Sentinels::start().url()).await;
+}
+
+#[tokio::test]
+async fn gateways_in_memory_each_have_the_limit() {
+    let _busy = MACHINE.read().await;
+    let args = ["--limit", "1", "--burst", "3", "--profile", "tail"];
+    for gateway in [Gateway::start(&args), Gateway::start(&args)] {
+        for _ in 0..3 {
+            assert_eq!(ask(&gateway, "one").await.status(), StatusCode::OK);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_line_names_the_store_without_its_password() {
+    let _busy = MACHINE.read().await;
+    let server = Redis::with(&["--requirepass", "secret"]);
+    let host = format!("127.0.0.1:{}", server.port());
+    let gateway = Gateway::start(&["--backend", &format!("redis://:secret@{host}/2")]);
+    let line = &gateway.first_line;
+    assert!(
+        line.ends_with(&format!(", limits counted in redis://{host}/2\n")),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_do_is_one_line_on_stderr() {
+    let _busy = MACHINE.read().await;
+    let server = Redis::with(&["--requirepass", "secret"]);
+    let locked = format!("redis://:wrong@127.0.0.1:{}", server.port());
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let clusters = format!("redis-cluster://127.0.0.1:{}", server.port());
+    for (url, code, reason) in [
+        (
+            &*nobody,
+            1,
+            "start a server there (redis-server --port N), or leave --backend out",
+        ),
+        (&locked, 1, "does not accept this user or password"),
+        (&clusters, 1, "--backend: "),
+        ("redis://", 1, "must name a host"),
+        ("redis-sentinel://a", 1, "must name the primary"),
+        (
+            "memory://",
+            2,
+            "expected memory, or the URL of a store: redis://host:port",
+        ),
+        (
+            "127.0.0.1:6379",
+            2,
+            "expected memory, or the URL of a store: redis://host:port",
+        ),
+    ] {
+        let output = output(&["--listen", "127.0.0.1:0", "--backend", url]).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{url}: {stderr}");
+        assert_eq!(output.stdout, b"", "{url}");
+        assert_eq!(stderr.lines().count(), 1, "{url}: {stderr}");
+        assert!(
+            stderr.starts_with("gateway: ") && stderr.contains(reason),
+            "{url}: {stderr}"
+        );
+        assert!(!stderr.contains("wrong"), "{stderr}");
+    }
+}
+
+/// Asks until an answer is as expected.
+async fn until(
+    gateway: &Gateway,
+    key: &str,
+    expected: impl Fn(StatusCode) -> bool,
+) -> axum::http::Response<hyper::body::Incoming> {
+    let ask = async {
+        loop {
+            let response = ask(gateway, key).await;
+            if expected(response.status()) {
+                return response;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(20), ask).await;
+    answer.unwrap_or_else(|_| panic!("no such answer"))
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_each_gateway_admits_its_share_and_says_so_once() {
+    let _busy = MACHINE.read().await;
+    let mut server = Redis::start();
+    let url = server.url();
+    let args = [
+        "--backend",
+        &url,
+        "--fleet",
+        "4",
+        "--limit",
+        "1",
+        "--burst",
+        "40",
+    ];
+    let mut gateway = Gateway::logged(&[&args, &["--profile", "tail"][..]].concat());
+    assert_eq!(ask(&gateway, "before").await.status(), StatusCode::OK);
+
+    server.kill();
+    let start = Instant::now();
+    let mut admitted = 0;
+    let refusal = loop {
+        let response = ask(&gateway, "away").await;
+        if response.status() != StatusCode::OK {
+            break response;
+        }
+        assert!(header(response.headers(), "ratelimit").starts_with("\"per-client\";r="));
+        admitted += 1;
+    };
+    // A quarter of the burst, and what has come back: at least a token a second is left of the limit.
+    let most = 10 + 1 + start.elapsed().as_secs();
+    assert!(
+        (10..=most).contains(&admitted),
+        "{admitted} passed, at most {most}"
+    );
+    assert_eq!(refusal.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(header(refusal.headers(), "retry-after"), "1");
+    let problem = text(refusal).await;
+    assert!(
+        problem.contains("http-problem-types#temporary-reduced-capacity"),
+        "{problem}"
+    );
+    let opened = gateway.log_line().await;
+    assert!(
+        opened.starts_with("gateway: the rate limit's store did not decide: ")
+            && opened
+                .ends_with("this gateway counts by itself, with a share of 1/4 of every limit"),
+        "{opened}"
+    );
+
+    server.restart();
+    // Its refusals are 429; the first comes once it has counted to 40.
+    let refusal = until(&gateway, "again", |status| {
+        status == StatusCode::TOO_MANY_REQUESTS
+    })
+    .await;
+    assert_eq!(
+        header(refusal.headers(), "ratelimit"),
+        "\"per-client\";r=0;t=1"
+    );
+    assert_eq!(
+        gateway.log_line().await,
+        "gateway: the rate limit's store decides again"
+    );
+    gateway.signal("TERM");
+    assert_eq!(
+        gateway.log_line().await,
+        "gateway: stopping; a second signal stops at once"
+    );
+}
