@@ -33,9 +33,6 @@ async fn json_is_one_array_of_flat_rows() {
         "20",
         "--burst",
         "20",
-        // So few requests are hardly enough to learn from.
-        "--hedge-at",
-        "21,42",
     ])
     .await;
     assert!(output.status.success());
