@@ -57,7 +57,7 @@ fn no_redis(error: &ConnectError) -> String {
         .is_some_and(|source| source.is::<io::Error>());
     let hint = match unreachable {
         true => {
-            "; start a server there (redis-server --port N), \
+            "; start it there (one server to try: redis-server --port N), \
              or leave --backend out to count in this process"
         }
         false => "",

@@ -55,7 +55,8 @@ pub(crate) struct Answers {
 
 impl Load {
     /// Sends every request when it is due, whether or not earlier ones were answered: a load that
-    /// waits for slow answers would measure fewer of them. The gateways take turns.
+    /// waits for slow answers would measure fewer of them. The gateways take
+    /// turns.
     pub(crate) async fn run(
         &self,
         gateways: &[SocketAddr],
@@ -71,7 +72,11 @@ impl Load {
         let started = Instant::now();
         let mut schedule = interval(Duration::from_secs(1) / self.per_second);
         let mut tasks = JoinSet::new();
-        for (number, gateway) in (0..self.requests).zip((0..uris.len()).cycle()) {
+        // By turns, and in each round one begins that the last one did not begin with: else it could
+        // be always the same that is asked just after a token has come back.
+        let rounds = (0..uris.len()).cycle();
+        let turns = rounds.flat_map(|first| (0..uris.len()).cycle().skip(first).take(uris.len()));
+        for (number, gateway) in (0..self.requests).zip(turns) {
             let due = schedule.tick().await;
             let (client, uri) = (client.clone(), uris[gateway].clone());
             let (name, progress) = (self.callers.name(number), progress.clone());

@@ -61,7 +61,9 @@ async fn run(options: Options) -> Result<(), BoxError> {
     }
 }
 
-/// One line on stderr; unlike `eprintln!` it does not panic when nobody reads there any more.
+/// One line on stderr, in one piece: several gateways may share a terminal. Unlike `eprintln!` it does not panic when
+/// nobody reads there any more.
 fn log(message: &str) {
-    let _ = writeln!(std::io::stderr(), "gateway: {message}");
+    let line = format!("gateway: {message}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

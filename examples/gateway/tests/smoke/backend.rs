@@ -100,7 +100,7 @@ async fn a_store_that_does_not_do_is_one_line_on_stderr() {
         (
             &*nobody,
             1,
-            "start a server there (redis-server --port N), or leave --backend out",
+            "start it there (one server to try: redis-server --port N), or leave --backend out",
         ),
         (&locked, 1, "does not accept this user or password"),
         (&clusters, 1, "--backend: "),
