@@ -3,15 +3,18 @@
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
 local replies, n = {}, 0
-local used_of, changed, to_write, is_changed = {}, {}, 0, {}
 -- What is the same for all is there once: the key, or what is asked.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $HORIZON
+-- What is used: now, and when it was read. Where there are several keys it is kept by their names, since one can come
+-- again; where there is one, no table is made for it.
+local used, before
+local used_of, before_of = not one_key and {}, not one_key and {}
 -- Those that are missing or of another type are false.
-local texts = redis.call('MGET', unpack(KEYS))
+local texts = call('MGET', unpack(KEYS))
 for i = 1, max(#KEYS, #ARGV) do
   local key = one_key or KEYS[i]
-  local used = used_of[key]
+  if used_of then used = used_of[key] end
   if not used then
     used = 0
     local text = texts[one_key and 1 or i]
@@ -24,7 +27,8 @@ for i = 1, max(#KEYS, #ARGV) do
       -- Later than can be meant, or a part of more than one, is not ours.
       if at and at <= latest and part < $RATE then used = max(0, min((at - now) * $RATE + part, $MOST_USED)) end
     end
-    used_of[key] = used
+    before = used
+    if used_of then before_of[key] = used end
   end
   local text, kind = one_ask or ARGV[i], nil
   local cost = tonumber(text)
@@ -33,51 +37,46 @@ for i = 1, max(#KEYS, #ARGV) do
     kind, cost, want = match(text, '^([sx]?)(%-?%d+) (%d+)$')
     cost, want = tonumber(cost), tonumber(want)
   end
-  local after = used
   if kind == 's' then
-    after = used + cost * $TOKEN
-    after = cost < 0 and max(0, after) or max(used, min(after, $MOST_USED))
+    local after = used + cost * $TOKEN
+    used = cost < 0 and max(0, after) or max(used, min(after, $MOST_USED))
   else
     local free = used < $BURST and floor(($BURST - used) / $TOKEN) or 0
     if kind == 'x' then
       -- So many requests of this cost in a row. What each is told follows from what was used before, and is worked out
       -- where they come from.
-      after = used + min(want, floor(free / cost)) * cost * $TOKEN
       replies[n + 1] = used
       n = n + 1
+      used = used + min(want, floor(free / cost)) * cost * $TOKEN
     elseif cost > free then
       local wait = cost * $TOKEN <= $BURST and ceil((used + cost * $TOKEN - $BURST) / $RATE) or -1
       replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - free, ceil(used / $RATE), -1, wait
       n = n + 4
     elseif cost == 0 or want <= cost or free == cost then
-      after = used + cost * $TOKEN
-      replies[n + 1], replies[n + 2] = free - cost, ceil(after / $RATE)
+      used = used + cost * $TOKEN
+      replies[n + 1], replies[n + 2] = free - cost, ceil(used / $RATE)
       n = n + 2
     else
       local granted = min(want, free)
-      after = used + granted * $TOKEN
-      replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - (free - granted), ceil(after / $RATE), granted, 0
+      used = used + granted * $TOKEN
+      replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - (free - granted), ceil(used / $RATE), granted, 0
       n = n + 4
     end
   end
-  if after ~= used then
-    used_of[key] = after
-    if not is_changed[key] then
-      is_changed[key] = true
-      to_write = to_write + 1
-      changed[to_write] = key
-    end
-  end
+  if used_of then used_of[key] = used end
 end
-for i = 1, to_write do
-  local key = changed[i]
-  local used = used_of[key]
-  if used == 0 then
-    call('DEL', key)
-  else
-    local at, part = now + floor(used / $RATE), used % $RATE
-    local text = part == 0 and format('%d', at) or format('%d %d', at, part)
-    call('SET', key, text, 'PX', format('%d', ceil(used / ($RATE * 1000)) + $SLACK))
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  if used_of then used, before = used_of[key], before_of[key] end
+  if used ~= before then
+    if used == 0 then
+      call('DEL', key)
+    else
+      local at, part = now + floor(used / $RATE), used % $RATE
+      local text = part == 0 and format('%d', at) or format('%d %d', at, part)
+      call('SET', key, text, 'PX', format('%d', ceil(used / ($RATE * 1000)) + $SLACK))
+    end
+    if used_of then before_of[key] = used end
   end
 end
 return replies
