@@ -57,8 +57,14 @@ const SHAPES: [Shape; 2] = [
     },
 ];
 
-/// One sample: nanoseconds and the server's microseconds per decision.
-type Sample = (f64, f64);
+/// What so many decisions took.
+#[derive(Clone, Copy)]
+struct Sample {
+    decisions: f64,
+    nanos: f64,
+    /// Of the server's processor, which is known in steps of 10 ms.
+    server_micros: f64,
+}
 
 /// Measures all cases.
 ///
@@ -146,9 +152,12 @@ where
         })
         .await;
         if took >= length / 2 {
-            let decisions = f64::from(TASKS * asks);
-            let cpu = Duration::from_micros(server.cpu_micros() - cpu).as_secs_f64() * 1e6;
-            return (took.as_secs_f64() * 1e9 / decisions, cpu / decisions);
+            let server = Duration::from_micros(server.cpu_micros() - cpu);
+            return Sample {
+                decisions: f64::from(TASKS * asks),
+                nanos: took.as_secs_f64() * 1e9,
+                server_micros: server.as_secs_f64() * 1e6,
+            };
         }
         asks *= 2;
     }
@@ -178,14 +187,17 @@ fn keys(shape: Shape, task: u32) -> Vec<Arc<str>> {
 }
 
 fn row(case: &'static str, subject: &'static str, mut samples: Vec<Sample>) -> Row {
-    samples.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let median = samples.get(samples.len() / 2).copied();
+    let nanos = |sample: &Sample| sample.nanos / sample.decisions;
+    samples.sort_by(|one, other| nanos(one).total_cmp(&nanos(other)));
+    let median = samples.get(samples.len() / 2).map(nanos);
+    let decisions: f64 = samples.iter().map(|sample| sample.decisions).sum();
+    let server: f64 = samples.iter().map(|sample| sample.server_micros).sum();
     Row {
-        ns_min: samples.first().map(|sample| sample.0),
-        ns_median: median.map(|sample| sample.0),
-        ns_max: samples.last().map(|sample| sample.0),
-        per_second: median.map(|sample| 1e9 / sample.0),
-        server_cpu_us: median.map(|sample| sample.1),
+        ns_min: samples.first().map(nanos),
+        ns_median: median,
+        ns_max: samples.last().map(nanos),
+        per_second: median.map(|nanos| 1e9 / nanos),
+        server_cpu_us: (decisions > 0.0).then(|| server / decisions),
         ..Row::new(case, subject)
     }
 }
