@@ -38,8 +38,7 @@ pub struct HedgeCounts {
 /// One number each; see [`HedgeCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Calls that the estimators have not counted already, which saves most calls an atomic operation.
-    pub(crate) unlearned: Counter,
+    pub(crate) calls: Counter,
     pub(crate) ineligible: Counter,
     pub(crate) late: Counter,
     pub(crate) hedges: Counter,
@@ -57,9 +56,10 @@ pub(crate) struct Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
+    /// Says how many there were before.
     #[inline]
-    pub(crate) fn count(&self) {
-        self.0.fetch_add(1, Relaxed);
+    pub(crate) fn count(&self) -> u64 {
+        self.0.fetch_add(1, Relaxed)
     }
 
     fn get(&self) -> u64 {
@@ -69,18 +69,19 @@ impl Counter {
 
 impl Counters {
     pub(crate) fn skip(&self, reason: SkipReason) {
-        match reason {
-            SkipReason::Denied => self.denied.count(),
-            SkipReason::HeldBack => self.held_back.count(),
-            SkipReason::NotReady => self.not_ready.count(),
-            SkipReason::NotRepeatable => self.not_repeatable.count(),
-            SkipReason::Shadow => self.shadowed.count(),
-        }
+        let counter = match reason {
+            SkipReason::Denied => &self.denied,
+            SkipReason::HeldBack => &self.held_back,
+            SkipReason::NotReady => &self.not_ready,
+            SkipReason::NotRepeatable => &self.not_repeatable,
+            SkipReason::Shadow => &self.shadowed,
+        };
+        counter.count();
     }
 
-    pub(crate) fn read(&self, learned: u64) -> HedgeCounts {
+    pub(crate) fn read(&self) -> HedgeCounts {
         HedgeCounts {
-            calls: learned + self.unlearned.get(),
+            calls: self.calls.get(),
             ineligible: self.ineligible.get(),
             late: self.late.get(),
             hedges: self.hedges.get(),

@@ -1,12 +1,12 @@
 //! What the late calls of the recent past have in common: the time that a set share of them exceeds.
 
 #[cfg(all(test, tower_hedge_latency_loom))]
-use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(all(test, tower_hedge_latency_loom)))]
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
-use crate::histogram::{Histogram, quantile};
+use crate::quantile::{Sample, quantile};
 
 /// A threshold is read off anew after so many samples, or so many microseconds: often enough to
 /// follow a change within a hundredth of the default window, rarely enough that the reading costs a
@@ -18,6 +18,16 @@ const REFRESH_MICROS: u64 = 100_000;
 /// Once a bucket has taken in so many, it is asked what time it is only when it has taken in as many
 /// again: fewer samples would hardly move the threshold.
 const TIMED_SAMPLES: u32 = 8;
+
+/// Of a window that has this many times the samples that it needs, 1,000 beyond the threshold, more
+/// would not make the threshold better than its buckets are: from there on, not every call is one.
+const PLENTY: u64 = 100;
+/// At least one of 2⁴ calls is a sample. Rarer ones would save next to nothing, and make a service
+/// whose calls get rare hard to follow.
+const RAREST: u32 = 4;
+/// 2⁶⁴ ÷ the golden ratio, an odd number whose multiples are spread evenly (Knuth, *The Art of Computer
+/// Programming*, 6.4).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// No threshold is known.
 const UNKNOWN: u64 = u64::MAX;
@@ -32,17 +42,17 @@ const UNKNOWN: u64 = u64::MAX;
 /// it matters.
 #[derive(Debug)]
 pub(crate) struct Estimator {
-    windows: [Histogram; 2],
+    windows: [Sample; 2],
     /// Which window samples go to.
     current: AtomicUsize,
     /// When it was opened.
     opened: AtomicU64,
     /// When the threshold was refreshed.
     refreshed: AtomicU64,
-    /// How many samples were in windows that are gone.
-    forgotten: AtomicU64,
     /// Held by the one that refreshes.
     busy: AtomicBool,
+    /// One of 2 to this power of the calls is a sample, and counts for as many.
+    rarity: AtomicU32,
     /// In microseconds.
     threshold: AtomicU64,
 }
@@ -58,15 +68,24 @@ pub(crate) struct Lesson {
     pub(crate) samples: u64,
 }
 
+/// What was seen of a call's first attempt, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It took so long.
+    Answer(u64),
+    /// It was out for so long, and was not waited for any longer.
+    CutOff(u64),
+}
+
 impl Estimator {
     pub(crate) fn new() -> Self {
         Self {
-            windows: [Histogram::new(), Histogram::new()],
+            windows: [Sample::new(), Sample::new()],
             current: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             refreshed: AtomicU64::new(0),
-            forgotten: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            rarity: AtomicU32::new(0),
             threshold: AtomicU64::new(UNKNOWN),
         }
     }
@@ -80,23 +99,39 @@ impl Estimator {
         }
     }
 
-    /// How many samples there were, ever.
-    pub(crate) fn recorded(&self) -> u64 {
-        let remembered = self.windows.iter().map(Histogram::grand_total);
-        self.forgotten.load(Relaxed) + remembered.sum::<u64>()
+    /// For how many calls the one with this number counts, if it is to be recorded at all.
+    ///
+    /// Whether it is has nothing to do with what becomes of it, so that what is recorded is no other
+    /// than what is not.
+    #[inline]
+    pub(crate) fn counts_for(&self, call: u64) -> Option<u32> {
+        let rarity = self.rarity.load(Relaxed);
+        (scattered(call).leading_zeros() >= rarity).then(|| 1 << rarity)
     }
 
-    /// Takes a sample, in microseconds.
+    /// Takes in what was seen of a call that counts for so many.
     #[inline]
-    pub(crate) fn record(&self, micros: u64, now: impl FnOnce() -> u64, lesson: &Lesson) {
+    pub(crate) fn record(
+        &self,
+        seen: Seen,
+        calls: u32,
+        now: impl FnOnce() -> u64,
+        lesson: &Lesson,
+    ) {
         // A thread that is held up here adds to a window that was closed meanwhile, where its sample
         // counts all the same. One that is held up for a whole window longer adds it to the next.
-        let window = self.windows.get(self.current.load(Relaxed));
-        let alike = window.map_or(0, |window| window.add(micros));
-        if alike < TIMED_SAMPLES || alike.is_multiple_of(TIMED_SAMPLES) {
+        let Some(window) = self.windows.get(self.current.load(Relaxed)) else {
+            return;
+        };
+        let before = match seen {
+            Seen::Answer(micros) => window.answered.add(micros, calls),
+            Seen::CutOff(micros) => window.cut_off.add(micros, calls),
+        };
+        let after = before.wrapping_add(calls);
+        if after < TIMED_SAMPLES || after / TIMED_SAMPLES != before / TIMED_SAMPLES {
             let now = now();
             let since = now.saturating_sub(self.refreshed.load(Relaxed));
-            if alike.is_multiple_of(REFRESH_SAMPLES) || since >= REFRESH_MICROS {
+            if after / REFRESH_SAMPLES != before / REFRESH_SAMPLES || since >= REFRESH_MICROS {
                 self.refresh(now, lesson);
             }
         }
@@ -121,17 +156,40 @@ impl Estimator {
     /// Closes the current window if it is full, and forgets the one before it.
     fn rotate(&self, now: u64, lesson: &Lesson) {
         let current = self.current.load(Relaxed);
-        let is_due = now.saturating_sub(self.opened.load(Relaxed)) >= lesson.window;
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))
         else {
             return;
         };
-        if is_due && full.total() >= lesson.samples {
-            self.forgotten.fetch_add(next.clear(), Relaxed);
+        let rarity = self.rarity.load(Relaxed);
+        let (calls, calls_before) = (full.total(), next.total());
+        let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= lesson.window;
+        // The counts of a bucket must not overflow, however long a window is.
+        let is_full = calls >> rarity >= lesson.samples;
+        if (is_over && is_full) || calls > u64::from(u32::MAX / 2) {
+            next.clear();
             self.current.store(1 - current, Relaxed);
             self.opened.store(now, Relaxed);
         }
+        let rarity = match is_over && !is_full {
+            // What was plenty has become little.
+            true => 0,
+            false => rarity_of(calls.max(calls_before), lesson),
+        };
+        self.rarity.store(rarity, Relaxed);
     }
+}
+
+/// A hash, so that samples are in step with no rhythm of the calls.
+fn scattered(call: u64) -> u64 {
+    let spread = call.wrapping_mul(SPREAD);
+    (spread ^ spread >> 32).wrapping_mul(SPREAD)
+}
+
+/// How rare samples may be where so many calls come in a window.
+fn rarity_of(calls: u64, lesson: &Lesson) -> u32 {
+    let plenty = lesson.samples.saturating_mul(PLENTY).max(1);
+    let times = (calls / plenty).checked_ilog2();
+    times.unwrap_or(0).min(RAREST)
 }
 
 #[cfg(all(test, tower_hedge_latency_loom))]

@@ -40,8 +40,8 @@ where
     /// The first attempt, until it ends.
     #[pin]
     primary: Option<L::Attempt>,
-    /// Its failure, while hedges are still in flight.
-    failure: Option<Outcome<S, Req>>,
+    /// Its failure, while hedges are still in flight. Boxed, since most calls have none.
+    failure: Option<Box<Outcome<S, Req>>>,
     /// Inline, since every call that is hedged and does not answer at once has one.
     #[pin]
     timer: Option<Sleep>,
@@ -94,7 +94,7 @@ where
                 }
                 this.primary.set(None);
                 this.race.primary_failed();
-                *this.failure = Some(outcome);
+                *this.failure = Some(Box::new(outcome));
             }
             loop {
                 if this.race.is_in_a_hurry() {
@@ -110,7 +110,7 @@ where
                 if !this.race.has_sent()
                     && let Some(failure) = this.failure.take()
                 {
-                    break 'race (Attempt::PRIMARY, false, failure);
+                    break 'race (Attempt::PRIMARY, false, *failure);
                 }
                 match this.race.due() {
                     Due::Now => {}
@@ -136,6 +136,9 @@ where
             && winner != Attempt::PRIMARY
         {
             this.race.losers().lose(loser);
+        }
+        if let Some(failure) = this.failure.take() {
+            this.race.losers().discard(*failure);
         }
         this.primary.set(None);
         this.timer.set(None);

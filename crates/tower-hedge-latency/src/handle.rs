@@ -34,15 +34,9 @@ impl HedgeHandle {
     }
 
     /// What the layer's services have done so far.
-    ///
-    /// # Cost
-    ///
-    /// Some microseconds for each [key](crate::HedgeLayerBuilder::key).
     #[must_use]
     pub fn counts(&self) -> HedgeCounts {
-        let settings = self.0.load();
-        let state = &settings.state;
-        state.counters.read(state.classes.recorded())
+        self.0.load().state.counters.read()
     }
 
     /// When the first hedge of a call is due, as an offset from its start; `None` while too little is

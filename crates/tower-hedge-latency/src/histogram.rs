@@ -13,8 +13,6 @@ const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
     false => 1024,
     true => 2,
 };
-/// One billion.
-const WHOLE: u64 = 1_000_000_000;
 
 /// A log-linear histogram of times in microseconds, in 4 KB, that any number of threads add to.
 ///
@@ -38,10 +36,10 @@ impl Histogram {
         }
     }
 
-    /// Counts a time; one that is too long counts as the longest. Says how many there are in its
-    /// bucket, this one included.
+    /// Counts a time so many times; one that is too long counts as the longest. Says how many there
+    /// were in its bucket before.
     #[inline]
-    pub(crate) fn add(&self, micros: u64) -> u32 {
+    pub(crate) fn add(&self, micros: u64, times: u32) -> u32 {
         let bucket = bucket(micros);
         if bucket < self.lowest.load(Relaxed) {
             self.lowest.fetch_min(bucket, Relaxed);
@@ -50,7 +48,7 @@ impl Histogram {
             self.highest.fetch_max(bucket, Relaxed);
         }
         let count = self.counts.get(bucket);
-        count.map_or(0, |count| count.fetch_add(1, Relaxed).wrapping_add(1))
+        count.map_or(0, |count| count.fetch_add(times, Relaxed))
     }
 
     /// How many times were counted.
@@ -59,72 +57,28 @@ impl Histogram {
         buckets.map(|bucket| self.count(bucket)).sum()
     }
 
-    /// Takes everything out, and says how many times that were. None is lost that is being added.
-    pub(crate) fn clear(&self) -> u64 {
+    /// Takes everything out.
+    pub(crate) fn clear(&self) {
         self.lowest.store(BUCKETS - 1, Relaxed);
         self.highest.store(0, Relaxed);
-        let counts = self.counts.iter();
-        counts.map(|count| u64::from(count.swap(0, Relaxed))).sum()
+        for count in &self.counts {
+            count.store(0, Relaxed);
+        }
     }
 
-    /// All of them, also one that was added while the histogram was cleared.
-    pub(crate) fn grand_total(&self) -> u64 {
-        let counts = self.counts.iter();
-        counts.map(|count| u64::from(count.load(Relaxed))).sum()
-    }
-
-    fn count(&self, bucket: usize) -> u64 {
+    pub(crate) fn count(&self, bucket: usize) -> u64 {
         self.counts
             .get(bucket)
             .map_or(0, |count| count.load(Relaxed).into())
     }
 
-    fn lowest(&self) -> usize {
+    pub(crate) fn lowest(&self) -> usize {
         self.lowest.load(Relaxed)
     }
 
-    fn highest(&self) -> usize {
+    pub(crate) fn highest(&self) -> usize {
         self.highest.load(Relaxed)
     }
-}
-
-/// The time that `above` billionths of what two histograms counted exceed, in microseconds; `None`
-/// if they counted fewer than `least` times.
-///
-/// Interpolated inside its bucket, so at most one bucket off. A bucket that holds more than a
-/// quarter of everything is taken whole: times that are all nearly the same lie anywhere in it, and
-/// a value below them would make nearly all of them late.
-pub(crate) fn quantile(of: [&Histogram; 2], above: u64, least: u64) -> Option<u64> {
-    let [one, other] = of;
-    let total = one.total() + other.total();
-    if total == 0 || total < least {
-        return None;
-    }
-    let rank = total - share(total, above);
-    let (low, high) = (one.lowest(), one.highest());
-    let (low, high) = (low.min(other.lowest()), high.max(other.highest()));
-    let mut below = 0;
-    for bucket in low..=high {
-        let count = one.count(bucket) + other.count(bucket);
-        if count > 0 && below + count >= rank {
-            let (start, end) = (lower_bound(bucket), lower_bound(bucket + 1));
-            if count > total / 4 {
-                return Some(end);
-            }
-            let part = u128::from(end - start) * u128::from(rank.saturating_sub(below));
-            let part = part.div_ceil(u128::from(count));
-            return Some(start.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)));
-        }
-        below += count;
-    }
-    // Somebody has cleared one of them meanwhile.
-    None
-}
-
-/// `above` billionths of `total`, rounded down.
-fn share(total: u64, above: u64) -> u64 {
-    let share = u128::from(total) * u128::from(above.min(WHOLE)) / u128::from(WHOLE);
-    u64::try_from(share).unwrap_or(total)
 }
 
 fn bucket(micros: u64) -> usize {
@@ -139,7 +93,7 @@ fn bucket(micros: u64) -> usize {
 }
 
 /// The least time, in microseconds, that falls into `bucket`.
-fn lower_bound(bucket: usize) -> u64 {
+pub(crate) fn lower_bound(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     match bucket / FINE {
         0 => bucket,

@@ -19,6 +19,9 @@ pub trait Losers<F: Future> {
 
     /// Another attempt has won. This one is dropped right after.
     fn lose(&self, attempt: Pin<&mut Self::Attempt>);
+
+    /// An attempt has failed, and others go on or have won.
+    fn discard(&self, failure: F::Output);
 }
 
 /// Drops them.
@@ -33,4 +36,6 @@ impl<F: Future> Losers<F> for Cancel {
     }
 
     fn lose(&self, _: Pin<&mut F>) {}
+
+    fn discard(&self, _: F::Output) {}
 }

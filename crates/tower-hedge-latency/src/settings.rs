@@ -6,6 +6,7 @@ use tower_attempt::{Budget, BuildError};
 
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
+use crate::estimator::Seen;
 use crate::trigger::{Knobs as PercentileKnobs, Trigger, micros};
 
 /// At most as much load as a trigger at the 95th percentile adds (*The Tail at Scale*).
@@ -143,15 +144,13 @@ impl Settings {
         }
     }
 
-    /// Learns from an answer that came after `elapsed`, if the trigger learns.
-    pub(crate) fn learn(&self, class: &Class, elapsed: Duration, now: Instant) -> bool {
-        let Trigger::Percentile(percentile) = &self.tuning.trigger else {
-            return false;
-        };
-        let now = || micros(now.saturating_duration_since(self.state.epoch));
-        let estimator = &class.estimator;
-        estimator.record(micros(elapsed), now, &percentile.lesson);
-        true
+    /// Learns from a call that ends `now` and counts for so many, if the trigger learns.
+    pub(crate) fn learn(&self, class: &Class, seen: Seen, calls: u32, now: Instant) {
+        if let Trigger::Percentile(percentile) = &self.tuning.trigger {
+            let now = || micros(now.saturating_duration_since(self.state.epoch));
+            let estimator = &class.estimator;
+            estimator.record(seen, calls, now, &percentile.lesson);
+        }
     }
 
     pub(crate) fn learns(&self) -> bool {
@@ -168,17 +167,14 @@ impl Settings {
         self.tuning.mode == Mode::On
     }
 
-    /// Whether it matters how long a call took.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.learns() || !self.sends()
-    }
-
     /// A call begins, of which hedges are sent, learned or counted, or of which none are.
     #[inline]
     pub(crate) fn begin(&self, is_eligible: bool, budget: &Budget) {
         match is_eligible {
             true if self.tuning.deposits => budget.deposit(),
-            false if self.tuning.mode != Mode::Off => self.state.counters.ineligible.count(),
+            false if self.tuning.mode != Mode::Off => {
+                self.state.counters.ineligible.count();
+            }
             _ => {}
         }
     }

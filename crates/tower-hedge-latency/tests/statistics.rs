@@ -117,32 +117,35 @@ fn the_hedge_rate_is_what_was_asked_for_with_a_heavy_tail() {
     the_hedge_rate_is_what_was_asked_for(heavy_tail);
 }
 
-/// A percentile of the answers that were not hedged would never recover, since those are the fast ones.
+/// A percentile of the answers that were not hedged would never recover, since those are the fast ones; and one
+/// of what the winners took would take several windows.
 #[test]
-fn a_service_that_gets_three_times_slower_is_followed_within_two_windows() {
+fn a_service_that_gets_three_times_slower_is_followed_within_20_s() {
     let factor = Arc::new(AtomicU32::new(1));
     let now = Arc::clone(&factor);
     let watched = Watched::new(p95(), move |random, _, _| {
         Answer::after(heavy_tail(random) * f64::from(now.load(Relaxed)))
     });
-    let fast = watched.run(Load::calls(20_000));
+    let load = |calls| Load {
+        callers: 50,
+        ..Load::calls(calls)
+    };
+    // Of three windows.
+    let fast = watched.run(load(100_000));
     assert_near("before", fast.hedges(), 0.05);
 
     factor.store(3, Relaxed);
     let start = watched.world.elapsed();
     let mut first = 0.0_f64;
     while watched.world.elapsed() - start < 20_000.0 {
-        first = first.max(watched.run(Load::calls(400)).hedges());
+        first = first.max(watched.run(load(1_000)).hedges());
     }
-    assert!(first > 0.3, "nearly all calls are late at first: {first}");
-    let settling = watched.run(Load::calls(4_000)).hedges();
-    assert!(settling < 0.08, "{settling} after 20 s");
-    watched.run(Load::calls(8_000));
-    assert_near(
-        "after 60 s",
-        watched.run(Load::calls(30_000)).hedges(),
-        0.05,
+    assert!(
+        first > 0.3,
+        "nearly half of the calls are late at first: {first}"
     );
+    assert_near("after 20 s", watched.run(load(12_000)).hedges(), 0.05);
+    assert_near("after 30 s", watched.run(load(30_000)).hedges(), 0.05);
 }
 
 /// Each attempt makes all others slower, hedges too.

@@ -12,7 +12,7 @@ const P95: Lesson = Lesson {
 /// Every millisecond from `start` on a sample, which `latency` says for its number.
 fn record(estimator: &Estimator, start: u64, count: u64, latency: impl Fn(u64) -> u64) -> u64 {
     for n in 0..count {
-        estimator.record(latency(n), || start + n * 1000, &P95);
+        estimator.record(Seen::Answer(latency(n)), 1, || start + n * 1000, &P95);
     }
     start + count * 1000
 }
@@ -56,16 +56,18 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
     let now = record(&estimator, 0, 10_000, |_| 50_000);
     let before = threshold(&estimator);
     // A day later one slow answer does not make the rule.
-    estimator.record(5_000_000, || now + 24 * 3600 * SECOND, &P95);
+    estimator.record(
+        Seen::Answer(5_000_000),
+        1,
+        || now + 24 * 3600 * SECOND,
+        &P95,
+    );
     assert_eq!(threshold(&estimator), before);
     // A sample every ten seconds: a window is not closed before it has 200 of them.
     let estimator = Estimator::new();
     for n in 0..250 {
-        estimator.record(
-            if n < 15 { 80_000 } else { 20_000 },
-            || n * 10 * SECOND,
-            &P95,
-        );
+        let seen = Seen::Answer(if n < 15 { 80_000 } else { 20_000 });
+        estimator.record(seen, 1, || n * 10 * SECOND, &P95);
     }
     assert!(threshold(&estimator) > 80_000, "the first 200 still count");
 }
@@ -74,7 +76,7 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
 fn many_samples_at_one_instant_refresh_too() {
     let estimator = Estimator::new();
     for _ in 0..REFRESH_SAMPLES {
-        estimator.record(1000, || 7, &P95);
+        estimator.record(Seen::Answer(1000), 1, || 7, &P95);
     }
     assert!(estimator.threshold().is_some());
 }
@@ -86,7 +88,7 @@ fn a_time_before_the_last_refresh_is_no_time_at_all() {
     let now = record(&estimator, SECOND, 1000, |_| 1000);
     let before = threshold(&estimator);
     for n in 0..100 {
-        estimator.record(u64::MAX, || now - SECOND - n, &P95);
+        estimator.record(Seen::Answer(u64::MAX), 1, || now - SECOND - n, &P95);
     }
     assert_eq!(threshold(&estimator), before);
     assert!(before < 1100);
@@ -101,21 +103,112 @@ fn extremes_do_no_harm() {
         samples: 0,
     };
     for now in [u64::MAX, 0, u64::MAX] {
-        estimator.record(u64::MAX, || now, &extreme);
-        estimator.record(0, || now, &extreme);
+        for seen in [Seen::Answer, Seen::CutOff] {
+            estimator.record(seen(u64::MAX), u32::MAX, || now, &extreme);
+            estimator.record(seen(0), u32::MAX, || now, &extreme);
+        }
     }
     assert!(estimator.threshold().is_some());
 }
 
 #[test]
-fn no_sample_is_lost_among_threads_that_close_windows() {
+fn no_sample_is_lost_among_threads() {
     let estimator = Estimator::new();
-    let eager = Lesson { window: 100, ..P95 };
+    let endless = Lesson {
+        window: u64::MAX,
+        ..P95
+    };
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..10_000).for_each(|n| estimator.record(n, || n, &eager)));
+            let record = |n| estimator.record(Seen::Answer(n), 1, || n, &endless);
+            scope.spawn(move || (0..10_000).for_each(record));
         }
     });
-    assert!(estimator.forgotten.load(Relaxed) > 0);
-    assert_eq!(estimator.recorded(), 40_000);
+    assert_eq!(estimator.windows[0].total(), 40_000);
+}
+
+/// What is asked of a service with many calls is a share of them, evenly chosen, each for all that it stands
+/// for; and with few calls all of them again.
+#[test]
+fn of_many_calls_one_of_sixteen_is_enough() {
+    let estimator = Estimator::new();
+    let (mut asked, mut now) = (0, 0);
+    let mut record = |calls: u64, micros: u64| {
+        let mut taken = 0;
+        for _ in 0..calls {
+            asked += 1;
+            now += micros;
+            if let Some(calls) = estimator.counts_for(asked) {
+                taken += 1;
+                // 1 ms to 100 ms, evenly.
+                let seen = Seen::Answer(1000 * (1 + asked % 100));
+                estimator.record(seen, calls, || now, &P95);
+            }
+        }
+        taken
+    };
+    assert_eq!(record(40_000, 10), 40_000, "no more than plenty");
+    record(1_000_000, 10);
+    let taken = record(1_000_000, 10);
+    assert!((62_400..=62_600).contains(&taken), "{taken}");
+    let value = threshold(&estimator);
+    assert!((94_000..=98_000).contains(&value), "{value}");
+    // Two calls a second: within a window or two, every one counts.
+    record(60, 500_000);
+    assert_eq!(record(1_000, 500_000), 1_000);
+    let value = threshold(&estimator);
+    assert!((94_000..=98_000).contains(&value), "{value}");
+}
+
+/// Requests that come in turn, of which every second, third and so on is slow.
+#[test]
+fn no_rhythm_of_the_calls_hides_from_the_samples() {
+    let estimator = Estimator::new();
+    estimator.rarity.store(RAREST, Relaxed);
+    for period in [2, 3, 7, 16, 55, 64, 100] {
+        let (mut all, mut slow) = (0, 0);
+        for call in 0..1_000_000 {
+            let counts = estimator.counts_for(call).is_some();
+            all += u32::from(counts);
+            slow += u32::from(counts && call % period == 0);
+        }
+        let share = f64::from(slow) / f64::from(all) * period as f64;
+        assert!((0.9..1.1).contains(&share), "{share} of one in {period}");
+    }
+}
+
+#[test]
+fn a_window_without_end_is_closed_before_its_counts_overflow() {
+    let estimator = Estimator::new();
+    let endless = Lesson {
+        window: u64::MAX,
+        ..P95
+    };
+    for _ in 0..100 {
+        estimator.record(Seen::Answer(20_000), u32::MAX / 10, || 7, &endless);
+        let all = estimator.windows.each_ref().map(Sample::total);
+        assert!(
+            all.iter().all(|calls| *calls < u64::from(u32::MAX)),
+            "{all:?}"
+        );
+        assert!(threshold(&estimator) > 20_000);
+    }
+}
+
+/// The time of a call that was cut off says that it would have taken longer, and no more: all that is known
+/// of it is on the right side of the threshold, wherever that will be.
+#[test]
+fn what_is_cut_off_does_not_pull_the_threshold_down() {
+    let estimator = Estimator::new();
+    // 1 ms to 100 ms, evenly, of which all beyond 50 ms are cut off after a while.
+    for n in 0..10_000_u64 {
+        let (took, limit) = (1000 * (1 + n % 100), 50_000 + 1000 * (n * 7 % 53));
+        let seen = match took > limit {
+            true => Seen::CutOff(limit),
+            false => Seen::Answer(took),
+        };
+        estimator.record(seen, 1, || n * 1000, &P95);
+    }
+    let value = threshold(&estimator);
+    assert!((93_000..=99_000).contains(&value), "{value}");
 }

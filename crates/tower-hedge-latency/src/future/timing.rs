@@ -5,7 +5,9 @@ use tokio::time::Instant;
 use tower_attempt::Deadline;
 
 use crate::class::Class;
+use crate::estimator::Seen;
 use crate::settings::Settings;
+use crate::trigger::micros;
 
 /// When a call that may be hedged began, and when it is late.
 pub(crate) struct Timing {
@@ -84,21 +86,20 @@ impl Timing {
         self.failed_after = Some(self.start.elapsed());
     }
 
-    /// Learns from the first attempt when the call ends `now`, and says whether it could.
+    /// What the first attempt shows when the call ends `now`, if it shows anything.
     ///
-    /// Losing attempts are cancelled, so what they would have taken is never seen. But a first attempt
-    /// that is cancelled is always past the trigger already, and the time it was given is, too: it
-    /// counts on the right side, which is all that the quantile at the trigger needs. What the
-    /// winner took says nothing about first attempts. A failure before the trigger, and a caller that
-    /// leaves before it, say nothing about how long an answer would have taken.
-    #[inline]
-    pub(super) fn learn(&self, settings: &Settings, succeeded: bool, now: Instant) -> bool {
-        let (elapsed, succeeded) = match self.failed_after {
-            Some(elapsed) => (elapsed, false),
-            None => (now.saturating_duration_since(self.start), succeeded),
-        };
-        (succeeded || self.learned.is_some_and(|delay| elapsed >= delay))
-            && settings.learn(self.class(settings), elapsed, now)
+    /// Losing attempts are cancelled, so what they would have taken is never seen, only that it would
+    /// have been more. What the winner took says nothing about first attempts. A failure before the
+    /// trigger, and a caller that leaves before it, say nothing about how long an answer would have
+    /// taken; after it they count as late, so that a service that stalls does not seem fast.
+    pub(super) fn seen(&self, answered: bool, now: Instant) -> Option<Seen> {
+        let out = now.saturating_duration_since(self.start);
+        let out = self.failed_after.unwrap_or(out);
+        if answered {
+            return Some(Seen::Answer(micros(out)));
+        }
+        let is_late = self.learned.is_some_and(|delay| out >= delay);
+        is_late.then(|| Seen::CutOff(micros(out)))
     }
 }
 

@@ -79,7 +79,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     ///
     /// # Cost
     ///
-    /// Two readings of the clock and three or four atomic operations per call; 8 KB per
+    /// Two readings of the clock and three or four atomic operations per call; 16 KB per
     /// [key](Self::key).
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.knobs.trigger = None;

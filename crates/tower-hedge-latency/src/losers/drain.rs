@@ -26,8 +26,8 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// To drop an HTTP/1 response that has not come yet closes its connection, and the next request pays
 /// for a new one. Over HTTP/2 it only resets a stream, so there draining gains nothing.
 ///
-/// A loser's response is awaited and its body read to the end; it is dropped after all when that takes
-/// too long or the body is too large. When as many are draining as the pool holds, a further loser is
+/// A loser's response is awaited and its body read to the end, and so is the body of one that failed
+/// while others were in flight; it is dropped after all when that takes too long or the body is too large. When as many are draining as the pool holds, a further loser is
 /// dropped at once. What drains is dropped with the layer and its services. The attempts of a call
 /// that its caller gives up are always dropped.
 ///
@@ -160,6 +160,14 @@ where
                 let Ok(response) = attempt.await else { return };
                 read(response.into_body(), limit).await;
             });
+        }
+    }
+
+    fn discard(&self, failure: Result<Response<B>, E>) {
+        if let Ok(response) = failure
+            && !response.body().is_end_stream()
+        {
+            self.spawn(read(response.into_body(), self.body_limit));
         }
     }
 }

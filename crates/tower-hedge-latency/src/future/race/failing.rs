@@ -1,0 +1,93 @@
+//! What follows from failures.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_attempt::{Attempt, Classify, Hint, Replays, Verdict};
+use tower_service::Service;
+
+use super::super::Outcome;
+use super::super::timing::Due;
+use super::Race;
+use crate::Observer;
+use crate::elsewhere::Elsewhere;
+use crate::losers::Losers;
+
+impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+where
+    S: Service<Req>,
+    C: Classify<Req, S::Response, S::Error>,
+    R: Replays<Req>,
+    O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
+{
+    /// Judges an attempt's outcome, once.
+    #[inline]
+    pub(in crate::future) fn is_good(
+        &mut self,
+        attempt: &Attempt,
+        outcome: &Outcome<S, Req>,
+    ) -> bool {
+        let classify = &self.rules.classify;
+        let verdict = classify.classify(&self.context, attempt, outcome);
+        if !verdict.is_retry() {
+            return true;
+        }
+        self.failed(verdict);
+        false
+    }
+
+    /// A server that asks to wait or to stop is obeyed.
+    #[cold]
+    fn failed(&mut self, verdict: Verdict) {
+        self.budget().record_failure();
+        self.hurry = false;
+        let wait = match verdict {
+            Verdict::Retry {
+                hint: Some(Hint::AtLeast(wait) | Hint::Exactly(wait)),
+                ..
+            } => wait,
+            Verdict::Retry { hint: Some(_), .. } => {
+                self.spare = None;
+                return;
+            }
+            _ => {
+                self.hurry = self.hedges_on_failure();
+                return;
+            }
+        };
+        let now = Instant::now();
+        let due = match self.due() {
+            Due::Never => return,
+            Due::Now => now,
+            Due::At(due) => due,
+        };
+        match now.checked_add(wait) {
+            Some(earliest) => self.postponed += earliest.saturating_duration_since(due),
+            None => self.spare = None,
+        }
+    }
+
+    /// Whether the call goes on when its first attempt has failed.
+    ///
+    /// Without others in flight it does not: repeating is not this layer's business, unless it was
+    /// told so and no server asks to wait, and a hedge whose service is not ready is no reason to wait.
+    pub(in crate::future) fn survives_failure(&self) -> bool {
+        self.has_sent() || self.hurry
+    }
+
+    pub(in crate::future) fn primary_failed(&mut self) {
+        self.observer.attempt_failed(&Attempt::PRIMARY);
+        if let Some(timing) = &mut self.timing {
+            timing.primary_failed();
+        }
+    }
+
+    /// Whether a failure now is a reason for a hedge.
+    fn hedges_on_failure(&self) -> bool {
+        self.settings.tuning.on_failure
+            && !matches!(self.due(), Due::Never)
+            && self.deadline.leaves(Duration::ZERO)
+    }
+}

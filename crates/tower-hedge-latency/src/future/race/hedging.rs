@@ -1,0 +1,129 @@
+//! Hedges, from the moment they are due.
+
+use std::task::{Context, Poll, ready};
+
+use tower_attempt::{Attempt, Classify, Replays};
+use tower_service::Service;
+
+use super::super::Outcome;
+use super::super::hedge::{End, Hedge};
+use super::Race;
+use crate::elsewhere::Elsewhere;
+use crate::losers::Losers;
+use crate::{Observer, SkipReason};
+
+impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+where
+    S: Service<Req> + Clone,
+    C: Classify<Req, S::Response, S::Error>,
+    R: Replays<Req>,
+    O: Observer,
+    A: Elsewhere<S, Req>,
+    L: Losers<S::Future>,
+{
+    /// Adds the hedge whose time has come.
+    pub(in crate::future) fn add_late_hedge(&mut self) {
+        if self.stage == 0 {
+            self.settings.state.counters.late.count();
+        }
+        self.add_hedge();
+    }
+
+    /// Adds the next hedge, unless hedges do not help or the budget has no token for it anyway.
+    pub(in crate::future) fn add_hedge(&mut self) {
+        self.hurry = false;
+        self.stage += 1;
+        let attempt = Attempt::hedge(self.stage + 1);
+        if !self.is_worth_it() {
+            return self.skip(&attempt, SkipReason::HeldBack);
+        }
+        if self.budget().withdraw().is_none() {
+            return self.skip(&attempt, SkipReason::Denied);
+        }
+        let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
+        let more = self
+            .timing
+            .as_ref()
+            .and_then(|timing| timing.delay(&self.settings, self.stage));
+        let next = match more {
+            Some(_) => self.spare.as_ref().and_then(|spare| {
+                let request = replays.again(&spare.saved, attempt)?;
+                let own = spare.service.clone();
+                Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
+            }),
+            None => self.spare.take().and_then(|spare| {
+                let request = replays.last(spare.saved, attempt)?;
+                let own = spare.service;
+                Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
+            }),
+        };
+        let Some((service, request)) = next else {
+            return self.skip(&attempt, SkipReason::NotRepeatable);
+        };
+        self.hedges.push(Hedge::new(attempt, service, request));
+    }
+
+    /// What a fixed trigger sends is the caller's own decision.
+    fn is_worth_it(&self) -> bool {
+        let Some(timing) = &self.timing else {
+            return true;
+        };
+        !self.settings.learns() || timing.class(&self.settings).guard.allows()
+    }
+
+    /// The first good answer among the hedges.
+    ///
+    /// One that failed is dropped: the first attempt's failure is what the caller gets to see if
+    /// they all fail.
+    pub(in crate::future) fn poll_hedges(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<(Attempt, Outcome<S, Req>)> {
+        let mut next = 0;
+        while let Some(hedge) = self.hedges.get_mut(next) {
+            let polled = match hedge.is_sent() {
+                true => hedge.poll(cx),
+                false => self.send(cx, next),
+            };
+            let Poll::Ready(end) = polled else {
+                next += 1;
+                continue;
+            };
+            let attempt = self.hedges.remove(next).attempt;
+            match end {
+                End::Answered(outcome) if self.is_good(&attempt, &outcome) => {
+                    return Poll::Ready((attempt, outcome));
+                }
+                End::Answered(failure) => {
+                    self.observer.attempt_failed(&attempt);
+                    self.losers.discard(failure);
+                }
+                End::Skipped(reason) => self.skip(&attempt, reason),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Sends the hedge at this place once its service is ready for it, and polls it.
+    fn send(&mut self, cx: &mut Context<'_>, place: usize) -> Poll<End<Outcome<S, Req>>> {
+        let Some(hedge) = self.hedges.get_mut(place) else {
+            return Poll::Pending;
+        };
+        let Some(mut request) = ready!(hedge.poll_ready(cx)) else {
+            return Poll::Ready(End::Skipped(SkipReason::NotReady));
+        };
+        let own = self.rules.classify.budget(&self.context);
+        let budget = own.unwrap_or(&self.settings.tuning.budget);
+        let Some(permit) = budget.withdraw() else {
+            return Poll::Ready(End::Skipped(SkipReason::Denied));
+        };
+        permit.spend();
+        let (classify, context) = (&self.rules.classify, &mut self.context);
+        classify.repeat(context, hedge.attempt, self.attempts, &mut request);
+        self.observer.attempt_started(&hedge.attempt);
+        self.attempts += 1;
+        self.settings.state.counters.hedges.count();
+        hedge.send(request, &self.losers);
+        hedge.poll(cx)
+    }
+}

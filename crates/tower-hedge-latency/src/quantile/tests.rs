@@ -1,0 +1,169 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Of calls that took so long.
+fn sample(times: &[u64]) -> Sample {
+    let sample = Sample::new();
+    for time in times {
+        sample.answered.add(*time, 1);
+    }
+    sample
+}
+
+fn empty() -> Sample {
+    Sample::new()
+}
+
+/// Billionths that may be above the quantile `q` per mille.
+fn above(per_mille: u64) -> u64 {
+    (1000 - per_mille) * 1_000_000
+}
+
+/// The bucket that a time falls into, with the end that still counts.
+fn bucket_of(time: u64) -> std::ops::RangeInclusive<u64> {
+    let bucket = (0..)
+        .find(|bucket| time < lower_bound(bucket + 1) || *bucket == 1023)
+        .unwrap();
+    lower_bound(bucket)..=lower_bound(bucket + 1)
+}
+
+#[test]
+fn too_few_times_have_no_quantile() {
+    assert_eq!(quantile([&empty(), &empty()], above(950), 0), None);
+    let one = sample(&[7]);
+    assert_eq!(quantile([&one, &empty()], above(950), 2), None);
+    assert_eq!(quantile([&one, &one], above(950), 2), Some(8));
+}
+
+#[test]
+fn two_windows_count_together() {
+    let (fast, slow) = (sample(&[1; 95]), sample(&[30; 5]));
+    assert_eq!(quantile([&fast, &slow], above(950), 100), Some(2));
+    // A tie of the order changes nothing.
+    assert_eq!(quantile([&slow, &fast], above(960), 100), Some(31));
+}
+
+/// At a constant latency of 15.10 ms, 95 % of the way through its bucket are 15.09 ms: every call
+/// would be late.
+#[test]
+fn a_constant_latency_is_not_above_its_own_quantile() {
+    for time in [15_103_u64, 15_000, 100_000, 33, 1] {
+        let constant = sample(&vec![time; 1000]);
+        let value = quantile([&constant, &empty()], above(950), 100).unwrap();
+        assert!(
+            value > time && value <= time + 1 + time / 31,
+            "{value} for {time}"
+        );
+    }
+}
+
+/// Of four calls one was cut off at 10: it counts as one and a half times each of the two that took longer,
+/// so that three quarters of them took 20 at least.
+#[test]
+fn a_call_that_was_cut_off_counts_as_those_that_took_longer() {
+    let sample = sample(&[5, 20, 30]);
+    sample.cut_off.add(10, 1);
+    let quantile = |per_mille| quantile([&sample, &empty()], above(per_mille), 1);
+    assert_eq!(quantile(250), Some(6));
+    assert_eq!(quantile(500), Some(21));
+    assert_eq!(quantile(750), Some(31));
+}
+
+#[test]
+fn where_nothing_took_longer_it_is_the_time_of_the_cut() {
+    let sample = sample(&[5; 90]);
+    sample.cut_off.add(1000, 10);
+    let value = quantile([&sample, &empty()], above(950), 1).unwrap();
+    assert!(bucket_of(1000).contains(&value), "{value}");
+    assert_eq!(quantile([&sample, &empty()], above(900), 1), Some(6));
+}
+
+proptest! {
+    /// Against the sorted list: in the same bucket, or at its end.
+    #[test]
+    fn a_quantile_is_within_one_bucket_of_the_exact_one(
+        times in prop::collection::vec(prop_oneof![0..64_u64, 0..100_000_u64, 0..1_u64 << 37], 1..400),
+        split in 0..400_usize,
+        per_mille in 1..1000_u64,
+    ) {
+        let (one, other) = times.split_at(split.min(times.len()));
+        let value = quantile([&sample(one), &sample(other)], above(per_mille), 1).unwrap();
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        let total = times.len() as u64;
+        let rank = total - share(total, above(per_mille));
+        let exact = sorted[usize::try_from(rank).unwrap() - 1];
+        prop_assert!(bucket_of(exact).contains(&value), "{value} for {exact}");
+    }
+
+    /// Whatever is cut off at or after the quantile leaves it where it is.
+    #[test]
+    fn a_cut_beyond_the_quantile_changes_nothing(
+        times in prop::collection::vec(0..1_000_000_u64, 100..400),
+        per_mille in 1..1000_u64,
+    ) {
+        let exact = quantile([&sample(&times), &empty()], above(per_mille), 1).unwrap();
+        let cut = empty();
+        for time in &times {
+            match *time > exact {
+                true => cut.cut_off.add(exact, 1),
+                false => cut.answered.add(*time, 1),
+            };
+        }
+        let value = quantile([&cut, &empty()], above(per_mille), 1).unwrap();
+        prop_assert!(bucket_of(exact).contains(&value), "{value}, not {exact}");
+    }
+
+    /// Against Kaplan and Meier's product, in floating point, over times that are buckets of their own.
+    #[test]
+    fn a_quantile_of_what_was_cut_off_is_kaplan_and_meiers(
+        calls in prop::collection::vec((0..32_u64, any::<bool>()), 1..200),
+        per_mille in 1..1000_u64,
+    ) {
+        let all = empty();
+        for (time, answered) in &calls {
+            match answered {
+                true => all.answered.add(*time, 1),
+                false => all.cut_off.add(*time, 1),
+            };
+        }
+        let total = calls.len() as u64;
+        let wanted = share(total, above(per_mille)) as f64 / total as f64;
+        let (mut survive, mut left) = (1.0, total as f64);
+        let last = calls.iter().map(|(time, _)| *time).max().unwrap();
+        let mut expected = last;
+        for time in 0..=last {
+            let count = |which| calls.iter().filter(|call| **call == (time, which)).count() as f64;
+            let (answered, cut) = (count(true), count(false));
+            if answered > 0.0 {
+                survive *= 1.0 - answered / left;
+                // Where the two are equal but for the last digit, either may be right.
+                prop_assume!((survive - wanted).abs() > 1e-7 || (survive - wanted).abs() < 1e-12);
+                if survive <= wanted + 1e-12 {
+                    expected = time;
+                    break;
+                }
+            }
+            left -= answered + cut;
+        }
+        let value = quantile([&all, &empty()], above(per_mille), 1).unwrap();
+        prop_assert!((expected..=expected + 1).contains(&value), "{value}, not {expected}");
+    }
+
+    #[test]
+    fn a_higher_quantile_is_never_lower(
+        times in prop::collection::vec(0..1_000_000_u64, 1..300),
+        cut_off in prop::collection::vec(0..1_000_000_u64, 0..300),
+    ) {
+        let all = sample(&times);
+        for time in cut_off {
+            all.cut_off.add(time, 1);
+        }
+        let values: Vec<u64> = (1..1000)
+            .step_by(37)
+            .map(|per_mille| quantile([&all, &empty()], above(per_mille), 1).unwrap())
+            .collect();
+        prop_assert!(values.is_sorted(), "{values:?}");
+    }
+}
