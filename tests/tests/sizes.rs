@@ -8,6 +8,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use tower::util::MapErr;
 use tower::{BoxError, Service};
+use tower_hedge_latency::Hedge;
 use tower_jitter_retry::{Http, NoObserver, Retry, StandardAnswer};
 
 type HttpRequest = Request<Full<Bytes>>;
@@ -38,5 +39,16 @@ fn hard_time_limits_take_a_timer_and_only_where_they_are_set() {
     assert!(
         with <= without + timer + 72,
         "{with} bytes over {without} and {timer} of a timer"
+    );
+}
+
+#[test]
+fn a_hedge_takes_the_copies_of_request_and_client_a_timer_and_little_more() {
+    let copies = size_of::<HttpRequest>() + size_of::<HttpClient>();
+    let (client, timer) = (future_of::<HttpClient>(), size_of::<tokio::time::Sleep>());
+    let size = future_of::<Hedge<HttpClient, Http>>();
+    assert!(
+        size <= client + copies + timer + 248,
+        "{size} bytes over {client}, {copies} of copies and {timer} of a timer"
     );
 }

@@ -13,8 +13,7 @@ use tower_attempt::{Attempt, Classify, Replays};
 use tower_service::Service;
 
 pub(crate) use self::race::{Race, Spare};
-use self::timing::Due;
-pub(crate) use self::timing::Timing;
+pub(crate) use self::timing::{Due, Timing};
 use crate::Observer;
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;

@@ -178,8 +178,8 @@ mod settings;
 mod trigger;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, BuildError, Classify, Deadline, EveryError, Hint, Plain, Replays,
-    RetryReason, Rules, Verdict,
+    Attempt, AttemptKind, Budget, BudgetBy, Budgets, BuildError, Classify, Deadline, EveryError,
+    Hint, Plain, Replays, RetryReason, Rules, Verdict,
 };
 #[cfg(feature = "grpc")]
 pub use tower_attempt::{ByMessage, Grpc, GrpcClassify, GrpcCode, GrpcOutcome};

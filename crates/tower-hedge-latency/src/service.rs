@@ -3,11 +3,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
+use tokio::time::Instant;
 use tower_attempt::{Classify, Deadline, Plain, Replays, Rules};
 use tower_service::Service;
 
 use crate::elsewhere::Elsewhere;
-use crate::future::{Race, Spare, Timing};
+use crate::future::{Due, Race, Spare, Timing};
 use crate::key::Sort;
 use crate::losers::Losers;
 use crate::options::Options;
@@ -90,30 +91,34 @@ where
         let deadline = rules.classify.deadline(&context);
         let expiry = rules.classify.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let may_hedge = rules.classify.may_hedge(&context);
-        let mut timing = settings.watches(may_hedge).then(|| {
-            let keyed = settings.learns();
-            let class = keyed.then(|| self.options.key.class(&request, &settings.state.classes));
-            Timing::start(settings, class.flatten())
-        });
+        let watched = settings.watches(rules.classify.may_hedge(&context));
+        let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
+        if watched {
+            if settings.learns() {
+                class = self.options.key.class(&request, &settings.state.classes);
+                learned = settings.learned(settings.class(class.as_deref()));
+            }
+            start = Instant::now();
+        }
         let (elsewhere, losers) = (self.options.elsewhere.clone(), self.options.losers.clone());
-        let mut spare = None;
-        if timing
-            .as_ref()
-            .is_some_and(|timing| timing.is_due_before(settings, &deadline))
+        let (mut watched, mut spare) = (watched, None);
+        if watched
+            && settings.sends()
+            && Due::is_in_time(start, settings.due(0, learned), &deadline)
         {
             let call = elsewhere.begin(&mut request);
             match rules.replays.first(&mut request) {
                 Some(saved) => spare = Some(Spare::new(self.inner.clone(), saved, call)),
-                None => timing = None,
+                None => watched = false,
             }
         }
         let observer = self.observer.clone();
         let primary = losers.hold(self.inner.call(request));
         // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
         let settings = Arc::clone(settings);
+        let timing = Timing::new(start, class, learned);
         let race = Race::new(
-            rules, observer, elsewhere, losers, settings, context, deadline, timing, spare,
+            rules, observer, elsewhere, losers, settings, context, deadline, watched, timing, spare,
         );
         ResponseFuture::new(primary, race)
     }

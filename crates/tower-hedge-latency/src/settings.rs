@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Budget, BuildError};
+use tower_attempt::{Budget, Budgets, BuildError};
 
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
@@ -58,6 +58,8 @@ pub(crate) struct Knobs {
     pub(crate) max_hedges: Option<u32>,
     pub(crate) on_failure: bool,
     pub(crate) budget: Option<Budget>,
+    /// In place of it, of which the rules pick one.
+    pub(crate) budgets: Option<Budgets>,
     pub(crate) deposits: bool,
     pub(crate) mode: Mode,
 }
@@ -68,7 +70,7 @@ pub(crate) struct State {
     pub(crate) classes: Classes,
     pub(crate) counters: Counters,
     /// Times count from here.
-    epoch: Instant,
+    pub(crate) epoch: Instant,
 }
 
 impl Default for Knobs {
@@ -79,6 +81,7 @@ impl Default for Knobs {
             max_hedges: None,
             on_failure: false,
             budget: None,
+            budgets: None,
             deposits: true,
             mode: Mode::default(),
         }
@@ -94,6 +97,9 @@ impl Knobs {
         if let Some(budget) = &self.budget {
             budget.validate()?;
         }
+        if let Some(budgets) = &self.budgets {
+            budgets.validate()?;
+        }
         Trigger::validate(self.trigger.as_ref(), self.max_hedges)
     }
 
@@ -104,7 +110,8 @@ impl Knobs {
             // The caller knows when hedges go out, and so how many.
             (None, Some(_)) => Budget::unlimited(),
         };
-        let learned = || Trigger::Percentile(self.percentile.percentile(&budget));
+        let drawn_on = self.budgets.as_ref().map_or(&budget, Budgets::template);
+        let learned = || Trigger::Percentile(self.percentile.percentile(drawn_on));
         Settings {
             tuning: Tuning {
                 mode: self.mode,
@@ -133,6 +140,11 @@ impl Settings {
             ..
         } = &self.tuning;
         trigger.due(hedge, *max_hedges, learned)
+    }
+
+    /// The class, `None` being that of all the rest.
+    pub(crate) fn class<'a>(&'a self, class: Option<&'a Class>) -> &'a Class {
+        class.unwrap_or(&self.state.classes.rest)
     }
 
     /// The delay that `class` has learned, if the trigger learns.

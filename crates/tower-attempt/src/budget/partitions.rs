@@ -101,6 +101,12 @@ impl Budgets {
         self.0.template().validate()
     }
 
+    /// The budget whose settings each partition has.
+    #[must_use]
+    pub fn template(&self) -> &Budget {
+        self.0.template()
+    }
+
     /// The budget of `key`.
     ///
     /// Take it for each call anew: as long as a clone is out, its partition stays.

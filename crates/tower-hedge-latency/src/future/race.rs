@@ -32,8 +32,9 @@ where
     settings: Arc<Settings>,
     context: C::Context,
     deadline: Deadline,
-    /// `None` if the request may not be hedged.
-    timing: Option<Timing>,
+    /// Whether its request may be hedged, so that there is something to learn and to count.
+    watched: bool,
+    timing: Timing,
     /// `None` if this call is not hedged, or not any more.
     spare: Option<Spare<S, R::Saved, A::Call>>,
     /// How many hedges came due, sent or not.
@@ -85,13 +86,14 @@ where
         settings: Arc<Settings>,
         context: C::Context,
         deadline: Deadline,
-        timing: Option<Timing>,
+        watched: bool,
+        timing: Timing,
         spare: Option<Spare<S, R::Saved, A::Call>>,
     ) -> Self {
         observer.attempt_started(&Attempt::PRIMARY);
         let own = rules.classify.budget(&context);
         let budget = own.unwrap_or(&settings.tuning.budget);
-        settings.begin(timing.is_some(), budget);
+        settings.begin(watched, budget);
         Self {
             rules,
             observer,
@@ -100,6 +102,7 @@ where
             settings,
             context,
             deadline,
+            watched,
             timing,
             spare,
             stage: 0,
@@ -113,13 +116,12 @@ where
 
     /// When the next hedge is due; never if there is nothing to make it from.
     pub(super) fn due(&self) -> Due {
-        match (&self.timing, &self.spare) {
-            (Some(timing), Some(_)) => {
-                let due = timing.due(&self.settings, self.stage, self.postponed);
-                due.before(&self.deadline)
-            }
-            _ => Due::Never,
+        if self.spare.is_none() {
+            return Due::Never;
         }
+        let (stage, postponed) = (self.stage, self.postponed);
+        let due = self.timing.due(&self.settings, stage, postponed);
+        due.before(&self.deadline)
     }
 
     pub(super) fn losers(&self) -> &L {

@@ -9,7 +9,7 @@ use crate::estimator::Seen;
 use crate::settings::Settings;
 use crate::trigger::micros;
 
-/// When a call that may be hedged began, and when it is late.
+/// When a call began, and when it is late.
 pub(crate) struct Timing {
     start: Instant,
     /// `None`: the class of all the rest.
@@ -21,13 +21,22 @@ pub(crate) struct Timing {
 }
 
 /// When the next hedge is due.
-pub(super) enum Due {
+pub(crate) enum Due {
     Now,
     At(Instant),
     Never,
 }
 
 impl Due {
+    /// So long after `start`; `None` for never.
+    pub(super) fn after(start: Instant, delay: Option<Duration>) -> Self {
+        match delay {
+            None => Self::Never,
+            Some(Duration::ZERO) => Self::Now,
+            Some(delay) => start.checked_add(delay).map_or(Self::Never, Self::At),
+        }
+    }
+
     /// Never, if the call's deadline comes first.
     pub(super) fn before(self, deadline: &Deadline) -> Self {
         match self {
@@ -35,21 +44,35 @@ impl Due {
             due => due,
         }
     }
+
+    /// Whether a hedge that is due after this delay would be sent before the deadline.
+    #[inline]
+    pub(crate) fn is_in_time(start: Instant, delay: Option<Duration>, deadline: &Deadline) -> bool {
+        // Most calls have no deadline, and need no sum to be compared with it.
+        match *deadline {
+            Deadline::NEVER => delay.is_some(),
+            _ => !matches!(Self::after(start, delay).before(deadline), Self::Never),
+        }
+    }
 }
 
 impl Timing {
     #[inline]
-    pub(crate) fn start(settings: &Settings, class: Option<Arc<Class>>) -> Self {
+    pub(crate) fn new(
+        start: Instant,
+        class: Option<Arc<Class>>,
+        learned: Option<Duration>,
+    ) -> Self {
         Self {
-            start: Instant::now(),
-            learned: settings.learned(of(class.as_deref(), settings)),
+            start,
             class,
+            learned,
             failed_after: None,
         }
     }
 
     pub(super) fn class<'a>(&'a self, settings: &'a Settings) -> &'a Class {
-        of(self.class.as_deref(), settings)
+        settings.class(self.class.as_deref())
     }
 
     /// When the 0-based `hedge` is due, as an offset from the start; `None` if there is none.
@@ -57,29 +80,13 @@ impl Timing {
         settings.due(hedge, self.learned)
     }
 
-    /// Whether hedges are sent at all, and the first is due before the deadline. When not, no copy is
-    /// needed.
-    #[inline]
-    pub(crate) fn is_due_before(&self, settings: &Settings, deadline: &Deadline) -> bool {
-        // Most calls have no deadline, and need no sum to be compared with it.
-        settings.sends()
-            && match *deadline {
-                Deadline::NEVER => self.delay(settings, 0).is_some(),
-                _ => {
-                    let due = self.due(settings, 0, Duration::ZERO);
-                    !matches!(due.before(deadline), Due::Never)
-                }
-            }
-    }
-
     /// When the 0-based `hedge` is due, if servers have asked to wait so much longer.
     pub(super) fn due(&self, settings: &Settings, hedge: u32, postponed: Duration) -> Due {
         let delay = self.delay(settings, hedge);
-        match delay.map(|delay| delay.saturating_add(postponed)) {
-            None => Due::Never,
-            Some(Duration::ZERO) => Due::Now,
-            Some(delay) => self.start.checked_add(delay).map_or(Due::Never, Due::At),
-        }
+        Due::after(
+            self.start,
+            delay.map(|delay| delay.saturating_add(postponed)),
+        )
     }
 
     pub(super) fn primary_failed(&mut self) {
@@ -101,8 +108,4 @@ impl Timing {
         let is_late = self.learned.is_some_and(|delay| out >= delay);
         is_late.then(|| Seen::CutOff(micros(out)))
     }
-}
-
-fn of<'a>(class: Option<&'a Class>, settings: &'a Settings) -> &'a Class {
-    class.unwrap_or(&settings.state.classes.rest)
 }

@@ -7,7 +7,7 @@ use tower_attempt::{Attempt, AttemptKind, Classify, Replays};
 use tower_service::Service;
 
 use super::super::Outcome;
-use super::super::timing::{Due, Timing};
+use super::super::timing::Due;
 use super::Race;
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
@@ -55,8 +55,7 @@ where
             self.settings.state.counters.hedge_wins.count();
         }
         if self.attempts > 1 {
-            let timing = self.timing.as_ref();
-            let delay = timing.and_then(|timing| timing.delay(&self.settings, 0));
+            let delay = self.timing.delay(&self.settings, 0);
             let info = HedgeInfo::new(winner, self.attempts, delay.unwrap_or_default());
             self.rules.classify.attach(outcome, info);
         }
@@ -68,19 +67,19 @@ where
     fn settle(&self, answered: bool, won: bool) {
         let settings = &*self.settings;
         let call = settings.state.counters.calls.count();
-        let Some(timing) = &self.timing else {
+        if !self.watched {
             return;
-        };
+        }
         if !settings.sends() {
-            self.shadow(timing, Instant::now());
+            self.shadow(Instant::now());
         }
         if !settings.learns() {
             return;
         }
-        let class = timing.class(settings);
+        let class = self.timing.class(settings);
         if let Some(calls) = class.estimator.counts_for(call) {
             let now = Instant::now();
-            if let Some(seen) = timing.seen(answered, now) {
+            if let Some(seen) = self.timing.seen(answered, now) {
                 settings.learn(class, seen, calls, now);
             }
         }
@@ -91,9 +90,9 @@ where
 
     /// Counts the hedges that would have been sent by now.
     #[cold]
-    fn shadow(&self, timing: &Timing, now: Instant) {
+    fn shadow(&self, now: Instant) {
         for hedge in 0.. {
-            let due = timing.due(&self.settings, hedge, Duration::ZERO);
+            let due = self.timing.due(&self.settings, hedge, Duration::ZERO);
             match due.before(&self.deadline) {
                 Due::At(due) if due > now => return,
                 Due::Never => return,

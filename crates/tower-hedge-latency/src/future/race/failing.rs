@@ -79,9 +79,7 @@ where
 
     pub(in crate::future) fn primary_failed(&mut self) {
         self.observer.attempt_failed(&Attempt::PRIMARY);
-        if let Some(timing) = &mut self.timing {
-            timing.primary_failed();
-        }
+        self.timing.primary_failed();
     }
 
     /// Whether a failure now is a reason for a hedge.

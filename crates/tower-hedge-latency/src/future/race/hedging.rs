@@ -41,10 +41,7 @@ where
             return self.skip(&attempt, SkipReason::Denied);
         }
         let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
-        let more = self
-            .timing
-            .as_ref()
-            .and_then(|timing| timing.delay(&self.settings, self.stage));
+        let more = self.timing.delay(&self.settings, self.stage);
         let next = match more {
             Some(_) => self.spare.as_ref().and_then(|spare| {
                 let request = replays.again(&spare.saved, attempt)?;
@@ -65,10 +62,7 @@ where
 
     /// What a fixed trigger sends is the caller's own decision.
     fn is_worth_it(&self) -> bool {
-        let Some(timing) = &self.timing else {
-            return true;
-        };
-        !self.settings.learns() || timing.class(&self.settings).guard.allows()
+        !self.settings.learns() || self.timing.class(&self.settings).guard.allows()
     }
 
     /// The first good answer among the hedges.

@@ -2,13 +2,71 @@
 use tower_attempt::Grpc;
 #[cfg(feature = "http")]
 use tower_attempt::Http;
-use tower_attempt::{Attempt, ByClone, Plain, Rules, Verdict};
+use tower_attempt::{Attempt, Budget, BudgetBy, Budgets, ByClone, Plain, Rules, Verdict};
 
 use super::HedgeLayerBuilder;
 
 impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     pub(super) fn rules<T>(self, rules: T) -> HedgeLayerBuilder<T, O, X> {
         HedgeLayerBuilder::new(rules, self.observer, self.options, self.knobs)
+    }
+}
+
+impl<C, R, O, X> HedgeLayerBuilder<Rules<C, R>, O, X> {
+    /// The allowances that hedges draw on and eligible calls pay into, of which the closure picks one for
+    /// each request: a backend that is slow does not use up what is there for the others. In place of
+    /// [`budget`](Self::budget), and not changed by a [handle](crate::HedgeHandle). Comes after the rules are
+    /// chosen.
+    ///
+    /// The trigger is learned from all calls together, and moved up as far as one of these budgets pays;
+    /// for one of its own per backend there is [`key`](Self::key).
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_hedge_latency::{Budget, Budgets, HedgeLayer};
+    /// # type Body = ();
+    ///
+    /// let budgets = Budgets::new(Budget::ratio(0.05).initial(10));
+    /// let layer = HedgeLayer::builder()
+    ///     .http()
+    ///     .budget_by(budgets, |budgets, request: &Request<Body>| {
+    ///         budgets.get(&request.uri().authority())
+    ///     })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn budget_by<F, Req>(
+        mut self,
+        budgets: Budgets,
+        pick: F,
+    ) -> HedgeLayerBuilder<Rules<BudgetBy<C, F>, R>, O, X>
+    where
+        F: Fn(&Budgets, &Req) -> Budget,
+    {
+        self.knobs.budgets = Some(budgets.clone());
+        self.knobs.deposits = true;
+        let Rules { classify, replays } = self.rules;
+        let rules = Rules {
+            classify: BudgetBy::new(classify, budgets, pick),
+            replays,
+        };
+        HedgeLayerBuilder::new(rules, self.observer, self.options, self.knobs)
+    }
+
+    /// Like [`budget_by`](Self::budget_by), with allowances that a layer above pays into: a retry layer with
+    /// `budget_by` of the same [`Budgets`] and the same closure.
+    pub fn shared_budget_by<F, Req>(
+        self,
+        budgets: Budgets,
+        pick: F,
+    ) -> HedgeLayerBuilder<Rules<BudgetBy<C, F>, R>, O, X>
+    where
+        F: Fn(&Budgets, &Req) -> Budget,
+    {
+        let mut builder = self.budget_by(budgets, pick);
+        builder.knobs.deposits = false;
+        builder
     }
 }
 

@@ -6,6 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 #![expect(clippy::cast_precision_loss, reason = "counts are small")]
 
+#[cfg(feature = "http")]
+mod replicas;
 mod services;
 
 use std::array::from_fn;

@@ -37,12 +37,17 @@ pub(crate) fn bimodal(random: &mut StdRng) -> f64 {
     normal(random, mean)
 }
 
+/// Around `median`, lognormal.
+pub(crate) fn lognormal(random: &mut StdRng, median: f64, sigma: f64) -> f64 {
+    median * (sigma * standard_normal(random)).exp()
+}
+
 /// Lognormal around 10 ms with σ 0.5; 5 % are Pareto from 30 ms on, α 1.4.
 pub(crate) fn heavy_tail(random: &mut StdRng) -> f64 {
     if random.random_bool(0.05) {
         30.0 * (1.0 - random.random::<f64>()).powf(-1.0 / 1.4)
     } else {
-        10.0 * (0.5 * standard_normal(random)).exp()
+        lognormal(random, 10.0, 0.5)
     }
 }
 
