@@ -71,9 +71,9 @@ pub(crate) struct Lesson {
 /// What was seen of a call's first attempt, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It took so long.
-    Answer(u64),
-    /// It was out for so long, and was not waited for any longer.
+    /// It took so long, or was waited for so long.
+    End(u64),
+    /// It was out for so long when a hedge overtook it.
     CutOff(u64),
 }
 
@@ -124,7 +124,7 @@ impl Estimator {
             return;
         };
         let before = match seen {
-            Seen::Answer(micros) => window.answered.add(micros, calls),
+            Seen::End(micros) => window.ended.add(micros, calls),
             Seen::CutOff(micros) => window.cut_off.add(micros, calls),
         };
         let after = before.wrapping_add(calls);

@@ -6,39 +6,41 @@ use crate::histogram::{Histogram, lower_bound};
 const WHOLE: u64 = 1_000_000_000;
 /// One call, in the fixed-point numbers that calls are weighed with.
 const ONE: u128 = 1 << 32;
+/// What so few calls have shown is chance: a hundredth of those that are to exceed the time, and ten.
+const FEW: u64 = 10;
 
 /// What was seen of some calls.
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// How long first attempts took.
-    pub(crate) answered: Histogram,
-    /// How long first attempts were out that were cut off: they would have taken longer.
+    pub(crate) ended: Histogram,
+    /// How long first attempts were out that a hedge has overtaken: they would have taken longer.
     pub(crate) cut_off: Histogram,
 }
 
 impl Sample {
     pub(crate) fn new() -> Self {
         Self {
-            answered: Histogram::new(),
+            ended: Histogram::new(),
             cut_off: Histogram::new(),
         }
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.answered.total() + self.cut_off.total()
+        self.ended.total() + self.cut_off.total()
     }
 
     pub(crate) fn clear(&self) {
-        self.answered.clear();
+        self.ended.clear();
         self.cut_off.clear();
     }
 
     fn lowest(&self) -> usize {
-        self.answered.lowest().min(self.cut_off.lowest())
+        self.ended.lowest().min(self.cut_off.lowest())
     }
 
     fn highest(&self) -> usize {
-        self.answered.highest().max(self.cut_off.highest())
+        self.ended.highest().max(self.cut_off.highest())
     }
 }
 
@@ -47,8 +49,10 @@ impl Sample {
 ///
 /// A call that was cut off counts as all the calls together that took longer than it was out: its
 /// weight is shared out among them (Kaplan and Meier's estimate of 1958, as Efron wrote it in 1967). That
-/// is without bias where the time of the cut has nothing to do with how long the attempt would have
-/// taken, as it is with a hedge's answer. Where nothing took longer, the answer is that time itself.
+/// is without bias, since when a hedge answers has nothing to do with how long the first attempt would
+/// have taken. Where too few took longer, as with attempts that never end, it counts as if it had ended
+/// when it was cut off: too short, but on the right side of the trigger of that time, so that the
+/// threshold rises until no more are late than should be, and not at once to what a few have shown.
 ///
 /// Interpolated inside its bucket, so at most one bucket off. A bucket that holds more than a
 /// quarter of everything is taken whole: times that are all nearly the same lie anywhere in it, and
@@ -59,17 +63,39 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
     if total == 0 || total < least {
         return None;
     }
-    let rank = u128::from(total - share(total, above)) * ONE;
+    let beyond = share(total, above);
+    let rank = u128::from(total - beyond) * ONE;
+    let few = FEW.max(beyond / 100);
+    let buckets = || {
+        let (low, high) = (one.lowest(), one.highest());
+        (low.min(other.lowest())..=high.max(other.highest())).map(|bucket| {
+            let ended = one.ended.count(bucket) + other.ended.count(bucket);
+            let cut_off = one.cut_off.count(bucket) + other.cut_off.count(bucket);
+            (bucket, ended, cut_off)
+        })
+    };
+    let longer = reach(buckets(), total, rank, few);
+    longer.or_else(|| {
+        let as_if_ended = buckets().map(|(bucket, ended, cut_off)| (bucket, ended + cut_off, 0));
+        reach(as_if_ended, total, rank, few)
+    })
+}
+
+/// Where so many calls have ended, given how many have ended and were cut off in each bucket. `None` if no more
+/// than a few show it, or somebody has taken them out meanwhile.
+fn reach(
+    buckets: impl Iterator<Item = (usize, u64, u64)>,
+    total: u64,
+    rank: u128,
+    few: u64,
+) -> Option<u64> {
     let (mut below, mut left, mut weight) = (0, total, ONE);
-    let mut last = 0;
-    for bucket in one.lowest().min(other.lowest())..=one.highest().max(other.highest()) {
-        let answered = one.answered.count(bucket) + other.answered.count(bucket);
-        let cut_off = one.cut_off.count(bucket) + other.cut_off.count(bucket);
-        if answered + cut_off > 0 {
-            last = bucket;
-        }
-        let weighed = u128::from(answered) * weight;
-        if answered > 0 && below + weighed >= rank {
+    for (bucket, ended, cut_off) in buckets {
+        let weighed = u128::from(ended) * weight;
+        if ended > 0 && below + weighed >= rank {
+            if weight > ONE && left < few {
+                return None;
+            }
             let (start, end) = (lower_bound(bucket), lower_bound(bucket + 1));
             if weighed > u128::from(total) * ONE / 4 {
                 return Some(end);
@@ -80,7 +106,7 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
         }
         below += weighed;
         // Somebody may be adding meanwhile.
-        left = left.saturating_sub(answered);
+        left = left.saturating_sub(ended);
         let longer = left.saturating_sub(cut_off);
         if cut_off > 0 && longer > 0 {
             // Rounded up, so that the last of them brings no less than all.
@@ -88,8 +114,7 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
         }
         left = longer;
     }
-    // `None`: somebody has cleared one of them meanwhile.
-    (left == 0).then(|| lower_bound(last + 1))
+    None
 }
 
 /// `above` billionths of `total`, rounded down.

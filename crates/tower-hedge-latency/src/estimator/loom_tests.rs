@@ -18,7 +18,7 @@ fn a_window_is_closed_once_and_nothing_is_lost() {
     loom::model(|| {
         let estimator = Arc::new(Estimator::new());
         let record =
-            |estimator: &Estimator| estimator.record(Seen::Answer(1), 1, || REFRESH_MICROS, &EAGER);
+            |estimator: &Estimator| estimator.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER);
         let other = Arc::clone(&estimator);
         let other = thread::spawn(move || record(&other));
         record(&estimator);
@@ -39,7 +39,7 @@ fn a_reader_sees_no_threshold_or_a_true_one() {
         let estimator = Arc::new(Estimator::new());
         let writer = Arc::clone(&estimator);
         let writer =
-            thread::spawn(move || writer.record(Seen::Answer(1), 1, || REFRESH_MICROS, &EAGER));
+            thread::spawn(move || writer.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER));
         let seen = estimator.threshold();
         assert!(matches!(seen, None | Some(2)), "{seen:?}");
         writer.join().unwrap();
@@ -55,7 +55,7 @@ fn the_next_refresh_sees_what_the_last_one_missed() {
         let other = Arc::clone(&estimator);
         let other =
             thread::spawn(move || other.record(Seen::CutOff(0), 1, || REFRESH_MICROS, &EAGER));
-        estimator.record(Seen::Answer(1), 1, || REFRESH_MICROS, &EAGER);
+        estimator.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER);
         other.join().unwrap();
         estimator.refresh(REFRESH_MICROS, &EAGER);
         assert_eq!(estimator.threshold(), Some(2));

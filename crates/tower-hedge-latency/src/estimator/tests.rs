@@ -12,7 +12,7 @@ const P95: Lesson = Lesson {
 /// Every millisecond from `start` on a sample, which `latency` says for its number.
 fn record(estimator: &Estimator, start: u64, count: u64, latency: impl Fn(u64) -> u64) -> u64 {
     for n in 0..count {
-        estimator.record(Seen::Answer(latency(n)), 1, || start + n * 1000, &P95);
+        estimator.record(Seen::End(latency(n)), 1, || start + n * 1000, &P95);
     }
     start + count * 1000
 }
@@ -56,17 +56,12 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
     let now = record(&estimator, 0, 10_000, |_| 50_000);
     let before = threshold(&estimator);
     // A day later one slow answer does not make the rule.
-    estimator.record(
-        Seen::Answer(5_000_000),
-        1,
-        || now + 24 * 3600 * SECOND,
-        &P95,
-    );
+    estimator.record(Seen::End(5_000_000), 1, || now + 24 * 3600 * SECOND, &P95);
     assert_eq!(threshold(&estimator), before);
     // A sample every ten seconds: a window is not closed before it has 200 of them.
     let estimator = Estimator::new();
     for n in 0..250 {
-        let seen = Seen::Answer(if n < 15 { 80_000 } else { 20_000 });
+        let seen = Seen::End(if n < 15 { 80_000 } else { 20_000 });
         estimator.record(seen, 1, || n * 10 * SECOND, &P95);
     }
     assert!(threshold(&estimator) > 80_000, "the first 200 still count");
@@ -76,7 +71,7 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
 fn many_samples_at_one_instant_refresh_too() {
     let estimator = Estimator::new();
     for _ in 0..REFRESH_SAMPLES {
-        estimator.record(Seen::Answer(1000), 1, || 7, &P95);
+        estimator.record(Seen::End(1000), 1, || 7, &P95);
     }
     assert!(estimator.threshold().is_some());
 }
@@ -88,7 +83,7 @@ fn a_time_before_the_last_refresh_is_no_time_at_all() {
     let now = record(&estimator, SECOND, 1000, |_| 1000);
     let before = threshold(&estimator);
     for n in 0..100 {
-        estimator.record(Seen::Answer(u64::MAX), 1, || now - SECOND - n, &P95);
+        estimator.record(Seen::End(u64::MAX), 1, || now - SECOND - n, &P95);
     }
     assert_eq!(threshold(&estimator), before);
     assert!(before < 1100);
@@ -103,7 +98,7 @@ fn extremes_do_no_harm() {
         samples: 0,
     };
     for now in [u64::MAX, 0, u64::MAX] {
-        for seen in [Seen::Answer, Seen::CutOff] {
+        for seen in [Seen::End, Seen::CutOff] {
             estimator.record(seen(u64::MAX), u32::MAX, || now, &extreme);
             estimator.record(seen(0), u32::MAX, || now, &extreme);
         }
@@ -120,7 +115,7 @@ fn no_sample_is_lost_among_threads() {
     };
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let record = |n| estimator.record(Seen::Answer(n), 1, || n, &endless);
+            let record = |n| estimator.record(Seen::End(n), 1, || n, &endless);
             scope.spawn(move || (0..10_000).for_each(record));
         }
     });
@@ -141,7 +136,7 @@ fn of_many_calls_one_of_sixteen_is_enough() {
             if let Some(calls) = estimator.counts_for(asked) {
                 taken += 1;
                 // 1 ms to 100 ms, evenly.
-                let seen = Seen::Answer(1000 * (1 + asked % 100));
+                let seen = Seen::End(1000 * (1 + asked % 100));
                 estimator.record(seen, calls, || now, &P95);
             }
         }
@@ -185,7 +180,7 @@ fn a_window_without_end_is_closed_before_its_counts_overflow() {
         ..P95
     };
     for _ in 0..100 {
-        estimator.record(Seen::Answer(20_000), u32::MAX / 10, || 7, &endless);
+        estimator.record(Seen::End(20_000), u32::MAX / 10, || 7, &endless);
         let all = estimator.windows.each_ref().map(Sample::total);
         assert!(
             all.iter().all(|calls| *calls < u64::from(u32::MAX)),
@@ -205,7 +200,7 @@ fn what_is_cut_off_does_not_pull_the_threshold_down() {
         let (took, limit) = (1000 * (1 + n % 100), 50_000 + 1000 * (n * 7 % 53));
         let seen = match took > limit {
             true => Seen::CutOff(limit),
-            false => Seen::Answer(took),
+            false => Seen::End(took),
         };
         estimator.record(seen, 1, || n * 1000, &P95);
     }

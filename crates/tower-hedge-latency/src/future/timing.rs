@@ -93,19 +93,24 @@ impl Timing {
         self.failed_after = Some(self.start.elapsed());
     }
 
-    /// What the first attempt shows when the call ends `now`, if it shows anything.
+    /// What the first attempt shows when the call ends `now`, if it shows anything. `succeeded` says whether
+    /// the call did, `overtaken` whether a hedge has won.
     ///
-    /// Losing attempts are cancelled, so what they would have taken is never seen, only that it would
-    /// have been more. What the winner took says nothing about first attempts. A failure before the
-    /// trigger, and a caller that leaves before it, say nothing about how long an answer would have
-    /// taken; after it they count as late, so that a service that stalls does not seem fast.
-    pub(super) fn seen(&self, answered: bool, now: Instant) -> Option<Seen> {
+    /// An attempt that is overtaken is cancelled, so what it would have taken is never seen, only that
+    /// it would have been more. What the winner took says nothing about first attempts. A failure
+    /// before the trigger, and a caller that leaves before it, say nothing about how long an answer
+    /// would have taken; after it they count as late, so that a service that stalls does not seem
+    /// fast.
+    pub(super) fn seen(&self, succeeded: bool, overtaken: bool, now: Instant) -> Option<Seen> {
         let out = now.saturating_duration_since(self.start);
-        let out = self.failed_after.unwrap_or(out);
-        if answered {
-            return Some(Seen::Answer(micros(out)));
+        let (out, succeeded, overtaken) = match self.failed_after {
+            Some(failed_after) => (failed_after, false, false),
+            None => (out, succeeded, overtaken),
+        };
+        let is_late = || self.learned.is_some_and(|delay| out >= delay);
+        match overtaken {
+            true => Some(Seen::CutOff(micros(out))),
+            false => (succeeded || is_late()).then(|| Seen::End(micros(out))),
         }
-        let is_late = self.learned.is_some_and(|delay| out >= delay);
-        is_late.then(|| Seen::CutOff(micros(out)))
     }
 }

@@ -33,7 +33,7 @@ where
         self.ended = true;
         self.spare = None;
         let won = winner.kind() == AttemptKind::Hedge;
-        self.settle(good && !won, won);
+        self.settle(good, won);
         if !good {
             self.settings.state.counters.failed.count();
         }
@@ -61,10 +61,9 @@ where
         }
     }
 
-    /// The call ends: what there is to learn, to count and to tell of hedges. `answered` says whether
-    /// its first attempt was good.
+    /// The call ends: what there is to learn, to count and to tell of hedges.
     #[inline]
-    fn settle(&self, answered: bool, won: bool) {
+    fn settle(&self, succeeded: bool, won: bool) {
         let settings = &*self.settings;
         let call = settings.state.counters.calls.count();
         if !self.watched {
@@ -79,7 +78,7 @@ where
         let class = self.timing.class(settings);
         if let Some(calls) = class.estimator.counts_for(call) {
             let now = Instant::now();
-            if let Some(seen) = self.timing.seen(answered, now) {
+            if let Some(seen) = self.timing.seen(succeeded, won, now) {
                 settings.learn(class, seen, calls, now);
             }
         }
