@@ -91,7 +91,7 @@ where
         let deadline = rules.classify.deadline(&context);
         let expiry = rules.classify.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let watched = settings.watches(rules.classify.may_hedge(&context));
+        let mut watched = settings.watches(rules.classify.may_hedge(&context));
         let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
         if watched {
             if settings.learns() {
@@ -101,11 +101,12 @@ where
             start = Instant::now();
         }
         let (elsewhere, losers) = (self.options.elsewhere.clone(), self.options.losers.clone());
-        let (mut watched, mut spare) = (watched, None);
-        if watched
-            && settings.sends()
-            && Due::is_in_time(start, settings.due(0, learned), &deadline)
-        {
+        let mut spare = None;
+        // When no hedge will be sent, no copy is needed.
+        let delay = settings
+            .due(0, learned)
+            .filter(|_| watched && settings.sends());
+        if Due::is_in_time(start, delay, &deadline) {
             let call = elsewhere.begin(&mut request);
             match rules.replays.first(&mut request) {
                 Some(saved) => spare = Some(Spare::new(self.inner.clone(), saved, call)),
@@ -114,7 +115,8 @@ where
         }
         let observer = self.observer.clone();
         let primary = losers.hold(self.inner.call(request));
-        // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
+        // Last, and from plain values, so that nothing can unwind while it exists: the compiler then
+        // builds it in place.
         let settings = Arc::clone(settings);
         let timing = Timing::new(start, class, learned);
         let race = Race::new(

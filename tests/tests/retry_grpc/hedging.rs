@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+use tests::soon;
 use tonic::Code;
 use tonic::transport::Channel;
 use tower::Layer;
@@ -56,4 +58,23 @@ async fn unavailable_does_not_win_and_a_server_that_says_stop_gets_no_more() {
     let limit = Some(4 * TRIGGER);
     client.echo_within(limit, "hello").await.unwrap_err();
     assert_eq!(words.calls(), 2);
+}
+
+/// Both attempts read what is streamed, each at its own place.
+#[tokio::test]
+async fn what_a_client_streams_goes_out_with_both_attempts() {
+    let (words, channel) = Words::start(|n| match n {
+        1 => Reply::Never,
+        _ => Reply::Good,
+    })
+    .await;
+    // A hedge is due long before all of it is there.
+    let texts = stream::iter(0..40).then(|n| async move {
+        tokio::time::sleep(Duration::from_millis(4)).await;
+        format!("{n} ")
+    });
+    let all: String = (0..40).map(|n| format!("{n} ")).collect();
+    let mut client = client(&["/test.Words/Join"], channel);
+    assert_eq!(soon(client.join(texts)).await.unwrap(), all);
+    assert!(words.calls() > 1);
 }

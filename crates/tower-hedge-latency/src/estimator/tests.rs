@@ -1,4 +1,10 @@
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
 use super::*;
+use crate::trigger::micros;
 
 const SECOND: u64 = 1_000_000;
 
@@ -153,6 +159,39 @@ fn of_many_calls_one_of_sixteen_is_enough() {
     assert_eq!(record(1_000, 500_000), 1_000);
     let value = threshold(&estimator);
     assert!((94_000..=98_000).contains(&value), "{value}");
+}
+
+/// Lognormal around 10 ms with σ 0.5.
+#[test]
+fn the_share_beyond_the_threshold_is_as_asked_for_when_few_of_many_calls_are_looked_at() {
+    for (above, samples) in [(100_000_000, 100), (50_000_000, 200), (10_000_000, 1000)] {
+        let lesson = Lesson {
+            above,
+            samples,
+            ..P95
+        };
+        let mut random = StdRng::seed_from_u64(1);
+        let mut draw = || {
+            let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
+            let normal = radius * (std::f64::consts::TAU * random.random::<f64>()).cos();
+            micros(Duration::from_secs_f64(0.01 * (0.5 * normal).exp()))
+        };
+        let estimator = Estimator::new();
+        for call in 0..800_000 {
+            if let Some(calls) = estimator.counts_for(call) {
+                // 40,000 a second.
+                estimator.record(Seen::End(draw()), calls, || 25 * call, &lesson);
+            }
+        }
+        assert!(estimator.rarity.load(Relaxed) > 0);
+        let threshold = threshold(&estimator);
+        let late = (0..200_000).filter(|_| draw() > threshold).count();
+        let expected = usize::try_from(above).unwrap_or_default() / 5_000;
+        assert!(
+            late.abs_diff(expected) < expected / 10,
+            "{late}, not {expected}"
+        );
+    }
 }
 
 /// Requests that come in turn, of which every second, third and so on is slow.

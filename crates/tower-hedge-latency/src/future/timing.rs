@@ -9,6 +9,9 @@ use crate::estimator::Seen;
 use crate::settings::Settings;
 use crate::trigger::micros;
 
+/// In seconds: nobody waits for longer.
+const CENTURY: u64 = 100 * 366 * 24 * 3600;
+
 /// When a call began, and when it is late.
 pub(crate) struct Timing {
     start: Instant,
@@ -33,6 +36,8 @@ impl Due {
         match delay {
             None => Self::Never,
             Some(Duration::ZERO) => Self::Now,
+            // tokio's timer adds to it, which the end of the clock leaves no room for.
+            Some(delay) if delay.as_secs() > CENTURY => Self::Never,
             Some(delay) => start.checked_add(delay).map_or(Self::Never, Self::At),
         }
     }

@@ -79,8 +79,8 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     ///
     /// # Cost
     ///
-    /// Two readings of the clock and three or four atomic operations per call; 16 KB per
-    /// [key](Self::key).
+    /// Two readings of the clock and three or four atomic operations per call, less with very many calls,
+    /// of which only a share is looked at; 16 KB per [key](Self::key).
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.knobs.trigger = None;
         self.knobs.percentile.quantile = Some(quantile);

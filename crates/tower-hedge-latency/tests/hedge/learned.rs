@@ -292,3 +292,50 @@ async fn each_key_has_a_delay_of_its_own() {
     assert!(delays[0].1.unwrap() < ms(6) && delays[1].1.unwrap() > ms(199));
     assert_eq!(handle.delay(), None, "no call is without a key");
 }
+
+/// A machine that slept, in the middle of a call and between calls.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_hours_makes_one_call_late_and_no_more() {
+    let mut learning = Learning::new(p95());
+    learning.answer(300, 20).await;
+    for _ in 0..5 {
+        let (mut call, primary) = learning.call().await;
+        advance(Duration::from_secs(8 * 3600)).await;
+        primary.send_response(1);
+        // Both are there at once, and the first attempt is looked at first.
+        assert_eq!(assert_ready_ok!(call.poll()), 1);
+        advance(Duration::from_secs(8 * 3600)).await;
+        learning.answer(10, 20).await;
+        assert_eq!(learning.delay(), UP_TO_20_MS);
+    }
+    let counts = learning.handle.counts();
+    assert_eq!((counts.late, counts.hedges), (0, 0));
+}
+
+/// First attempts that never end: the trigger rises, as long as more are late than should be, by no more than a
+/// hedge takes for each of its windows.
+#[tokio::test(start_paused = true)]
+async fn attempts_that_never_end_do_not_make_the_trigger_run_away() {
+    let mut learning = Learning::new(p95());
+    learning.answer(300, 20).await;
+    let mut expected = ms(21);
+    for n in 0..1_000 {
+        if n % 10 > 0 {
+            learning.answer(1, 20).await;
+            continue;
+        }
+        let due = learning.delay().unwrap();
+        assert!(due <= expected + ms(25), "{due:?} after {n} calls");
+        expected = expected.max(due);
+        let (mut call, _primary) = learning.call().await;
+        advance(due + ms(1)).await;
+        assert_pending!(call.poll());
+        let hedge = next(&mut learning.mock).await;
+        advance(ms(20)).await;
+        hedge.send_response(2);
+        assert_eq!(assert_ready_ok!(call.poll()), 2);
+    }
+    // 1,000 calls take 22 s: two windows.
+    let delay = learning.delay().unwrap();
+    assert!(delay > ms(40) && delay < ms(130), "{delay:?}");
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower_hedge_latency::{Attempt, Budget, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict};
 use tower_test::mock;
@@ -299,6 +299,32 @@ async fn the_largest_delay_is_never() {
     advance(Duration::from_secs(365 * 24 * 3600)).await;
     assert_pending!(call.poll());
     assert_no_request(&mut handle);
+    primary.send_response(1);
+    assert_eq!(assert_ready_ok!(call.poll()), 1);
+}
+
+/// tokio's timer rounds up, which the last millisecond of the clock leaves no room for.
+#[tokio::test(start_paused = true)]
+async fn the_largest_delay_that_the_clock_can_hold_is_no_panic() {
+    let now = Instant::now();
+    let fits = |nanos: u128| {
+        let secs = u64::try_from(nanos / 1_000_000_000).unwrap();
+        let part = u32::try_from(nanos % 1_000_000_000).unwrap();
+        Some(Duration::new(secs, part)).filter(|delay| now.checked_add(*delay).is_some())
+    };
+    let (mut low, mut high) = (0, 1_u128 << 93);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        match fits(middle) {
+            Some(_) => low = middle,
+            None => high = middle,
+        }
+    }
+    let (mut call, mut handle) = call!(HedgeLayer::builder().fixed(fits(low).unwrap()));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(1_000)).await;
+    assert_pending!(call.poll());
     primary.send_response(1);
     assert_eq!(assert_ready_ok!(call.poll()), 1);
 }

@@ -1,5 +1,4 @@
 //! Hedging over real connections: what becomes of the losers, and of their connections.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Three real upstreams of which one is slow: hedges that go elsewhere leave it.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

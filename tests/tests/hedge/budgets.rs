@@ -1,0 +1,127 @@
+//! Budgets that hedges share with others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::Full;
+use tests::{Answer, Probe, Request};
+use tower::{Layer, ServiceExt};
+use tower_hedge_latency::{Budget, Budgets, HedgeLayer};
+use tower_jitter_retry::{Backoff, RetryLayer};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn get(uri: &'static str) -> Request {
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.uri_mut() = Uri::from_static(uri);
+    request
+}
+
+fn by_host(budgets: &Budgets, request: &Request) -> Budget {
+    budgets.get(&request.uri().host())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_slow_leaves_the_others_their_budget() {
+    let budgets = Budgets::new(Budget::ratio(0.0).burst(2));
+    let layer = HedgeLayer::builder().fixed(ms(10)).http();
+    let layer = layer.budget_by(budgets, by_host).build().unwrap();
+    let handle = layer.handle();
+    let service = layer.layer(Probe::always(Answer::OK.after(100)));
+    for (uri, hedges, denied) in [
+        ("http://a.example", 1, 0),
+        ("http://a.example", 2, 0),
+        ("http://a.example", 2, 1),
+        ("http://b.example", 3, 1),
+    ] {
+        service.clone().oneshot(get(uri)).await.unwrap();
+        let counts = handle.counts();
+        assert_eq!((counts.hedges, counts.denied), (hedges, denied), "{uri}");
+    }
+}
+
+/// Each host's allowance is that of retries and hedges together, and a call pays into it once.
+#[tokio::test(start_paused = true)]
+async fn each_host_has_one_budget_for_retries_and_hedges() {
+    let budgets = || Budgets::new(Budget::ratio(1.0).burst(1).initial(0));
+    for (shared, expected) in [(true, [1, 0]), (false, [1, 1])] {
+        let retries = budgets();
+        let hedges = if shared { retries.clone() } else { budgets() };
+        let retry = RetryLayer::builder().backoff(Backoff::none()).http();
+        let retry = retry.budget_by(retries.clone(), by_host).build().unwrap();
+        let hedge = HedgeLayer::builder().fixed(ms(10)).http();
+        let hedge = match shared {
+            true => hedge.shared_budget_by(hedges.clone(), by_host as fn(&Budgets, &Request) -> _),
+            false => hedge.budget_by(hedges.clone(), by_host as fn(&Budgets, &Request) -> _),
+        };
+        let stack = retry.layer(hedge.build().unwrap().layer(Probe::always(Answer::OK)));
+        stack.oneshot(get("http://a.example")).await.unwrap();
+        let left = [retries, hedges].map(|budgets| {
+            let budget = budgets.get(&Some("a.example"));
+            budget.withdraw().map(|permit| permit.spend()).is_some()
+        });
+        assert_eq!(left.map(u32::from), expected, "shared: {shared}");
+    }
+}
+
+/// A percentile is moved up to what one partition pays for.
+#[tokio::test(start_paused = true)]
+async fn the_trigger_is_aligned_with_budgets_per_host() {
+    for (ratio, late) in [(0.05, 0.05), (0.01, 0.01)] {
+        let budgets = Budgets::new(Budget::ratio(ratio));
+        let layer = HedgeLayer::builder().percentile(0.95).http();
+        let layer = layer.budget_by(budgets, by_host).build().unwrap();
+        let handle = layer.handle();
+        // 1 to 100 ms, evenly.
+        let probe = Probe::new(|n, _| Answer::OK.after(u64::from(n * 37 % 100 + 1)));
+        let service = layer.layer(probe);
+        for _ in 0..1_500 {
+            let call = service.clone().oneshot(get("http://a.example"));
+            call.await.unwrap();
+        }
+        let delay = handle.delay().unwrap();
+        let expected = ms(1000).mul_f64((1.0 - late) / 10.0);
+        let off = delay.abs_diff(expected);
+        assert!(off < ms(4), "{delay:?} for {ratio}");
+    }
+}
+
+#[test]
+fn wrong_budgets_are_named_with_their_bound() {
+    let builder = HedgeLayer::builder().http();
+    let budgets = Budgets::new(Budget::default()).capacity(0);
+    let error = builder.budget_by(budgets, by_host).build().unwrap_err();
+    let expected = "budgets.capacity is 0, but must be from 1 to 1048576 partitions";
+    assert_eq!(error.to_string(), expected);
+}
+
+/// A hedge over a retry over a hedge: nine attempts, if it were not for the budget.
+#[tokio::test(start_paused = true)]
+async fn two_hedges_and_a_retry_on_one_budget_stay_within_it() {
+    let budget = Budget::ratio(0.2).burst(5);
+    let hedge = || {
+        let layer = HedgeLayer::builder().fixed(ms(10)).max_hedges(2);
+        layer.shared_budget(budget.clone()).http().build().unwrap()
+    };
+    let retry = RetryLayer::builder().backoff(Backoff::none());
+    let retry = retry.budget(budget.clone()).http().build().unwrap();
+    let probe = Probe::new(|n, _| match n % 3 {
+        0 => Answer::OK.after(100),
+        _ => Answer::UNAVAILABLE.after(100),
+    });
+    let (record, mut successes) = (probe.record(), 0);
+    let stack = hedge().layer(retry.layer(hedge().layer(probe)));
+    let stack = Arc::new(stack);
+    for calls in 1..=300 {
+        let response = (*stack).clone().oneshot(get("http://a.example")).await;
+        successes += usize::from(response.unwrap().status().is_success());
+        let extra = record.calls() - calls;
+        // An attempt of the retry's that a hedge has overtaken has not paid in.
+        assert!(extra <= 5 + successes / 5, "{extra} after {calls} calls");
+    }
+    assert!(record.calls() > 300 + successes / 10);
+}

@@ -1,0 +1,10 @@
+//! Hedging over real connections, and in stacks with other layers.
+#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+mod answers;
+mod budgets;
+mod connections;
+mod drained;
+mod elsewhere;
+mod hops;
+mod stacks;
