@@ -1,5 +1,8 @@
 //! What a figure comes to.
 
+#[cfg(test)]
+use std::collections::BTreeSet;
+
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
@@ -15,6 +18,24 @@ pub(crate) struct Report {
     pub(crate) table: Table,
     /// One for each published graph.
     pub(crate) plots: Vec<Plot>,
+}
+
+#[cfg(test)]
+impl Report {
+    /// All that a run may write: JSON, table and plots.
+    pub(crate) fn output(&self) -> String {
+        let plots = self.plots.iter().map(|plot| plot.svg().unwrap());
+        let rows = serde_json::to_string(&self.rows).unwrap();
+        let parts = [rows, self.table.to_string()].into_iter().chain(plots);
+        parts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The keys of each row.
+    pub(crate) fn keys(&self) -> Vec<BTreeSet<&str>> {
+        let rows = self.rows.iter().map(|row| row.as_object().unwrap());
+        rows.map(|row| row.keys().map(String::as_str).collect())
+            .collect()
+    }
 }
 
 /// An aligned table: the first `names` columns to the left, the numbers after them to the right.
