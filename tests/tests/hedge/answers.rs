@@ -18,8 +18,8 @@ use tower_hedge_latency::{Hedge, HedgeInfo, HedgeLayer, Http};
 
 const TRIGGER: Duration = Duration::from_millis(40);
 
-fn service() -> Hedge<Client<HttpConnector, Body>, Http> {
-    let layer = HedgeLayer::builder().fixed(TRIGGER).http();
+fn service(trigger: Duration) -> Hedge<Client<HttpConnector, Body>, Http> {
+    let layer = HedgeLayer::builder().fixed(trigger).http();
     let client = Client::builder(TokioExecutor::new()).build_http();
     layer.build().unwrap().layer(client)
 }
@@ -41,10 +41,14 @@ async fn server<const N: usize>(first: &'static str, second: [&'static str; N]) 
     .await
 }
 
-async fn call(method: Method, server: &RawServer) -> http::Response<hyper::body::Incoming> {
+fn request(method: Method, server: &RawServer) -> Request<Body> {
     let request = Request::builder().method(method).uri(server.url());
-    let request = request.body(Body::empty()).unwrap();
-    soon(service().oneshot(request)).await.unwrap()
+    request.body(Body::empty()).unwrap()
+}
+
+async fn call(method: Method, server: &RawServer) -> http::Response<hyper::body::Incoming> {
+    let call = service(TRIGGER).oneshot(request(method, server));
+    soon(call).await.unwrap()
 }
 
 /// 103 is no answer yet.
@@ -94,8 +98,10 @@ async fn an_answer_that_streams_goes_on_after_the_race() {
 async fn a_body_that_stalls_is_not_hedged() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel";
     let server = server(head, []).await;
-    let response = call(Method::GET, &server).await;
-    let body = response.into_body().collect();
-    assert!(tokio::time::timeout(3 * TRIGGER, body).await.is_err());
+    // Late enough for a head that comes at once, on any machine.
+    let trigger = Duration::from_secs(1);
+    let call = service(trigger).oneshot(request(Method::GET, &server));
+    let body = soon(call).await.unwrap().into_body().collect();
+    assert!(tokio::time::timeout(2 * trigger, body).await.is_err());
     assert_eq!(server.connections(), 1);
 }

@@ -44,7 +44,7 @@ impl Server {
                 match requests.fetch_add(1, SeqCst) + 1 {
                     n if n == failing => {
                         // The first one fails when the second is out already.
-                        sleep(ms(if n == 1 { 60 } else { 0 })).await;
+                        sleep(ms(if n == 1 { 80 } else { 0 })).await;
                         slow_failure()
                     }
                     1 | 2 => {
