@@ -49,8 +49,8 @@ impl Sample {
 ///
 /// A call that was cut off counts as all the calls together that took longer than it was out: its
 /// weight is shared out among them (Kaplan and Meier's estimate of 1958, as Efron wrote it in 1967). That
-/// is without bias, since when a hedge answers has nothing to do with how long the first attempt would
-/// have taken. Where too few took longer, as with attempts that never end, it counts as if it had ended
+/// is without bias as far as the time of a hedge's answer has nothing to do with what the first attempt would
+/// have taken, and up to the trigger, before which nothing is cut off, in any case. Where too few took longer, as with attempts that never end, it counts as if it had ended
 /// when it was cut off: too short, but on the right side of the trigger of that time, so that the
 /// threshold rises until no more are late than should be, and not at once to what a few have shown.
 ///
