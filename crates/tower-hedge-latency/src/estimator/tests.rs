@@ -201,7 +201,7 @@ fn no_rhythm_of_the_calls_hides_from_the_samples() {
     estimator.rarity.store(RAREST, Relaxed);
     for period in [2, 3, 7, 16, 55, 64, 100] {
         let (mut all, mut slow) = (0, 0);
-        for call in 0..500_000 {
+        for call in 0..1_000_000 {
             let counts = estimator.counts_for(call).is_some();
             all += u32::from(counts);
             slow += u32::from(counts && call % period == 0);
