@@ -136,7 +136,7 @@ where
         match ruling {
             Ruling::Pass(passed) => {
                 let follow_up = http.attach(passed, &mut request);
-                let delay = question.delay();
+                let delay = http.delay(&question);
                 if delay.is_zero() {
                     let inner = ready.call(request);
                     return State::Calling { inner, follow_up };
@@ -174,7 +174,13 @@ where
                     return Poll::Ready(result);
                 }
                 StateProjection::Delayed(delayed, follow_up) => {
-                    let inner = ready!(delayed.poll(cx))?;
+                    let inner = match ready!(delayed.poll(cx)) {
+                        Ok(inner) => inner,
+                        Err(error) => {
+                            follow_up.answered(None);
+                            return Poll::Ready(Err(error));
+                        }
+                    };
                     let follow_up = mem::take(follow_up);
                     State::Calling { inner, follow_up }
                 }

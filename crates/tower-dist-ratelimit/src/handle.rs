@@ -2,7 +2,7 @@ mod corrections;
 mod meter;
 
 use std::{
-    fmt,
+    fmt, iter,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -20,10 +20,16 @@ use crate::{
 ///
 /// Reserve now, settle later: the policy's [cost](crate::Policy::cost_fn) is what the request may need, and
 /// [`settle`](Self::settle) corrects that to what it took. A [`Meter`] does so when it is dropped, and so also when a
-/// response that streams is dropped half-way. What nobody corrects stays as it was charged.
+/// response that streams is dropped half-way. What nobody corrects stays as
+/// it was charged.
 ///
 /// Clones are handles of the same request. Its limits are corrected together; [`policy`](Self::policy) is the handle of
-/// one of them, for policies that count different things.
+/// one of them, for policies that count different things. Where several layers on the way have handles, the one that is found is
+/// that of all of them.
+///
+/// Every request that a layer with handles lets pass has one. There is nothing in it to correct if no policy applies, as to
+/// [exempt](crate::RateLimitLayerBuilder::exempt) requests, or if a [shadow](crate::RateLimitLayerBuilder::shadow) lets pass what
+/// was charged nothing.
 ///
 /// A correction is exact and made at once in [`Memory`](crate::backend::Memory). One that has to travel does so in the
 /// background: at most 1024 at a time for one layer, each with the layer's deadline. What does not arrive is
@@ -58,6 +64,8 @@ pub struct RateLimitHandle {
     bill: Arc<Bill>,
     /// The number of the only account that this handle is about.
     only: Option<usize>,
+    /// That of the next layer above that has one.
+    outer: Option<Arc<Self>>,
 }
 
 struct Bill {
@@ -79,14 +87,24 @@ struct Charged {
 }
 
 impl RateLimitHandle {
+    /// Of a request that was charged.
     pub(crate) fn new(limits: &Arc<Limits>, question: &Question) -> Self {
+        Self::with(limits, question, false)
+    }
+
+    /// Of a request that passes and was charged nothing.
+    pub(crate) fn uncharged(limits: &Arc<Limits>, question: &Question) -> Self {
+        Self::with(limits, question, true)
+    }
+
+    fn with(limits: &Arc<Limits>, question: &Question, settled: bool) -> Self {
         let decided = question.asked.iter().zip(question.decisions.iter());
         let accounts = decided.map(|(asked, decision)| Account {
             asked: asked.clone(),
             decision: *decision,
             charged: Mutex::new(Charged {
                 tokens: asked.cost,
-                settled: false,
+                settled,
             }),
         });
         Self {
@@ -96,28 +114,43 @@ impl RateLimitHandle {
                 accounts: accounts.collect(),
             }),
             only: None,
+            outer: None,
         }
     }
 
-    /// The decision of each policy that was asked, with its name. Empty if no policy applies to the request.
+    /// The handle of all that this one and the layer above are about.
+    pub(crate) fn within(self, outer: Option<Self>) -> Self {
+        let outer = outer.map(Arc::new);
+        Self { outer, ..self }
+    }
+
+    /// The decision of each policy that was asked, with its name; of several layers the nearest first. Empty if no policy
+    /// applies to the request.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        self.accounts().map(|account| {
-            let rule = &self.bill.limits.rules[account.asked.rule];
-            (&*rule.name, &account.decision)
+        self.layers().flat_map(|layer| {
+            layer.accounts().map(|account| {
+                let rule = &layer.bill.limits.rules[account.asked.rule];
+                (&*rule.name, &account.decision)
+            })
         })
     }
 
-    /// The handle of the policy of this name alone; `None` if it was not asked.
+    /// The handle of the policy of this name alone, in the nearest layer that has one; `None` if it was not asked.
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Self> {
-        let rules = &self.bill.limits.rules;
-        let number = self.bounds().find(|&number| {
-            let rule = self.bill.accounts[number].asked.rule;
-            &*rules[rule].name == name
-        })?;
-        Some(Self {
-            bill: Arc::clone(&self.bill),
-            only: Some(number),
+        self.layers().find_map(|layer| {
+            let Bill {
+                limits, accounts, ..
+            } = &*layer.bill;
+            let is_named = |number: &usize| {
+                let rule = accounts[*number].asked.rule;
+                &*limits.rules[rule].name == name
+            };
+            Some(Self {
+                bill: Arc::clone(&layer.bill),
+                only: Some(layer.bounds().find(is_named)?),
+                outer: None,
+            })
         })
     }
 
@@ -143,6 +176,10 @@ impl RateLimitHandle {
         Meter::new(self.clone())
     }
 
+    fn layers(&self) -> impl Iterator<Item = &Self> {
+        iter::successors(Some(self), |layer| layer.outer.as_deref())
+    }
+
     fn bounds(&self) -> Range<usize> {
         match self.only {
             Some(number) => number..number + 1,
@@ -155,6 +192,12 @@ impl RateLimitHandle {
     }
 
     fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) {
+        for layer in self.layers() {
+            layer.correct_own(&to, settle);
+        }
+    }
+
+    fn correct_own(&self, to: impl Fn(u64) -> u64, settle: bool) {
         let Bill { limits, keys, .. } = &*self.bill;
         for account in self.accounts() {
             let Some((before, after)) = account.correct(&to, settle) else {

@@ -2,7 +2,7 @@ mod follow_up;
 mod response_head;
 mod stamp;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::RETRY_AFTER};
 
@@ -68,7 +68,7 @@ impl HttpLimits {
         observer: &O,
     ) -> Ruling {
         if self.exempts(head) {
-            return Ruling::Pass(Passed::default());
+            return Ruling::Pass(self.uncharged(question));
         }
         let limits = &self.limits;
         let outcome = limits.decide(question, observer, |rule, sink| rule.look(head, sink));
@@ -135,7 +135,7 @@ impl HttpLimits {
             }
             Outcome::Refuse(reason) if self.answers.shadow => {
                 observer.shadowed(&Refusal::new(&self.limits, question, reason));
-                Ruling::Pass(Passed::default())
+                Ruling::Pass(self.uncharged(question))
             }
             Outcome::Refuse(reason) => {
                 observer.refused(&Refusal::new(&self.limits, question, reason));
@@ -153,6 +153,24 @@ impl HttpLimits {
         Passed {
             stamp: self.stamp(Decided::new(&self.limits, question)),
             handle,
+        }
+    }
+
+    /// Who looks for a handle finds one, whatever lets the request pass.
+    fn uncharged(&self, question: &Question) -> Passed {
+        let handle = || RateLimitHandle::uncharged(&self.limits, question);
+        Passed {
+            stamp: None,
+            handle: self.answers.handle.then(handle),
+        }
+    }
+
+    /// How long a request that passes has to wait before it does. A shadow lets nobody wait.
+    pub(crate) fn delay(&self, question: &Question) -> Duration {
+        if self.answers.shadow {
+            Duration::ZERO
+        } else {
+            question.delay()
         }
     }
 
@@ -183,7 +201,9 @@ impl HttpLimits {
         let Passed { stamp, handle } = passed;
         let refund = handle.and_then(|handle| {
             if self.answers.handle {
-                request.extensions_mut().insert(handle.clone());
+                let extensions = request.extensions_mut();
+                let outer = extensions.remove();
+                extensions.insert(handle.clone().within(outer));
             }
             let http = Arc::clone(self);
             let refunds = self.answers.refund_when.is_some();

@@ -81,7 +81,7 @@ where
         match ruling {
             Ruling::Pass(passed) => {
                 let follow_up = self.http.attach(passed, &mut request);
-                let delay = question.delay();
+                let delay = self.http.delay(&question);
                 if delay.is_zero() {
                     return ResponseFuture::calling(self.inner.call(request), follow_up);
                 }

@@ -16,6 +16,7 @@ mod dynamic;
 mod events;
 mod flood;
 mod grpc;
+mod handles;
 mod keys;
 mod ladder;
 mod laws;

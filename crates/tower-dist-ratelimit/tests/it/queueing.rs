@@ -2,8 +2,11 @@
 
 use std::{
     convert::Infallible,
-    future::ready,
-    sync::{Arc, Mutex},
+    future::{Ready, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -17,7 +20,7 @@ use tower_dist_ratelimit::{
     backend::{Backend, Memory},
 };
 
-use crate::support::{Probe, Remote, get};
+use crate::support::{Probe, Remote, get, send};
 
 /// One request each 100 ms, and at most three that wait.
 fn queue() -> Policy {
@@ -166,4 +169,64 @@ async fn an_observer_is_told_of_the_wait() {
         drop(service.ready().await.unwrap().call(get()));
     }
     assert_eq!(*told.0.lock().unwrap(), [Duration::from_millis(100)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_lets_nobody_wait() {
+    for remote in [false, true] {
+        let backend: Arc<dyn Backend> = match remote {
+            false => Arc::new(Memory::default()),
+            true => Arc::new(Remote::after(Duration::from_millis(1))),
+        };
+        let layer = RateLimitLayer::builder(backend).limit(queue()).shadow();
+        let mut service = layer.build().unwrap().layer(Probe::default());
+        let started = Instant::now();
+        for _ in 0..6 {
+            let response = send(&mut service, get()).await;
+            assert_eq!(response.status(), StatusCode::OK);
+        }
+        let expected = if remote { 6 } else { 0 };
+        assert_eq!(millis(started), expected);
+    }
+}
+
+/// Fails once it is asked for the second time whether it is ready.
+#[derive(Clone)]
+struct Failing(Arc<AtomicUsize>);
+
+impl Service<Request<()>> for Failing {
+    type Response = Response<Bytes>;
+    type Error = &'static str;
+    type Future = Ready<Result<Response<Bytes>, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        Poll::Ready(match self.0.fetch_add(1, Relaxed) {
+            0 | 1 => Ok(()),
+            _ => Err("broken"),
+        })
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(Bytes::new())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_that_does_not_get_ready_is_a_failure_that_can_be_left_uncounted() {
+    let failures = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&failures);
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(queue())
+        .refund_when(move |response| {
+            counted.fetch_add(usize::from(response.is_none()), Relaxed);
+            response.is_none()
+        })
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Failing(Arc::default()));
+    let first = service.ready().await.unwrap().call(get());
+    let second = service.ready().await.unwrap().call(get());
+    assert!(first.await.is_ok());
+    assert_eq!(second.await.unwrap_err(), "broken");
+    assert_eq!(failures.load(Relaxed), 1);
 }
