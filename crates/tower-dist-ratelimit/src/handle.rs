@@ -1,5 +1,6 @@
 mod corrections;
 mod meter;
+mod metered_body;
 
 use std::{
     fmt, iter,
@@ -9,6 +10,7 @@ use std::{
 
 pub(crate) use corrections::Corrections;
 pub use meter::Meter;
+pub use metered_body::MeteredBody;
 
 use crate::{
     Decision,
@@ -20,7 +22,7 @@ use crate::{
 ///
 /// Reserve now, settle later: the policy's [cost](crate::Policy::cost_fn) is what the request may need, and
 /// [`settle`](Self::settle) corrects that to what it took. A [`Meter`] does so when it is dropped, and so also when a
-/// response that streams is dropped half-way. What nobody corrects stays as
+/// response that streams is dropped half-way; [`Meter::body`] wraps one that does it all by itself. What nobody corrects stays as
 /// it was charged.
 ///
 /// Clones are handles of the same request. Its limits are corrected together; [`policy`](Self::policy) is the handle of

@@ -143,7 +143,7 @@ pub use call::{
 };
 pub use decision::{Decided, Decision, Decisions, Source};
 pub use future::ResponseFuture;
-pub use handle::{Meter, RateLimitHandle};
+pub use handle::{Meter, MeteredBody, RateLimitHandle};
 pub use headers::Fields;
 pub use http::ResponseHead;
 pub use key::client_ip::TrustedProxies;

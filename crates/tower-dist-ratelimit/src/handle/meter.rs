@@ -1,10 +1,12 @@
-use super::RateLimitHandle;
+use http_body::Body;
+
+use super::{MeteredBody, RateLimitHandle};
 
 /// Counts what a request costs while it is being answered, and settles that when it is dropped; from
 /// [`RateLimitHandle::meter`].
 ///
 /// Move it into what makes the response, such as the closure of a stream: it is dropped when the stream ends, and also
-/// when the client goes away half-way.
+/// when the client goes away half-way. A body that is there already goes into [`body`](Self::body).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -17,25 +19,25 @@ use super::RateLimitHandle;
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitHandle, RateLimitLayer, backend::Memory};
 ///
 /// let layer = RateLimitLayer::builder(Memory::default())
-///     .limit(Policy::new("kilobytes", Quota::per_hour(1_000)).cost(100))
+///     .limit(Policy::new("words", Quota::per_hour(1_000)).cost(100))
 ///     .handle()
 ///     .build()?;
-/// let download = async |Extension(handle): Extension<RateLimitHandle>| {
+/// let talk = async |Extension(handle): Extension<RateLimitHandle>| {
 ///     let mut meter = handle.meter();
-///     Body::from_stream(stream::iter(0..3).map(move |_| {
+///     Body::from_stream(stream::iter(["so ", "it ", "goes"]).map(move |word| {
 ///         meter.add(1);
-///         Ok::<_, std::convert::Infallible>(Bytes::from(vec![0; 1024]))
+///         Ok::<_, std::convert::Infallible>(word)
 ///     }))
 /// };
-/// let app: Router = Router::new().route("/", get(download)).layer(layer);
+/// let app: Router = Router::new().route("/", get(talk)).layer(layer);
 ///
 /// let get = || Request::new(Body::empty());
 /// let response = app.clone().oneshot(get()).await?;
-/// assert_eq!(response.headers()["ratelimit"], r#""kilobytes";r=900;t=360"#, "100 are reserved");
+/// assert_eq!(response.headers()["ratelimit"], r#""words";r=900;t=360"#, "100 are reserved");
 /// response.into_body().collect().await?;
 /// // Three were sent.
 /// let response = app.oneshot(get()).await?;
-/// assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""kilobytes";r=897"#));
+/// assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""words";r=897"#));
 /// # Ok(())
 /// # }
 /// ```
@@ -54,6 +56,47 @@ impl Meter {
     /// Counts `tokens` more.
     pub fn add(&mut self, tokens: u64) {
         self.used = self.used.saturating_add(tokens);
+    }
+
+    /// A body that counts its data as it goes out, at what the closure says of each piece, and settles when it ends, fails, or
+    /// is dropped half-way. What was [added](Self::add) before counts, too.
+    ///
+    /// Of any type: data, errors and trailers stay what they are, and `axum::body::Body::new` or `tonic::body::Body::new` makes
+    /// the framework's own type of it again. Bodies of requests can be counted just so.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use axum::{Extension, Router, body::{Body, Bytes}, routing::get};
+    /// use http::Request;
+    /// use http_body_util::BodyExt;
+    /// use tower::ServiceExt;
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitHandle, RateLimitLayer, backend::Memory};
+    ///
+    /// // A megabyte an hour, of which each download reserves a tenth.
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("bytes", Quota::per_hour(1_000_000)).cost(100_000))
+    ///     .handle()
+    ///     .build()?;
+    /// let download = async |Extension(handle): Extension<RateLimitHandle>| {
+    ///     let file = Body::from(vec![0; 70_000]);
+    ///     Body::new(handle.meter().body(file, |data: &Bytes| data.len() as u64))
+    /// };
+    /// let app: Router = Router::new().route("/", get(download)).layer(layer);
+    ///
+    /// let get = || Request::new(Body::empty());
+    /// app.clone().oneshot(get()).await?.into_body().collect().await?;
+    /// let response = app.oneshot(get()).await?;
+    /// assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""bytes";r=83"#));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn body<B, F>(self, body: B, cost: F) -> MeteredBody<B, F>
+    where
+        B: Body,
+        F: FnMut(&B::Data) -> u64,
+    {
+        MeteredBody::new(self, body, cost)
     }
 
     /// What was counted, in tokens.

@@ -22,6 +22,7 @@ mod ladder;
 mod laws;
 mod limiter;
 mod memory;
+mod metering;
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 mod observers;
 mod observing;
