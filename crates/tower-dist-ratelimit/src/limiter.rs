@@ -6,11 +6,11 @@ use std::{fmt, future::Future, sync::Arc};
 pub use self::builder::LimiterBuilder;
 use self::check::Check;
 use crate::{
-    BuildError, Decision, Policy, Quota, Source,
+    BuildError, Decision, NoObserver, Observer, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Bounded},
     key::{IntoKey, KeySink},
     ladder::{Instead, NotAsked},
-    limits::{Asked, Limits, Question},
+    limits::{Asked, Limits},
 };
 
 /// A limit without HTTP and without tower: the caller says who asks, and what it means to be refused.
@@ -18,7 +18,10 @@ use crate::{
 /// Clones count in the same buckets. A key that is `None` is the one bucket of all who have no key.
 ///
 /// When the store fails or is late, this process decides instead, unless something else [is
-/// chosen](LimiterBuilder::on_backend_error).
+/// chosen](LimiterBuilder::on_backend_error). What is decided can be [observed](LimiterBuilder::observer), and
+/// [tried out](LimiterBuilder::shadow) without refusing anything.
+///
+/// What costs are known of afterwards is corrected with [`charge`](Self::charge) and [`refund`](Self::refund).
 ///
 /// # Errors
 ///
@@ -44,10 +47,14 @@ use crate::{
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Limiter {
+pub struct Limiter<O = NoObserver> {
     limits: Arc<Limits>,
     cost: u64,
     quota: Option<Quota>,
+    observer: O,
+    shadow: bool,
+    /// Whether a refusal is more than an answer: somebody is told of it, or it is none.
+    watched: bool,
 }
 
 impl Limiter {
@@ -65,7 +72,9 @@ impl Limiter {
     pub fn builder(backend: impl Backend, policy: Policy) -> LimiterBuilder {
         LimiterBuilder::new(Arc::new(backend), policy)
     }
+}
 
+impl<O: Observer> Limiter<O> {
     /// The same limiter, over the same buckets, with another quota: for keys that are allowed more, or less, than the policy
     /// says. It can be another one with every call.
     ///
@@ -85,7 +94,10 @@ impl Limiter {
     /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without, or with a quota that the store cannot keep, the
     /// methods fail.
     #[must_use]
-    pub fn with_quota(&self, quota: Quota) -> Self {
+    pub fn with_quota(&self, quota: Quota) -> Self
+    where
+        O: Clone,
+    {
         Self {
             quota: Some(quota),
             ..self.clone()
@@ -133,8 +145,39 @@ impl Limiter {
     /// # Errors
     ///
     /// See [`Limiter`].
+    ///
+    /// An observer is not told of it, but of what the store does.
     pub fn peek(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
-        Check::new(self, key, 0)
+        Check::look(self, key)
+    }
+
+    /// Takes `tokens` more than were checked for, also when they are not there: then what follows waits longer. For what is
+    /// found to have cost more than was thought.
+    ///
+    /// While the store is not asked they are taken out of the bucket of this process, if there is one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+    ///
+    /// let limiter = Limiter::new(Memory::default(), Policy::new("tokens", Quota::per_second(10)))?;
+    /// assert!(limiter.check_n("alice", 5).await?.allowed);
+    /// // It were 25.
+    /// limiter.charge("alice", 20).await?;
+    /// let refused = limiter.check("alice").await?;
+    /// assert_eq!(refused.retry_after, Some(Duration::from_millis(1600)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`Limiter`].
+    pub async fn charge(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
+        let delta = i64::try_from(tokens).unwrap_or(i64::MAX);
+        self.correct(key, tokens, delta).await
     }
 
     /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst.
@@ -145,12 +188,21 @@ impl Limiter {
     ///
     /// See [`Limiter`].
     pub async fn refund(&self, key: impl IntoKey, tokens: u64) -> Result<(), BackendError> {
+        let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
+        self.correct(key, tokens, delta).await
+    }
+
+    async fn correct(
+        &self,
+        key: impl IntoKey,
+        tokens: u64,
+        delta: i64,
+    ) -> Result<(), BackendError> {
         let limits = &*self.limits;
         let source = match limits.ladder.instead {
             Instead::Decide(_) if limits.ladder.shut_for().is_some() => Source::LocalFallback,
             _ => Source::Backend,
         };
-        let delta = i64::try_from(tokens).map_or(i64::MIN, |tokens| -tokens);
         let answer = {
             let mut sink = KeySink::new();
             let asked = self.asked(key, tokens, &mut sink);
@@ -203,16 +255,7 @@ impl Limiter {
     }
 }
 
-/// What came of it.
-fn decision(question: Question) -> Result<Decision, BackendError> {
-    match (question.cause, question.decisions.first()) {
-        (None, Some(decision)) => Ok(*decision),
-        (Some(error), _) => Err(error),
-        (None, None) => Err(BackendError::new("an answer without a decision")),
-    }
-}
-
-impl fmt::Debug for Limiter {
+impl<O> fmt::Debug for Limiter<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policy", &self.limits.rules[0].policy)

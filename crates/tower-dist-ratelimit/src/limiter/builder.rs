@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, MissingKey, OnError, Policy,
+    BuildError, MissingKey, NoObserver, Observer, OnError, Policy,
     backend::{Backend, DEADLINE},
     limits::Limits,
 };
@@ -15,6 +15,8 @@ use crate::{
 /// |---|---|
 /// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
+/// | [`shadow`](Self::shadow) | decisions can be refusals |
+/// | [`observer`](Self::observer) | [`NoObserver`] |
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
@@ -26,11 +28,15 @@ use crate::{
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
 #[must_use = "a builder does nothing until it builds"]
-pub struct LimiterBuilder {
+pub struct LimiterBuilder<O = NoObserver> {
     backend: Arc<dyn Backend>,
     policy: Policy,
     on_error: OnError,
     deadline: Duration,
+    shadow: bool,
+    /// Whether either of the two was asked for.
+    watched: bool,
+    observer: O,
 }
 
 impl LimiterBuilder {
@@ -40,9 +46,14 @@ impl LimiterBuilder {
             policy,
             on_error: OnError::default(),
             deadline: DEADLINE,
+            shadow: false,
+            watched: false,
+            observer: NoObserver,
         }
     }
+}
 
+impl<O> LimiterBuilder<O> {
     /// Who decides when the store fails or is late. With [`OnError::Deny`] nobody does, and the limiter's methods fail.
     pub fn on_backend_error(self, action: OnError) -> Self {
         Self {
@@ -56,18 +67,59 @@ impl LimiterBuilder {
         Self { deadline, ..self }
     }
 
+    /// Decides and charges without refusing: for trying a limit out in production.
+    ///
+    /// All decisions are [`allowed`](crate::Decision::allowed), and no check fails because the store does. Otherwise they are what
+    /// the limit says: nothing is [`granted`](crate::Decision::granted) where it would have refused. The [observer](Self::observer)
+    /// is told of that, too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+    ///
+    /// let limiter = Limiter::builder(Memory::default(), Policy::new("mails", Quota::per_hour(1))).shadow().build()?;
+    /// let decisions = [limiter.check("alice").await?, limiter.check("alice").await?];
+    /// assert_eq!(decisions.map(|one| (one.allowed, one.granted)), [(true, 1), (true, 0)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shadow(self) -> Self {
+        Self {
+            shadow: true,
+            watched: true,
+            ..self
+        }
+    }
+
+    /// Tells an observer what is decided. An `Arc` of an observer is one, too.
+    pub fn observer<P: Observer>(self, observer: P) -> LimiterBuilder<P> {
+        LimiterBuilder {
+            backend: self.backend,
+            policy: self.policy,
+            on_error: self.on_error,
+            deadline: self.deadline,
+            shadow: self.shadow,
+            watched: true,
+            observer,
+        }
+    }
+
     /// Checks the settings and prepares the store.
     ///
     /// # Errors
     ///
     /// Those of [`Limiter::new`], and a setting that cannot work.
-    pub fn build(self) -> Result<Limiter, BuildError> {
+    pub fn build(self) -> Result<Limiter<O>, BuildError> {
         const BOUND: &str = "unset in a Limiter";
         let Self {
             backend,
             policy,
             on_error,
             deadline,
+            shadow,
+            watched,
+            observer,
         } = self;
         let cost = policy.only_fixed(BOUND)?;
         if policy.missing_key != MissingKey::default() {
@@ -78,11 +130,14 @@ impl LimiterBuilder {
             limits: Arc::new(limits),
             cost,
             quota: None,
+            observer,
+            shadow,
+            watched,
         })
     }
 }
 
-impl fmt::Debug for LimiterBuilder {
+impl<O> fmt::Debug for LimiterBuilder<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimiterBuilder")
             .field("policy", &self.policy)
