@@ -3,7 +3,7 @@ mod error;
 mod future;
 mod service;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -17,7 +17,7 @@ use crate::{
     NoObserver,
     backend::Backend,
     key::KeySink,
-    limits::{Applies, Limits, Rule},
+    limits::{Applies, Limits, Question, Rule},
     policy::Look,
 };
 
@@ -57,6 +57,7 @@ pub struct CallLimitLayer<Req, O = NoObserver> {
 pub(crate) struct Calls<Req> {
     pub(crate) limits: Limits,
     looks: Vec<Look<Req>>,
+    pub(crate) shadow: bool,
 }
 
 impl<Req> Calls<Req> {
@@ -65,6 +66,15 @@ impl<Req> Calls<Req> {
         match (self.limits.rules.as_slice(), self.looks.as_slice()) {
             ([rule], [look]) if look.has_fixed_quota() => Some((rule, look)),
             _ => None,
+        }
+    }
+
+    /// How long a request that passes has to wait before it does. A shadow lets nobody wait.
+    pub(crate) fn delay(&self, question: &Question) -> Duration {
+        if self.shadow {
+            Duration::ZERO
+        } else {
+            question.delay()
         }
     }
 

@@ -55,6 +55,18 @@
 //! | [`ThrottleLayer`] | waits for its turn | what your service asks of others |
 //! | [`Limiter`] | is what you make of it | all that is no `tower` service |
 //!
+//! What there is in each:
+//!
+//! | | [`RateLimitLayer`], also with [`grpc`](RateLimitLayerBuilder::grpc) | [`CallLimitLayer`] | [`ThrottleLayer`] | [`Limiter`] |
+//! |---|---|---|---|---|
+//! | several policies, all or nothing | yes | yes | yes | one policy |
+//! | a quota per key | [`dynamic`](Policy::dynamic), [`dynamic_async`](Policy::dynamic_async) | [`dynamic`](RequestPolicy::dynamic) | the same, looked up once, when the request comes | [`with_quota`](Limiter::with_quota) |
+//! | costs that are known afterwards | [`RateLimitHandle`], [`Meter`], [`refund_when`](RateLimitLayerBuilder::refund_when) | a [`Limiter`] inside of the service | tokens of who is dropped before its call come back | [`charge`](Limiter::charge), [`refund`](Limiter::refund) |
+//! | trying it out | [`shadow`](RateLimitLayerBuilder::shadow) | [`shadow`](CallLimitLayerBuilder::shadow) | the same: nobody waits | [`shadow`](LimiterBuilder::shadow) |
+//! | an [`Observer`] | yes | yes | yes | yes |
+//!
+//! A `tonic` or `reqwest` client waits for its turn with a [`ThrottleLayer`] just as any other service: see there.
+//!
 //! ```
 //! use std::time::Duration;
 //! use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, backend::Memory};

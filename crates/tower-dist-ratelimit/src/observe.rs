@@ -19,7 +19,8 @@ use crate::{Decided, Refusal, backend::BackendError};
 ///
 /// Each request is told of with exactly one of [`allowed`](Self::allowed), [`refused`](Self::refused),
 /// [`shadowed`](Self::shadowed) and [`cancelled`](Self::cancelled); [`failed`](Self::failed) comes before one of the
-/// first three. Requests that are [exempt](crate::RateLimitLayerBuilder::exempt) are not told of.
+/// first three. Requests that are [exempt](crate::RateLimitLayerBuilder::exempt) are not told of, nor is who only
+/// [looks](crate::Limiter::peek).
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,7 +51,8 @@ pub trait Observer {
     /// A request is refused.
     fn refused(&self, _refusal: &Refusal<'_>) {}
 
-    /// A request would have been refused, but passes, because the layer is a [shadow](crate::RateLimitLayerBuilder::shadow).
+    /// A request would have been refused, or would have had to [wait](crate::Throttle), but passes, because the layer is a
+    /// [shadow](crate::RateLimitLayerBuilder::shadow).
     fn shadowed(&self, _refusal: &Refusal<'_>) {}
 
     /// The store has not decided, or is not asked. What follows is up to [`OnError`](crate::OnError).
@@ -63,7 +65,7 @@ pub trait Observer {
     fn circuit_closed(&self) {}
 
     /// A request has waited for its turn this long in a [`Throttle`](crate::Throttle), and passes or is refused now; or it passes
-    /// and waits this long for its turn in a [leaky queue](crate::Policy::leaky_queue).
+    /// and waits this long for its turn in a [leaky queue](crate::Policy::leaky_queue), or would if the layer were no shadow.
     fn waited(&self, _waited: Duration) {}
 
     /// The caller dropped a request before it was decided.

@@ -96,6 +96,10 @@ impl Policy {
     ///
     /// For what must not come in bursts at all, such as a partner's API. The wait is the decision's
     /// [`delay`](crate::Decision::delay).
+    ///
+    /// Who is dropped while it waits leaves its place empty: those behind it have their times already. What is put back on
+    /// purpose, by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund), moves up whoever comes next, who can
+    /// then come together with the last that waits.
     pub fn leaky_queue(self, max_wait: Duration) -> Self {
         self.counted(Algorithm::LeakyQueue { max_wait })
     }
@@ -337,6 +341,10 @@ impl Policy {
     /// The look-up and the store together have the layer's
     /// [deadline](crate::RateLimitLayerBuilder::backend_deadline); a look-up that is late is a store that fails. During
     /// that time the request holds the inner service ready, so keep what you look up in a cache.
+    ///
+    /// For HTTP and gRPC, as a [`RateLimitLayer`](crate::RateLimitLayer) decides on them. Where requests are of other types, or wait for
+    /// their turn, a layer above looks the quota up and puts it into the request, where
+    /// [`RequestPolicy::dynamic`](crate::RequestPolicy::dynamic) finds it.
     ///
     /// # Cost
     ///

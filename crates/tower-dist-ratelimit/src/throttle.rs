@@ -21,10 +21,16 @@ use crate::{NoObserver, call::Calls};
 ///   [`Reason::TooLong`](crate::Reason::TooLong); else when that time is over. When `max_waiters` are waiting already, it is refused
 ///   with [`Reason::QueueFull`](crate::Reason::QueueFull). What can never pass is refused with
 ///   [`Reason::Quota`](crate::Reason::Quota).
-/// - Who is dropped gives its place to those behind it, and its tokens back if it has some.
+/// - Who is dropped gives its place to those behind it, and its tokens back if it has some. A place in a
+///   [leaky queue](crate::Policy::leaky_queue) stays taken, because those behind it have their times already; such a queue is no
+///   longer than `max_wait`.
 ///
 /// It is built by [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
 /// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share one queue.
+///
+/// A client of gRPC or HTTP waits like any other: around a `tonic` channel the layer is a
+/// `ThrottleLayer<http::Request<tonic::body::Body>>`, and a call that is refused fails with the status `UNKNOWN`, whose source is
+/// the [`LimitError`](crate::LimitError).
 ///
 /// Waits end on the millisecond, as tokio's timers do. Above a thousand requests a second, let the burst be as large as
 /// what comes in a millisecond or two, or the limit is not reached.

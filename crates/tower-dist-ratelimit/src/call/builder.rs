@@ -19,6 +19,7 @@ use crate::{
 /// | [`waiting`](Self::waiting) | refusals at once |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
+/// | [`shadow`](Self::shadow) | requests are refused |
 /// | [`observer`](Self::observer) | [`NoObserver`] |
 #[must_use = "a builder does nothing until it builds"]
 pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Refusing> {
@@ -26,6 +27,7 @@ pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Refusing> {
     policies: Vec<RequestPolicy<Req>>,
     on_error: OnError,
     deadline: Duration,
+    shadow: bool,
     observer: O,
     mode: M,
 }
@@ -51,6 +53,7 @@ impl<Req> CallLimitLayerBuilder<Req> {
             policies: Vec::new(),
             on_error: OnError::default(),
             deadline: DEADLINE,
+            shadow: false,
             observer: NoObserver,
             mode: Refusing,
         }
@@ -83,6 +86,37 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
         Self { deadline, ..self }
     }
 
+    /// Decides and charges without refusing: for trying limits out in production.
+    ///
+    /// The [observer](Self::observer) is told what would have been refused. Nobody waits for a turn either, so with
+    /// [`waiting`](Self::waiting) it is told of all that would have waited. A store that is slow delays requests as it would have
+    /// otherwise.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, TracingObserver, backend::Memory};
+    ///
+    /// let layer = CallLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("jobs", Quota::per_hour(1)))
+    ///     .observer(TracingObserver)
+    ///     .shadow()
+    ///     .build()?;
+    /// let service = layer.layer(service_fn(async |job: u64| Ok::<_, std::io::Error>(job)));
+    /// for job in 0..3 {
+    ///     assert_eq!(service.clone().oneshot(job).await?, job);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shadow(self) -> Self {
+        Self {
+            shadow: true,
+            ..self
+        }
+    }
+
     /// Tells an observer what is decided. An `Arc` of an observer is one, too.
     pub fn observer<P: Observer>(self, observer: P) -> CallLimitLayerBuilder<Req, P, M> {
         CallLimitLayerBuilder {
@@ -90,6 +124,7 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
             policies: self.policies,
             on_error: self.on_error,
             deadline: self.deadline,
+            shadow: self.shadow,
             observer,
             mode: self.mode,
         }
@@ -104,7 +139,12 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
             looks.push(look);
         }
         let limits = Limits::new(self.backend, policies, self.on_error, self.deadline)?;
-        Ok((Arc::new(Calls { limits, looks }), self.observer, self.mode))
+        let calls = Calls {
+            limits,
+            looks,
+            shadow: self.shadow,
+        };
+        Ok((Arc::new(calls), self.observer, self.mode))
     }
 }
 
@@ -117,6 +157,7 @@ impl<Req, O> CallLimitLayerBuilder<Req, O> {
             policies: self.policies,
             on_error: self.on_error,
             deadline: self.deadline,
+            shadow: self.shadow,
             observer: self.observer,
             mode: Waits {
                 max_wait: Duration::from_secs(1),
@@ -176,7 +217,14 @@ impl<Req, O> CallLimitLayerBuilder<Req, O, Waits> {
         if max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
-        let (calls, observer, _) = self.calls()?;
+        // So a queue refuses by itself what would wait too long there, and takes nothing that has to be put back.
+        let policies = self.policies.into_iter();
+        let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
+        let bounded = Self {
+            policies: policies.collect(),
+            ..self
+        };
+        let (calls, observer, _) = bounded.calls()?;
         Ok(ThrottleLayer::new(calls, observer, max_wait, max_waiters))
     }
 }

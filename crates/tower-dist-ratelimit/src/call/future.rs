@@ -108,14 +108,12 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
 
     fn decided(mut self, reason: Option<crate::Reason>) -> State<S, Req, O> {
         let observer = self.observer.decided();
+        let delay = self.calls.delay(&self.question);
         match self.calls.rule(reason, &self.question, &observer) {
-            Ok(()) if self.question.delay().is_zero() => {
-                State::Calling(self.ready.call(self.request))
-            }
+            Ok(()) if delay.is_zero() => State::Calling(self.ready.call(self.request)),
             Ok(()) => {
                 // The one that is ready goes, and what its readiness holds.
                 let unready = self.ready.clone();
-                let delay = self.question.delay();
                 State::Delayed(Delayed::new(delay, unready, self.request))
             }
             Err(refused) => State::Refused(Some(refused)),

@@ -60,6 +60,10 @@ impl<Req> Calls<Req> {
             return Ok(());
         };
         let refusal = Refusal::new(&self.limits, question, reason);
+        if self.shadow {
+            observer.shadowed(&refusal);
+            return Ok(());
+        }
         observer.refused(&refusal);
         Err(Refused::new(&refusal))
     }
@@ -113,12 +117,13 @@ where
                 );
             }
         };
+        let delay = calls.delay(&question);
         match calls.rule(reason, &question, observer) {
-            Ok(()) if question.delay().is_zero() => CallFuture::calling(inner.call(request)),
+            Ok(()) if delay.is_zero() => CallFuture::calling(inner.call(request)),
             Ok(()) => {
                 let unready = inner.clone();
                 *inner = unready.clone();
-                CallFuture::delayed(question.delay(), unready, request)
+                CallFuture::delayed(delay, unready, request)
             }
             Err(refused) => {
                 *inner = inner.clone();

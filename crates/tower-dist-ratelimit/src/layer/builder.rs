@@ -158,7 +158,8 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// Decides and charges without refusing, and without a word to the client: for trying limits out in production.
     ///
     /// The [observer](Self::observer) is told what would have been refused. Also a store that fails, and a missing key, refuse nobody.
-    /// A store that is slow delays requests as it would have otherwise.
+    /// Nobody waits for a turn in a [leaky queue](Policy::leaky_queue) either. A store that is slow delays requests as it would have
+    /// otherwise.
     pub fn shadow(mut self) -> Self {
         self.answers.shadow = true;
         self

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::Limits;
 use crate::{
-    Decision, Decisions, Quota,
+    Algorithm, Decision, Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, PolicyId},
     key::KeySink,
     ladder::Fallback,
@@ -67,9 +67,16 @@ impl Question {
     }
 
     /// Puts back what was taken for a request that was not made after all. Nobody waits for a store that takes its time.
+    ///
+    /// A place in a leaky queue stays taken: who waits behind it has a time already, and who got the place as the next in line would
+    /// come together with the last of those.
     pub(crate) fn take_back(&self, limits: &Limits) {
         let decided = self.asked.iter().zip(self.decisions.iter());
-        for (asked, decision) in decided.filter(|(asked, _)| asked.cost > 0) {
+        let taken = decided.filter(|(asked, decision)| {
+            let algorithm = limits.rules[asked.rule].policy.algorithm();
+            decision.granted > 0 && !matches!(algorithm, Algorithm::LeakyQueue { .. })
+        });
+        for (asked, decision) in taken {
             let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
             let charge = asked.charge(self.keys());
             drop(limits.settle(decision.source, asked.rule, charge, refund));

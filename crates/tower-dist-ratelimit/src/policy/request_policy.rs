@@ -1,8 +1,8 @@
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use super::{Cost, Policy};
 use crate::{
-    BuildError, Quota,
+    Algorithm, BuildError, Quota,
     key::{IntoKey, KeySink},
     limits::{Applies, Quoted, Rule},
 };
@@ -60,7 +60,10 @@ impl<Req> RequestPolicy<Req> {
         }
     }
 
-    /// Gives each key a quota of its own, as [`Policy::dynamic`] does for HTTP.
+    /// Gives each key a quota of its own, as [`Policy::dynamic`] does for HTTP. It is looked up once per request, also if that has to
+    /// [wait](crate::ThrottleLayer).
+    ///
+    /// What takes time to look up is looked up before, and found in the request, or in a cache that is filled elsewhere.
     ///
     /// # Default
     ///
@@ -74,6 +77,15 @@ impl<Req> RequestPolicy<Req> {
             policy: self.policy.dynamic_quotas(),
             ..self
         }
+    }
+
+    /// With a leaky queue no longer than this.
+    pub(crate) fn queueing_at_most(self, longest: Duration) -> Self {
+        let policy = match self.policy.algorithm() {
+            Algorithm::LeakyQueue { max_wait } => self.policy.leaky_queue(max_wait.min(longest)),
+            _ => self.policy,
+        };
+        Self { policy, ..self }
     }
 
     /// What is about the request, and what is about the store. Fails if the latter is about HTTP.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use pin_project::pin_project;
+use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use super::{Gate, turn::Turn};
@@ -17,7 +18,8 @@ use crate::{LimitError, Observer, Reason, Refused, limits::Question, observe::Un
 /// # Cancel safety
 ///
 /// Dropping it while it waits gives its place to those behind it. Dropped between its turn and the call of the inner
-/// service, it puts its tokens back; a store that takes its time to confirm that is not waited for. Later, it drops the inner
+/// service, it puts its tokens back (but not a place in a leaky queue); a store that takes its time to confirm that is not waited
+/// for. Later, it drops the inner
 /// call.
 ///
 /// # Panics
@@ -52,6 +54,8 @@ struct Waiting<S, Req, O: Observer> {
 }
 
 struct Readying<S, Req> {
+    /// Until its time in a leaky queue. Boxed, because most requests need none.
+    delay: Option<Pin<Box<Sleep>>>,
     inner: S,
     request: Req,
     paid: Paid<Req>,
@@ -112,8 +116,11 @@ impl<S: Service<Req>, Req, O: Observer> ThrottleFuture<S, Req, O> {
 
 impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
     fn readying(question: Question, inner: S, request: Req, gate: Arc<Gate<Req>>) -> Self {
+        let delay = gate.calls.delay(&question);
+        let delay = (!delay.is_zero()).then(|| Box::pin(sleep(delay)));
         let question = Some(question);
         Self::Readying(Some(Readying {
+            delay,
             inner,
             request,
             paid: Paid { gate, question },
@@ -157,6 +164,10 @@ impl<S: Service<Req>, Req, O: Observer> Future for ThrottleFuture<S, Req, O> {
                 }
                 StateProjection::Readying(readying) => {
                     let unready = readying.as_mut().expect("polled again after a panic");
+                    if let Some(delay) = &mut unready.delay {
+                        ready!(delay.as_mut().poll(cx));
+                        unready.delay = None;
+                    }
                     ready!(unready.inner.poll_ready(cx)).map_err(LimitError::Inner)?;
                     let mut ready = readying.take().expect("it was there a line above");
                     ready.paid.question = None;

@@ -35,8 +35,6 @@ enum Step {
     Others(Pin<Box<Sleep>>),
     /// The tokens.
     Tokens(Pin<Box<Sleep>>),
-    /// A leaky queue's turn, which it has already.
-    Queue(Pin<Box<Sleep>>),
     /// It may go, unless there is a reason.
     Done(Option<Reason>),
 }
@@ -62,7 +60,7 @@ impl Turn {
         let look = gate.calls.look(request);
         turn.step = match gate.calls.limits.prepare(&mut turn.question, look) {
             Err(reason) => Step::Done(Some(reason)),
-            Ok(_) if gate.lines.any() => match turn.join_others(gate) {
+            Ok(_) if gate.lines.any() && !gate.calls.shadow => match turn.join_others(gate) {
                 Some(step) => step,
                 None => turn.ask(gate, observer),
             },
@@ -111,10 +109,6 @@ impl Turn {
                     ready!(due.as_mut().poll(cx));
                     self.ask(gate, observer)
                 }
-                Step::Queue(due) => {
-                    ready!(due.as_mut().poll(cx));
-                    Step::Done(None)
-                }
                 Step::Done(reason) => return Poll::Ready(*reason),
             }
         }
@@ -126,18 +120,21 @@ impl Turn {
     }
 
     fn next<Req>(&mut self, gate: &Gate<Req>, outcome: Outcome) -> Step {
+        let delay = gate.calls.delay(&self.question);
         match outcome {
-            Outcome::Pass if self.question.delay().is_zero() => Step::Done(None),
+            Outcome::Pass if delay.is_zero() => Step::Done(None),
             Outcome::Pass => {
-                let due = Instant::now().checked_add(self.question.delay());
-                match due.filter(|&due| due <= self.end(gate)) {
-                    Some(due) => Step::Queue(Box::pin(sleep_until(due))),
-                    None => {
-                        self.question.take_back(&gate.calls.limits);
-                        Turned::TooLong.into()
-                    }
+                let due = Instant::now().checked_add(delay);
+                // A queue is not longer than the longest wait, but the store has taken its time.
+                let end = self.end(gate) + gate.calls.limits.deadline;
+                if due.is_some_and(|due| due <= end) {
+                    Step::Done(None)
+                } else {
+                    self.question.take_back(&gate.calls.limits);
+                    Turned::TooLong.into()
                 }
             }
+            Outcome::Refuse(reason) if gate.calls.shadow => Step::Done(Some(reason)),
             Outcome::Refuse(reason @ (Reason::Quota | Reason::ReducedCapacity)) => {
                 match self.question.retry_after() {
                     Some(wait) => self.wait(gate, wait),
@@ -156,11 +153,12 @@ impl Turn {
     /// Waits for tokens, or for others that do.
     fn wait<Req>(&mut self, gate: &Gate<Req>, wait: Duration) -> Step {
         let (now, end) = (Instant::now(), self.end(gate));
-        let due = now.checked_add(wait);
-        let Some(due) = due.filter(|&due| due <= end) else {
-            return Turned::TooLong.into();
-        };
         let limits = &gate.calls.limits;
+        let turn = now.checked_add(wait.saturating_add(queue(limits, &self.question)));
+        if turn.is_none_or(|turn| turn > end) {
+            return Turned::TooLong.into();
+        }
+        let due = now + wait;
         let outlook = outlook(limits, &self.question, now);
         if let Some(place) = &self.place {
             place.sees(outlook);
@@ -221,6 +219,19 @@ fn line(question: &Question) -> SmallVec<[u8; 128]> {
         line.extend_from_slice(key);
     }
     line
+}
+
+/// How long a request still has to wait in a leaky queue that has refused it, once there is a place: such a queue is full then.
+fn queue(limits: &Limits, question: &Question) -> Duration {
+    let decided = question.asked.iter().zip(question.decisions.iter());
+    let refused = decided.filter(|(_, decision)| !decision.allowed);
+    let waits = refused.map(
+        |(asked, _)| match limits.rules[asked.rule].policy.algorithm() {
+            Algorithm::LeakyQueue { max_wait } => max_wait,
+            _ => Duration::ZERO,
+        },
+    );
+    waits.max().unwrap_or_default()
 }
 
 /// How long the request's tokens take to come, at least.

@@ -15,6 +15,7 @@ mod dynamic;
 #[cfg(feature = "tracing")]
 mod events;
 mod flood;
+mod forms;
 mod grpc;
 mod handles;
 mod keys;

@@ -1,63 +1,16 @@
 //! Shadows, exemptions, and what observers are told.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use tower::{Layer, Service, ServiceExt};
 use tower_dist_ratelimit::{
-    Decided, Fields, MissingKey, Observer, OnError, Policy, RateLimitLayer, RateLimitLayerBuilder,
-    Refusal,
-    backend::{Backend, BackendError, Memory},
+    Fields, MissingKey, OnError, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    backend::{Backend, Memory},
     key,
 };
 
-use crate::support::{Broken, Probe, Remote, field, from, get, send, slow};
-
-/// Keeps what it is told, as text.
-#[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
-
-impl Told {
-    fn note(&self, text: String) {
-        self.0.lock().unwrap().push(text);
-    }
-
-    fn all(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-fn refusal(refusal: &Refusal<'_>) -> String {
-    let violated: Vec<_> = refusal.violated().collect();
-    let decided = refusal.decided().iter().count();
-    format!("{:?} {violated:?} of {decided}", refusal.reason())
-}
-
-impl Observer for Told {
-    fn allowed(&self, decided: &Decided<'_>) {
-        let left = decided.iter().map(|(name, one)| (name, one.remaining));
-        self.note(format!("allowed {:?}", left.collect::<Vec<_>>()));
-    }
-
-    fn refused(&self, refused: &Refusal<'_>) {
-        self.note(format!("refused {}", refusal(refused)));
-    }
-
-    fn shadowed(&self, refused: &Refusal<'_>) {
-        self.note(format!("shadowed {}", refusal(refused)));
-    }
-
-    fn failed(&self, error: &BackendError) {
-        self.note(format!("failed late={}", error.is_late()));
-    }
-
-    fn cancelled(&self) {
-        self.note("cancelled".into());
-    }
-}
+use crate::support::{Broken, Probe, Remote, Told, field, from, get, send, slow};
 
 fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));

@@ -1,25 +1,26 @@
 //! Services and stores to test with.
 
+mod stores;
+mod told;
+
 use std::{
     convert::Infallible,
     future::{Ready, ready},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response};
-use tokio::time::Instant;
 use tower::{Service, ServiceExt};
-use tower_dist_ratelimit::{
-    BuildError, Decision, Decisions, Policy, Quota,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
-    },
+use tower_dist_ratelimit::Quota;
+
+pub(crate) use self::{
+    stores::{Broken, Mood, Noting, Remote, Scripted},
+    told::Told,
 };
 
 /// Answers at once, counts its calls, and panics when an instance is called that is not ready. Clones are not ready.
@@ -73,228 +74,6 @@ impl Service<Request<()>> for Probe {
         );
         self.calls.fetch_add(1, Relaxed);
         ready(Ok(Response::new(Bytes::new())))
-    }
-}
-
-/// Decides like [`Memory`], some time later.
-pub(crate) struct Remote {
-    memory: Memory,
-    delay: Arc<Mutex<Duration>>,
-}
-
-impl Remote {
-    pub(crate) fn after(delay: Duration) -> Self {
-        Self {
-            memory: Memory::default(),
-            delay: Arc::new(Mutex::new(delay)),
-        }
-    }
-
-    /// How long answers take from now on.
-    pub(crate) fn delay(&self) -> Arc<Mutex<Duration>> {
-        Arc::clone(&self.delay)
-    }
-
-    fn later(&self, answer: Answer, decisions: Decisions) -> Answer {
-        let delay = *self.delay.lock().unwrap();
-        Answer::Later(Box::pin(async move {
-            tokio::time::sleep(delay).await;
-            match answer {
-                Answer::Done(allowed) => Ok(Verdict { allowed, decisions }),
-                _ => Err(BackendError::new("out of order")),
-            }
-        }))
-    }
-}
-
-impl Backend for Remote {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-
-    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.memory.register(policies)
-    }
-
-    fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
-        let mut decisions = Decisions::refused(charges.len());
-        let answer = self.memory.acquire(charges, &mut decisions);
-        self.later(answer, decisions)
-    }
-
-    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        self.later(self.memory.settle(charges, delta), Decisions::refused(0))
-    }
-
-    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let (delay, done) = (*self.delay.lock().unwrap(), self.memory.reset(policy, key));
-        Box::pin(async move {
-            tokio::time::sleep(delay).await;
-            done.await
-        })
-    }
-}
-
-/// Fails at once.
-pub(crate) struct Broken;
-
-impl Backend for Broken {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 1 }
-    }
-
-    fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        Ok(vec![PolicyId::new(0)])
-    }
-
-    fn acquire(&self, _: &[Charge<'_>], _: &mut [Decision]) -> Answer {
-        Answer::Failed(BackendError::new("out of order"))
-    }
-
-    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
-        Answer::Failed(BackendError::new("out of order"))
-    }
-
-    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        Box::pin(ready(Err(BackendError::new("out of order"))))
-    }
-}
-
-/// Decides like [`Memory`], as well as it is told to, and notes when it is asked.
-#[derive(Clone)]
-pub(crate) struct Scripted {
-    memory: Arc<Memory>,
-    mood: Arc<Mutex<Mood>>,
-    asked: Arc<Mutex<Vec<Instant>>>,
-}
-
-/// What a [`Scripted`] store does with what it is asked. It charges in any case.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Mood {
-    /// Decides at once.
-    AtOnce,
-    /// Decides this much later.
-    After(Duration),
-    /// Fails at once.
-    Failing,
-    /// Fails this much later.
-    FailingAfter(Duration),
-    /// Never says a word.
-    Silent,
-}
-
-impl Scripted {
-    pub(crate) fn new(mood: Mood) -> Self {
-        Self {
-            memory: Arc::default(),
-            mood: Arc::new(Mutex::new(mood)),
-            asked: Arc::default(),
-        }
-    }
-
-    pub(crate) fn is(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
-    }
-
-    /// How often it was asked to decide or to correct.
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
-    }
-
-    /// When it was asked.
-    pub(crate) fn times(&self) -> Vec<Instant> {
-        self.asked.lock().unwrap().clone()
-    }
-
-    fn answer(&self, allowed: Answer, decisions: Decisions) -> Answer {
-        self.asked.lock().unwrap().push(Instant::now());
-        let mood = *self.mood.lock().unwrap();
-        let Answer::Done(allowed) = allowed else {
-            return allowed;
-        };
-        let (delay, verdict) = match mood {
-            Mood::AtOnce => return Answer::Done(allowed),
-            Mood::Failing => return Answer::Failed(BackendError::new("out of order")),
-            Mood::After(delay) => (delay, Ok(Verdict { allowed, decisions })),
-            Mood::FailingAfter(delay) => (delay, Err(BackendError::new("out of order"))),
-            Mood::Silent => return Answer::Later(Box::pin(std::future::pending())),
-        };
-        Answer::Later(Box::pin(async move {
-            tokio::time::sleep(delay).await;
-            verdict
-        }))
-    }
-}
-
-impl Backend for Scripted {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 64 }
-    }
-
-    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.memory.register(policies)
-    }
-
-    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let answer = self.memory.acquire(charges, out);
-        self.answer(answer, out.iter().copied().collect())
-    }
-
-    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        let answer = self.memory.settle(charges, delta);
-        self.answer(answer, Decisions::refused(0))
-    }
-
-    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        self.memory.reset(policy, key)
-    }
-}
-
-/// Allows everything, and keeps what it is asked.
-#[derive(Clone, Default)]
-pub(crate) struct Noting {
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
-
-/// The cost and the quota of a charge.
-type Seen = (u64, Option<Quota>);
-
-impl Noting {
-    /// What was asked since the last look.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        std::mem::take(&mut *self.seen.lock().unwrap())
-    }
-}
-
-impl Backend for Noting {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 9 }
-    }
-
-    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        Ok((0..).map(PolicyId::new).take(policies.len()).collect())
-    }
-
-    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        for (charge, out) in charges.iter().zip(out) {
-            self.seen.lock().unwrap().push((charge.cost, charge.quota));
-            let limit = charge.quota.map_or(7, |quota| quota.limit());
-            *out = Decision::allow(
-                charge.cost,
-                limit,
-                limit - charge.cost,
-                Duration::from_secs(1),
-            );
-        }
-        Answer::Done(true)
-    }
-
-    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
-        Answer::Done(true)
-    }
-
-    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        Box::pin(ready(Ok(())))
     }
 }
 

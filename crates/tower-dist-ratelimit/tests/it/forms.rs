@@ -1,0 +1,259 @@
+//! Shadows and observers where requests are not HTTP, or where it is gRPC that is asked.
+
+use std::{convert::Infallible, future::Ready, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
+use tower_dist_ratelimit::{
+    CallLimitLayer, CallLimitLayerBuilder, LimitError, Limiter, OnError, Policy, RateLimitHandle,
+    RateLimitLayer, ThrottleLayer,
+    backend::{Backend, Memory},
+};
+
+use crate::support::{Broken, Probe, Remote, Told, field, from, get, send, slow};
+
+/// One token a second for each key.
+fn policy() -> Policy {
+    Policy::new("p", slow(1))
+}
+
+type Work = ServiceFn<fn(u64) -> Ready<Result<u64, Infallible>>>;
+
+fn work() -> Work {
+    service_fn(|number| std::future::ready(Ok(number)))
+}
+
+async fn call<S>(service: &mut S, number: u64) -> Result<u64, LimitError<Infallible>>
+where
+    S: Service<u64, Response = u64, Error = LimitError<Infallible>>,
+{
+    service.ready().await?.call(number).await
+}
+
+fn calls(backend: impl Backend) -> CallLimitLayerBuilder<u64> {
+    CallLimitLayer::builder(backend).limit(policy().by_request(|number: &u64| *number))
+}
+
+/// A store that decides at once, and one that takes its time.
+fn stores() -> [Arc<dyn Backend>; 2] {
+    [
+        Arc::new(Memory::default()),
+        Arc::new(Remote::after(Duration::from_millis(1))),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_lets_calls_of_any_type_pass_and_tells_of_those_it_would_refuse() {
+    for store in stores() {
+        let told = Told::default();
+        let layer = calls(store).shadow().observer(told.clone());
+        let mut service = layer.build().unwrap().layer(work());
+        for _ in 0..3 {
+            assert_eq!(call(&mut service, 7).await.unwrap(), 7);
+        }
+        let refused = r#"shadowed Quota ["p"] of 1"#;
+        assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, refused, refused]);
+    }
+    let told = Told::default();
+    let layer = calls(Broken).shadow().on_backend_error(OnError::Deny);
+    let layer = layer.observer(told.clone()).build().unwrap();
+    assert_eq!(call(&mut layer.layer(work()), 7).await.unwrap(), 7);
+    assert_eq!(
+        told.all(),
+        ["failed late=false", "shadowed Backend [] of 1"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
+    for store in stores() {
+        let told = Told::default();
+        let layer = calls(store).shadow().observer(told.clone()).waiting();
+        let layer: ThrottleLayer<u64, Told> = layer.build().unwrap();
+        let mut service = layer.layer(work());
+        let started = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(call(&mut service, 7).await.unwrap(), 7);
+        }
+        assert!(started.elapsed() <= Duration::from_millis(3));
+        let refused = r#"shadowed Quota ["p"] of 1"#;
+        assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, refused, refused]);
+        // Nothing was charged, so who is dropped before its call has nothing to put back.
+        let (pending, mut handle) = tower_test::mock::pair::<u64, u64>();
+        handle.allow(0);
+        let mut unready = Box::pin(layer.layer(pending).call(7));
+        let soon = tokio::time::timeout(Duration::from_millis(5), &mut unready);
+        assert!(soon.await.is_err());
+        drop(unready);
+        sleep(Duration::from_millis(5)).await;
+        told.all();
+        call(&mut service, 7).await.unwrap();
+        assert_eq!(told.all(), [refused], "still used up");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_of_a_leaky_queue_lets_no_call_wait() {
+    let queue = || Policy::new("q", slow(1)).leaky_queue(Duration::from_secs(9));
+    let started = Instant::now();
+    let layer = CallLimitLayer::builder(Memory::default()).limit(queue());
+    let mut service = layer.shadow().build().unwrap().layer(work());
+    for _ in 0..20 {
+        assert_eq!(call(&mut service, 7).await.unwrap(), 7);
+    }
+    let layer = CallLimitLayer::builder(Memory::default()).limit(queue());
+    let mut service = layer.shadow().waiting().build().unwrap().layer(work());
+    for _ in 0..20 {
+        assert_eq!(call(&mut service, 7).await.unwrap(), 7);
+    }
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_tells_an_observer_of_each_check_and_of_no_look() {
+    for store in stores() {
+        let told = Told::default();
+        let limiter = Limiter::builder(store, policy()).observer(told.clone());
+        let limiter = limiter.build().unwrap();
+        assert!(limiter.check("a").await.unwrap().allowed);
+        let refused = limiter.check("a").await.unwrap();
+        assert_eq!(
+            (refused.allowed, refused.remaining, refused.limit),
+            (false, 0, 1)
+        );
+        assert!(refused.retry_after.is_some_and(|wait| !wait.is_zero()));
+        limiter.peek("a").await.unwrap();
+        limiter.refund("a", 1).await.unwrap();
+        assert_eq!(
+            told.all(),
+            [r#"allowed [("p", 0)]"#, r#"refused Quota ["p"] of 1"#]
+        );
+    }
+    let told = Told::default();
+    let limiter = Limiter::builder(Remote::after(Duration::from_millis(1)), policy());
+    let limiter = limiter.observer(told.clone()).build().unwrap();
+    for _ in 0..2 {
+        // Which is what a `select!` does to who comes second.
+        let check = limiter.check("a");
+        assert!(tokio::time::timeout(Duration::ZERO, check).await.is_err());
+    }
+    assert_eq!(told.all(), ["cancelled", "cancelled"]);
+    drop(limiter.check("a"));
+    assert!(told.all().is_empty(), "it has not begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_tells_an_observer_of_a_store_that_fails() {
+    for (action, follows) in [
+        (OnError::Allow, r#"allowed [("p", 0)]"#),
+        (OnError::Deny, "refused Backend [] of 1"),
+    ] {
+        let told = Told::default();
+        let limiter = Limiter::builder(Broken, policy()).on_backend_error(action);
+        let limiter = limiter.observer(told.clone()).build().unwrap();
+        assert_eq!(limiter.check("a").await.is_ok(), action == OnError::Allow);
+        assert_eq!(told.all(), ["failed late=false", follows]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_tells_an_observer_of_a_turn_that_has_to_be_waited_for() {
+    let told = Told::default();
+    let queue = policy().leaky_queue(Duration::from_secs(9));
+    let limiter = Limiter::builder(Memory::default(), queue).observer(told.clone());
+    let limiter = limiter.build().unwrap();
+    limiter.check("a").await.unwrap();
+    told.all();
+    assert_eq!(
+        limiter.check("a").await.unwrap().delay,
+        Duration::from_secs(1)
+    );
+    assert_eq!(told.all()[1..], ["waited 1000"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_of_a_limiter_allows_everything_and_grants_what_there_is() {
+    for store in stores() {
+        let told = Told::default();
+        let limiter = Limiter::builder(store, policy()).observer(told.clone());
+        let limiter = limiter.shadow().build().unwrap();
+        assert_eq!(limiter.check("a").await.unwrap().granted, 1);
+        let shadowed = limiter.check("a").await.unwrap();
+        assert_eq!((shadowed.allowed, shadowed.granted), (true, 0));
+        assert!(shadowed.retry_after.is_some_and(|wait| !wait.is_zero()));
+        assert_eq!(
+            told.all(),
+            [r#"allowed [("p", 0)]"#, r#"shadowed Quota ["p"] of 1"#]
+        );
+    }
+    let limiter = Limiter::builder(Broken, policy()).on_backend_error(OnError::Deny);
+    let limiter = limiter.shadow().build().unwrap();
+    assert!(limiter.check("a").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_limiter_is_charged_beyond_its_tokens_is_waited_for() {
+    for store in stores() {
+        let limiter = Limiter::new(store, Policy::new("p", slow(10))).unwrap();
+        assert!(limiter.check_n("a", 4).await.unwrap().allowed);
+        limiter.charge("a", 8).await.unwrap();
+        let refused = limiter.check("a").await.unwrap();
+        let wait = refused.retry_after.unwrap().as_millis();
+        assert!((2_990..=3_000).contains(&wait), "{wait}");
+        limiter.refund("a", 12).await.unwrap();
+        assert_eq!(limiter.peek("a").await.unwrap().remaining, 10);
+        for tokens in [u64::MAX, 0] {
+            limiter.charge("b", tokens).await.unwrap();
+        }
+        assert!(!limiter.check("b").await.unwrap().allowed);
+    }
+    let limiter = Limiter::new(Broken, policy()).unwrap();
+    assert!(limiter.charge("a", 1).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_in_grpc_lets_all_calls_pass() {
+    let told = Told::default();
+    let layer = RateLimitLayer::builder(Memory::default()).limit(policy());
+    let layer = layer.grpc().shadow().observer(told.clone());
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    for _ in 0..2 {
+        let response = send(&mut service, get()).await;
+        assert_eq!(field(&response, "grpc-status"), None);
+    }
+    let refused = r#"shadowed Quota ["p"] of 1"#;
+    assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, refused]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_call_has_a_handle_and_its_failures_can_be_left_uncounted() {
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("p", slow(100)).cost(10))
+        .grpc()
+        .handle()
+        .refund_when(|response| {
+            response.is_some_and(|response| response.headers().contains_key("grpc-status"))
+        })
+        .build()
+        .unwrap();
+    // A request with a key fails at once, as gRPC does: with a status among the headers.
+    let inner = service_fn(async |request: Request<()>| {
+        let handle: &RateLimitHandle = request.extensions().get().unwrap();
+        let mut response = Response::new(Bytes::new());
+        if request.headers().contains_key("key") {
+            let status = http::HeaderValue::from_static("5");
+            response.headers_mut().insert("grpc-status", status);
+        } else {
+            handle.settle(3);
+        }
+        Ok::<_, Infallible>(response)
+    });
+    let mut service = layer.layer(inner);
+    for (request, left) in [(get(), 90), (from("a"), 87), (get(), 87), (get(), 84)] {
+        let response = send(&mut service, request).await;
+        let state = field(&response, "ratelimit").unwrap();
+        assert!(state.starts_with(&format!("\"p\";r={left};")), "{state}");
+    }
+}
