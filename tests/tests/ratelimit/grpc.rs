@@ -1,26 +1,31 @@
 //! tonic.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use prost::Message;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::body::Body;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
+use tower::Layer;
 use tower_dist_ratelimit::backend::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId,
 };
 use tower_dist_ratelimit::{
-    BuildError, Decision, MissingKey, OnError, Policy, Quota, RateLimitLayer, key,
+    BuildError, CallLimitLayer, Decision, LimitError, MissingKey, OnError, Policy, Quota,
+    RateLimitLayer, Reason, key,
 };
 
 use crate::few;
 use crate::greeter::{Greeter, greet};
 
 /// A client of a greeter behind a limit, and how many requests have reached the greeter.
-async fn greeter(backend: impl Backend, policy: Policy) -> (Channel, Arc<AtomicUsize>) {
+pub(crate) async fn greeter(backend: impl Backend, policy: Policy) -> (Channel, Arc<AtomicUsize>) {
     greeter_or(backend, policy, OnError::default()).await
 }
 
@@ -148,8 +153,41 @@ async fn who_waits_as_long_as_told_gets_through() {
     greet(channel, "ada").await.unwrap();
 }
 
+#[tokio::test]
+async fn a_tonic_client_waits_for_its_turn_and_is_refused_beyond_that() {
+    let (channel, requests) = greeter(Memory::default(), Policy::new("all", few(100))).await;
+    let layer = CallLimitLayer::builder(Memory::default())
+        .limit(
+            Policy::new("mine", Quota::per_second(20).burst(1))
+                .by_request(|call: &http::Request<Body>| call.uri().path().to_owned()),
+        )
+        .waiting()
+        .max_wait(Duration::from_millis(180));
+    let service = layer.build().unwrap().layer(channel);
+    let started = Instant::now();
+    let calls = (0..4).map(|_| greet(service.clone(), "ada"));
+    let calls = futures_util::future::join_all(calls).await;
+    assert!(calls.iter().all(Result::is_ok), "{calls:?}");
+    assert!(started.elapsed() >= Duration::from_millis(150));
+    assert_eq!(requests.load(SeqCst), 4);
+
+    let calls = (0..8).map(|_| greet(service.clone(), "ada"));
+    let calls = futures_util::future::join_all(calls).await;
+    let refused: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
+    assert!((3..=5).contains(&refused.len()), "{refused:?}");
+    for status in refused {
+        assert_eq!(status.code(), Code::Unknown);
+        let error = status.source().unwrap();
+        let limit: &LimitError<tonic::transport::Error> = error.downcast_ref().unwrap();
+        let LimitError::Refused(refused) = limit else {
+            panic!("{limit:?}")
+        };
+        assert_eq!(refused.reason(), Reason::TooLong);
+    }
+}
+
 /// Fails at once.
-struct Broken;
+pub(crate) struct Broken;
 
 impl Backend for Broken {
     fn capabilities(&self) -> Capabilities {

@@ -1,18 +1,27 @@
 //! A client that retries, on the other side of a limit.
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response as Answer;
 use axum::routing::get;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, StatusCode};
+use tests::Events;
 use tokio::time::Instant;
+use tower::util::MapResponseLayer;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_dist_ratelimit::{Policy, Quota};
-use tower_jitter_retry::RetryLayer;
+use tower_dist_ratelimit::backend::{Backend, Memory};
+use tower_dist_ratelimit::{Observer, OnError, Policy, Quota, RateLimitLayer, Refusal};
+use tower_jitter_retry::{DelaySource, RetryLayer, StopReason};
 
+use crate::greeter::greet;
+use crate::grpc::{Broken, greeter};
 use crate::{client, layer, serve};
 
 #[tokio::test(start_paused = true)]
@@ -33,16 +42,108 @@ async fn a_retry_waits_as_long_as_it_is_told() {
     assert!((7_000..=7_700).contains(&waited.as_millis()), "{waited:?}");
 }
 
-#[tokio::test]
-async fn a_retry_over_sockets_waits_as_long_as_it_is_told() {
-    let router: Router = Router::new().route("/", get(async || "hello"));
-    let url = serve(router.layer(layer(Policy::new("all", Quota::per_second(1))))).await;
-    let service = RetryLayer::http().layer(client());
-    let request = || client().get(&url).build().unwrap();
-    let started = Instant::now();
-    for _ in 0..2 {
-        let response = service.clone().oneshot(request()).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
+/// Counts refusals.
+#[derive(Clone, Default)]
+struct Refused(Arc<AtomicUsize>);
+
+impl Observer for Refused {
+    fn refused(&self, _: &Refusal<'_>) {
+        self.0.fetch_add(1, SeqCst);
     }
-    assert!(started.elapsed() >= Duration::from_secs(1));
+}
+
+/// Gets `/` twice of a server that lets one in per second and takes `hidden` out of what it says: what a retry has been told and
+/// then done, if one was enough.
+async fn twice(backend: impl Backend, hidden: &'static str) -> (StatusCode, Vec<Duration>) {
+    let refused = Refused::default();
+    let limit = RateLimitLayer::builder(backend)
+        .limit(Policy::new("all", Quota::per_second(1)))
+        .on_backend_error(OnError::LocalFallback { fleet: 1 })
+        .observer(refused.clone());
+    let hide = MapResponseLayer::new(move |mut response: Answer| {
+        response.headers_mut().remove(hidden);
+        response
+    });
+    let router: Router = Router::new().route("/", get(async || "hello"));
+    let url = serve(router.layer(limit.build().unwrap()).layer(hide)).await;
+    let events = Events::default();
+    let retry = RetryLayer::builder().http().observer(events.clone());
+    let service = retry.build().unwrap().layer(client());
+    let request = || client().get(&url).build().unwrap();
+    let first = service.clone().oneshot(request()).await.unwrap();
+    assert_eq!(first.status(), StatusCode::OK);
+    let started = Instant::now();
+    let second = service.oneshot(request()).await.unwrap();
+    let delays = events.delays().into_iter();
+    let delays: Vec<_> = delays
+        .map(|(delay, source)| {
+            assert_eq!(source, DelaySource::Server);
+            delay
+        })
+        .collect();
+    assert!(started.elapsed() >= delays.iter().sum());
+    assert_eq!(refused.0.load(SeqCst), delays.len(), "none was in vain");
+    (second.status(), delays)
+}
+
+/// Of a second that the server says, and up to a tenth above it.
+const A_SECOND: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_millis(1100);
+
+#[tokio::test]
+async fn a_retry_over_sockets_waits_as_long_as_it_is_told_and_no_second_time() {
+    let (status, delays) = twice(Memory::default(), "x-nothing").await;
+    assert_eq!((status, delays.len()), (StatusCode::OK, 1));
+    assert!(A_SECOND.contains(&delays[0]), "{delays:?}");
+}
+
+#[tokio::test]
+async fn the_fields_of_the_limit_alone_say_as_much() {
+    let (status, delays) = twice(Memory::default(), "retry-after").await;
+    assert_eq!((status, delays.len()), (StatusCode::OK, 1));
+    assert!(A_SECOND.contains(&delays[0]), "{delays:?}");
+}
+
+#[tokio::test]
+async fn a_share_that_is_used_up_is_waited_for_just_so() {
+    let (status, delays) = twice(Broken, "ratelimit").await;
+    assert_eq!((status, delays.len()), (StatusCode::OK, 1));
+    assert!(A_SECOND.contains(&delays[0]), "{delays:?}");
+}
+
+#[tokio::test]
+async fn pushback_is_waited_for_to_the_millisecond_and_no_second_time() {
+    let window = Duration::from_millis(150);
+    for backend in [true, false] {
+        let policy = Policy::new("peer", Quota::new(1, window));
+        let (channel, requests) = match backend {
+            true => greeter(Memory::default(), policy).await,
+            false => greeter(Broken, policy).await,
+        };
+        greet(channel.clone(), "ada").await.unwrap();
+        let events = Events::default();
+        let retry = RetryLayer::builder().grpc().observer(events.clone());
+        let service = retry.build().unwrap().layer(channel);
+        let started = Instant::now();
+        assert_eq!(greet(service, "ada").await.unwrap(), "hello, ada");
+        let [(delay, DelaySource::Server)] = events.delays()[..] else {
+            panic!("{:?}", events.delays())
+        };
+        assert!(delay <= window && delay <= started.elapsed(), "{delay:?}");
+        assert_eq!(delay.subsec_nanos() % 1_000_000, 0, "whole milliseconds");
+        assert_eq!((events.attempts(), requests.load(SeqCst)), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_can_never_pass_is_not_repeated() {
+    let policy = Policy::new("size", Quota::per_second(5)).cost_fn(|_| 6);
+    let (channel, requests) = greeter(Memory::default(), policy).await;
+    let events = Events::default();
+    let retry = RetryLayer::builder().grpc().observer(events.clone());
+    let service = retry.build().unwrap().layer(channel);
+    let status = greet(service, "ada").await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+    assert_eq!((events.attempts(), requests.load(SeqCst)), (1, 0));
+    assert!(events.delays().is_empty());
+    assert_eq!(events.stop(), StopReason::ServerRefused);
 }

@@ -1,7 +1,9 @@
 //! Responses that stream, settled when they end.
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::routing::get;
@@ -75,4 +77,54 @@ async fn a_response_that_is_dropped_half_way_has_cost_what_it_took() {
     let _ = settled.await;
     let sent = 2_000 - 900 - left(&url).await;
     assert!((1..=600).contains(&sent), "{sent}");
+}
+
+/// The same, of a body that settles by itself; in bytes, of which 900 KiB are reserved.
+#[tokio::test]
+async fn a_body_counts_what_is_sent_of_it_also_when_it_is_dropped_half_way() {
+    const KIB: u64 = 1024;
+    let download = async |Extension(handle): Extension<RateLimitHandle>, uri: http::Uri| {
+        let pieces = uri.query().unwrap().parse().unwrap();
+        let pieces = stream::iter(0..pieces).map(|_: u64| Ok::<_, Infallible>(vec![0; 64 * 1024]));
+        let body = Body::from_stream(pieces);
+        Body::new(handle.meter().body(body, |data: &Bytes| data.len() as u64))
+    };
+    let quota = Quota::per_day(1).burst(100_000 * KIB);
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("bytes", quota).cost(900 * KIB))
+        .handle()
+        .build()
+        .unwrap();
+    let url = serve(Router::new().route("/", get(download)).layer(layer)).await;
+    let begin = async |pieces: u64| {
+        let response = client()
+            .get(format!("{url}?{pieces}"))
+            .send()
+            .await
+            .unwrap();
+        let field = response.headers()["ratelimit"].to_str().unwrap().to_owned();
+        let left = field.strip_prefix("\"bytes\";r=").unwrap();
+        let left: u64 = left.split_once(';').unwrap().0.parse().unwrap();
+        (response, 100_000 - 900 - left.div_ceil(KIB))
+    };
+    let taken = async || begin(0).await.1;
+    let settled = async |expected: RangeInclusive<u64>| {
+        // The server finds out by itself that nobody reads on.
+        tests::soon(async {
+            while !expected.contains(&taken().await) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    };
+
+    let (whole, _) = begin(30).await;
+    assert_eq!(whole.bytes().await.unwrap().len(), 30 * 64 * 1024);
+    settled(30 * 64..=30 * 64).await;
+
+    // More than all the buffers between the two can hold.
+    let (mut half, _) = begin(100_000).await;
+    assert!(half.chunk().await.unwrap().is_some());
+    drop(half);
+    settled(30 * 64 + 64..=30 * 64 + 40_000).await;
 }
