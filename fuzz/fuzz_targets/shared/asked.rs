@@ -1,0 +1,68 @@
+//! What key a rate limit asks its store about.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tower::{Layer, Service, service_fn};
+use tower_dist_ratelimit::backend::{
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
+};
+use tower_dist_ratelimit::key::KeyExtractor;
+use tower_dist_ratelimit::{BuildError, Decision, Policy, Quota, RateLimitLayer};
+
+/// A limit by some key.
+pub struct Asked {
+    layer: RateLimitLayer,
+    last: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl Asked {
+    pub fn by(key: impl KeyExtractor) -> Self {
+        let last = Arc::default();
+        let store = Store(Arc::clone(&last));
+        let policy = Policy::new("p", Quota::per_second(1)).by(key);
+        let layer = RateLimitLayer::builder(store).limit(policy).build();
+        Self {
+            layer: layer.unwrap(),
+            last,
+        }
+    }
+
+    /// The key of a request: its bytes, which are none if the key is missing.
+    pub fn key(&self, request: Request<()>) -> Vec<u8> {
+        let inner = |_| ready(Ok::<_, Infallible>(Response::new(Bytes::new())));
+        drop(self.layer.layer(service_fn(inner)).call(request));
+        self.last.lock().unwrap().take().unwrap()
+    }
+}
+
+/// Allows everything, and keeps the last key.
+struct Store(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_policies: 1 }
+    }
+
+    fn register(&self, _: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        Ok(vec![PolicyId::new(0)])
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        *self.0.lock().unwrap() = Some(charges[0].key.to_vec());
+        out[0] = Decision::allow(1, 1, 0, Duration::ZERO);
+        Answer::Done(true)
+    }
+
+    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
+        Answer::Done(true)
+    }
+
+    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
