@@ -9,7 +9,7 @@ pub struct PeerAddr;
 /// One key per address that connects: a host in IPv4, a /64 network in IPv6. The port does not count.
 ///
 /// The address is looked for in the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum-08`; serve
-/// with `into_make_service_with_connect_info::<SocketAddr>()`), tonic's `TcpConnectInfo` (feature `tonic-014`; its server
+/// with `into_make_service_with_connect_info::<SocketAddr>()`; or `MockConnectInfo`, for tests), tonic's `TcpConnectInfo` (feature `tonic-014`; its server
 /// always has it, but for TLS), then a plain `SocketAddr`. If none is there the key is missing, and with the `tracing`
 /// feature there is one warning.
 ///
@@ -43,6 +43,13 @@ pub(super) fn peer(head: RequestHead<'_>) -> Option<IpAddr> {
         .get::<axum::extract::ConnectInfo<SocketAddr>>()
     {
         return Some(info.0.ip());
+    }
+    #[cfg(feature = "axum-08")]
+    if let Some(made_up) = head
+        .extensions()
+        .get::<axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
+    {
+        return Some(made_up.0.ip());
     }
     #[cfg(feature = "tonic-014")]
     if let Some(info) = head
@@ -87,6 +94,16 @@ mod tests {
     fn the_peer_of_an_axum_server_is_found() {
         let peer = socket("[2001:db8::1]:80");
         assert_eq!(key(axum::extract::ConnectInfo(peer)), key(peer));
+    }
+
+    #[cfg(feature = "axum-08")]
+    #[test]
+    fn the_peer_that_a_test_of_an_axum_router_makes_up_is_found() {
+        let peer = socket("192.0.2.9:80");
+        assert_eq!(
+            key(axum::extract::connect_info::MockConnectInfo(peer)),
+            key(peer)
+        );
     }
 
     #[cfg(feature = "tonic-014")]

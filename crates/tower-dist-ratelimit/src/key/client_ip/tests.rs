@@ -201,6 +201,51 @@ fn private_networks_are_not_on_the_internet() {
     }
 }
 
+/// Addresses are compared as IPv4 where they are that, so networks are, too.
+#[test]
+fn a_network_of_ipv4_written_as_ipv6_is_the_ipv4_network() {
+    for written in ["::ffff:10.0.0.0/104", "::ffff:10.1.2.3/104", "10.0.0.0/8"] {
+        let trusted = TrustedProxies::none().cidr(written);
+        for peer in ["10.0.0.1:1", "[::ffff:10.0.0.1]:1"] {
+            let found = found(trusted.clone(), peer, "x-forwarded-for", &["203.0.113.9"]);
+            assert_eq!(found, address("203.0.113.9"), "{written} {peer}");
+        }
+        let found = found(trusted, "11.0.0.1:1", "x-forwarded-for", &["203.0.113.9"]);
+        assert_eq!(found, address("11.0.0.1"), "{written}");
+    }
+    let one = TrustedProxies::none().cidr("::ffff:192.0.2.1");
+    assert!(one.contains("192.0.2.1".parse().unwrap()));
+    assert!(!one.contains("192.0.2.2".parse().unwrap()));
+    // Not only of IPv4.
+    let all = TrustedProxies::none().cidr("::/0");
+    assert!(all.contains("2001:db8::1".parse().unwrap()));
+    assert!(!all.contains("192.0.2.1".parse().unwrap()));
+}
+
+/// As long as a header can be, and longer than one that a server lets through.
+#[test]
+fn a_list_of_thousands_is_read_from_its_end() {
+    let list = |entry: &str, last: &str| format!("{}{last}", format!("{entry}, ").repeat(20_000));
+    for (entry, last, client) in [
+        ("1.1.1.1", "203.0.113.9", "203.0.113.9"),
+        ("10.0.0.2", "10.0.0.3", "10.0.0.2"),
+        ("unknown", "10.0.0.3", "10.0.0.3"),
+        ("", "203.0.113.9", "203.0.113.9"),
+    ] {
+        let line = list(entry, last);
+        let one = found(trusted(), "10.0.0.1:1", "x-forwarded-for", &[line]);
+        assert_eq!(one, address(client));
+        if !entry.is_empty() {
+            let line = list(&format!("for={entry}"), &format!("for={last}"));
+            let one = found(trusted().forwarded(), "10.0.0.1:1", "forwarded", &[line]);
+            assert_eq!(one, address(client));
+        }
+    }
+    let lines: Vec<_> = (0..5_000).map(|_| "10.0.0.2").collect();
+    let found = found(trusted(), "10.0.0.1:1", "x-forwarded-for", &lines);
+    assert_eq!(found, address("10.0.0.2"));
+}
+
 /// What proxies and attackers write, mixed.
 fn hostile() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let printable = prop_oneof![b' '..127, 128..=255_u8];

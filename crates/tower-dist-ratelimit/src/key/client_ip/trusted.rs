@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::BuildError;
 
@@ -61,11 +61,12 @@ impl TrustedProxies {
         .fold(Self::none(), Self::cidr)
     }
 
-    /// Trusts a network, such as `10.0.0.0/8` or `2001:db8::/32`, or a single address.
+    /// Trusts a network, such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. IPv4 written as IPv6 (`::ffff:10.0.0.0/104`)
+    /// is IPv4.
     pub fn cidr(mut self, network: &str) -> Self {
         let address = || network.parse::<IpAddr>().map(IpNet::from);
         match network.parse().or_else(|_| address()) {
-            Ok(network) => self.networks.push(network),
+            Ok(network) => self.networks.push(canonical(network)),
             Err(_) => self.wrong = self.wrong.or_else(|| Some(network.to_owned())),
         }
         self
@@ -98,4 +99,16 @@ impl TrustedProxies {
             ))
         })
     }
+}
+
+/// As the addresses that are looked for in it.
+fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(v6) = network else {
+        return network;
+    };
+    // Of the 128 bits the last 32 are the address.
+    let prefix = v6.prefix_len().checked_sub(96);
+    let mapped = v6.addr().to_ipv4_mapped().zip(prefix);
+    let v4 = mapped.and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok());
+    v4.map_or(network, IpNet::V4)
 }
