@@ -308,7 +308,8 @@ impl Policy {
     /// Gives each key a quota of its own, which is looked up with every request, so that it can change at any time.
     ///
     /// `None` is the policy's own quota, and so is a quota that could not have been built. A limit of zero refuses
-    /// everything, without asking the store. What a key has used stays used when its quota changes: lowered below that,
+    /// everything, without asking the store. Windows and logs keep their length: they take the limit of a quota, whatever its window,
+    /// and a log no more than 10,000 of it. What a key has used stays used when its quota changes: lowered below that,
     /// it is refused until enough has come back; raised, it gets the difference at once.
     ///
     /// # Default

@@ -64,15 +64,14 @@ impl Stamp {
     }
 }
 
-/// With the quotas of this very key.
+/// With the quotas of this very key, as far as they hold: windows keep their length, and logs are bounded.
 fn policies_of(http: &HttpLimits, decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = http.limits.rules.iter().enumerate();
     headers::policies(rules.map(|(number, rule)| {
-        let asked = decided.asked().find(|(asked, _)| asked.rule == number);
-        let quota = asked.and_then(|(asked, _)| asked.quota);
-        (
-            rule.quoted.as_str(),
-            quota.unwrap_or_else(|| rule.policy.quota()),
-        )
+        let own = rule.policy.quota();
+        let mut asked = decided.asked().filter(|(asked, _)| asked.rule == number);
+        let quota = asked.find_map(|(asked, _)| asked.quota);
+        let kept = quota.map(|quota| rule.policy.algorithm().kept(quota, own));
+        (rule.quoted.as_str(), kept.unwrap_or(own))
     }))
 }

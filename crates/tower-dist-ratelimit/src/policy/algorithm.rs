@@ -53,6 +53,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// What holds of a key's quota where the policy has its own: windows keep their length, and a log its bound.
+    pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
+        match self {
+            Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,
+            Self::SlidingLog => Quota::new(quota.limit().min(MAX_LOG), own.window()),
+            _ => Quota::new(quota.limit(), own.window()),
+        }
+    }
+
     /// Checks what holds on every backend.
     pub(crate) fn check(self, quota: Quota) -> Result<(), BuildError> {
         match self {

@@ -50,6 +50,44 @@ async fn each_key_has_its_quota_and_the_fields_say_so() {
     );
 }
 
+/// Windows keep their length whatever the quota's is, and a log its bound.
+#[tokio::test(start_paused = true)]
+async fn the_fields_tell_the_window_and_the_limit_that_hold() {
+    let hourly = |limit| move |_: key::RequestHead<'_>| Some(Quota::per_hour(limit));
+    for (policy, limit, told) in [
+        (
+            Policy::new("p", Quota::per_minute(7)).fixed_window(),
+            500,
+            r#""p";q=500;w=60"#,
+        ),
+        (
+            Policy::new("p", Quota::per_minute(7)).first_hit(),
+            500,
+            r#""p";q=500;w=60"#,
+        ),
+        (
+            Policy::new("p", Quota::per_minute(7)).two_windows(),
+            500,
+            r#""p";q=500;w=60"#,
+        ),
+        (
+            Policy::new("p", Quota::per_minute(7)).sliding_log(),
+            50_000,
+            r#""p";q=10000;w=60"#,
+        ),
+        (
+            Policy::new("p", Quota::per_minute(7)),
+            500,
+            r#""p";q=500;w=3600"#,
+        ),
+    ] {
+        let layer = RateLimitLayer::builder(Memory::default()).limit(policy.dynamic(hourly(limit)));
+        let mut service = layer.build().unwrap().layer(Probe::default());
+        let response = send(&mut service, get()).await;
+        assert_eq!(field(&response, "ratelimit-policy"), Some(told));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_quota_changes_from_one_request_to_the_next() {
     let limit = Arc::new(AtomicU64::new(5));
