@@ -14,6 +14,7 @@ mod conformance;
 mod dynamic;
 #[cfg(feature = "tracing")]
 mod events;
+mod extremes;
 mod flood;
 mod forms;
 mod grpc;

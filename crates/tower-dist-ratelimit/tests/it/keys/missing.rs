@@ -1,0 +1,54 @@
+//! Requests that have no key.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn all_who_lack_the_key_share_a_bucket_by_default() {
+    let mut service = service(Policy::new("each", slow(1)).by(key::header("key")));
+    assert_eq!(send(&mut service, get()).await.status(), OK);
+    assert_eq!(send(&mut service, get()).await.status(), REFUSED);
+    assert_eq!(
+        send(&mut service, from("")).await.status(),
+        OK,
+        "an empty key is a key"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_can_skip_who_lacks_the_key() {
+    let policy = Policy::new("each", slow(1))
+        .by(key::header("key"))
+        .missing_key(MissingKey::Skip);
+    let mut service = service(policy);
+    for _ in 0..3 {
+        let response = send(&mut service, get()).await;
+        assert_eq!(
+            (response.status(), field(&response, "ratelimit")),
+            (OK, None)
+        );
+    }
+    send(&mut service, from("a")).await;
+    assert_eq!(send(&mut service, from("a")).await.status(), REFUSED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_can_refuse_who_lacks_the_key_and_charges_nobody() {
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("all", slow(1)))
+        .limit(
+            Policy::new("each", slow(1))
+                .by(key::header("key"))
+                .missing_key(MissingKey::Refuse),
+        )
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(field(&response, "retry-after"), None);
+    assert_eq!(
+        &response.body()[..],
+        br#"{"type":"about:blank","title":"Bad Request","status":400}"#
+    );
+    assert_eq!(send(&mut service, from("a")).await.status(), OK);
+}

@@ -1,0 +1,143 @@
+//! How long, and how many: who waits is bounded.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_too_long_is_refused_at_once() {
+    let log = Log::default();
+    let mut service = layer(Memory::default(), ten(1)).layer(inner(&log));
+    let calls: Vec<_> = (0..11)
+        .map(|n| spawn(&mut service, Call(n, 0, 1)))
+        .collect();
+    let started = Instant::now();
+    for n in 11..20 {
+        let refused = spawn(&mut service, Call(n, 0, 1)).await.unwrap();
+        assert_eq!(refused, Err(Reason::TooLong), "{n}");
+    }
+    // A smaller one is not let in before the others, and another key's bucket is another's.
+    assert_eq!(spawn(&mut service, Call(20, 1, 1)).await.unwrap(), Ok(20));
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    // At 100 ms there is one less before it.
+    sleep(Duration::from_millis(100)).await;
+    let fits = spawn(&mut service, Call(21, 0, 1));
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(fits.await.unwrap(), Ok(21));
+    assert_eq!(log.seen().last(), Some(&(21, 1100)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_in_line_is_refused_at_once_too_if_its_cost_takes_too_long() {
+    let log = Log::default();
+    let mut service = layer(Memory::default(), ten(20)).layer(inner(&log));
+    assert_eq!(spawn(&mut service, Call(0, 0, 20)).await.unwrap(), Ok(0));
+    let started = Instant::now();
+    let refused = spawn(&mut service, Call(1, 0, 11)).await.unwrap();
+    assert_eq!(refused, Err(Reason::TooLong));
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    let never = spawn(&mut service, Call(2, 0, 21)).await.unwrap();
+    assert_eq!(never, Err(Reason::Quota));
+    assert_eq!(spawn(&mut service, Call(3, 0, 10)).await.unwrap(), Ok(3));
+    assert_eq!(log.seen(), [(0, 0), (3, 1000)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_given_back_can_be_taken() {
+    let log = Log::default();
+    let mut service = layer(Memory::default(), ten(1)).layer(inner(&log));
+    let calls: Vec<_> = (0..11)
+        .map(|n| spawn(&mut service, Call(n, 0, 1)))
+        .collect();
+    settled().await;
+    let refused = spawn(&mut service, Call(11, 0, 1)).await.unwrap();
+    assert_eq!(refused, Err(Reason::TooLong));
+    calls[5].abort();
+    settled().await;
+    assert_eq!(spawn(&mut service, Call(12, 0, 1)).await.unwrap(), Ok(12));
+    assert_eq!(log.seen().last(), Some(&(12, 1000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_is_bounded_over_all_keys() {
+    let policy = Policy::new("p", ten(1)).by_request(|call: &Call| call.1);
+    let layer = CallLimitLayer::builder(Memory::default())
+        .limit(policy)
+        .waiting();
+    let log = Log::default();
+    let mut service = layer.max_waiters(2).build().unwrap().layer(inner(&log));
+    let mut other = service.clone();
+    let calls: Vec<_> = (0..4)
+        .map(|n| spawn(&mut service, Call(n, n.into(), 1)))
+        .collect();
+    let waits = [
+        spawn(&mut service, Call(4, 0, 1)),
+        spawn(&mut other, Call(5, 1, 1)),
+    ];
+    for key in [0, 2] {
+        let full = spawn(&mut other, Call(6, key, 1)).await.unwrap();
+        assert_eq!(full, Err(Reason::QueueFull));
+    }
+    assert_eq!(
+        spawn(&mut other, Call(7, 9, 1)).await.unwrap(),
+        Ok(7),
+        "need not wait"
+    );
+    for call in calls.into_iter().chain(waits) {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(spawn(&mut other, Call(8, 0, 1)).await.unwrap(), Ok(8));
+    assert_eq!(log.seen().last(), Some(&(8, 200)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait() {
+    let layer = CallLimitLayer::builder(Memory::default())
+        .limit(Policy::new("all", ten(1)))
+        .limit(Policy::new("each", Quota::per_second(100)).by_request(|call: &Call| call.1))
+        .waiting();
+    let log = Log::default();
+    let mut service = layer.build().unwrap().layer(inner(&log));
+    let started = Instant::now();
+    // Nobody knows at once that 16 are too many, because no line has more than 8.
+    let calls = (0..16).map(|n| spawn(&mut service, Call(n, u64::from(n % 2), 1)));
+    let calls: Vec<_> = calls.collect();
+    let mut passed = 0;
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(_) => passed += 1,
+            Err(reason) => assert_eq!(reason, Reason::TooLong),
+        }
+    }
+    assert_eq!(started.elapsed(), Duration::from_secs(1));
+    assert_eq!(passed, 11, "one each 100 ms, from 0 to 1000");
+    let times: Vec<_> = log.seen().iter().map(|call| call.1).collect();
+    assert_eq!(times, (0..11).map(|n| n * 100).collect::<Vec<_>>());
+}
+
+#[test]
+fn waits_of_nothing_and_without_end_are_not_built() {
+    let builder = || {
+        let layer = CallLimitLayer::<Call>::builder(Memory::default());
+        layer.limit(Policy::new("p", ten(1))).waiting()
+    };
+    for (wait, value) in [
+        (Duration::ZERO, "0ns"),
+        (Duration::from_secs(3601), "3601s"),
+    ] {
+        let error = builder().max_wait(wait).build().unwrap_err();
+        assert_eq!((error.field(), error.value()), ("max_wait", value));
+        assert_eq!(error.bound(), "above 0 and at most 3600s");
+    }
+    let error = builder().max_waiters(0).build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "max_waiters is 0, but must be at least 1"
+    );
+    assert!(
+        builder()
+            .max_wait(Duration::from_secs(3600))
+            .build()
+            .is_ok()
+    );
+}

@@ -1,0 +1,161 @@
+//! With the inner service, the store, the observer and the executor.
+
+use std::task::{Context, Waker};
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_service_is_ready_whatever_the_limit_and_the_inner_service_say() {
+    let (mock, mut handle) = mock::pair::<Call, u32>();
+    handle.allow(0);
+    let mut service = layer(Memory::default(), ten(1)).layer(mock);
+    let cx = &mut Context::from_waker(Waker::noop());
+    for n in 0..3 {
+        assert!(service.poll_ready(cx).is_ready());
+        drop(service.call(Call(n, 0, 1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_taken_after_the_turn_has_come_and_not_held_before() {
+    let log = Log::default();
+    let limited = ConcurrencyLimitLayer::new(1).layer(inner(&log));
+    let service = layer(Memory::default(), ten(1)).layer(limited);
+    let (mut throttled, mut direct) = (service.clone(), service);
+    // Not ready when it is called.
+    let first = throttled.call(Call(0, 0, 1));
+    let waits = throttled.call(Call(1, 0, 1));
+    first.await.unwrap();
+    // The one that waits holds nothing: another key gets the only permit.
+    timeout(Duration::ZERO, direct.call(Call(2, 1, 1)))
+        .await
+        .unwrap()
+        .unwrap();
+    waits.await.unwrap();
+    assert_eq!(log.seen(), [(0, 0), (2, 0), (1, 100)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_were_not_used_come_back() {
+    let (mock, mut handle) = mock::pair::<Call, u32>();
+    handle.allow(0);
+    let mut service = layer(Memory::default(), ten(1)).layer(mock);
+    // Its turn has come, and the inner service is not ready.
+    let mut unready = Box::pin(service.call(Call(0, 0, 1)));
+    assert!(timeout(Duration::ZERO, &mut unready).await.is_err());
+    drop(unready);
+    handle.allow(1);
+    let started = Instant::now();
+    let call = tokio::spawn(service.call(Call(1, 0, 1)));
+    let (request, respond) = handle.next_request().await.unwrap();
+    respond.send_response(request.0);
+    assert_eq!(call.await.unwrap().unwrap(), 1);
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_that_fails_is_the_call_s_error() {
+    let (mock, mut handle) = mock::pair::<Call, u32>();
+    let mut service = layer(Memory::default(), ten(1)).layer(mock);
+    handle.send_error("broken");
+    let Err(LimitError::Inner(error)) = service.call(Call(0, 0, 1)).await else {
+        panic!("it was ready")
+    };
+    assert_eq!(error.to_string(), "broken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remote_store_is_asked_by_the_first_in_line_only() {
+    let log = Log::default();
+    let remote = Remote::after(Duration::from_millis(7));
+    let mut service = layer(remote, ten(1)).layer(inner(&log));
+    assert_eq!(spawn(&mut service, Call(0, 0, 1)).await.unwrap(), Ok(0));
+    let calls: Vec<_> = (1..4).map(|n| spawn(&mut service, Call(n, 0, 1))).collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // All three ask at 7 ms, before anybody knows that there is a line, and are told at 14 that 93 ms are missing. From then
+    // on the first waits for its tokens, asks, and has its answer 7 ms later; then the next one asks how long it takes.
+    assert_eq!(log.seen(), [(0, 7), (1, 114), (2, 221), (3, 328)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_refuses_or_allows_and_nobody_waits() {
+    for (action, result) in [
+        (OnError::Deny, Err(Reason::Backend)),
+        (OnError::Allow, Ok(0)),
+    ] {
+        let layer = CallLimitLayer::builder(Broken).limit(Policy::new("p", ten(1)));
+        let layer = layer.on_backend_error(action).waiting().build().unwrap();
+        let mut service = layer.layer(inner(&Log::default()));
+        let started = Instant::now();
+        assert_eq!(spawn(&mut service, Call(0, 0, 1)).await.unwrap(), result);
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+}
+
+/// Keeps what it is told, as text.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Told {
+    fn allowed(&self, _: &Decided<'_>) {
+        self.0.lock().unwrap().push("allowed".into());
+    }
+
+    fn refused(&self, refusal: &Refusal<'_>) {
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("refused {:?}", refusal.reason()));
+    }
+
+    fn waited(&self, waited: Duration) {
+        self.0.lock().unwrap().push(format!("waited {waited:?}"));
+    }
+
+    fn cancelled(&self) {
+        self.0.lock().unwrap().push("cancelled".into());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_is_told_of_each_request_once_and_of_its_wait() {
+    let told = Told::default();
+    let policy = RequestPolicy::from(Policy::new("p", ten(1)));
+    let layer = CallLimitLayer::builder(Memory::default()).limit(policy);
+    let layer = layer.observer(told.clone()).waiting().max_waiters(2);
+    let mut service = layer.build().unwrap().layer(inner(&Log::default()));
+    let mut calls: Vec<_> = (0..4).map(|n| spawn(&mut service, Call(n, 0, 1))).collect();
+    settled().await;
+    calls.remove(2).abort();
+    for call in calls {
+        let _ = call.await.unwrap();
+    }
+    let told = told.0.lock().unwrap().clone();
+    let expected = [
+        "allowed",
+        "refused QueueFull",
+        "cancelled",
+        "waited 100ms",
+        "allowed",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn futures_and_layers_are_send_and_sync_when_the_service_is() {
+    fn check<T: Send + Sync + 'static>(_: T) {}
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let layer = layer(Remote::after(Duration::ZERO), ten(1));
+    let mut service = layer.layer(service_fn(|_: Call| {
+        std::future::ready(Ok::<_, BoxError>(()))
+    }));
+    check(service.call(Call(0, 0, 1)));
+    check(service);
+    check(layer);
+}
