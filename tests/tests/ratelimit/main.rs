@@ -7,6 +7,7 @@ mod grpc;
 mod http;
 mod retry;
 mod settle;
+mod stacks;
 
 use std::net::SocketAddr;
 
