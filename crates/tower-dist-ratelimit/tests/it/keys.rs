@@ -1,6 +1,7 @@
 //! Whose bucket it is.
 
 mod addresses;
+mod bytes;
 mod missing;
 
 use std::net::SocketAddr;
