@@ -1,13 +1,13 @@
 mod builder;
 mod check;
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, ops::Range, sync::Arc};
 
 pub use self::builder::LimiterBuilder;
 use self::check::Check;
 use crate::{
     BuildError, Decision, NoObserver, Observer, Policy, Quota, Source,
-    backend::{Answer, Backend, BackendError, Bounded},
+    backend::{Answer, Backend, BackendError, Bounded, PolicyId},
     key::{IntoKey, KeySink},
     ladder::{Instead, NotAsked},
     limits::{Asked, Limits},
@@ -49,6 +49,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Limiter<O = NoObserver> {
     limits: Arc<Limits>,
+    id: PolicyId,
     cost: u64,
     quota: Option<Quota>,
     observer: O,
@@ -104,13 +105,11 @@ impl<O: Observer> Limiter<O> {
         }
     }
 
-    /// The question, about this key, which goes to the sink.
-    #[inline]
-    fn asked(&self, key: impl IntoKey, cost: u64, sink: &mut KeySink) -> Asked {
-        let (key, _) = sink.key(|sink| key.write(sink));
+    /// The question, about the key that is there in the sink.
+    fn asked(&self, key: Range<usize>, cost: u64) -> Asked {
         Asked {
             rule: 0,
-            id: self.limits.rules[0].id,
+            id: self.id,
             key,
             cost,
             quota: self.quota,
@@ -205,7 +204,8 @@ impl<O: Observer> Limiter<O> {
         };
         let answer = {
             let mut sink = KeySink::new();
-            let asked = self.asked(key, tokens, &mut sink);
+            let (key, _) = sink.key(|sink| key.write(sink));
+            let asked = self.asked(key, tokens);
             limits.settle(source, asked.rule, asked.charge(sink.bytes()), delta)
         };
         match answer {
@@ -224,7 +224,8 @@ impl<O: Observer> Limiter<O> {
         let limits = &*self.limits;
         let done = {
             let mut sink = KeySink::new();
-            let asked = self.asked(key, 0, &mut sink);
+            let (key, _) = sink.key(|sink| key.write(sink));
+            let asked = self.asked(key, 0);
             let key = asked.key(sink.bytes());
             if let Instead::Decide(fallback) = &limits.ladder.instead {
                 fallback.reset(asked.rule, key);
@@ -238,7 +239,7 @@ impl<O: Observer> Limiter<O> {
     }
 
     /// What would be refused by any store, and says nothing about this one.
-    #[inline]
+    #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
         let Some(quota) = self.quota else {
             return Ok(());

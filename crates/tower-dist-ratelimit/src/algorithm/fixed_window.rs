@@ -87,7 +87,7 @@ impl Arithmetic for FixedWindow {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide(&self, state: &u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, self.most());
         let (number, count) = self.read(*state, now);
@@ -135,12 +135,6 @@ impl OneNumber for FixedWindow {
     /// A key's own windows begin earlier, so in a window before this one no key is.
     fn unused(&self, nanos: u64) -> u64 {
         self.write(clamp(nanos) / self.window + 1, 0)
-    }
-
-    fn granted(&self, state: u64, now: Tick, ask: &Ask<'_>) -> u64 {
-        let limit = ask.limit(self.limit, self.most());
-        let (_, count) = self.read(state, now);
-        ask.granted(limit.saturating_sub(count)).unwrap_or(0)
     }
 }
 

@@ -123,11 +123,6 @@ impl OneNumber for LeakyQueue {
     fn unused(&self, nanos: u64) -> u64 {
         self.pace.at(nanos).units
     }
-
-    fn granted(&self, empty_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
-        let refused = ask.cost > self.most || !self.too_long(now, empty_at).is_zero();
-        if refused { 0 } else { ask.cost }
-    }
 }
 
 #[cfg(test)]

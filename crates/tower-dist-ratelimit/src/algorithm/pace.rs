@@ -80,6 +80,7 @@ impl Pace {
         }
     }
 
+    #[inline]
     pub(super) fn at(&self, nanos: u64) -> Moment {
         let nanos = clamp(nanos);
         Moment {
@@ -102,6 +103,7 @@ impl Pace {
     }
 
     /// The shortest time after which the clock stands at least `units` later than `now`, to the nanosecond.
+    #[inline]
     pub(super) fn span(&self, now: Moment, units: u64) -> Duration {
         if units == 0 {
             return Duration::ZERO;

@@ -1,56 +1,61 @@
 /// A fixed fraction `num / den` to multiply by: exactly, and without a division per use.
 ///
-/// A precomputed reciprocal gives a guess that is never high and at most a few too low; the remainder corrects it.
+/// A precomputed reciprocal gives a guess that is never high and at most one too low; the remainder corrects it.
 /// So what is rounded is rounded once, and errors do not add up however long a limiter runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ratio {
     num: u64,
     den: u64,
-    /// `floor(num / den * 2^shift)`, with the largest `shift` up to 64 at which it fits.
-    reciprocal: u64,
-    shift: u32,
+    /// `floor(num / den)`.
+    whole: u64,
+    /// `floor(2^64 * (num % den) / den)`.
+    part: u64,
 }
 
 impl Ratio {
-    /// `num / den`; neither may be zero.
+    /// `num / den`; neither may be zero, and `den` not above 2⁶³.
     pub(super) fn new(num: u64, den: u64) -> Self {
-        let (shift, reciprocal) = (0..=64)
-            .rev()
-            .find_map(|shift| {
-                let scaled = (u128::from(num) << shift) / u128::from(den);
-                Some((shift, u64::try_from(scaled).ok()?))
-            })
-            .unwrap_or((0, u64::MAX));
+        let part = (u128::from(num % den) << 64) / u128::from(den);
         Self {
             num,
             den,
-            reciprocal,
-            shift,
+            whole: num / den,
+            part: u64::try_from(part).unwrap_or(u64::MAX),
         }
     }
 
-    /// `floor(x * num / den)`, at most `u64::MAX`.
+    /// `floor(x * num / den)`, which has to be below 2⁶⁴.
+    #[inline]
     pub(super) fn floor(&self, x: u64) -> u64 {
-        self.divide(x).0
+        let guess = x.wrapping_mul(self.whole).wrapping_add(self.rest_of(x));
+        guess.wrapping_add(u64::from(self.missing(x, guess) >= self.den))
     }
 
     /// `ceil(x * num / den)`, at most `u64::MAX`.
+    #[inline]
     pub(super) fn ceil(&self, x: u64) -> u64 {
-        let (quotient, exact) = self.divide(x);
-        quotient.saturating_add(u64::from(!exact))
+        let whole = x.checked_mul(self.whole);
+        let Some(guess) = whole.and_then(|whole| whole.checked_add(self.rest_of(x))) else {
+            return u64::MAX;
+        };
+        let missing = self.missing(x, guess);
+        let more = u64::from(missing > 0) + u64::from(missing > self.den);
+        guess.saturating_add(more)
     }
 
-    fn divide(&self, x: u64) -> (u64, bool) {
-        let guess = (u128::from(x) * u128::from(self.reciprocal)) >> self.shift;
-        let mut quotient = u64::try_from(guess).unwrap_or(u64::MAX);
-        let den = u128::from(self.den);
-        let mut rest = u128::from(x) * u128::from(self.num) - u128::from(quotient) * den;
-        // Low by less than x / 2^shift. That is below 2 where the quotient fits at all, so this turns at most twice.
-        while rest >= den && quotient < u64::MAX {
-            quotient += 1;
-            rest -= den;
-        }
-        (quotient, rest == 0)
+    /// `x` times what is behind the point, rounded down once or twice.
+    #[inline]
+    fn rest_of(&self, x: u64) -> u64 {
+        let product = (u128::from(x) * u128::from(self.part)) >> 64;
+        u64::try_from(product).unwrap_or(u64::MAX)
+    }
+
+    /// By how many `den`ths the guess is low. Fewer than twice `den`: so it fits, and is the same modulo 2⁶⁴, which takes
+    /// no wide numbers.
+    #[inline]
+    fn missing(&self, x: u64, guess: u64) -> u64 {
+        x.wrapping_mul(self.num)
+            .wrapping_sub(guess.wrapping_mul(self.den))
     }
 }
 
@@ -69,12 +74,15 @@ mod tests {
 
         #[test]
         fn the_reciprocal_divides_like_a_division(x in any_size(), num in any_size(), den in any_size()) {
+            let den = den.min(1 << 63);
             let product = u128::from(x) * u128::from(num);
-            let saturated = |q: u128| u64::try_from(q).unwrap_or(u64::MAX);
             let ratio = Ratio::new(num, den);
-            prop_assert_eq!(ratio.floor(x), saturated(product / u128::from(den)));
-            prop_assert_eq!(ratio.ceil(x), saturated(product.div_ceil(u128::from(den))));
-            prop_assert_eq!(ratio.floor(0), 0);
+            if let Ok(floor) = u64::try_from(product / u128::from(den)) {
+                prop_assert_eq!(ratio.floor(x), floor);
+            }
+            let ceil = product.div_ceil(u128::from(den));
+            prop_assert_eq!(ratio.ceil(x), u64::try_from(ceil).unwrap_or(u64::MAX));
+            prop_assert_eq!((ratio.floor(0), ratio.ceil(0)), (0, 0));
         }
     }
 }

@@ -13,7 +13,7 @@ use self::{
     key::Key,
     traffic::{Step, any_built, everyday},
 };
-use super::{Ask, FixedWindow, LeakyQueue, OneNumber, TokenBucket};
+use super::Ask;
 use crate::{Algorithm, Decision, model::Model};
 
 fn nanos(duration: Duration) -> u64 {
@@ -52,23 +52,6 @@ fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bo
 /// Whether a time is the model's, or up to a nanosecond earlier where that is rounding.
 fn is_time(ours: u64, model: u64, around: u64) -> bool {
     ours <= model && ours + around >= model
-}
-
-/// From an unused state, and from what that becomes.
-fn grants_alike(one: &impl OneNumber, at: u64, cost: u64, want: u64) -> Result<(), TestCaseError> {
-    let (mut state, now) = (0, one.at(at, want));
-    for cost in [cost, 1, cost, 0] {
-        let ask = Ask {
-            cost,
-            want,
-            quota: None,
-        };
-        let mut decision = Decision::default();
-        one.decide(&state, now, &ask, &mut decision);
-        prop_assert_eq!(one.granted(state, now, &ask), decision.granted);
-        one.take(&mut state, now, &ask, decision.granted);
-    }
-    Ok(())
 }
 
 proptest! {
@@ -171,29 +154,6 @@ proptest! {
     }
 
     /// What is swapped is decided by one, and what is told by the other.
-    #[test]
-    fn what_is_granted_is_what_the_decision_says(
-        (algorithm, quota) in any_built(),
-        states in prop::collection::vec((any::<u64>(), 0_u32..64, any::<u64>(), 0_u32..64, any::<u64>()), 1..20),
-    ) {
-        for (at, a, cost, b, want) in states {
-            let (at, cost) = (at >> a, cost >> b);
-            match algorithm {
-                Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                    grants_alike(&TokenBucket::new(quota).unwrap(), at, cost, want)?;
-                }
-                Algorithm::LeakyQueue { max_wait } => {
-                    grants_alike(&LeakyQueue::new(quota, max_wait).unwrap(), at, cost, want)?;
-                }
-                Algorithm::FixedWindow { phase_per_key } => {
-                    let windows = FixedWindow::new(quota, phase_per_key).unwrap();
-                    grants_alike(&windows, at, cost, want)?;
-                }
-                _ => {}
-            }
-        }
-    }
-
     #[test]
     fn nothing_overflows_whatever_can_be_built(
         (algorithm, quota) in any_built(),

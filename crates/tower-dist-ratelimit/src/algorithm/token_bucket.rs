@@ -52,7 +52,7 @@ impl Arithmetic for TokenBucket {
         self.pace.at(nanos)
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide(&self, full_at: &u64, now: Moment, ask: &Ask<'_>, out: &mut Decision) {
         let used = full_at.saturating_sub(now.units);
         let free = self.free(*full_at, now);
@@ -100,10 +100,6 @@ impl Paced for TokenBucket {
 impl OneNumber for TokenBucket {
     fn unused(&self, nanos: u64) -> u64 {
         self.pace.at(nanos).units
-    }
-
-    fn granted(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
-        ask.granted(self.free(full_at, now)).unwrap_or(0)
     }
 }
 

@@ -107,6 +107,7 @@ impl Memory {
     }
 
     /// The policy of a charge; none if the charge cannot be made.
+    #[inline]
     fn table(&self, charge: &Charge<'_>) -> Option<(usize, &Table)> {
         let number = usize::try_from(charge.policy.number()).ok()?;
         let table = self.tables.get(number)?.get()?;
@@ -141,12 +142,15 @@ impl Memory {
     }
 
     /// Nanoseconds since this was made.
+    #[inline]
     fn now(&self) -> u64 {
-        saturating_nanos(Instant::now().saturating_duration_since(self.created))
+        let since = Instant::now().checked_duration_since(self.created);
+        since.map_or(0, saturating_nanos)
     }
 
     /// One charge to a policy that stands alone, if that is all: by the shortest way, since this is what most requests
     /// are.
+    #[inline]
     fn decide_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Option<bool> {
         let ([charge], [out]) = (charges, out) else {
             return None;
@@ -162,6 +166,8 @@ impl Memory {
         Some(out.allowed)
     }
 
+    /// Charges to several policies, or to one that does not stand alone. Out of the way of those that do.
+    #[inline(never)]
     fn decide(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Result<bool, BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);

@@ -30,6 +30,7 @@ pub trait IntoKey {
 }
 
 impl IntoKey for &[u8] {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         sink.part(self);
         Some(())
@@ -37,30 +38,35 @@ impl IntoKey for &[u8] {
 }
 
 impl IntoKey for &str {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         self.as_bytes().write(sink)
     }
 }
 
 impl IntoKey for String {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         self.as_bytes().write(sink)
     }
 }
 
 impl IntoKey for HeaderValue {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         self.as_bytes().write(sink)
     }
 }
 
 impl IntoKey for u64 {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         self.to_le_bytes().as_slice().write(sink)
     }
 }
 
 impl IntoKey for IpAddr {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         match self.to_canonical() {
             IpAddr::V4(v4) => v4.octets().as_slice().write(sink),
@@ -76,6 +82,7 @@ fn network(address: Ipv6Addr) -> [u8; 8] {
 }
 
 impl<A: IntoKey, B: IntoKey> IntoKey for (A, B) {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         self.0.write(sink)?;
         self.1.write(sink)
@@ -83,6 +90,7 @@ impl<A: IntoKey, B: IntoKey> IntoKey for (A, B) {
 }
 
 impl<K: IntoKey> IntoKey for Option<K> {
+    #[inline]
     fn write(self, sink: &mut KeySink) -> Option<()> {
         self?.write(sink)
     }

@@ -33,6 +33,7 @@ impl fmt::Debug for KeySink {
 }
 
 impl KeySink {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             inline: [0; 128],
@@ -57,11 +58,7 @@ impl KeySink {
         let end = self.len + text + WORD;
         let with_length = end + if follows { WORD } else { 0 };
         if self.heap.is_empty() && with_length <= self.inline.len() {
-            let (words, _) = bytes.as_chunks::<WORD>();
-            let (to_words, _) = self.inline[self.len..].as_chunks_mut::<WORD>();
-            for (to, word) in to_words.iter_mut().zip(words) {
-                *to = *word;
-            }
+            copy_words(&bytes[..text], &mut self.inline[self.len..end - WORD]);
             self.inline[end - WORD..end].copy_from_slice(&last);
             if follows {
                 self.inline[end..with_length].copy_from_slice(&length);
@@ -84,6 +81,7 @@ impl KeySink {
 
     /// Runs `write` and says where what it wrote is. What a missing key leaves behind is taken back, so that it is the
     /// empty key: one that no parts make.
+    #[inline]
     pub(crate) fn key(
         &mut self,
         write: impl FnOnce(&mut Self) -> Option<()>,
@@ -98,12 +96,37 @@ impl KeySink {
         (start..self.len, found)
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() {
             &self.inline[..self.len]
         } else {
             &self.heap
         }
+    }
+}
+
+/// Copies up to four words without a call, which takes longer than they do; from both ends, where there are more than two.
+#[inline]
+fn copy_words(words: &[u8], to: &mut [u8]) {
+    const TWO: usize = 2 * WORD;
+    match words.len() {
+        0 => {}
+        WORD => copy_start::<WORD>(words, to),
+        TWO..=32 => {
+            copy_start::<TWO>(words, to);
+            if let (Some(end), Some(to)) = (words.last_chunk::<TWO>(), to.last_chunk_mut()) {
+                *to = *end;
+            }
+        }
+        _ => to.copy_from_slice(words),
+    }
+}
+
+#[inline]
+fn copy_start<const LEN: usize>(bytes: &[u8], to: &mut [u8]) {
+    if let (Some(start), Some(to)) = (bytes.first_chunk::<LEN>(), to.first_chunk_mut()) {
+        *to = *start;
     }
 }
 

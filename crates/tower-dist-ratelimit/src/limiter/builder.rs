@@ -127,6 +127,7 @@ impl<O> LimiterBuilder<O> {
         }
         let limits = Limits::new(backend, vec![policy], on_error, deadline)?;
         Ok(Limiter {
+            id: limits.rules[0].id,
             limits: Arc::new(limits),
             cost,
             quota: None,

@@ -3,13 +3,13 @@ use std::{
     mem,
     pin::Pin,
     slice,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use super::Limiter;
 use crate::{
     Decided, Decision, Observer, Refusal,
-    backend::{Answer, BackendError},
+    backend::{Answer, BackendError, Charge},
     http::tell_delay,
     key::{IntoKey, KeySink},
     ladder::Leave,
@@ -56,35 +56,50 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         look
     }
 
-    /// Asks the store; without making what only those need who do not get an answer at once. If there is none in `out`,
-    /// what there is instead.
+    /// What [`poll`](Future::poll) returns goes to `made`, where the store writes it: moving it takes as long as a part of
+    /// making it.
     #[inline]
-    fn ask(&mut self, key: K, out: &mut Decision, cx: &mut Context<'_>) -> Option<Made> {
+    fn proceed(&mut self, made: &mut Made, cx: &mut Context<'_>) {
+        match mem::replace(&mut self.step, Step::Done) {
+            Step::Ask(key) => self.ask(key, made, cx),
+            Step::Wait(later) => self.wait(later, made, cx),
+            Step::Done => panic!("polled again after it was ready"),
+        }
+    }
+
+    /// Asks the store; without making what only those need who do not get an answer at once.
+    #[inline]
+    fn ask(&mut self, key: K, made: &mut Made, cx: &mut Context<'_>) {
         let limiter = self.limiter;
-        if let Err(error) = limiter.check_quota() {
-            return Some(Poll::Ready(Err(error)));
+        let Poll::Ready(Ok(out)) = made else {
+            return;
+        };
+        if limiter.quota.is_some()
+            && let Err(error) = limiter.check_quota()
+        {
+            *made = Poll::Ready(Err(error));
+            return;
         }
         let mut sink = KeySink::new();
-        let asked = limiter.asked(key, self.cost, &mut sink);
-        let ladder = &limiter.limits.ladder;
-        let Some(leave) = ladder.leave_if_closed() else {
-            let question = Question::one(sink, asked, Decision::default());
-            return Some(self.go_on(question, None, cx));
+        let _ = sink.key(|sink| key.write(sink));
+        let limits = &*limiter.limits;
+        let Some(leave) = limits.ladder.leave_if_closed() else {
+            return self.go_on(sink, None, made, cx);
         };
-        let charge = asked.charge(sink.bytes());
-        let (charges, decided) = (slice::from_ref(&charge), slice::from_mut(out));
-        match limiter.limits.backend.acquire(charges, decided) {
+        let charge = Charge {
+            quota: limiter.quota,
+            ..Charge::new(limiter.id, sink.bytes(), self.cost)
+        };
+        let (charges, decisions) = (slice::from_ref(&charge), slice::from_mut(&mut *out));
+        match limits.backend.acquire(charges, decisions) {
             Answer::Done(allowed) if allowed || !limiter.watched => {
-                ladder.answered_at_once(leave, &limiter.observer);
-                if allowed {
+                limits.ladder.answered_at_once(leave, &limiter.observer);
+                if allowed && self.told {
+                    let asked = limiter.asked(0..sink.bytes().len(), self.cost);
                     self.tell_allowed(&asked, out);
                 }
-                None
             }
-            answer => {
-                let question = Question::one(sink, asked, *out);
-                Some(self.go_on(question, Some((answer, leave)), cx))
-            }
+            answer => self.go_on(sink, Some((answer, leave)), made, cx),
         }
     }
 
@@ -93,11 +108,9 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         let Limiter {
             limits, observer, ..
         } = self.limiter;
-        if self.told {
-            observer.allowed(&Decided::one(limits, asked, decision));
-            if !decision.delay.is_zero() {
-                observer.waited(decision.delay);
-            }
+        observer.allowed(&Decided::one(limits, asked, decision));
+        if !decision.delay.is_zero() {
+            observer.waited(decision.delay);
         }
     }
 
@@ -105,40 +118,44 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
     #[cold]
     fn go_on(
         &mut self,
-        mut question: Question,
+        sink: KeySink,
         answer: Option<(Answer, Leave)>,
+        made: &mut Made,
         cx: &mut Context<'_>,
-    ) -> Made {
+    ) {
+        let limiter = self.limiter;
         let Limiter {
             limits, observer, ..
-        } = self.limiter;
+        } = limiter;
+        let asked = limiter.asked(0..sink.bytes().len(), self.cost);
+        let decision = match made {
+            Poll::Ready(Ok(decision)) => *decision,
+            _ => Decision::default(),
+        };
+        let mut question = Question::one(sink, asked, decision);
         let outcome = match answer {
             None => limits.ask(&mut question, observer, None),
             Some((answer, leave)) => limits.outcome(&mut question, answer, leave, observer, None),
         };
         match outcome {
-            Outcome::Later(waiting) => {
-                self.step = Step::Wait(Box::new((question, waiting)));
-                self.wait(cx)
-            }
-            outcome => Poll::Ready(self.decided(&outcome, question)),
+            Outcome::Later(waiting) => self.wait(Box::new((question, waiting)), made, cx),
+            outcome => *made = Poll::Ready(self.decided(&outcome, question)),
         }
     }
 
     #[cold]
-    fn wait(&mut self, cx: &mut Context<'_>) -> Made {
-        let Step::Wait(later) = &mut self.step else {
-            panic!("polled again after it was ready");
-        };
-        let (question, waiting) = &mut **later;
+    fn wait(&mut self, mut later: Box<(Question, Waiting)>, made: &mut Made, cx: &mut Context<'_>) {
+        let (question, waiting) = &mut *later;
         let Limiter {
             limits, observer, ..
         } = self.limiter;
-        let outcome = ready!(waiting.poll(limits, question, observer, cx));
-        match mem::replace(&mut self.step, Step::Done) {
-            Step::Wait(later) => Poll::Ready(self.decided(&outcome, later.0)),
-            Step::Ask(_) | Step::Done => unreachable!("it waited a line above"),
-        }
+        *made = match waiting.poll(limits, question, observer, cx) {
+            Poll::Ready(outcome) => Poll::Ready(self.decided(&outcome, later.0)),
+            Poll::Pending => {
+                self.step = Step::Wait(later);
+                Poll::Pending
+            }
+        };
     }
 
     /// What comes of it, told to the observer.
@@ -181,17 +198,9 @@ impl<K: IntoKey, O: Observer> Future for Check<'_, K, O> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Made {
-        if !matches!(self.step, Step::Ask(_)) {
-            return self.wait(cx);
-        }
-        let mut decided = Poll::Ready(Ok(Decision::default()));
-        if let Step::Ask(key) = mem::replace(&mut self.step, Step::Done)
-            && let Poll::Ready(Ok(out)) = &mut decided
-            && let Some(instead) = self.ask(key, out, cx)
-        {
-            decided = instead;
-        }
-        decided
+        let mut made = Poll::Ready(Ok(Decision::default()));
+        self.proceed(&mut made, cx);
+        made
     }
 }
 

@@ -69,6 +69,7 @@ impl Bucket {
             .map(|(key, value)| Slot { key, value })
     }
 
+    #[inline]
     pub(super) fn find(&self, key: Fingerprint) -> Option<Slot<'_>> {
         self.slots().find(|slot| slot.belongs_to(key))
     }

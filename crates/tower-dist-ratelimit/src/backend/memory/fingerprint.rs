@@ -57,6 +57,7 @@ impl Hasher {
         Self(SipHasher13::new_with_keys(0, 0))
     }
 
+    #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> Fingerprint {
         Fingerprint(self.0.hash(key).max(Fingerprint::RESERVED + 1))
     }

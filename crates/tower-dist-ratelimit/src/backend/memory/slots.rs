@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    bucket::{Bucket, Slot},
+    bucket::{Bucket, Slot, WAYS},
     fingerprint::Fingerprint,
     store::{Store, buckets_for},
     sync::{Mutex, MutexGuard},
@@ -38,15 +38,14 @@ pub(super) struct Slots<A> {
 impl<A: OneNumber> Store for Slots<A> {
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
-        let state = self.update(key, nanos, |state| {
-            let granted = self.arithmetic.granted(state, now, ask);
-            (granted > 0).then(|| {
-                let mut next = state;
-                self.arithmetic.take(&mut next, now, ask, granted);
-                next
-            })
-        });
-        self.arithmetic.decide(&state, now, ask, out);
+        // The first bucket is where most keys are. What others need is not in the way.
+        if let Some(slot) = self.bucket(key, 0).find(key) {
+            let charged = |state| self.charged(state, now, ask, out);
+            if self.swap(slot, key, charged).is_some() {
+                return;
+            }
+        }
+        self.charge_elsewhere(key, nanos, ask, out);
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
@@ -86,6 +85,32 @@ impl<A: OneNumber> Slots<A> {
         })
     }
 
+    /// Charges a key wherever it is.
+    #[inline(never)]
+    fn charge_elsewhere(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+        let now = self.arithmetic.at(nanos, key.bits());
+        self.update(key, nanos, |state| self.charged(state, now, ask, out));
+    }
+
+    /// What a charge makes of a value. The decision is written before the value is swapped, since what is written right
+    /// after that has to be waited for when it is read back at once.
+    #[inline(always)]
+    fn charged(
+        &self,
+        state: u64,
+        now: A::Moment,
+        ask: &Ask<'_>,
+        out: &mut Decision,
+    ) -> Option<u64> {
+        self.arithmetic.decide(&state, now, ask, out);
+        let granted = out.granted;
+        (granted > 0).then(|| {
+            let mut next = state;
+            self.arithmetic.take(&mut next, now, ask, granted);
+            next
+        })
+    }
+
     /// Changes a key's value in one atomic step: `change` gets it (0 when the key has none) and says what it becomes,
     /// nothing when it stays. Starts again when somebody else was faster. Returns what it was before.
     fn update(
@@ -96,18 +121,8 @@ impl<A: OneNumber> Slots<A> {
     ) -> u64 {
         loop {
             if let Some(slot) = self.find(key) {
-                let mut seen = slot.value.load(Acquire);
-                // A value that a new owner has written comes after the key was taken away, so this looks after the value.
-                while slot.belongs_to(key) {
-                    let Some(next) = change(seen) else {
-                        return seen;
-                    };
-                    match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
-                        Ok(_) if self.keeps(slot, key, seen, next) => return seen,
-                        Ok(_) => break,
-                        // At once: who has just failed has the cache line, and so is the next to succeed.
-                        Err(now) => seen = now,
-                    }
+                if let Some(seen) = self.swap(slot, key, &mut change) {
+                    return seen;
                 }
             } else {
                 // Perhaps not absent: an insert that finds its slot charged after all gives it back. Only under the
@@ -121,6 +136,29 @@ impl<A: OneNumber> Slots<A> {
                 }
             }
         }
+    }
+
+    /// Changes the value of the key's slot. None if it is not the key's any more.
+    #[inline]
+    fn swap(
+        &self,
+        slot: Slot<'_>,
+        key: Fingerprint,
+        mut change: impl FnMut(u64) -> Option<u64>,
+    ) -> Option<u64> {
+        let mut seen = slot.value.load(Acquire);
+        // A value that a new owner has written comes after the key was taken away, so this looks after the value.
+        while slot.belongs_to(key) {
+            let Some(next) = change(seen) else {
+                return Some(seen);
+            };
+            match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) => return self.keeps(slot, key, seen, next).then_some(seen),
+                // At once: who has just failed has the cache line, and so is the next to succeed.
+                Err(now) => seen = now,
+            }
+        }
+        None
     }
 
     /// Whether the slot is still the key's, now that `seen` was replaced by `next`; if not, nothing was charged.
@@ -162,16 +200,18 @@ impl<A: OneNumber> Slots<A> {
         }
     }
 
-    /// The slot to take, and its value: a free one of the emptier bucket, else the least limited of all.
+    /// The slot to take, and its value: a free one of the first bucket, while that is less than half full, or of the
+    /// emptier one; else the least limited of all.
     fn victim(&self, key: Fingerprint, unused: u64) -> (Slot<'_>, u64) {
-        let [first, second] = self.candidates(key);
+        let [first, second] = [0, 1].map(|choice| self.bucket(key, choice));
         let free = |bucket: &Bucket| {
             bucket
                 .slots()
                 .filter(|slot| slot.value.load(Acquire) <= unused)
                 .count()
         };
-        let emptier_first = if free(second) > free(first) {
+        let in_first = free(first);
+        let emptier_first = if in_first <= WAYS / 2 && free(second) > in_first {
             [second, first]
         } else {
             [first, second]
@@ -194,13 +234,14 @@ impl<A: OneNumber> Slots<A> {
 
     #[inline]
     fn find(&self, key: Fingerprint) -> Option<Slot<'_>> {
-        let [first, second] = self.candidates(key);
-        first.find(key).or_else(|| second.find(key))
+        let slot = self.bucket(key, 0).find(key);
+        slot.or_else(|| self.bucket(key, 1).find(key))
     }
 
-    fn candidates(&self, key: Fingerprint) -> [&Bucket; 2] {
-        key.places(self.buckets.len())
-            .map(|place| &self.buckets[place])
+    /// The first or the second bucket of a key.
+    #[inline]
+    fn bucket(&self, key: Fingerprint, choice: usize) -> &Bucket {
+        &self.buckets[key.places(self.buckets.len())[choice]]
     }
 
     /// Locks both buckets of a key, in one fixed order.
