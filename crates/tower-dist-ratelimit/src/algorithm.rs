@@ -57,11 +57,8 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
     fn pressure(&self, state: &Self::State, now: Self::Moment) -> u64;
 }
 
-/// An [`Arithmetic`] whose state is one number that grows as a key is limited more.
-pub(crate) trait OneNumber: Arithmetic<State = u64> {
-    /// A state up to this is as good as unused at this time, whatever the key.
-    fn unused(&self, nanos: u64) -> u64;
-}
+/// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
+pub(crate) trait OneNumber: Arithmetic<State = u64> {}
 
 /// What is asked of a limit.
 #[derive(Clone, Copy, Debug)]

@@ -131,12 +131,7 @@ impl Arithmetic for FixedWindow {
     }
 }
 
-impl OneNumber for FixedWindow {
-    /// A key's own windows begin earlier, so in a window before this one no key is.
-    fn unused(&self, nanos: u64) -> u64 {
-        self.write(clamp(nanos) / self.window + 1, 0)
-    }
-}
+impl OneNumber for FixedWindow {}
 
 /// Maps 64 bits to `0..len`.
 fn scaled(bits: u64, len: u64) -> u64 {

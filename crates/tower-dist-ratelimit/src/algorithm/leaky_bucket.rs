@@ -119,11 +119,7 @@ impl Paced for LeakyQueue {
     }
 }
 
-impl OneNumber for LeakyQueue {
-    fn unused(&self, nanos: u64) -> u64 {
-        self.pace.at(nanos).units
-    }
-}
+impl OneNumber for LeakyQueue {}
 
 #[cfg(test)]
 mod tests;

@@ -97,11 +97,7 @@ impl Paced for TokenBucket {
     }
 }
 
-impl OneNumber for TokenBucket {
-    fn unused(&self, nanos: u64) -> u64 {
-        self.pace.at(nanos).units
-    }
-}
+impl OneNumber for TokenBucket {}
 
 #[cfg(test)]
 mod tests;

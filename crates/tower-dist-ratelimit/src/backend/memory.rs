@@ -39,9 +39,9 @@ const LOCKS: usize = 256;
 ///
 /// # Default
 ///
-/// 100,000 keys per policy. Memory is bounded, and claimed as keys arrive: 24 bytes a key for buckets, queues and fixed
+/// 100,000 keys per policy. Memory is bounded, and claimed as keys arrive: 32 bytes a key for buckets, queues and fixed
 /// windows; about 60 to 100 for sliding windows, windows from the first hit and dynamic quotas; and 16 for each request
-/// in a log. At capacity a new key takes the place of the least limited among its sixteen neighbours, which then starts
+/// in a log. At capacity a new key takes the place of the least limited among its twelve or sixteen neighbours, which then starts
 /// anew. Keys of which nothing counts any more need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
 /// clean-up to run. An attacker who can make up keys at will can push others out; use keys that cost something to get.
 ///

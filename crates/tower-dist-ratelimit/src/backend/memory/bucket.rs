@@ -9,31 +9,22 @@ use super::{fingerprint::Fingerprint, sync::AtomicU64};
 pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
-    8
+    4
 };
 
-/// Words that share a cache line.
+/// Four slots: who they belong to, and each owner's state.
+///
+/// One cache line, so that a key that is not in the caches is found and charged for the price of one. All zeros is an unused
+/// bucket.
 #[derive(Debug)]
 #[cfg_attr(
     not(all(test, tower_dist_ratelimit_loom)),
     derive(FromZeros, KnownLayout)
 )]
 #[repr(C, align(64))]
-pub(super) struct Line([AtomicU64; WAYS]);
-
-/// Eight slots: who they belong to, and each owner's state.
-///
-/// Two lines, so that looking for a key touches one line, and charging it one more: the next, which processors fetch
-/// along with an even one. All zeros is an unused bucket.
-#[derive(Debug)]
-#[cfg_attr(
-    not(all(test, tower_dist_ratelimit_loom)),
-    derive(FromZeros, KnownLayout)
-)]
-#[repr(C, align(128))]
 pub(super) struct Bucket {
-    keys: Line,
-    values: Line,
+    keys: [AtomicU64; WAYS],
+    values: [AtomicU64; WAYS],
 }
 
 /// A place for one key.
@@ -53,7 +44,7 @@ impl Bucket {
 
     #[cfg(all(test, tower_dist_ratelimit_loom))]
     pub(super) fn unused(count: usize) -> Option<Box<[Self]>> {
-        let line = || Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        let line = || std::array::from_fn(|_| AtomicU64::new(0));
         let bucket = |_| Self {
             keys: line(),
             values: line(),
@@ -63,9 +54,8 @@ impl Bucket {
 
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot<'_>> {
         self.keys
-            .0
             .iter()
-            .zip(&self.values.0)
+            .zip(&self.values)
             .map(|(key, value)| Slot { key, value })
     }
 

@@ -22,6 +22,15 @@ impl Fingerprint {
         [self.0 & u64::from(u32::MAX), self.0 >> 32].map(|half| scale(half, len))
     }
 
+    /// The first, second or third place among `len`.
+    #[inline]
+    pub(super) fn place(self, choice: usize, len: usize) -> usize {
+        match choice {
+            0 | 1 => self.places(len)[choice],
+            _ => self.spread(choice, len),
+        }
+    }
+
     /// One place among `len`, another for each `salt`.
     pub(super) fn spread(self, salt: usize, len: usize) -> usize {
         // 2⁶⁴ divided by the golden ratio: consecutive salts go far apart (Knuth, volume 3, 6.4).

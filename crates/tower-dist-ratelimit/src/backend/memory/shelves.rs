@@ -2,7 +2,7 @@ use std::sync::PoisonError;
 
 use super::{
     fingerprint::Fingerprint,
-    store::{Store, buckets_for},
+    store::Store,
     sync::{Mutex, MutexGuard},
 };
 use crate::{
@@ -104,6 +104,15 @@ impl<S> Shelf<S> {
             self.0[place].retain(|entry| entry.key != key);
         }
     }
+}
+
+/// How many buckets hold so many keys.
+///
+/// Half as many places again as keys: at two thirds full, two choices of eight leave nobody without one. (In a
+/// simulation of 100,000 keys nobody is at 71 %, and twenty are at 80 %.)
+fn buckets_for(capacity: usize) -> usize {
+    let places = capacity.saturating_add(capacity / 2);
+    places.div_ceil(WAYS).max(1)
 }
 
 impl<A: Arithmetic> Store for Shelves<A> {

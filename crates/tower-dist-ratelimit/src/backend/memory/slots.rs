@@ -1,5 +1,6 @@
 use std::{
     array,
+    cmp::Reverse,
     sync::{
         PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Release},
@@ -9,7 +10,7 @@ use std::{
 use super::{
     bucket::{Bucket, Slot, WAYS},
     fingerprint::Fingerprint,
-    store::{Store, buckets_for},
+    store::Store,
     sync::{Mutex, MutexGuard},
 };
 use crate::{
@@ -24,11 +25,14 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
+/// The buckets of a key.
+const CHOICES: [usize; 3] = [0, 1, 2];
+
 /// One policy's keys, each with a state that is one number.
 ///
-/// A key has its slot in one of two buckets, which its fingerprint names. Charging a key that has a slot is one
-/// compare-and-swap on the slot's value. Slots are given out under the locks of both buckets, so a key has one slot and
-/// a slot has one key. A slot whose value is as good as unused is free: it says the same as no slot.
+/// A key has its slot in one of three buckets, which its fingerprint names. Charging a key that has a slot is one
+/// compare-and-swap on the slot's value. Slots are given out under the locks of all three, so a key has one slot and
+/// a slot has one key. A slot whose value is as good as unused says the same as no slot, and is the first to be given to others.
 pub(super) struct Slots<A> {
     arithmetic: A,
     buckets: Box<[Bucket]>,
@@ -50,13 +54,13 @@ impl<A: OneNumber> Store for Slots<A> {
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
-        let state = self.update(key, nanos, |_| None);
+        let state = self.update(key, |_| None);
         self.arithmetic.decide(&state, now, ask, out);
     }
 
     fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64) {
         let now = self.arithmetic.at(nanos, key.bits());
-        self.update(key, nanos, |state| {
+        self.update(key, |state| {
             let mut next = state;
             let changed = self.arithmetic.settle(&mut next, now, ask, delta);
             changed.then_some(next)
@@ -64,7 +68,7 @@ impl<A: OneNumber> Store for Slots<A> {
     }
 
     fn reset(&self, key: Fingerprint) {
-        self.update(key, 0, |state| (state != 0).then_some(0));
+        self.update(key, |state| (state != 0).then_some(0));
     }
 }
 
@@ -89,7 +93,7 @@ impl<A: OneNumber> Slots<A> {
     #[inline(never)]
     fn charge_elsewhere(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
-        self.update(key, nanos, |state| self.charged(state, now, ask, out));
+        self.update(key, |state| self.charged(state, now, ask, out));
     }
 
     /// What a charge makes of a value. The decision is written before the value is swapped, since what is written right
@@ -113,12 +117,7 @@ impl<A: OneNumber> Slots<A> {
 
     /// Changes a key's value in one atomic step: `change` gets it (0 when the key has none) and says what it becomes,
     /// nothing when it stays. Starts again when somebody else was faster. Returns what it was before.
-    fn update(
-        &self,
-        key: Fingerprint,
-        nanos: u64,
-        mut change: impl FnMut(u64) -> Option<u64>,
-    ) -> u64 {
+    fn update(&self, key: Fingerprint, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
         loop {
             if let Some(slot) = self.find(key) {
                 if let Some(seen) = self.swap(slot, key, &mut change) {
@@ -130,7 +129,7 @@ impl<A: OneNumber> Slots<A> {
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
-                        self.insert(key, self.arithmetic.unused(nanos), next);
+                        self.insert(key, next);
                     }
                     return 0;
                 }
@@ -179,11 +178,11 @@ impl<A: OneNumber> Slots<A> {
         mine
     }
 
-    /// Gives the key, which has none, a slot with this value. Both its buckets are locked. Values up to `unused` are
-    /// free.
-    fn insert(&self, key: Fingerprint, unused: u64, value: u64) {
+    /// Gives the key, which has none, a slot with this value. All its buckets are locked.
+    #[inline(never)]
+    fn insert(&self, key: Fingerprint, value: u64) {
         loop {
-            let (slot, seen) = self.victim(key, unused);
+            let (slot, seen) = self.victim(key);
             let owner = slot.key.load(Acquire);
             // In this order nobody charges a slot of another's: who reads the new value finds the old key gone.
             slot.key.store(Fingerprint::RESERVED, Release);
@@ -200,61 +199,65 @@ impl<A: OneNumber> Slots<A> {
         }
     }
 
-    /// The slot to take, and its value: a free one of the first bucket, while that is less than half full, or of the
-    /// emptier one; else the least limited of all.
-    fn victim(&self, key: Fingerprint, unused: u64) -> (Slot<'_>, u64) {
-        let [first, second] = [0, 1].map(|choice| self.bucket(key, choice));
-        let free = |bucket: &Bucket| {
-            bucket
-                .slots()
-                .filter(|slot| slot.value.load(Acquire) <= unused)
-                .count()
+    /// The slot to take, and its value: one of the first bucket that nobody has had, while there are two, or of the bucket
+    /// that has most of them; else the least limited of all, or who was limited longest ago. So a key that is not limited any more
+    /// keeps its slot while there are others, and need not be given one when it comes back.
+    fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
+        let new = |bucket: &Bucket| {
+            let values = bucket.slots().map(|slot| slot.value.load(Acquire));
+            values.filter(|&value| value == 0).count()
         };
-        let in_first = free(first);
-        let emptier_first = if in_first <= WAYS / 2 && free(second) > in_first {
-            [second, first]
-        } else {
-            [first, second]
-        };
-        let mut slots = emptier_first
-            .into_iter()
-            .flat_map(Bucket::slots)
-            .map(|slot| (slot, slot.value.load(Acquire)));
-        let least = slots
-            .next()
-            .unwrap_or_else(|| unreachable!("a bucket has eight slots"));
-        slots.fold(least, |least, slot| {
-            if slot.1.max(unused) < least.1.max(unused) {
-                slot
-            } else {
-                least
-            }
-        })
+        let mut buckets = CHOICES.map(|choice| self.bucket(key, choice));
+        if new(buckets[0]) < 2 {
+            buckets.sort_by_key(|bucket| Reverse(new(bucket)));
+        }
+        let slots = buckets.into_iter().flat_map(Bucket::slots);
+        slots
+            .map(|slot| (slot, slot.value.load(Acquire)))
+            .min_by_key(|&(_, value)| value)
+            .unwrap_or_else(|| unreachable!("a bucket has slots"))
     }
 
     #[inline]
     fn find(&self, key: Fingerprint) -> Option<Slot<'_>> {
-        let slot = self.bucket(key, 0).find(key);
-        slot.or_else(|| self.bucket(key, 1).find(key))
+        let mut buckets = CHOICES.into_iter().map(|choice| self.bucket(key, choice));
+        buckets.find_map(|bucket| bucket.find(key))
     }
 
-    /// The first or the second bucket of a key.
+    /// The first, second or third bucket of a key.
     #[inline]
     fn bucket(&self, key: Fingerprint, choice: usize) -> &Bucket {
-        &self.buckets[key.places(self.buckets.len())[choice]]
+        &self.buckets[key.place(choice, self.buckets.len())]
     }
 
-    /// Locks both buckets of a key, in one fixed order.
-    fn lock(&self, key: Fingerprint) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
-        let lock = |stripe: usize| {
-            self.stripes[stripe]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let [a, b] = key.places(self.buckets.len()).map(|place| place % STRIPES);
-        (lock(a.min(b)), (a != b).then(|| lock(a.max(b))))
+    /// Locks all buckets of a key, in one fixed order.
+    fn lock(&self, key: Fingerprint) -> [Option<MutexGuard<'_, ()>>; CHOICES.len()] {
+        let mut stripes =
+            CHOICES.map(|choice| Some(key.place(choice, self.buckets.len()) % STRIPES));
+        stripes.sort_unstable();
+        for later in (1..stripes.len()).rev() {
+            if stripes[later] == stripes[later - 1] {
+                stripes[later] = None;
+            }
+        }
+        stripes.map(|stripe| {
+            let stripe = &self.stripes[stripe?];
+            Some(stripe.lock().unwrap_or_else(PoisonError::into_inner))
+        })
     }
+}
+
+/// How many buckets hold so many keys.
+///
+/// Twice as many slots as keys: at half full, three choices of four leave nobody without one, and six of seven in the
+/// first. (In a simulation of 100,000 keys nobody is in sixty runs, and 0.4 of a run at 57 %. Two choices of eight, at two
+/// thirds, do as well in less memory, but take two lines of it for each key.)
+fn buckets_for(capacity: usize) -> usize {
+    capacity.saturating_mul(2).div_ceil(WAYS).max(1)
 }
 
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 mod loom;
+
+#[cfg(all(test, not(tower_dist_ratelimit_loom)))]
+mod tests;

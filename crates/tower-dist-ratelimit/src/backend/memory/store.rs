@@ -73,11 +73,3 @@ fn slots(arithmetic: impl OneNumber, capacity: usize) -> Result<Box<dyn Store>, 
 fn shelves(arithmetic: impl Arithmetic, capacity: usize) -> Box<dyn Store> {
     Box::new(Shelves::new(arithmetic, capacity))
 }
-
-/// How many buckets of eight slots hold so many keys.
-///
-/// Half as many slots again as keys: at two thirds full, two choices of eight leave nobody without one. (In a
-/// simulation of 100,000 keys nobody is at 71 %, and twenty are at 80 %.)
-pub(super) fn buckets_for(capacity: usize) -> usize {
-    capacity.saturating_add(capacity / 2).div_ceil(8).max(1)
-}

@@ -1,0 +1,43 @@
+use super::*;
+use crate::{Quota, algorithm::TokenBucket, backend::memory::fingerprint::Hasher};
+
+const KEYS: u64 = 10_000;
+
+/// Charges the keys one token each, a second after the other, and says of how many there still is a slot.
+fn found_after(slots: &Slots<TokenBucket>, keys: std::ops::Range<u64>) -> usize {
+    let hasher = Hasher::random();
+    let ask = Ask {
+        cost: 1,
+        want: 1,
+        quota: None,
+    };
+    let keys: Vec<Fingerprint> = keys.map(|key| hasher.hash(&key.to_le_bytes())).collect();
+    for (&key, second) in keys.iter().zip(0..) {
+        let mut out = Decision::default();
+        slots.charge(key, second * 1_000_000_000, &ask, &mut out);
+        assert!(out.allowed);
+    }
+    keys.iter()
+        .filter(|&&key| slots.find(key).is_some())
+        .count()
+}
+
+fn slots() -> Slots<TokenBucket> {
+    let bucket = TokenBucket::new(Quota::per_second(1_000)).unwrap();
+    Slots::new(bucket, usize::try_from(KEYS).unwrap()).unwrap()
+}
+
+/// Else whoever comes now and then would be given another one each time, under locks.
+#[test]
+fn keys_that_are_not_limited_any_more_keep_their_slots_while_there_are_others() {
+    let found = found_after(&slots(), 0..KEYS);
+    assert_eq!(u64::try_from(found).unwrap(), KEYS);
+}
+
+#[test]
+fn keys_that_are_not_limited_any_more_make_room_for_more_than_there_are_slots_for() {
+    let slots = slots();
+    let all = slots.buckets.len() * WAYS;
+    let found = found_after(&slots, 0..3 * KEYS);
+    assert!(found > all * 9 / 10 && found <= all, "{found} of {all}");
+}
