@@ -1,10 +1,12 @@
+use std::ops::Range;
+
 use super::*;
 use crate::{Quota, algorithm::TokenBucket, backend::memory::fingerprint::Hasher};
 
-const KEYS: u64 = 10_000;
+const KEYS: usize = 10_000;
 
 /// Charges the keys one token each, a second after the other, and says of how many there still is a slot.
-fn found_after(slots: &Slots<TokenBucket>, keys: std::ops::Range<u64>) -> usize {
+fn found_after(slots: &Slots<TokenBucket>, keys: Range<usize>) -> usize {
     let hasher = Hasher::random();
     let ask = Ask {
         cost: 1,
@@ -23,15 +25,15 @@ fn found_after(slots: &Slots<TokenBucket>, keys: std::ops::Range<u64>) -> usize 
 }
 
 fn slots() -> Slots<TokenBucket> {
-    let bucket = TokenBucket::new(Quota::per_second(1_000)).unwrap();
-    Slots::new(bucket, usize::try_from(KEYS).unwrap()).unwrap()
+    let bucket = TokenBucket::new(Quota::per_second(1_000)).expect("valid");
+    Slots::new(bucket, KEYS).expect("enough memory")
 }
 
 /// Else whoever comes now and then would be given another one each time, under locks.
 #[test]
 fn keys_that_are_not_limited_any_more_keep_their_slots_while_there_are_others() {
     let found = found_after(&slots(), 0..KEYS);
-    assert_eq!(u64::try_from(found).unwrap(), KEYS);
+    assert_eq!(found, KEYS);
 }
 
 #[test]
