@@ -253,7 +253,13 @@ impl<A: OneNumber> Slots<A> {
 /// first. (In a simulation of 100,000 keys nobody is in sixty runs, and 0.4 of a run at 57 %. Two choices of eight, at two
 /// thirds, do as well in less memory, but take two lines of it for each key.)
 fn buckets_for(capacity: usize) -> usize {
-    capacity.saturating_mul(2).div_ceil(WAYS).max(1)
+    // Of a single bucket, keys that meet are to be modelled.
+    let slots = if WAYS == 1 {
+        capacity
+    } else {
+        capacity.saturating_mul(2)
+    };
+    slots.div_ceil(WAYS).max(1)
 }
 
 #[cfg(all(test, tower_dist_ratelimit_loom))]
