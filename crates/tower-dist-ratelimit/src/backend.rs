@@ -2,24 +2,35 @@
 //!
 //! [`Memory`] keeps it in this process. Others can be written: see [`Backend`].
 
+#[cfg(feature = "redis")]
+mod address;
 mod answer;
 mod bounded;
 mod charge;
+#[cfg(feature = "redis")]
+mod connect_error;
 mod error;
+#[cfg(feature = "redis")]
+mod health;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod tag;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use answer::{Answer, Verdict};
 pub(crate) use bounded::{Bounded, DEADLINE};
 pub use charge::{Charge, PolicyId};
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use connect_error::ConnectError;
 pub use error::BackendError;
 pub use memory::Memory;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use redis::{ConnectError, Redis, RedisBuilder};
+pub use redis::{Redis, RedisBuilder};
 
 use crate::{BuildError, Decision, Policy};
 

@@ -5,9 +5,7 @@ mod builder;
 mod call;
 mod cluster;
 mod combiner;
-mod error;
 mod failure;
-mod health;
 mod key;
 mod link;
 mod rate;
@@ -30,6 +28,7 @@ use std::{
 
 use smallvec::{SmallVec, smallvec};
 
+pub use self::builder::RedisBuilder;
 use self::{
     apart::{Part, Sent, Singly},
     call::{Asked, Call, Verb},
@@ -39,8 +38,9 @@ use self::{
     script::{Rule, Script},
     wire::Wire,
 };
-pub use self::{builder::RedisBuilder, error::ConnectError};
-use super::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId, Verdict};
+use super::{
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId, Verdict,
+};
 use crate::{BuildError, Decision, Decisions, Policy};
 
 /// The most policies in a set: as many as in [`Memory`](super::Memory).

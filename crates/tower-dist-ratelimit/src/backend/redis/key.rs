@@ -1,20 +1,4 @@
-/// The key of a partition as it stands in Redis: the first 128 bits of its BLAKE3, in hexadecimal.
-///
-/// The same on every machine, of one length whatever a client sends, and without braces: so nobody can choose the slot
-/// of another's key, or write into it.
-pub(super) type Tag = [u8; 32];
-
-/// Hashes a partition's key.
-pub(super) fn tag(key: &[u8]) -> Tag {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let hash = blake3::hash(key);
-    let mut tag = [0; 32];
-    for (pair, byte) in tag.chunks_exact_mut(2).zip(hash.as_bytes()) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    tag
-}
+pub(super) use crate::backend::tag::{Tag, tag};
 
 /// The Redis keys of one policy: `prefix:version:{tag}:policy`; or `prefix:version:{tag}:policy:tag` if it is colocated,
 /// the first tag being that of the place.
@@ -87,11 +71,5 @@ mod tests {
             assert!(text.starts_with("rl:b1:{") && text.ends_with("}:a}{b"));
             assert_eq!(text.find('}'), Some("rl:b1:{".len() + 32));
         }
-    }
-
-    #[test]
-    fn a_tag_is_the_beginning_of_the_hash_in_hexadecimal() {
-        // The published test vector of BLAKE3 for empty input.
-        assert_eq!(&tag(b""), b"af1349b9f5f9a1a6a0404dea36dcc949");
     }
 }

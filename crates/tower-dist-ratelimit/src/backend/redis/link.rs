@@ -8,10 +8,10 @@ use tokio::{
 use tower_jitter_retry::Backoff;
 
 use super::{
-    ConnectError, batch::Answer, call::Call, combiner::Combiner, failure::Failure, health::Health,
-    reply::Words, wire::Wire,
+    ConnectError, batch::Answer, call::Call, combiner::Combiner, failure::Failure, reply::Words,
+    wire::Wire,
 };
-use crate::backend::BoxFuture;
+use crate::backend::{BoxFuture, health::Health};
 
 /// How many calls wait to be taken up by the task. More than any service has requests at once; beyond it they fail at
 /// once rather than pile up in front of a server that does not answer.

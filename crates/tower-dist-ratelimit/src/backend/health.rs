@@ -5,7 +5,7 @@ use std::sync::{
 
 /// Whether there is a connection, and why not.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(in crate::backend) struct Health {
     up: AtomicBool,
     /// There never was one.
     new: AtomicBool,
@@ -13,7 +13,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn up() -> Self {
+    pub(in crate::backend) fn up() -> Self {
         Self {
             up: AtomicBool::new(true),
             new: AtomicBool::new(false),
@@ -21,33 +21,33 @@ impl Health {
         }
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(in crate::backend) fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
     }
 
     /// Whether the first attempt is still being made.
-    pub(super) fn is_new(&self) -> bool {
+    pub(in crate::backend) fn is_new(&self) -> bool {
         self.new.load(Ordering::Acquire)
     }
 
     /// There is none yet.
-    pub(super) fn wait(&self) {
+    pub(in crate::backend) fn wait(&self) {
         self.new.store(true, Ordering::Release);
         self.up.store(false, Ordering::Release);
     }
 
-    pub(super) fn rise(&self) {
+    pub(in crate::backend) fn rise(&self) {
         self.up.store(true, Ordering::Release);
     }
 
-    pub(super) fn fall(&self, reason: String) {
+    pub(in crate::backend) fn fall(&self, reason: String) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
         self.up.store(false, Ordering::Release);
         self.new.store(false, Ordering::Release);
     }
 
     /// Why the connection was lost, or could not be made again.
-    pub(super) fn reason(&self) -> String {
+    pub(in crate::backend) fn reason(&self) -> String {
         self.reason
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

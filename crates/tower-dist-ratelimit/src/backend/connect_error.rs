@@ -1,9 +1,10 @@
 use std::{error::Error, fmt};
 
-/// Why [`Redis::connect`](super::Redis::connect) has no connection: what it tried to reach, and what came of it.
+/// Why a store's `connect` has no connection: what it tried to reach, and what came of it.
 ///
 /// A URL that cannot be read, a host that cannot be reached, no answer within the deadline, a password or user that the
-/// server does not accept or that may not run scripts, a server that is too old or only a replica.
+/// server does not accept or that may not run scripts, a server that is too old, cannot do what is needed, or is only a
+/// replica.
 ///
 /// It never shows a password. Nothing is retried: whether to wait for a server that is not there yet is for the one who
 /// starts the service to say.
@@ -15,7 +16,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    pub(super) fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
+    pub(in crate::backend) fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self {
             to: to.to_string(),
             problem: problem.to_string(),
@@ -23,7 +24,7 @@ impl ConnectError {
         }
     }
 
-    pub(super) fn because(
+    pub(in crate::backend) fn because(
         to: impl fmt::Display,
         problem: impl fmt::Display,
         source: impl Into<Box<dyn Error + Send + Sync>>,
