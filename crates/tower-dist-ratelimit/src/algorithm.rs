@@ -22,6 +22,8 @@ pub(crate) use self::{
     sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
     token_bucket::TokenBucket,
 };
+#[cfg(feature = "memcached")]
+pub(crate) use self::fixed_window::Counter;
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
 /// The most that a counter counts, debts included. No sum of a counter and a cost reaches 2⁶⁴.
@@ -56,6 +58,20 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
     /// How much a key is limited, to compare with others of the same policy. Zero: as good as unused.
     fn pressure(&self, state: &Self::State, now: Self::Moment) -> u64;
 }
+
+/// An [`Arithmetic`] whose states can be kept elsewhere, as numbers. None at all are the state of an unused key.
+#[cfg(feature = "memcached")]
+pub(crate) trait Restored: Arithmetic {
+    fn words(state: &Self::State) -> Words;
+
+    /// None, if these numbers are no state of this algorithm: they are somebody else's, or spoilt. What is restored
+    /// may be unlikely, but can be counted with.
+    fn restore(&self, words: &[u64]) -> Option<Self::State>;
+}
+
+/// A state as numbers.
+#[cfg(feature = "memcached")]
+pub(crate) type Words = smallvec::SmallVec<[u64; 3]>;
 
 /// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
 pub(crate) trait OneNumber: Arithmetic<State = u64> {}

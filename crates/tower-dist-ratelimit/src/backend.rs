@@ -2,20 +2,22 @@
 //!
 //! [`Memory`] keeps it in this process. Others can be written: see [`Backend`].
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "memcached", feature = "redis"))]
 mod address;
 mod answer;
 mod bounded;
 mod charge;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "memcached", feature = "redis"))]
 mod connect_error;
 mod error;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "memcached", feature = "redis"))]
 mod health;
+#[cfg(feature = "memcached")]
+mod memcached;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "memcached", feature = "redis"))]
 mod tag;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -23,10 +25,13 @@ use std::{future::Future, pin::Pin, sync::Arc};
 pub use answer::{Answer, Verdict};
 pub(crate) use bounded::{Bounded, DEADLINE};
 pub use charge::{Charge, PolicyId};
-#[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+#[cfg(any(feature = "memcached", feature = "redis"))]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "memcached", feature = "redis"))))]
 pub use connect_error::ConnectError;
 pub use error::BackendError;
+#[cfg(feature = "memcached")]
+#[cfg_attr(docsrs, doc(cfg(feature = "memcached")))]
+pub use memcached::{Memcached, MemcachedBuilder};
 pub use memory::Memory;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

@@ -98,3 +98,25 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
         self.one.pressure(&state, self.one.at(nanos, 0))
     }
 }
+
+#[cfg(feature = "memcached")]
+impl<A: Paced> super::Restored for Adjusted<A> {
+    fn words(used: &Used) -> super::Words {
+        match used.units {
+            0 => super::Words::new(),
+            units => [units, used.token_bits.into(), used.written].into(),
+        }
+    }
+
+    fn restore(&self, words: &[u64]) -> Option<Used> {
+        match *words {
+            [] => Some(Used::default()),
+            [units @ 1..=super::pace::MAX_AHEAD, token_bits @ 0..64, written] => Some(Used {
+                units,
+                token_bits: u32::try_from(token_bits).ok()?,
+                written,
+            }),
+            _ => None,
+        }
+    }
+}

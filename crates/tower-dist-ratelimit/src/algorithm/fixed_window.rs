@@ -2,6 +2,8 @@ mod first_hit;
 
 use std::time::Duration;
 
+#[cfg(feature = "memcached")]
+pub(crate) use self::first_hit::Counter;
 pub(crate) use self::first_hit::FirstHit;
 use super::{Arithmetic, Ask, OneNumber, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, quota::HORIZON};
@@ -132,6 +134,37 @@ impl Arithmetic for FixedWindow {
 }
 
 impl OneNumber for FixedWindow {}
+
+#[cfg(feature = "memcached")]
+impl FixedWindow {
+    /// The number of a key's window at this moment.
+    pub(crate) fn number(self, now: Tick) -> u64 {
+        now.number
+    }
+
+    /// The state of a key of which so much was counted in the window of this number.
+    pub(crate) fn counted(self, number: u64, count: u64) -> u64 {
+        self.write(number, count.min(self.most()))
+    }
+}
+
+#[cfg(feature = "memcached")]
+impl super::Restored for FixedWindow {
+    fn words(state: &u64) -> super::Words {
+        match *state {
+            0 => super::Words::new(),
+            state => [state].into_iter().collect(),
+        }
+    }
+
+    fn restore(&self, words: &[u64]) -> Option<u64> {
+        match *words {
+            [] => Some(0),
+            [state] => Some(state),
+            _ => None,
+        }
+    }
+}
 
 /// Maps 64 bits to `0..len`.
 fn scaled(bits: u64, len: u64) -> u64 {

@@ -164,3 +164,46 @@ impl Arithmetic for SlidingWindow {
         }
     }
 }
+
+#[cfg(feature = "memcached")]
+impl SlidingWindow {
+    /// How many sub-windows are counted besides the present one.
+    pub(crate) fn older(self) -> u64 {
+        self.sub_windows
+    }
+
+    /// In nanoseconds.
+    pub(crate) fn length(self) -> u64 {
+        self.length
+    }
+
+    /// A key of which so much was counted in the sub-window of this number, and in those before it.
+    pub(crate) fn counted(self, number: u64, counts: &[u64]) -> Ring {
+        let most = MAX_COUNT / (self.sub_windows + 1);
+        let age = |age: u64| usize::try_from(age).ok();
+        let count = |older| age(older).and_then(|older| counts.get(older));
+        Ring::of(number, self.sub_windows, |older| {
+            count(older).map_or(0, |&count| count.min(most))
+        })
+    }
+}
+
+#[cfg(feature = "memcached")]
+impl super::Restored for SlidingWindow {
+    fn words(ring: &Ring) -> super::Words {
+        ring.words()
+    }
+
+    fn restore(&self, words: &[u64]) -> Option<Ring> {
+        let Some((newest, counts)) = words.split_first() else {
+            return Some(Ring::default());
+        };
+        let total = counts
+            .iter()
+            .try_fold(0_u64, |sum, &count| sum.checked_add(count))?;
+        let fits = u64::try_from(counts.len()) == Ok(self.sub_windows + 1)
+            && total <= MAX_COUNT
+            && *newest <= clamp(u64::MAX) / self.length;
+        fits.then(|| Ring::restored(*newest, counts))
+    }
+}

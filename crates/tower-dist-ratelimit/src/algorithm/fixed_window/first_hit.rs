@@ -92,3 +92,32 @@ impl Arithmetic for FirstHit {
         self.read(state, now).count
     }
 }
+
+#[cfg(feature = "memcached")]
+impl super::super::Restored for FirstHit {
+    fn words(state: &Counter) -> super::super::Words {
+        match state.count {
+            0 => super::super::Words::new(),
+            count => [state.end, count].into_iter().collect(),
+        }
+    }
+
+    fn restore(&self, words: &[u64]) -> Option<Counter> {
+        match *words {
+            [] => Some(Counter::default()),
+            [end, count @ 1..=MAX_COUNT] => Some(Counter { end, count }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "memcached")]
+impl Counter {
+    /// A window that has so much counted, and ends then.
+    pub(crate) fn until(end: u64, count: u64) -> Self {
+        Self {
+            end,
+            count: count.min(MAX_COUNT),
+        }
+    }
+}

@@ -66,6 +66,33 @@ impl Ring {
     }
 }
 
+#[cfg(feature = "memcached")]
+impl Ring {
+    /// Of which the newest has this number, and each the count that is said of its age.
+    pub(super) fn of(newest: u64, sub_windows: u64, count: impl Fn(u64) -> u64) -> Self {
+        let len = sub_windows + 1;
+        let mut counts = smallvec![0; index(len)];
+        for age in 0..len.min(newest + 1) {
+            counts[place(newest - age, len)] = count(age);
+        }
+        Self { newest, counts }
+    }
+
+    /// As [`words`](Self::words) has it.
+    pub(super) fn restored(newest: u64, counts: &[u64]) -> Self {
+        let counts = counts.into();
+        Self { newest, counts }
+    }
+
+    pub(super) fn words(&self) -> super::super::Words {
+        if self.counts.iter().all(|&count| count == 0) {
+            return super::super::Words::new();
+        }
+        let newest = std::iter::once(self.newest);
+        newest.chain(self.counts.iter().copied()).collect()
+    }
+}
+
 impl<'a> View<'a> {
     pub(super) fn new(ring: &'a Ring, sub_windows: u64, length: u64, nanos: u64) -> Self {
         let number = nanos / length;

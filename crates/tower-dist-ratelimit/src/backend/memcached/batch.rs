@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use super::{
+    clock::Time,
+    job::{self, Swapping, Verb},
+    key::bits,
+    request::Ttl,
+    rule::{At, Set, longest},
+};
+use crate::{Decisions, algorithm::Words, backend::Verdict};
+
+/// Questions about one item, answered one after the other by what it says; and what it has to say after them.
+pub(super) struct Batch {
+    pub(super) jobs: Vec<(Swapping, Verdict)>,
+    pub(super) states: Vec<Words>,
+    /// How long that is to be kept; none if nothing has changed.
+    pub(super) write: Option<Ttl>,
+}
+
+impl Batch {
+    pub(super) fn decide(set: &Set, mut states: Vec<Words>, jobs: Vec<Swapping>, time: Time) -> Self {
+        let (mut changed, mut kept) = (false, Duration::ZERO);
+        let mut answered = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let at = At {
+                nanos: time.nanos,
+                key: bits(&job.tag),
+            };
+            let (verdict, wrote) = apply(set, &mut states, &job, at);
+            if wrote {
+                changed = true;
+                // As long as the slowest quota says that was asked by.
+                for (_, asked) in &job.asked {
+                    kept = kept.max(longest(set, &states, at, asked.quota));
+                }
+            }
+            answered.push((job, verdict));
+        }
+        Self {
+            jobs: answered,
+            states,
+            write: changed.then(|| set.ttl(kept, time)),
+        }
+    }
+}
+
+/// Answers one question; and whether that has changed anything.
+fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, bool) {
+    let parts = || {
+        job.asked
+            .iter()
+            .filter_map(|(place, asked)| Some((*place, set.slots.get(*place)?, asked)))
+    };
+    let mut changed = false;
+    match job.verb {
+        Verb::Settle(delta) => {
+            for (place, slot, asked) in parts() {
+                let asked_quota = asked.quota.filter(|quota| quota.limit() > 0);
+                let mut ask = asked.ask();
+                // By a limit of zero it would be kept as if a token took a century.
+                ask.quota = asked_quota.as_ref();
+                changed |= slot.settle(&mut states[place], at, &ask, asked.delta(delta));
+            }
+            (job::done(), changed)
+        }
+        Verb::Reset => {
+            for (place, ..) in parts() {
+                changed |= !states[place].is_empty();
+                states[place].clear();
+            }
+            (job::done(), changed)
+        }
+        Verb::Acquire => {
+            let mut decisions = Decisions::refused(job.asked.len());
+            for ((place, slot, asked), out) in parts().zip(decisions.iter_mut()) {
+                slot.decide(&states[place], at, &asked.ask(), out);
+            }
+            let allowed = decisions.iter().all(|decision| decision.allowed);
+            for ((place, slot, asked), out) in parts().zip(decisions.iter_mut()) {
+                if allowed && out.granted > 0 {
+                    slot.take(&mut states[place], at, &asked.ask(), out.granted);
+                    changed = true;
+                } else if !allowed && out.allowed {
+                    // It would have passed, but nothing is taken: say what is really left.
+                    let look = asked.ask().look();
+                    slot.decide(&states[place], at, &look, out);
+                }
+            }
+            (Verdict { allowed, decisions }, changed)
+        }
+    }
+}
+

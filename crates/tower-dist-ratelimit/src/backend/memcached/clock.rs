@@ -1,0 +1,37 @@
+#[expect(
+    clippy::disallowed_types,
+    reason = "read here only: the one clock that a whole fleet has"
+)]
+use std::time::SystemTime;
+use std::time::Duration;
+
+use crate::algorithm::saturating_nanos;
+
+/// 2020 began so many seconds after 1970. Times count from there: windows of days begin at midnight (UTC), and what the
+/// algorithms call 100 years lasts until 2119.
+const BEGINNING: u64 = 1_577_836_800;
+
+/// What this machine's clock shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    /// Nanoseconds since the beginning of 2020.
+    pub(super) nanos: u64,
+    /// Seconds since 1970.
+    pub(super) unix: u64,
+}
+
+/// The time by this machine's clock.
+///
+/// Memcached's own clock ticks once a second, which is no time to fill a bucket by.
+#[expect(
+    clippy::disallowed_types,
+    reason = "read here only: the one clock that a whole fleet has"
+)]
+pub(super) fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Time {
+        nanos: saturating_nanos(since.saturating_sub(Duration::from_secs(BEGINNING))),
+        unix: since.as_secs(),
+    }
+}

@@ -1,0 +1,341 @@
+//! Windows that the server counts: what a request costs is added to its window in one step, and taken back if that was
+//! too much. So no more is admitted than the limit, whatever others do in between; while something is being taken back
+//! another request can be refused that it would have left room for.
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::{
+    clock,
+    failure::Failure,
+    job::{Counting, Verb},
+    key::{Key, bits},
+    pipe::{Pipe, Then},
+    reply::{Code, Meta, number},
+    request::Request,
+    rule::{At, Counts, MOST},
+};
+use crate::Decision;
+
+/// How often a question is asked again: when somebody else has taken something back meanwhile, when a window has ended,
+/// when what was there was no number.
+const TRIES: u32 = 4;
+
+/// How often it is tried to take something back from a window that others are charging.
+const TAKE_BACKS: u32 = 16;
+
+/// A counter above this is no count of ours: it is somebody else's number, or has wrapped around.
+const LARGEST: u64 = 1 << 62;
+
+/// What somebody else's number stays in the way with.
+const FOREIGN: &str = "something else is kept where a limit counts";
+
+impl Pipe {
+    /// Asks about a window.
+    pub(super) fn count(&mut self, mut job: Box<Counting>) {
+        let time = clock::now();
+        let key = bits(&job.tag);
+        let at = At {
+            nanos: time.nanos,
+            key,
+        };
+        job.sent = Instant::now();
+        job.number = job.rule.number(at);
+        if job.verb == Verb::Reset {
+            return self.forget(job);
+        }
+        for age in 1..=job.rule.older() {
+            let number = job.number.and_then(|number| number.checked_sub(age));
+            let key = job.rule.keys.of(&job.tag, number);
+            let opaque = self.expect(Then::Part);
+            Request::new(&mut self.out, "mg", &key, opaque).end(" v");
+        }
+        let limit = job.rule.limit(job.asked.quota);
+        let add = match job.verb {
+            Verb::Acquire if job.asked.cost > limit => 0,
+            Verb::Acquire if job.asked.cost == 0 => 0,
+            Verb::Acquire => job.asked.want.min(limit),
+            Verb::Settle(delta) => {
+                let delta = job.asked.delta(delta);
+                if delta < 0 {
+                    return self.put_back(job, delta.unsigned_abs().min(MOST));
+                }
+                delta.unsigned_abs().min(MOST)
+            }
+            Verb::Reset => 0,
+        };
+        let (key, ttl) = (present(&job), job.rule.ttl(time));
+        job.over = add;
+        if add == 0 {
+            let opaque = self.expect(Then::Look(job));
+            return Request::new(&mut self.out, "mg", &key, opaque).end(" v t");
+        }
+        let flags = match job.rule.first_hit() {
+            Some(_) => " t v c",
+            None => " v",
+        };
+        let opaque = self.expect(Then::Charged(job));
+        Request::new(&mut self.out, "ma", &key, opaque)
+            .ttl(" N", ttl)
+            .flag(" J", add)
+            .flag(" D", add)
+            .end(flags);
+    }
+
+    /// The count of an older window.
+    pub(super) fn part(&mut self, meta: Option<&Meta>) {
+        self.parts.push(meta.and_then(count).unwrap_or(0));
+    }
+
+    pub(super) fn looked(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
+        job.older = self.parts.drain(..).collect();
+        match answer {
+            Ok(meta) => {
+                job.ttl = meta.ttl;
+                let present = count(&meta).unwrap_or(0);
+                let decision = decide(&job, present);
+                job.decided(decision);
+            }
+            Err(failure) => job.answer(Err(failure)),
+        }
+    }
+
+    pub(super) fn charged(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
+        job.older = self.parts.drain(..).collect();
+        let meta = match answer {
+            Ok(meta) => meta,
+            Err(failure) if failure.is_no_number() => return self.inspect(job),
+            Err(failure) => return job.answer(Err(failure)),
+        };
+        if meta.code == Code::NotStored {
+            // Somebody else began the window in the same instant.
+            return self.again(job, "another request was quicker");
+        }
+        let before = count(&meta).and_then(|count| count.checked_sub(job.over));
+        let first_hit = job.rule.first_hit().is_some();
+        let forever = first_hit && meta.ttl.is_none_or(|ttl| ttl < 0);
+        let Some(before) = before.filter(|_| !forever) else {
+            return self.inspect(job);
+        };
+        if let Verb::Settle(_) = job.verb {
+            return job.done();
+        }
+        job.ttl = meta.ttl;
+        let decision = decide(&job, before);
+        let over = job.over.saturating_sub(decision.granted);
+        if decision.allowed {
+            job.tell(Ok(super::job::one(decision)));
+        } else {
+            job.refusal = decision;
+        }
+        if over > 0 {
+            job.over = over;
+            self.take_back(job, meta.cas);
+        }
+    }
+
+    /// Takes back what was too much. From a window that the server ends, only if it is still the same one.
+    fn take_back(&mut self, job: Box<Counting>, cas: Option<u64>) {
+        let (key, over) = (present(&job), job.over);
+        let first_hit = job.rule.first_hit().is_some();
+        let opaque = self.expect(Then::TakenBack(job));
+        let request = Request::new(&mut self.out, "ma", &key, opaque).flag(" MD D", over);
+        match cas.filter(|_| first_hit) {
+            Some(cas) => request.flag(" C", cas).end(" v t c"),
+            None => request.end(" v"),
+        }
+    }
+
+    pub(super) fn taken_back(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
+        let meta = match answer {
+            Ok(meta) => meta,
+            Err(failure) => return job.answer(Err(failure)),
+        };
+        match meta.code {
+            Code::Exists if job.tries < TAKE_BACKS => {
+                job.tries += 1;
+                let key = present(&job);
+                let opaque = self.expect(Then::Reread(job));
+                Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
+            }
+            // It stays charged until the window ends.
+            Code::Exists => refuse(job),
+            _ => self.settled_back(job, count(&meta)),
+        }
+    }
+
+    /// The window was changed by somebody else. Or it is already the next one, from which nothing must be taken.
+    pub(super) fn reread(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
+        let meta = match answer {
+            Ok(meta) => meta,
+            Err(failure) => return job.answer(Err(failure)),
+        };
+        let window = job.rule.first_hit().unwrap_or_default();
+        // The next one has less left than this had, too, but only when as much time has passed as a window takes, less a
+        // tick of the server's clock at each end.
+        let ticks = std::time::Duration::from_secs(2);
+        let same = meta.ttl.is_some_and(|ttl| Some(ttl) <= job.ttl)
+            && job.sent.elapsed() < window.saturating_sub(ticks);
+        match (meta.code, meta.cas) {
+            (Code::Value, Some(cas)) if same => self.take_back(job, Some(cas)),
+            (Code::Value, _) if job.ttl >= meta.ttl => refuse(job),
+            _ => self.settled_back(job, None),
+        }
+    }
+
+    /// What was too much is gone, and so much is left; none if the window is over.
+    fn settled_back(&mut self, job: Box<Counting>, left: Option<u64>) {
+        if job.answer.is_none() {
+            return;
+        }
+        let decision = decide(&job, left.unwrap_or(0));
+        if !decision.allowed {
+            return job.decided(decision);
+        }
+        // There is room: what was in the way has been taken back, too.
+        if job.tries < TRIES {
+            return self.again(job, "");
+        }
+        refuse(job);
+    }
+
+    fn again(&mut self, mut job: Box<Counting>, why: &str) {
+        if job.tries >= TRIES {
+            return job.answer(Err(Failure::new(why)));
+        }
+        job.tries += 1;
+        job.older.clear();
+        if job.answer.as_ref().is_some_and(|answer| !answer.is_closed()) {
+            self.count(job);
+        }
+    }
+
+    /// Sees what is there that is no count, to delete that and nothing else.
+    fn inspect(&mut self, job: Box<Counting>) {
+        let key = present(&job);
+        let opaque = self.expect(Then::Inspected(job));
+        Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
+    }
+
+    pub(super) fn inspected(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
+        let meta = match answer {
+            Ok(meta) => meta,
+            Err(failure) => return job.answer(Err(failure)),
+        };
+        let forever = job.rule.first_hit().is_some() && meta.ttl.is_none_or(|ttl| ttl < 0);
+        let fine = meta.code == Code::Miss || (count(&meta).is_some() && !forever);
+        let (false, Some(cas)) = (fine, meta.cas) else {
+            return self.again(job, FOREIGN);
+        };
+        let key = present(&job);
+        let opaque = self.expect(Then::Healed(job));
+        Request::new(&mut self.out, "md", &key, opaque)
+            .flag(" C", cas)
+            .end("");
+    }
+
+    pub(super) fn healed(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
+        match answer {
+            Ok(_) => self.again(job, FOREIGN),
+            Err(failure) => job.answer(Err(failure)),
+        }
+    }
+
+    /// Puts back what was taken: from the newest windows that have it.
+    fn put_back(&mut self, mut job: Box<Counting>, tokens: u64) {
+        let key = present(&job);
+        if job.rule.older() == 0 {
+            let opaque = self.expect(Then::Settled(job));
+            return Request::new(&mut self.out, "ma", &key, opaque)
+                .flag(" MD D", tokens)
+                .end("");
+        }
+        job.over = tokens;
+        let opaque = self.expect(Then::Refund(job));
+        Request::new(&mut self.out, "mg", &key, opaque).end(" v");
+    }
+
+    pub(super) fn refund(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
+        job.older = self.parts.drain(..).collect();
+        let meta = match answer {
+            Ok(meta) => meta,
+            Err(failure) => return job.answer(Err(failure)),
+        };
+        let mut counts: SmallVec<[u64; 4]> = SmallVec::new();
+        counts.push(count(&meta).unwrap_or(0));
+        counts.extend_from_slice(&job.older);
+        let mut left = job.over;
+        let mut backs: SmallVec<[(Key, u64); 2]> = SmallVec::new();
+        for (age, counted) in (0..).zip(counts) {
+            let back = left.min(counted);
+            left -= back;
+            if back > 0 {
+                let number = job.number.and_then(|number| number.checked_sub(age));
+                backs.push((job.rule.keys.of(&job.tag, number), back));
+            }
+        }
+        let Some((last, back)) = backs.pop() else {
+            return job.done();
+        };
+        for (key, back) in backs {
+            let opaque = self.expect(Then::Nothing);
+            Request::new(&mut self.out, "ma", &key, opaque)
+                .flag(" MD D", back)
+                .end("");
+        }
+        let opaque = self.expect(Then::Settled(job));
+        Request::new(&mut self.out, "ma", &last, opaque)
+            .flag(" MD D", back)
+            .end("");
+    }
+
+    fn forget(&mut self, job: Box<Counting>) {
+        for age in 1..=job.rule.older() {
+            let number = job.number.and_then(|number| number.checked_sub(age));
+            let key = job.rule.keys.of(&job.tag, number);
+            let opaque = self.expect(Then::Nothing);
+            Request::new(&mut self.out, "md", &key, opaque).end("");
+        }
+        let key = present(&job);
+        let opaque = self.expect(Then::Settled(job));
+        Request::new(&mut self.out, "md", &key, opaque).end("");
+    }
+}
+
+fn present(job: &Counting) -> Key {
+    job.rule.keys.of(&job.tag, job.number)
+}
+
+/// What a counter says; none if that is no count. One that was counted down has spaces behind it.
+fn count(meta: &Meta) -> Option<u64> {
+    let value = meta.value.as_ref()?;
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, spaces) = value.split_at(digits);
+    let padded = spaces.iter().all(|&byte| byte == b' ');
+    number(digits).filter(|&count| padded && count <= LARGEST)
+}
+
+/// Decides on what was there before.
+fn decide(job: &Counting, present: u64) -> Decision {
+    let at = At {
+        nanos: clock::now().nanos,
+        key: bits(&job.tag),
+    };
+    let counts = Counts {
+        present,
+        older: &job.older,
+        number: job.number,
+        ttl: job.ttl,
+    };
+    let mut decision = Decision::refuse(0, 0, None, std::time::Duration::ZERO);
+    let mut ask = job.asked.ask();
+    ask.want = ask.want.min(job.rule.limit(job.asked.quota)).max(ask.cost);
+    job.rule.decide(counts, at, &ask, &mut decision);
+    decision
+}
+
+/// Says what was decided before anything was taken back.
+fn refuse(job: Box<Counting>) {
+    let refusal = job.refusal;
+    job.decided(refusal);
+}

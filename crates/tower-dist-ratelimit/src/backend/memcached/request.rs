@@ -1,0 +1,114 @@
+use bytes::BytesMut;
+
+/// A meta command on one key, written flag by flag into what is to be sent. Its opaque number comes back with the
+/// answer.
+pub(super) struct Request<'a> {
+    out: &'a mut BytesMut,
+}
+
+/// For how long an item is kept, as the protocol says it: seconds up to 30 days, or else a time since 1970; 0 for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ttl(u32);
+
+/// Seconds; a longer time is one since 1970.
+const LONGEST_TTL: u64 = 30 * 86_400;
+
+/// For what is kept longer than that: the server's clock may be so far from ours.
+const SLACK: u64 = 86_400;
+
+impl Ttl {
+    /// So many seconds from now, which is so many after 1970; at least 1.
+    pub(super) fn seconds(seconds: u64, now: u64) -> Self {
+        let seconds = seconds.max(1);
+        if seconds <= LONGEST_TTL {
+            return Self(u32::try_from(seconds).unwrap_or(0));
+        }
+        let end = now.saturating_add(seconds).saturating_add(SLACK);
+        // Servers count in 31 bits. What is to be kept until after 2038 is kept for ever.
+        Self(i32::try_from(end).map_or(0, i32::unsigned_abs))
+    }
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(out: &'a mut BytesMut, command: &str, key: &[u8], opaque: u64) -> Self {
+        out.extend_from_slice(command.as_bytes());
+        out.extend_from_slice(b" ");
+        out.extend_from_slice(key);
+        Self { out }.flag(" O", opaque)
+    }
+
+    /// `ms`, whose value has this length and comes [last](Self::value).
+    pub(super) fn set(out: &'a mut BytesMut, key: &[u8], length: usize, opaque: u64) -> Self {
+        out.extend_from_slice(b"ms ");
+        out.extend_from_slice(key);
+        let request = Self { out };
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        request.flag(" ", length).flag(" O", opaque)
+    }
+
+    /// A flag with its number.
+    pub(super) fn flag(self, flag: &str, number: u64) -> Self {
+        self.out.extend_from_slice(flag.as_bytes());
+        self.out
+            .extend_from_slice(digits(&mut [0; 20], number));
+        self
+    }
+
+    pub(super) fn ttl(self, flag: &str, ttl: Ttl) -> Self {
+        self.flag(flag, ttl.0.into())
+    }
+
+    /// Flags without numbers: the last ones. Ends the line.
+    pub(super) fn end(self, flags: &str) {
+        self.out.extend_from_slice(flags.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Ends the line, and sends this behind it.
+    pub(super) fn value(self, flags: &str, value: &[u8]) {
+        self.out.extend_from_slice(flags.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn digits(buffer: &mut [u8; 20], mut value: u64) -> &[u8] {
+    let mut first = buffer.len();
+    loop {
+        first -= 1;
+        buffer[first] = b'0' + u8::try_from(value % 10).unwrap_or(0);
+        value /= 10;
+        if value == 0 {
+            return &buffer[first..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_lines_and_a_value_follows() {
+        let mut out = BytesMut::new();
+        Request::new(&mut out, "ma", b"k", 7)
+            .flag(" D", u64::MAX)
+            .ttl(" N", Ttl::seconds(60, 0))
+            .end(" t v");
+        Request::set(&mut out, b"k", 2, 8).flag(" C", 0).value(" c", b"ab");
+        let text = "ma k O7 D18446744073709551615 N60 t v\r\nms k 2 O8 C0 c\r\nab\r\n";
+        assert_eq!(out, text.as_bytes());
+    }
+
+    #[test]
+    fn more_than_thirty_days_is_a_time_and_more_than_2038_is_for_ever() {
+        let now = 1_800_000_000;
+        let day = 86_400;
+        assert_eq!(Ttl::seconds(0, now), Ttl(1));
+        assert_eq!(Ttl::seconds(30 * day, now), Ttl(2_592_000));
+        assert_eq!(Ttl::seconds(30 * day + 1, now), Ttl(1_800_000_000 + 2_592_001 + 86_400));
+        assert_eq!(Ttl::seconds(20 * 365 * day, now), Ttl(0));
+        assert_eq!(Ttl::seconds(u64::MAX, u64::MAX), Ttl(0));
+    }
+}
