@@ -4,6 +4,7 @@
 //! also dies with the process that started it, where the kernel can see to that.
 
 mod cluster;
+mod memcached;
 mod process;
 mod proxy;
 mod redis;
@@ -12,6 +13,7 @@ mod sentinel;
 
 pub use self::{
     cluster::{Cluster, free_port_of_a_node},
+    memcached::Memcached,
     process::{Server, free_port},
     proxy::Proxy,
     redis::{Redis, redis_server},

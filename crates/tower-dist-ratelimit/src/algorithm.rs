@@ -14,6 +14,8 @@ mod token_bucket;
 
 use std::time::Duration;
 
+#[cfg(feature = "memcached")]
+pub(crate) use self::fixed_window::Counter;
 pub(crate) use self::{
     adjusted::Adjusted,
     fixed_window::{FirstHit, FixedWindow},
@@ -22,8 +24,6 @@ pub(crate) use self::{
     sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
     token_bucket::TokenBucket,
 };
-#[cfg(feature = "memcached")]
-pub(crate) use self::fixed_window::Counter;
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
 /// The most that a counter counts, debts included. No sum of a counter and a cost reaches 2⁶⁴.

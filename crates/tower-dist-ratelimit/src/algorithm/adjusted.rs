@@ -111,7 +111,11 @@ impl<A: Paced> super::Restored for Adjusted<A> {
     fn restore(&self, words: &[u64]) -> Option<Used> {
         match *words {
             [] => Some(Used::default()),
-            [units @ 1..=super::pace::MAX_AHEAD, token_bits @ 0..64, written] => Some(Used {
+            [
+                units @ 1..=super::pace::MAX_AHEAD,
+                token_bits @ 0..64,
+                written,
+            ] => Some(Used {
                 units,
                 token_bits: u32::try_from(token_bits).ok()?,
                 written,

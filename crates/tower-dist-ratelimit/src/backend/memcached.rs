@@ -31,8 +31,8 @@ use self::{
     rule::{Counted, Set},
 };
 use super::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId, Verdict,
-    tag::tag,
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
+    Verdict, tag::tag,
 };
 use crate::{BuildError, Decision, Policy};
 
@@ -177,7 +177,12 @@ impl Memcached {
         if let [part] = &parts[..] {
             return self.send(part);
         }
-        Ok(Box::pin(parts::ask(self.clone(), parts.into_vec(), charges.len(), verb)))
+        Ok(Box::pin(parts::ask(
+            self.clone(),
+            parts.into_vec(),
+            charges.len(),
+            verb,
+        )))
     }
 
     /// The policies of a set, each with its place.

@@ -18,7 +18,12 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn decide(set: &Set, mut states: Vec<Words>, jobs: Vec<Swapping>, time: Time) -> Self {
+    pub(super) fn decide(
+        set: &Set,
+        mut states: Vec<Words>,
+        jobs: Vec<Swapping>,
+        time: Time,
+    ) -> Self {
         let (mut changed, mut kept) = (false, Duration::ZERO);
         let mut answered = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -90,4 +95,3 @@ fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, b
         }
     }
 }
-

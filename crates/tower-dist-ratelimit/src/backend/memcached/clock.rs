@@ -1,9 +1,9 @@
+use std::time::Duration;
 #[expect(
     clippy::disallowed_types,
     reason = "read here only: the one clock that a whole fleet has"
 )]
 use std::time::SystemTime;
-use std::time::Duration;
 
 use crate::algorithm::saturating_nanos;
 

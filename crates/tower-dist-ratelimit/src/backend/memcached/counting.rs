@@ -205,7 +205,11 @@ impl Pipe {
         }
         job.tries += 1;
         job.older.clear();
-        if job.answer.as_ref().is_some_and(|answer| !answer.is_closed()) {
+        if job
+            .answer
+            .as_ref()
+            .is_some_and(|answer| !answer.is_closed())
+        {
             self.count(job);
         }
     }
@@ -309,7 +313,10 @@ fn present(job: &Counting) -> Key {
 /// What a counter says; none if that is no count. One that was counted down has spaces behind it.
 fn count(meta: &Meta) -> Option<u64> {
     let value = meta.value.as_ref()?;
-    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = value
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let (digits, spaces) = value.split_at(digits);
     let padded = spaces.iter().all(|&byte| byte == b' ');
     number(digits).filter(|&count| padded && count <= LARGEST)

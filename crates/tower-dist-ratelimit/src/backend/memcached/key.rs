@@ -162,7 +162,10 @@ mod tests {
             assert!(key.iter().all(u8::is_ascii_graphic));
         }
         let key = |name| Keys::new("rl", "b1", name).of(&tag(b""), None);
-        assert_eq!(&key("login")[..], b"rl:b1:af1349b9f5f9a1a6a0404dea36dcc949:login");
+        assert_eq!(
+            &key("login")[..],
+            b"rl:b1:af1349b9f5f9a1a6a0404dea36dcc949:login"
+        );
         assert_ne!(key("a b"), key("b a"));
     }
 
@@ -183,7 +186,10 @@ mod tests {
             turned.rotate_left(1);
             assert_eq!(turned[server(&turned, &tag)], seeds[place]);
         }
-        assert!(shares.iter().all(|share| (850..1150).contains(share)), "{shares:?}");
+        assert!(
+            shares.iter().all(|share| (850..1150).contains(share)),
+            "{shares:?}"
+        );
     }
 
     proptest! {

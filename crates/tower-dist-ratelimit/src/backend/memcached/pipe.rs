@@ -206,7 +206,9 @@ impl Pipe {
             Reply::Meta(meta) if meta.opaque == Some(sent.opaque) => Ok(meta),
             Reply::Meta(meta) => {
                 let (got, expected) = (meta.opaque, sent.opaque);
-                return Err(Nonsense::new(format!("an answer to {got:?}, not to {expected}")));
+                return Err(Nonsense::new(format!(
+                    "an answer to {got:?}, not to {expected}"
+                )));
             }
             Reply::Version(_) => return Err(Nonsense::new("a version that nobody asked for")),
             Reply::Error(error) => Err(error),

@@ -181,7 +181,9 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), Nonsense> {
             [] => {}
             [b'c', token @ ..] => meta.cas = Some(number(token).ok_or_else(wrong)?),
             [b'O', token @ ..] => meta.opaque = Some(number(token).ok_or_else(wrong)?),
-            [b't', b'-', token @ ..] => meta.ttl = number(token).ok_or_else(wrong).map(|_| Some(-1))?,
+            [b't', b'-', token @ ..] => {
+                meta.ttl = number(token).ok_or_else(wrong).map(|_| Some(-1))?
+            }
             [b't', token @ ..] => {
                 let seconds = number(token).ok_or_else(wrong)?;
                 meta.ttl = Some(i64::try_from(seconds).unwrap_or(i64::MAX));
@@ -231,7 +233,8 @@ mod tests {
 
     #[test]
     fn replies_are_read_with_their_flags() {
-        let input = b"VA 2 t61 c7 O12\r\n42\r\nHD c3 O18\r\nEN O1\r\nNF\r\nNS c0\r\nEX O9\r\nMN\r\n\
+        let input =
+            b"VA 2 t61 c7 O12\r\n42\r\nHD c3 O18\r\nEN O1\r\nNF\r\nNS c0\r\nEX O9\r\nMN\r\n\
             VERSION 1.6.18\r\nCLIENT_ERROR bad data chunk\r\nVA 0 t-1 W\r\n\r\n";
         let minus_one = Some((-1_i64).cast_unsigned());
         assert_eq!(

@@ -49,8 +49,7 @@ impl<'a> Request<'a> {
     /// A flag with its number.
     pub(super) fn flag(self, flag: &str, number: u64) -> Self {
         self.out.extend_from_slice(flag.as_bytes());
-        self.out
-            .extend_from_slice(digits(&mut [0; 20], number));
+        self.out.extend_from_slice(digits(&mut [0; 20], number));
         self
     }
 
@@ -96,7 +95,9 @@ mod tests {
             .flag(" D", u64::MAX)
             .ttl(" N", Ttl::seconds(60, 0))
             .end(" t v");
-        Request::set(&mut out, b"k", 2, 8).flag(" C", 0).value(" c", b"ab");
+        Request::set(&mut out, b"k", 2, 8)
+            .flag(" C", 0)
+            .value(" c", b"ab");
         let text = "ma k O7 D18446744073709551615 N60 t v\r\nms k 2 O8 C0 c\r\nab\r\n";
         assert_eq!(out, text.as_bytes());
     }
@@ -107,7 +108,10 @@ mod tests {
         let day = 86_400;
         assert_eq!(Ttl::seconds(0, now), Ttl(1));
         assert_eq!(Ttl::seconds(30 * day, now), Ttl(2_592_000));
-        assert_eq!(Ttl::seconds(30 * day + 1, now), Ttl(1_800_000_000 + 2_592_001 + 86_400));
+        assert_eq!(
+            Ttl::seconds(30 * day + 1, now),
+            Ttl(1_800_000_000 + 2_592_001 + 86_400)
+        );
         assert_eq!(Ttl::seconds(20 * 365 * day, now), Ttl(0));
         assert_eq!(Ttl::seconds(u64::MAX, u64::MAX), Ttl(0));
     }

@@ -172,7 +172,10 @@ pub(super) struct Counted {
 /// The windows of a policy, as counters.
 enum Windows {
     /// One item, that ends when the window does. In seconds.
-    FirstHit { arithmetic: FirstHit, seconds: u64 },
+    FirstHit {
+        arithmetic: FirstHit,
+        seconds: u64,
+    },
     Fixed(FixedWindow),
     Sliding(SlidingWindow),
 }
@@ -206,7 +209,10 @@ impl Counted {
                 // By the server's clock, which has no parts of seconds; shorter ones could not be told from the next.
                 let fits = window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FIRST_HIT;
                 let arithmetic = FirstHit::new(quota)?;
-                fits.then_some(Windows::FirstHit { arithmetic, seconds })
+                fits.then_some(Windows::FirstHit {
+                    arithmetic,
+                    seconds,
+                })
             }
             Algorithm::FixedWindow { phase_per_key } => {
                 Some(Windows::Fixed(FixedWindow::new(quota, phase_per_key)?))
@@ -334,4 +340,3 @@ pub(super) fn longest(set: &Set, states: &[Words], at: At, quota: Option<Quota>)
     });
     looks.max().unwrap_or_default()
 }
-

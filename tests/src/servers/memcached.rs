@@ -1,0 +1,146 @@
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    net::{Ipv4Addr, TcpStream},
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use super::process::{Server, free_port};
+
+/// How long an answer may take on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A Memcached server.
+#[derive(Debug)]
+pub struct Memcached(Server);
+
+impl Memcached {
+    /// Starts one.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts one with these settings, as on its command line: `&["-m", "1"]`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn with(settings: &[&str]) -> Self {
+        let port = free_port();
+        let listen = port.to_string();
+        // Started by root it wants to be told as whom to run; others it does not care about.
+        let mut command = vec![
+            "memcached",
+            "-l",
+            "127.0.0.1",
+            "-p",
+            &listen,
+            "-U",
+            "0",
+            "-u",
+            "nobody",
+        ];
+        command.extend(settings);
+        Self(Server::start(&command, port))
+    }
+
+    /// How to reach it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("memcached://127.0.0.1:{}", self.port())
+    }
+
+    /// Sends a command, and the data behind it if there is any, over a connection of its own; the lines of the answer.
+    ///
+    /// # Panics
+    ///
+    /// When there is no answer.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "most commands are for what they do"
+    )]
+    pub fn call(&self, command: &str) -> Vec<String> {
+        let answer = call(self.port(), command);
+        answer.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// All keys, but for the one that a connection tries the server with.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let lines = self.call("lru_crawler metadump all");
+        let keys = lines.iter().filter_map(|line| {
+            let key = line.strip_prefix("key=")?.split(' ').next()?;
+            Some(key.replace("%3A", ":").replace("%20", " "))
+        });
+        let mut keys: Vec<String> = keys.filter(|key| !key.ends_with(":probe")).collect();
+        keys.sort();
+        keys
+    }
+
+    /// How many commands on keys it has executed.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        let lines = self.call("stats");
+        let counted = lines.iter().filter_map(|line| {
+            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            let (what, _) = name.rsplit_once('_').unwrap_or((name, ""));
+            let gets_and_sets = ["cmd_get", "cmd_set", "cmd_touch"].contains(&name);
+            // Those that change are counted by whether they found something.
+            let others = ["incr", "decr", "delete"].contains(&what);
+            (gets_and_sets || others).then(|| value.parse::<u64>().ok())?
+        });
+        counted.sum()
+    }
+
+    /// A number that it tells: `curr_connections`.
+    ///
+    /// # Panics
+    ///
+    /// When it has no such number.
+    #[must_use]
+    pub fn stat(&self, name: &str) -> u64 {
+        let lines = self.call("stats");
+        let line = lines.iter().find_map(|line| {
+            let (found, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            (found == name).then(|| value.parse().ok())?
+        });
+        line.unwrap_or_else(|| panic!("no {name} in {lines:?}"))
+    }
+}
+
+fn call(port: u16, command: &str) -> io::Result<Vec<String>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // An answer has as many lines as it has. Lists say where they end; behind all others something is asked that does.
+    let end = match command.split(' ').next() {
+        Some("lru_crawler" | "stats") => "END",
+        _ => "MN",
+    };
+    let more = if end == "MN" { "mn\r\n" } else { "" };
+    stream.write_all(format!("{command}\r\n{more}").as_bytes())?;
+    let mut lines = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let line = line?;
+        if line == end {
+            return Ok(lines);
+        }
+        lines.push(line);
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+impl Deref for Memcached {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+impl DerefMut for Memcached {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.0
+    }
+}

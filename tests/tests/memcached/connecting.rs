@@ -1,0 +1,142 @@
+use std::time::Duration;
+
+use tests::servers::{Memcached as Server, free_port};
+use tokio::time::Instant;
+use tower_dist_ratelimit::{Policy, Quota, backend::Memcached};
+
+use crate::{
+    stub::{greeting, opaque, stub},
+    support::{Set, connect, limiter, until},
+};
+
+async fn error(url: &str) -> String {
+    Memcached::connect(url).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_at_connect() {
+    let nobody = error(&format!("memcached://127.0.0.1:{}", free_port())).await;
+    assert!(nobody.contains("cannot be reached"), "{nobody}");
+    let unknown = error("memcached://no-such-host.invalid").await;
+    assert!(
+        unknown.contains("no-such-host.invalid:11211: cannot be reached"),
+        "{unknown}"
+    );
+    let malformed = error("localhost:11211").await;
+    assert!(malformed.contains("memcached://host:port"), "{malformed}");
+    let server = Server::start();
+    let prefix = Memcached::builder(&server.url()).prefix("a b").connect();
+    let prefix = prefix.await.unwrap_err().to_string();
+    assert!(prefix.contains("the prefix of keys"), "{prefix}");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_do_what_is_needed_is_refused_with_the_reason() {
+    let without_cas = Server::with(&["-C"]);
+    let error_of = error(&without_cas.url()).await;
+    assert!(error_of.contains("compare and swap"), "{error_of}");
+    for (version, says) in [
+        (
+            "VERSION 1.5.22\r\n",
+            "is Memcached 1.5.22, but must be at least 1.6.10",
+        ),
+        ("VERSION 1.6.9\r\n", "at least 1.6.10"),
+        ("ERROR\r\n", "does not say its version"),
+        ("-ERR unknown command\r\n", "does not speak the protocol"),
+        ("VERSION 1.6.18\r\nHD\r\n", "more than it was asked"),
+    ] {
+        let url = stub(move |_| Some(version.as_bytes().to_vec())).await;
+        let error = error(&url).await;
+        assert!(error.contains(says), "{version:?}: {error}");
+    }
+    // Recent by what it says, but it knows no meta commands.
+    let url = stub(|asked| match asked {
+        "version\r\n" => greeting(asked),
+        _ => Some(b"ERROR\r\n".to_vec()),
+    });
+    let error = error(&url.await).await;
+    assert!(error.contains("does not keep anything: ERROR"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up_at_the_connect_deadline() {
+    let url = stub(|_| Some(Vec::new())).await;
+    let started = Instant::now();
+    let builder = Memcached::builder(&url).connect_deadline(Duration::from_millis(100));
+    let error = builder.connect().await.unwrap_err().to_string();
+    assert!(error.contains("no answer within 100ms"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(4));
+}
+
+#[tokio::test]
+async fn an_answer_to_another_question_ends_the_connection_and_is_believed_by_nobody() {
+    for answer in [
+        // To another command, to none, and to no command at all.
+        "VA 1 O4000000000\r\n1\r\n",
+        "VA 1\r\n1\r\n",
+        "HD\r\nHD\r\n",
+        "VA 9999999999 O1\r\n",
+        "VERSION 1.6.18\r\n",
+        "CLIENT_ERROR bad command line format\r\n",
+        "\0\r\n",
+    ] {
+        let url = stub(move |asked| greeting(asked).or(Some(answer.as_bytes().to_vec()))).await;
+        let set = Set::new(
+            &connect(&url).await,
+            &[Policy::new("p", Quota::per_hour(5)).fixed_window()],
+        );
+        let error = set.take("k", 1).await.unwrap_err().to_string();
+        let said = error.contains("does not speak the protocol") || error.contains("CLIENT_ERROR");
+        assert!(said, "{answer:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_out_of_memory_fails_the_request_and_keeps_the_connection() {
+    let full = |asked: &str| {
+        greeting(asked).or_else(|| match &asked[..2] {
+            "ma" => Some(b"SERVER_ERROR Out of memory allocating new item\r\n".to_vec()),
+            _ => Some(format!("EN O{}\r\n", opaque(asked)).into_bytes()),
+        })
+    };
+    let set = Set::new(
+        &connect(&stub(full).await).await,
+        &[Policy::new("p", Quota::per_hour(5)).fixed_window()],
+    );
+    for _ in 0..3 {
+        let error = set.take("k", 1).await.unwrap_err().to_string();
+        assert!(error.contains("Out of memory"), "{error}");
+        assert_eq!(set.look("k").await.remaining, 5);
+    }
+}
+
+#[tokio::test]
+async fn the_connection_ends_with_the_last_handle() {
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let with = server.stat("curr_connections");
+    let limiter = limiter(&memcached, Policy::new("p", Quota::per_hour(5)));
+    drop(memcached);
+    assert!(limiter.check("k").await.unwrap().allowed);
+    drop(limiter);
+    until("the connection to end", || async {
+        (server.stat("curr_connections") < with).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prefixes_keep_services_apart() {
+    let server = Server::start();
+    let policy = || Policy::new("a b", Quota::per_hour(1));
+    let of = |prefix: &str| Memcached::builder(&server.url()).prefix(prefix).connect();
+    let (one, other) = (of("one").await.unwrap(), of("other").await.unwrap());
+    for memcached in [&one, &other] {
+        let limiter = limiter(memcached, policy());
+        assert!(limiter.check("k").await.unwrap().allowed);
+        assert!(!limiter.check("k").await.unwrap().allowed);
+    }
+    let keys = server.keys();
+    assert!(keys.len() == 2, "{keys:?}");
+    assert!(keys[0].starts_with("one:") && keys[1].starts_with("other:"));
+}

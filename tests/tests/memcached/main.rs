@@ -1,0 +1,11 @@
+//! The Memcached backend on real servers, which the tests start and stop.
+#![expect(clippy::unwrap_used, reason = "a step that fails fails its test")]
+
+mod connecting;
+mod decisions;
+mod faults;
+mod races;
+mod servers;
+mod stub;
+mod support;
+mod windows;

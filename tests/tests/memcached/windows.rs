@@ -1,0 +1,81 @@
+//! The window that begins with a key's first request, by the server's clock.
+
+use std::time::Duration;
+
+use tests::servers::Memcached as Server;
+use tokio::time::{Instant, sleep};
+use tower_dist_ratelimit::{Policy, Quota};
+
+use crate::support::{Set, connect};
+
+const WINDOW: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn a_first_hit_window_is_never_shorter_and_at_most_a_tick_longer() {
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let set = Set::new(
+        &memcached,
+        &[Policy::new("first", Quota::new(2, WINDOW)).first_hit()],
+    );
+    for number in 0..3 {
+        let key = format!("key {number}");
+        sleep(Duration::from_millis(300)).await;
+        let began = Instant::now();
+        assert!(set.take(&key, 2).await.unwrap().allowed);
+        let refused = set.take(&key, 1).await.unwrap();
+        let wait = refused.retry_after.unwrap();
+        assert!(wait <= WINDOW + Duration::from_secs(1), "{refused:?}");
+        assert_eq!(wait, refused.reset_after);
+        let told = Instant::now() + wait;
+        loop {
+            let asked = Instant::now();
+            let decision = set.take(&key, 1).await.unwrap();
+            if decision.allowed {
+                assert!(began.elapsed() > WINDOW, "after {:?}", began.elapsed());
+                break;
+            }
+            assert!(asked < told, "refused at what it was told");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// What is refused while a window ends is taken back from that window only: more than the limit never passes in the
+/// next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_taken_back_is_never_taken_from_the_next_window() {
+    const LIMIT: u64 = 20;
+    let server = Server::start();
+    let policy = || Policy::new("first", Quota::new(LIMIT, WINDOW)).first_hit();
+    let end = Instant::now() + 4 * WINDOW;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..8_u64 {
+        let set = Set::new(&connect(&server.url()).await, &[policy()]);
+        tasks.spawn(async move {
+            let mut admitted = Vec::new();
+            while Instant::now() < end {
+                let (asked, cost) = (Instant::now(), 1 + number % 3);
+                let decision = set.take("k", cost).await.unwrap();
+                if decision.allowed {
+                    admitted.push((asked, Instant::now(), cost));
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+            admitted
+        });
+    }
+    let mut admitted = Vec::new();
+    while let Some(one) = tasks.join_next().await {
+        admitted.extend(one.unwrap());
+    }
+    admitted.sort();
+    // A window that begins with the first of them; those surely in it came before it could end.
+    while let Some(&(first, ..)) = admitted.first() {
+        let within = |&&(_, told, _): &&(Instant, Instant, u64)| told <= first + WINDOW;
+        let tokens: u64 = admitted.iter().filter(within).map(|(.., cost)| cost).sum();
+        assert!(tokens <= LIMIT, "{tokens} of {LIMIT}");
+        // The next is one that cannot have been in this one.
+        admitted.retain(|&(asked, ..)| asked > first + WINDOW);
+    }
+}
