@@ -7,10 +7,12 @@ mod hedge;
 mod job;
 mod limit;
 mod measure;
+mod memcached;
 mod redis;
 mod report;
 mod resident;
 mod retry;
+mod throughput;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -43,6 +45,7 @@ enum Group {
     Retry,
     Hedge,
     Redis,
+    Memcached,
     Limit,
     /// A whole server, where `wrk` is installed.
     Axum,
@@ -53,8 +56,8 @@ impl Group {
         match self {
             Self::Retry => retry::cases(),
             Self::Hedge => hedge::cases(),
-            // Not one call after the other: see `redis::rows`.
-            Self::Redis => Vec::new(),
+            // Not one call after the other: see their `rows`.
+            Self::Redis | Self::Memcached => Vec::new(),
             Self::Limit => limit::cases(),
             // They are not a loop in this process.
             Self::Axum => Vec::new(),
@@ -85,9 +88,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         weigh(&cases, &mut rows);
     }
     if args.only.is_none_or(|only| matches!(only, Group::Redis)) {
-        match redis::rows(redis::Effort::FULL) {
+        match redis::rows(throughput::Effort::FULL) {
             Ok(throughput) => rows.extend(throughput),
             Err(error) => eprintln!("no rows of redis: {error}"),
+        }
+    }
+    if matches!(args.only, None | Some(Group::Memcached)) {
+        match memcached::rows(throughput::Effort::FULL) {
+            Ok(throughput) => rows.extend(throughput),
+            Err(error) => eprintln!("no rows of memcached: {error}"),
         }
     }
     if matches!(args.only, None | Some(Group::Axum)) {

@@ -114,6 +114,7 @@
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`.
 //! - `redis`: `backend::Redis` keeps the limits of a whole fleet.
+//! - `memcached`: `backend::Memcached` does, without sliding logs.
 //! - `tracing`: `TracingObserver`; one warning per policy whose requests come without a key, and one event each when a
 //!   store is left alone and when it is asked again.
 //! - `metrics`: `MetricsObserver`.

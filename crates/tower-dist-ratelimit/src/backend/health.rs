@@ -26,11 +26,13 @@ impl Health {
     }
 
     /// Whether the first attempt is still being made.
+    #[cfg(feature = "redis")]
     pub(in crate::backend) fn is_new(&self) -> bool {
         self.new.load(Ordering::Acquire)
     }
 
     /// There is none yet.
+    #[cfg(feature = "redis")]
     pub(in crate::backend) fn wait(&self) {
         self.new.store(true, Ordering::Release);
         self.up.store(false, Ordering::Release);

@@ -40,6 +40,105 @@ use crate::{BuildError, Decision, Policy};
 const MAX_POLICIES: usize = 16;
 
 /// Keeps limits in Memcached, for a whole fleet.
+///
+/// Memcached runs no scripts: it adds to counters, and it writes what nobody has changed meanwhile. Windows are counted
+/// the first way, everything else is decided the second. Neither ever admits more than the limit, whatever number of
+/// processes asks.
+///
+/// ```no_run
+/// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memcached, key};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let memcached = Memcached::connect("memcached://127.0.0.1:11211").await?;
+/// let layer = RateLimitLayer::builder(memcached)
+///     .limit(Policy::new("per-client", Quota::per_minute(600)).first_hit().by(key::header("x-api-key")))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A clone is another handle on the same connections.
+///
+/// # Which algorithm
+///
+/// | | kept as | round trips | by the clock of |
+/// |---|---|---|---|
+/// | [`first_hit`](Policy::first_hit), whole seconds from 2 s to below 30 days | a counter that ends with its window | 1 | the server |
+/// | [`fixed_window`](Policy::fixed_window), [`phase_per_key`](Policy::phase_per_key) | a counter per window | 1 | this machine |
+/// | [`two_windows`](Policy::two_windows), [`sub_windows`](Policy::sub_windows), [`whole_sub_windows`](Policy::whole_sub_windows) | a counter per window, all asked at once | 1 | this machine |
+/// | token bucket, [`leaky_bucket`](Policy::leaky_bucket), [`leaky_queue`](Policy::leaky_queue), `first_hit` of other windows | a value that is swapped | 2, more when others change the key at the same time | this machine |
+/// | several policies in a set | one value for each key | the same | this machine |
+/// | [`sliding_log`](Policy::sliding_log) | not at all: it is refused when it is built | | |
+///
+/// Waits are exact, but for a `first_hit` window that the server ends: its clock ticks once a second, so that window is
+/// up to a second longer than it should be, and waits are whole seconds, rounded up.
+///
+/// # Counters
+///
+/// A request's cost is added to its window, and taken back if that was too much, which takes another round trip. So a
+/// refusal leaves nothing behind. But while it is being taken back, or while more is reserved than there is for a
+/// [`want`](crate::backend::Charge::want), another request can be refused that would have fitted; not when all cost the
+/// same and want no more. From a `first_hit` window it is taken back only if that is surely still the same one; when so
+/// many others change it that this fails 16 times, or the connection is lost, it stays charged until the window ends.
+/// Quotas that differ from key to key may lower or raise the limit at any time.
+///
+/// # Values
+///
+/// Who asks about one key in one process at the same time goes together, in one swap. Among processes one at a time
+/// succeeds in a round trip; the others try again, after the second failure with a jittered pause of up to 1 ms that
+/// doubles up to 8 ms, for as long as the [answer's deadline](MemcachedBuilder::answer_deadline). Somebody always gets
+/// on, so that nothing can lock up; but a key that hundreds of processes want at once is better a window.
+///
+/// Policies of a set that have the same key are one value, and are charged all or nothing. With different keys they are
+/// asked at the same time, and when one refuses, what the others took is put back. That never admits too much; it can
+/// refuse for a moment what would have passed, and then says so ([`Source::Parts`](crate::Source::Parts)). A policy that is
+/// in two sets, or in one and also alone, has a count in each.
+///
+/// # Clocks
+///
+/// What goes by this machine's clock supposes that those of the fleet agree (NTP keeps them within milliseconds). If the
+/// fastest is ahead of the slowest by `s`, then in any time `D` as much can be admitted as the algorithm would in `D + s`;
+/// and the slowest waits up to `s` longer than it has to. Windows are kept a minute longer than they count (no longer than
+/// they are), so a process that is behind by more than that can find its window forgotten. A clock that jumps back admits
+/// nothing more. One that was far ahead blocks a key until what it wrote ends, by the server's clock: after the time
+/// in which the key would have drained. Windows begin at whole multiples since 2020 (UTC).
+///
+/// # What is kept
+///
+/// Keys are `prefix:version:hash:policy`, and the number of the window; with 128 bits of the BLAKE3 of what a client is
+/// known by. So keys are short whatever clients send, the same on every machine, and do not show who the clients are to
+/// those who cannot guess. A set's last part is a hash of its policies' names. A counter takes about 120 bytes of the
+/// server, a bucket 140; each has a time to live, but for what would end after 2038. A refused request leaves nothing
+/// changed, nor does one of zero cost. Values that are not ours count as nothing and are replaced.
+///
+/// Memcached forgets: when it is full it drops what was not used for longest, and a limit then starts anew. Give it room
+/// for the keys that are limited at the same time, and watch its `evictions`.
+///
+/// # Servers
+///
+/// `memcached://host[:port][,host[:port]..]`: Memcached 1.6.10 or later, with compare-and-swap (no `-C`). Of several
+/// servers each has its share of the keys, by rendezvous hashing of host and port as they are written, so that every
+/// process finds the same; write them the same everywhere. There is no password and no encryption: keep it in a network
+/// of your own.
+///
+/// # When it fails
+///
+/// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
+/// ms, then at intervals that double up to 1 s, with full jitter. It is given up when it is closed, when an answer does
+/// not come [in time](MemcachedBuilder::answer_deadline), and when one is not to what was asked. What was on its
+/// way then has failed and is not repeated: nobody knows whether it was charged. A server that is gone fails its own keys
+/// only, and no other takes them over. When it was restarted, or flushed, limits start anew.
+///
+/// # Cost
+///
+/// One task and one connection per server, which end with the last handle. Requests do not wait for each other's answers. A
+/// decision allocates: its future, a place for its answer, and with a counter what is asked.
+///
+/// # Errors
+///
+/// Building a limiter fails with a sliding log; with a window's limit above 2⁴⁸; and with what
+/// [`Quota`](crate::Quota) cannot be. A set has at most 16 policies.
 #[derive(Clone)]
 pub struct Memcached {
     /// By their seeds.

@@ -20,8 +20,8 @@ pub enum Source {
     /// The [`Backend`](crate::backend::Backend), which counts for all.
     #[default]
     Backend,
-    /// The same, but not in one step: the policies' keys are on different servers of a Redis Cluster, and one of them
-    /// refused. What was taken elsewhere meanwhile has been put back, so a refusal can be due to a request that was
+    /// The same, but not in one step: the policies' keys are on different servers of a Redis Cluster, or are different
+    /// items in Memcached, and one of them refused. What was taken elsewhere meanwhile has been put back, so a refusal can be due to a request that was
     /// itself refused. See [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process alone, by [`OnError::LocalFallback`](crate::OnError::LocalFallback). The numbers are those of its share.

@@ -53,7 +53,7 @@ pub(super) struct Meta {
     pub(super) opaque: Option<u64>,
 }
 
-pub(super) type Value = SmallVec<[u8; 48]>;
+pub(super) type Value = SmallVec<[u8; 64]>;
 
 /// Bytes that are not the protocol. What follows them cannot be told, so the connection is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

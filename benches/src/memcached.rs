@@ -1,0 +1,58 @@
+//! Decisions in Memcached: how many a second over one connection, and what they cost the server.
+
+mod raw;
+
+use std::error::Error;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use tests::servers::Memcached as Server;
+use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memcached};
+
+use self::raw::Raw;
+use crate::report::Row;
+use crate::throughput::{self, Effort, Shape};
+
+const WINDOW: Shape = Shape {
+    name: "memcached, different keys",
+    one_key: false,
+    goal: 1.25,
+};
+
+/// Measures a window that begins with a key's first request, which is one `ma`, beside that command alone.
+///
+/// # Errors
+///
+/// No server.
+pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut version = Command::new("memcached");
+    let version = version.arg("-V").stdout(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        return Err("memcached is not installed".into());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    eprintln!("{}: {} rounds of 2 subjects", WINDOW.name, effort.rounds);
+    runtime.block_on(async {
+        let server = Server::start();
+        let raw = Raw::connect(server.port()).await?;
+        let memcached = Memcached::connect(&server.url()).await?;
+        let policy = Policy::new("bench", Quota::per_hour(1_000_000_000)).first_hit();
+        let limiter = Arc::new(Limiter::new(memcached, policy)?);
+        let ask_raw = move |key: Arc<str>| {
+            let raw = raw.clone();
+            async move { raw.decide(&key).await }
+        };
+        let ask_ours = move |key: Arc<str>| {
+            let limiter = Arc::clone(&limiter);
+            async move {
+                let decision = limiter.check(&*key).await;
+                decision.is_ok_and(|decision| decision.allowed)
+            }
+        };
+        let rows = throughput::measure(&server, WINDOW, effort, ask_raw, ask_ours).await;
+        Ok(rows.into())
+    })
+}
