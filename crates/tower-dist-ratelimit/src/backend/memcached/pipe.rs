@@ -73,6 +73,9 @@ pub(super) enum Then {
 }
 
 /// One connection, over which commands go without waiting for the answers to others.
+// The smallest client that does this, because none of those there are does. async-memcached and mcmc-rs lend their
+// connection to one operation at a time, memcache's client for tokio takes one of a pool for each (and is an experiment),
+// vmemcached does not speak the meta protocol, and mtop-client is under the GPL.
 pub(super) struct Pipe {
     pub(super) out: BytesMut,
     sent: VecDeque<Sent>,
