@@ -288,3 +288,6 @@ enum Event {
 fn is_harmless(error: &str) -> bool {
     is_no_number(error) || error.starts_with("SERVER_ERROR ")
 }
+
+#[cfg(test)]
+mod tests;
