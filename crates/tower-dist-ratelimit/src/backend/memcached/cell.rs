@@ -4,12 +4,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use tower_jitter_retry::Backoff;
 
 use super::{
     batch::Batch,
-    clock,
     failure::Failure,
     job::Swapping,
     key::value,
@@ -109,7 +107,7 @@ impl Pipe {
             return;
         }
         let jobs = cell.waiting.drain(..cell.waiting.len().min(MOST)).collect();
-        let batch = Batch::decide(&cell.set, known.states, jobs, clock::now());
+        let batch = Batch::decide(&cell.set, known.states, jobs, self.time);
         let Some(ttl) = batch.write else {
             if unseen {
                 let jobs = batch.jobs.into_iter().map(|(job, _)| job);
@@ -151,9 +149,9 @@ impl Pipe {
             return self.next_round(key, known);
         }
         // Somebody else was quicker.
-        let patience = self.patience;
+        let (patience, now) = (self.patience, self.now);
         for (job, _) in batch.jobs.into_iter().rev() {
-            if job.since.elapsed() < patience {
+            if now.saturating_duration_since(job.since) < patience {
                 cell.waiting.insert(0, job);
             } else {
                 let late = format_args!("others changed the key again and again for {patience:?}");
@@ -167,7 +165,7 @@ impl Pipe {
             Some(before) => {
                 let place = usize::try_from(before.min(8)).unwrap_or(8);
                 let delay = delays.nth(place).unwrap_or(LONGEST_DELAY);
-                self.later.push((Instant::now() + delay, key));
+                self.later.push((self.now + delay, key));
             }
         }
     }

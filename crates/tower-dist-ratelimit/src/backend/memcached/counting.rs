@@ -3,10 +3,9 @@
 //! another request can be refused that it would have left room for.
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use super::{
-    clock,
+    clock::Time,
     failure::Failure,
     job::{Counting, Verb},
     key::{Key, bits},
@@ -33,13 +32,12 @@ const FOREIGN: &str = "something else is kept where a limit counts";
 impl Pipe {
     /// Asks about a window.
     pub(super) fn count(&mut self, mut job: Box<Counting>) {
-        let time = clock::now();
-        let key = bits(&job.tag);
+        let time = self.time;
         let at = At {
             nanos: time.nanos,
-            key,
+            key: bits(&job.tag),
         };
-        job.sent = Instant::now();
+        job.sent = self.now;
         job.number = job.rule.number(at);
         if job.verb == Verb::Reset {
             return self.forget(job);
@@ -93,7 +91,7 @@ impl Pipe {
             Ok(meta) => {
                 job.ttl = meta.ttl;
                 let present = count(&meta).unwrap_or(0);
-                let decision = decide(&job, present);
+                let decision = decide(&job, present, self.time);
                 job.decided(decision);
             }
             Err(failure) => job.answer(Err(failure)),
@@ -121,7 +119,7 @@ impl Pipe {
             return job.done();
         }
         job.ttl = meta.ttl;
-        let decision = decide(&job, before);
+        let decision = decide(&job, before, self.time);
         let over = job.over.saturating_sub(decision.granted);
         if decision.allowed {
             job.tell(Ok(super::job::one(decision)));
@@ -175,7 +173,7 @@ impl Pipe {
         // tick of the server's clock at each end.
         let ticks = std::time::Duration::from_secs(2);
         let same = meta.ttl.is_some_and(|ttl| Some(ttl) <= job.ttl)
-            && job.sent.elapsed() < window.saturating_sub(ticks);
+            && self.now.saturating_duration_since(job.sent) < window.saturating_sub(ticks);
         match (meta.code, meta.cas) {
             (Code::Value, Some(cas)) if same => self.take_back(job, Some(cas)),
             (Code::Value, _) if job.ttl >= meta.ttl => refuse(job),
@@ -188,7 +186,7 @@ impl Pipe {
         if job.answer.is_none() {
             return;
         }
-        let decision = decide(&job, left.unwrap_or(0));
+        let decision = decide(&job, left.unwrap_or(0), self.time);
         if !decision.allowed {
             return job.decided(decision);
         }
@@ -323,9 +321,9 @@ fn count(meta: &Meta) -> Option<u64> {
 }
 
 /// Decides on what was there before.
-fn decide(job: &Counting, present: u64) -> Decision {
+fn decide(job: &Counting, present: u64, time: Time) -> Decision {
     let at = At {
-        nanos: clock::now().nanos,
+        nanos: time.nanos,
         key: bits(&job.tag),
     };
     let counts = Counts {

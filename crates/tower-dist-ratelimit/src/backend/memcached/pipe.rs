@@ -10,11 +10,13 @@ use smallvec::SmallVec;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::mpsc,
+    task::yield_now,
     time::{Instant, sleep_until},
 };
 
 use super::{
     cell::{Cell, CellKey},
+    clock::{self, Time},
     failure::{Failure, is_no_number},
     job::{Counting, Job},
     reply::{Meta, Nonsense, Parser, Reply},
@@ -87,6 +89,9 @@ pub(super) struct Pipe {
     pub(super) later: Vec<(Instant, CellKey)>,
     /// How long the server may take, and anything may be tried.
     pub(super) patience: Duration,
+    /// When the present event came: clocks are read once for all that it brings.
+    pub(super) now: Instant,
+    pub(super) time: Time,
     had_answers: bool,
 }
 
@@ -100,6 +105,8 @@ impl Pipe {
             cells: HashMap::new(),
             later: Vec::new(),
             patience,
+            now: Instant::now(),
+            time: clock::now(),
             had_answers: false,
         }
     }
@@ -118,7 +125,7 @@ impl Pipe {
     {
         let (mut parser, mut input) = (Parser::default(), BytesMut::with_capacity(2 * FULL));
         let mut arrived = Vec::with_capacity(MANY);
-        let mut open = true;
+        let (mut open, mut gathered) = (true, false);
         let mut timer = std::pin::pin!(sleep_until(Instant::now()));
         let mut due = None;
         loop {
@@ -145,15 +152,25 @@ impl Pipe {
                     Event::Due
                 }
             };
+            self.now = Instant::now();
+            self.time = clock::now();
             let end = match event {
                 Event::Read(Ok(0)) => Some("the connection was closed".to_owned()),
                 Event::Read(Err(error)) | Event::Wrote(Err(error)) => Some(error.to_string()),
                 Event::Read(Ok(_)) => self.replies(&mut parser, &mut input).err(),
-                Event::Wrote(Ok(_)) => None,
+                Event::Wrote(Ok(_)) => {
+                    gathered = false;
+                    None
+                }
                 Event::Due => self.due(),
                 Event::Arrived => {
                     for job in arrived.drain(..) {
                         self.begin(job);
+                    }
+                    // Whoever has brought the first has woken this task, which then runs before all others that are about
+                    // to ask. They go out together if it lets them go first, once.
+                    if !std::mem::replace(&mut gathered, true) {
+                        yield_now().await;
                     }
                     None
                 }
@@ -188,7 +205,7 @@ impl Pipe {
         self.opaque = self.opaque.wrapping_add(1) & 0xFFFF_FFFF;
         self.sent.push_back(Sent {
             opaque: self.opaque,
-            at: Instant::now(),
+            at: self.now,
             then,
         });
         self.opaque
@@ -259,7 +276,7 @@ impl Pipe {
     }
 
     fn due(&mut self) -> Option<String> {
-        let now = Instant::now();
+        let now = self.now;
         let first = self.sent.front();
         if first.is_some_and(|sent| sent.at + self.patience <= now) {
             return Some(format!("no answer within {:?}", self.patience));
