@@ -34,10 +34,10 @@ fn counting(policy: &Policy, verb: Verb) -> (Job, Receiver) {
     (Job::Count(Box::new(job)), receiver)
 }
 
-fn swapping(policy: Policy, verb: Verb) -> (Job, Receiver) {
+fn swapping(set: &Arc<Set>, verb: Verb) -> (Job, Receiver) {
     let (answer, receiver) = oneshot::channel();
     let job = Swapping {
-        set: Arc::new(Set::new("rl", &[policy]).unwrap()),
+        set: Arc::clone(set),
         tag: tag(b"k"),
         verb,
         asked: [(0, asked(3))].into_iter().collect(),
@@ -50,6 +50,7 @@ fn swapping(policy: Policy, verb: Verb) -> (Job, Receiver) {
 /// One of each that has steps of its own.
 fn jobs() -> Vec<(Job, Receiver)> {
     let policy = || Policy::new("p", Quota::per_hour(5));
+    let set = Arc::new(Set::new("rl", &[policy()]).unwrap());
     let mut jobs = Vec::new();
     for verb in [
         Verb::Acquire,
@@ -60,9 +61,84 @@ fn jobs() -> Vec<(Job, Receiver)> {
         jobs.push(counting(&policy().first_hit(), verb));
         jobs.push(counting(&policy().fixed_window(), verb));
         jobs.push(counting(&policy().sub_windows(2), verb));
-        jobs.push(swapping(policy(), verb));
+        jobs.push(swapping(&set, verb));
     }
     jobs
+}
+
+/// A pipe and what is at its other end, which answers when it is told to.
+struct Wire {
+    server: tokio::io::DuplexStream,
+    inbox: mpsc::Sender<Job>,
+}
+
+impl Wire {
+    fn new() -> Self {
+        let (client, server) = duplex(1 << 16);
+        let (inbox, mut jobs) = mpsc::channel(8);
+        tokio::spawn(async move {
+            let (read, write) = split(client);
+            let mut pipe = Pipe::new(Duration::from_secs(5));
+            pipe.run(read, write, &mut jobs).await
+        });
+        Self { server, inbox }
+    }
+
+    fn send(&self, job: Job) {
+        assert!(self.inbox.try_send(job).is_ok());
+    }
+
+    /// The next command, which has to have this in it, is answered so.
+    async fn answer(&mut self, has: &str, code: &str, value: &str, flags: &str) {
+        let mut asked = vec![0; 4096];
+        let asking = self.server.read(&mut asked);
+        let asking = tokio::time::timeout(Duration::from_secs(10), asking).await;
+        let n = asking.expect("a command").unwrap();
+        let asked = String::from_utf8_lossy(&asked[..n]).into_owned();
+        assert!(asked.contains(has), "{has:?} in {asked:?}");
+        let opaque = asked.split(' ').find_map(|word| word.strip_prefix('O'));
+        let opaque = opaque.unwrap().trim_end().parse().unwrap();
+        let reply = reply(opaque, code, value, flags);
+        self.server.write_all(reply.as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_taken_back_from_a_window_that_others_began() {
+    let policy = Policy::new("p", Quota::per_minute(5)).first_hit();
+    let (job, receiver) = counting(&policy, Verb::Acquire);
+    let mut wire = Wire::new();
+    wire.send(job);
+    // Five were asked for, where 98 had been.
+    wire.answer(" D5 t v c", "VA", "103", " t3 c11").await;
+    wire.answer(" MD D5 C11", "EX", "", "").await;
+    // Somebody else has changed it, but it is still the same window.
+    wire.answer("mg ", "VA", "104", " t3 c12").await;
+    wire.answer(" MD D5 C12", "EX", "", "").await;
+    // And now it is the next one.
+    wire.answer("mg ", "VA", "1", " t61 c13").await;
+    wire.answer(" N61 J5 D5 t v c", "VA", "5", " t61 c14").await;
+    let verdict = receiver.await.unwrap().unwrap();
+    assert!(verdict.allowed && verdict.decisions[0].granted == 5);
+}
+
+#[tokio::test]
+async fn nobody_is_refused_by_what_was_not_looked_at() {
+    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(5))]).unwrap());
+    let (first, took_all) = swapping(&set, Verb::Acquire);
+    let (second, receiver) = swapping(&set, Verb::Acquire);
+    let mut wire = Wire::new();
+    wire.send(first);
+    wire.answer("mg ", "EN", "", "").await;
+    // It comes while the first is being written.
+    wire.send(second);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    wire.answer(" ME c", "HD", "", " c5").await;
+    assert_eq!(took_all.await.unwrap().unwrap().decisions[0].granted, 5);
+    // There is nothing left by that; but somebody may have put it back, and somebody has.
+    wire.answer("mg ", "EN", "", "").await;
+    wire.answer(" ME c", "HD", "", " c6").await;
+    assert!(receiver.await.unwrap().unwrap().allowed);
 }
 
 /// What a server could say to the command of this number, right or wrong.
