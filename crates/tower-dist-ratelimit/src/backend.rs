@@ -56,6 +56,15 @@ pub trait Backend: Send + Sync + 'static {
     /// What this backend can do; asked once, by those who build a limiter.
     fn capabilities(&self) -> Capabilities;
 
+    /// Whether it takes a round trip to decide, so that [refusals are worth remembering](crate::RateLimitLayerBuilder::deny_cache).
+    ///
+    /// # Default
+    ///
+    /// `true`. Only answers that come [`Later`](Answer::Later) are remembered.
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     /// Prepares a set of policies that are decided together, and names each for the calls to come, in the same order.
     ///
     /// # Errors
@@ -96,6 +105,10 @@ pub trait Backend: Send + Sync + 'static {
 impl<T: Backend + ?Sized> Backend for Arc<T> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
+    }
+
+    fn is_remote(&self) -> bool {
+        (**self).is_remote()
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {

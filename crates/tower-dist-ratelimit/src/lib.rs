@@ -45,6 +45,7 @@
 //! | what you see | [`observer`](RateLimitLayerBuilder::observer); [`shadow`](RateLimitLayerBuilder::shadow), to try limits out |
 //! | where the state is | a [`backend`]; [`backend::Memory`] keeps it in this process |
 //! | what happens when that fails | [`OnError`] |
+//! | how many round trips to it there are | [`Sharing`], [`deny_cache`](RateLimitLayerBuilder::deny_cache) |
 //!
 //! # Which form
 //!
@@ -93,6 +94,37 @@
 //! The state is made when the layer is built. Services and clones of one layer share it, which is what frameworks that
 //! call `layer` more than once need.
 //!
+//! # When the store is far, or a key is hot
+//!
+//! A remote store takes a round trip for each decision. What to do about that, from the least to the most:
+//!
+//! | | round trips | lets through too much | for |
+//! |---|---|---|---|
+//! | nothing | one for each decision; decisions that wait for each other go out together | never | stores in the same place, up to some 100,000 decisions a second |
+//! | [`deny_cache`](RateLimitLayerBuilder::deny_cache), on by default | none for who was refused, until the store would admit them and for at most 1 s | never | clients that do not stop asking |
+//! | [`Sharing::Leases`] | 1 for 10 to 1,000 decisions of hot keys, in the background | in any interval D, at most what the limit allows in D + the lease time: with 100 ms, a tenth of a limit per second | hot keys, and regions far from the store |
+//! | [`Sharing::Asynchronous`] | 2 per interval and key | without a bound: in one interval, as many times the limit as there are instances | limits that need not hold |
+//!
+//! With leases a request of a hot key is decided in memory, by tokens that the store has already taken out of the bucket. They are
+//! asked for before the last ones are used up, so no request waits even if the store is 150 ms away: then a lease time of four
+//! round trips or more is needed, such as 2 s. What is left of a lease when it ends is lost, and with it a little of the limit.
+//! Measured in a simulation of 20 instances with one bucket of 1,000 tokens a second and 100 at once (`figures leases` in the
+//! repository), asked for three times the limit for a minute: leases of 1 s let through what the limit allows, in no second more,
+//! with 0.06 round trips per decision. Asynchronous sharing at intervals of 1 s, with 0.01 round trips, lets 2.7 times
+//! the limit through in the worst second.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, Sharing, backend::Memory, key};
+//!
+//! // With `backend::Redis` in place of `Memory`.
+//! let layer = RateLimitLayer::builder(Memory::default())
+//!     .limit(Policy::new("tenant", Quota::per_second(5_000)).by(key::header("x-tenant")))
+//!     .sharing(Sharing::leases_of(Duration::from_millis(500)))
+//!     .build()?;
+//! # Ok::<(), tower_dist_ratelimit::BuildError>(())
+//! ```
+//!
 //! # When the store fails
 //!
 //! A request waits for its store no longer than the [deadline](RateLimitLayerBuilder::backend_deadline) (50 ms), and none
@@ -131,6 +163,7 @@ mod call;
 pub mod conformance;
 mod decision;
 mod delayed;
+mod deny;
 mod future;
 mod handle;
 mod headers;
@@ -138,15 +171,19 @@ mod http;
 pub mod key;
 mod ladder;
 mod layer;
+mod lease;
 mod limiter;
 mod limits;
 #[cfg(any(test, feature = "conformance"))]
 mod model;
+mod nearby;
 mod observe;
 mod policy;
+mod post_paid;
 mod quota;
 mod refuse;
 mod service;
+mod sharing;
 mod throttle;
 
 pub use build_error::BuildError;
@@ -172,6 +209,7 @@ pub use policy::{Algorithm, MissingKey, Policy, RequestPolicy};
 pub use quota::Quota;
 pub use refuse::{Grpc, ProblemJson, Reason, Refusal, Refuse, RefuseWith};
 pub use service::RateLimit;
+pub use sharing::Sharing;
 pub use throttle::{Throttle, ThrottleFuture, ThrottleLayer};
 
 #[cfg(doctest)]

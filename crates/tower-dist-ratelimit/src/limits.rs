@@ -24,11 +24,15 @@ use crate::{
     handle::Corrections,
     key::KeySink,
     ladder::{Instead, Ladder, Leave, OnError},
+    lease::Leasing,
+    nearby::{Front, Nearby},
 };
 
 /// What every form of limit is made of: the policies, their store, and what happens when that fails.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
+    /// The backend, if it leases. Needed where the store is not asked.
+    leasing: Option<Arc<Leasing>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) deadline: Duration,
     pub(crate) ladder: Ladder,
@@ -115,6 +119,7 @@ impl Limits {
                 let answer = question.ask(&*self.backend);
                 self.outcome(question, answer, leave, observer, end)
             }
+            Err(_) if question.spend(self.leasing.as_deref()) => Outcome::Pass,
             Err(error) => self.undecided(question, error, observer),
         }
     }
@@ -233,6 +238,7 @@ impl Limits {
         policies: Vec<Policy>,
         on_error: OnError,
         deadline: Duration,
+        nearby: Nearby,
     ) -> Result<Self, BuildError> {
         if deadline.is_zero() || deadline > MAX_DEADLINE {
             let value = format_args!("{deadline:?}");
@@ -240,12 +246,15 @@ impl Limits {
             return Err(BuildError::new("backend_deadline", value, bound));
         }
         on_error.check()?;
+        nearby.sharing.check()?;
         let ids = register(&*backend, &policies)?;
         let ladder = Ladder::new(on_error, deadline, &policies)?;
+        let Front { backend, leasing } = nearby.front(backend, &policies, &ids, deadline)?;
         let rules = policies.into_iter().zip(ids);
         Ok(Self {
             rules: rules.map(|(policy, id)| Rule::new(policy, id)).collect(),
             backend,
+            leasing,
             deadline,
             ladder,
             warned_of_late_quotas: Once::new(),

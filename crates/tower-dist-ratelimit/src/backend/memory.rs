@@ -213,6 +213,10 @@ impl Backend for Memory {
         }
     }
 
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         let mut registered = self
             .registered

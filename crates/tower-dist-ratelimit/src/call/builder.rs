@@ -2,9 +2,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, Calls};
 use crate::{
-    BuildError, NoObserver, Observer, OnError, RequestPolicy, ThrottleLayer,
+    BuildError, NoObserver, Observer, OnError, RequestPolicy, Sharing, ThrottleLayer,
     backend::{Backend, DEADLINE},
     limits::Limits,
+    nearby::Nearby,
 };
 
 /// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`].
@@ -16,6 +17,8 @@ use crate::{
 /// | [`limit`](Self::limit) | none; at least one is needed |
 /// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
+/// | [`sharing`](Self::sharing) | [`Sharing::Exact`] |
+/// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
 /// | [`waiting`](Self::waiting) | refusals at once |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
@@ -28,6 +31,7 @@ pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Refusing> {
     on_error: OnError,
     deadline: Duration,
     shadow: bool,
+    nearby: Nearby,
     observer: O,
     mode: M,
 }
@@ -54,6 +58,7 @@ impl<Req> CallLimitLayerBuilder<Req> {
             on_error: OnError::default(),
             deadline: DEADLINE,
             shadow: false,
+            nearby: Nearby::default(),
             observer: NoObserver,
             mode: Refusing,
         }
@@ -84,6 +89,19 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
     /// How long a request waits for the store at most, above zero and up to a minute.
     pub fn backend_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// How this instance counts together with the others of its fleet; by default [`Sharing::Exact`].
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.nearby.sharing = sharing;
+        self
+    }
+
+    /// Whether refusals of a remote store are remembered; on by default. See
+    /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
+    pub fn deny_cache(mut self, on: bool) -> Self {
+        self.nearby.deny_cache = on;
+        self
     }
 
     /// Decides and charges without refusing: for trying limits out in production.
@@ -125,6 +143,7 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
             on_error: self.on_error,
             deadline: self.deadline,
             shadow: self.shadow,
+            nearby: self.nearby,
             observer,
             mode: self.mode,
         }
@@ -138,7 +157,13 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
             policies.push(policy);
             looks.push(look);
         }
-        let limits = Limits::new(self.backend, policies, self.on_error, self.deadline)?;
+        let limits = Limits::new(
+            self.backend,
+            policies,
+            self.on_error,
+            self.deadline,
+            self.nearby,
+        )?;
         let calls = Calls {
             limits,
             looks,
@@ -158,6 +183,7 @@ impl<Req, O> CallLimitLayerBuilder<Req, O> {
             on_error: self.on_error,
             deadline: self.deadline,
             shadow: self.shadow,
+            nearby: self.nearby,
             observer: self.observer,
             mode: Waits {
                 max_wait: Duration::from_secs(1),

@@ -1,6 +1,6 @@
 /// Who made a [`Decision`](crate::Decision). All decisions on a request have the same source.
 ///
-/// Anything but [`Backend`](Self::Backend) and [`Parts`](Self::Parts) is [what was chosen](crate::OnError) for when the store does not decide.
+/// The last three are [what was chosen](crate::OnError) for when the store does not decide.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -24,6 +24,15 @@ pub enum Source {
     /// items in Memcached, and one of them refused. What was taken elsewhere meanwhile has been put back, so a refusal can be due to a request that was
     /// itself refused. See [`colocate`](crate::Policy::colocate).
     Parts,
+    /// This process, with a [lease](crate::Sharing::Leases). What remains is what is left of that and what the store had when it was last
+    /// asked. A refusal is due to a store that had too little a moment ago, and says when it is asked again.
+    Lease,
+    /// This process, by what it [believes](crate::Sharing::Asynchronous) that others have used. So are the numbers.
+    Asynchronous,
+    /// This process: the [`Backend`](crate::backend::Backend) has refused no more a moment ago, and
+    /// [would again](crate::RateLimitLayerBuilder::deny_cache). What remains is what remained then. For a request that costs more, of a window or a log,
+    /// `retry_after` can be too short; else it is exact.
+    DenyCache,
     /// This process alone, by [`OnError::LocalFallback`](crate::OnError::LocalFallback). The numbers are those of its share.
     LocalFallback,
     /// Nobody: it was let through by [`OnError::Allow`](crate::OnError::Allow). Nothing was taken, and what is left is not known; it
@@ -36,6 +45,6 @@ pub enum Source {
 impl Source {
     /// Whether somebody has counted, so that there are numbers to tell of.
     pub(crate) fn has_counted(self) -> bool {
-        matches!(self, Self::Backend | Self::Parts | Self::LocalFallback)
+        !matches!(self, Self::Allowed | Self::Denied)
     }
 }

@@ -40,15 +40,13 @@ impl Limits {
         delta: i64,
     ) -> Answer {
         match (source, &self.ladder.instead) {
-            (Source::Backend | Source::Parts, _) if self.ladder.shut_for().is_some() => {
-                Answer::Failed(BackendError::new(NotAsked))
-            }
-            (Source::Backend | Source::Parts, _) => self.backend.settle(&[charge], delta),
             (Source::LocalFallback, Instead::Decide(fallback)) => fallback
                 .settle(number, charge, delta)
                 .map_or_else(Answer::Failed, |()| Answer::Done(true)),
             // There it was charged nothing.
-            _ => Answer::Done(true),
+            (Source::LocalFallback | Source::Allowed | Source::Denied, _) => Answer::Done(true),
+            _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::new(NotAsked)),
+            _ => self.backend.settle(&[charge], delta),
         }
     }
 

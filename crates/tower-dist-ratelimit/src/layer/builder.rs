@@ -5,12 +5,13 @@ use http::Response;
 use super::RateLimitLayer;
 use crate::{
     BuildError, Fields, Grpc, NoObserver, Observer, OnError, Policy, ProblemJson, Refusal,
-    RefuseWith,
+    RefuseWith, Sharing,
     backend::{Backend, DEADLINE},
     headers,
     http::{Answers, HttpLimits, ResponseHead},
     key::RequestHead,
     limits::Limits,
+    nearby::Nearby,
 };
 
 /// Settings of a [`RateLimitLayer`], from [`RateLimitLayer::builder`].
@@ -25,6 +26,8 @@ use crate::{
 /// | [`x_ratelimit`](Self::x_ratelimit) | left out |
 /// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
+/// | [`sharing`](Self::sharing) | [`Sharing::Exact`] |
+/// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
 /// | [`refusal`](Self::refusal), [`grpc`](Self::grpc) | [`ProblemJson`] |
 /// | [`handle`](Self::handle), [`refund_when`](Self::refund_when) | what is charged stays charged |
 /// | [`shadow`](Self::shadow) | requests are refused |
@@ -36,6 +39,7 @@ pub struct RateLimitLayerBuilder<R = ProblemJson, O = NoObserver> {
     answers: Answers,
     on_error: OnError,
     deadline: Duration,
+    nearby: Nearby,
     refuse: R,
     observer: O,
 }
@@ -48,6 +52,7 @@ impl RateLimitLayerBuilder {
             answers: Answers::default(),
             on_error: OnError::default(),
             deadline: DEADLINE,
+            nearby: Nearby::default(),
             refuse: ProblemJson,
             observer: NoObserver,
         }
@@ -115,6 +120,32 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         Self { deadline, ..self }
     }
 
+    /// How this instance counts together with the others of its fleet: [leases](crate::Sharing::Leases) save round trips.
+    ///
+    /// # Default
+    ///
+    /// [`Sharing::Exact`].
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.nearby.sharing = sharing;
+        self
+    }
+
+    /// Whether refusals of a remote store are remembered here: a request that costs at least as much as one that was refused is
+    /// refused without a round trip until the store would admit the other one, and for at most 1 s. Nothing is refused that the
+    /// store would admit, unless another instance puts tokens back, or raises a limit, within that second.
+    ///
+    /// # Default
+    ///
+    /// `true`. Of no effect in [`Memory`](crate::backend::Memory).
+    ///
+    /// # Cost
+    ///
+    /// 130 kB per limiter, and 300 bytes for each of at most 4,096 refusals.
+    pub fn deny_cache(mut self, on: bool) -> Self {
+        self.nearby.deny_cache = on;
+        self
+    }
+
     /// Puts a [`RateLimitHandle`](crate::RateLimitHandle) among the extensions of each request that passes, with which what it was
     /// charged can be looked at and corrected.
     ///
@@ -173,6 +204,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
             answers: self.answers,
             on_error: self.on_error,
             deadline: self.deadline,
+            nearby: self.nearby,
             refuse: self.refuse,
             observer,
         }
@@ -226,6 +258,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
             answers: self.answers,
             on_error: self.on_error,
             deadline: self.deadline,
+            nearby: self.nearby,
             refuse,
             observer: self.observer,
         }
@@ -247,7 +280,13 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
                 "above 0 and at most 1",
             ));
         }
-        let limits = Limits::new(self.backend, self.policies, self.on_error, self.deadline)?;
+        let limits = Limits::new(
+            self.backend,
+            self.policies,
+            self.on_error,
+            self.deadline,
+            self.nearby,
+        )?;
         let dynamic = limits
             .rules
             .iter()

@@ -2,9 +2,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, MissingKey, NoObserver, Observer, OnError, Policy,
+    BuildError, MissingKey, NoObserver, Observer, OnError, Policy, Sharing,
     backend::{Backend, DEADLINE},
     limits::Limits,
+    nearby::Nearby,
 };
 
 /// Settings of a [`Limiter`], from [`Limiter::builder`].
@@ -17,6 +18,8 @@ use crate::{
 /// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
 /// | [`shadow`](Self::shadow) | decisions can be refusals |
 /// | [`observer`](Self::observer) | [`NoObserver`] |
+/// | [`sharing`](Self::sharing) | [`Sharing::Exact`] |
+/// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
@@ -37,6 +40,7 @@ pub struct LimiterBuilder<O = NoObserver> {
     /// Whether either of the two was asked for.
     watched: bool,
     observer: O,
+    nearby: Nearby,
 }
 
 impl LimiterBuilder {
@@ -49,6 +53,7 @@ impl LimiterBuilder {
             shadow: false,
             watched: false,
             observer: NoObserver,
+            nearby: Nearby::default(),
         }
     }
 }
@@ -65,6 +70,19 @@ impl<O> LimiterBuilder<O> {
     /// How long the store is waited for at most, above zero and up to a minute.
     pub fn backend_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// How this instance counts together with the others of its fleet; by default [`Sharing::Exact`].
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.nearby.sharing = sharing;
+        self
+    }
+
+    /// Whether refusals of a remote store are remembered; on by default. See
+    /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
+    pub fn deny_cache(mut self, on: bool) -> Self {
+        self.nearby.deny_cache = on;
+        self
     }
 
     /// Decides and charges without refusing: for trying a limit out in production.
@@ -101,6 +119,7 @@ impl<O> LimiterBuilder<O> {
             deadline: self.deadline,
             shadow: self.shadow,
             watched: true,
+            nearby: self.nearby,
             observer,
         }
     }
@@ -120,12 +139,13 @@ impl<O> LimiterBuilder<O> {
             shadow,
             watched,
             observer,
+            nearby,
         } = self;
         let cost = policy.only_fixed(BOUND)?;
         if policy.missing_key != MissingKey::default() {
             return Err(BuildError::new("missing_key", "set", BOUND).in_policy(policy.name()));
         }
-        let limits = Limits::new(backend, vec![policy], on_error, deadline)?;
+        let limits = Limits::new(backend, vec![policy], on_error, deadline, nearby)?;
         Ok(Limiter {
             id: limits.rules[0].id,
             limits: Arc::new(limits),

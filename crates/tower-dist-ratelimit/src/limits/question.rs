@@ -8,6 +8,7 @@ use crate::{
     backend::{Answer, Backend, BackendError, Charge, PolicyId},
     key::KeySink,
     ladder::Fallback,
+    lease::Leasing,
 };
 
 /// One request, as the store is asked about it, and what was decided. Filled in place, because moving it takes longer
@@ -123,6 +124,16 @@ impl Question {
         let asked = self.asked.iter();
         let charges = asked.map(|asked| (asked.rule, asked.charge(keys)));
         fallback.acquire(charges, &mut self.decisions)
+    }
+
+    /// Pays for the request with a lease, while the store is left alone.
+    pub(super) fn spend(&mut self, leasing: Option<&Leasing>) -> bool {
+        let (Some(leasing), [asked]) = (leasing, self.asked.as_slice()) else {
+            return false;
+        };
+        self.decisions.refuse(1);
+        let charge = asked.charge(self.sink.bytes());
+        leasing.spend(&[charge], &mut self.decisions)
     }
 
     #[inline]

@@ -7,10 +7,12 @@
 
 mod algorithms;
 mod answers;
+mod asynchronous;
 mod building;
 mod calls;
 #[cfg(feature = "conformance")]
 mod conformance;
+mod denying;
 mod dynamic;
 #[cfg(feature = "tracing")]
 mod events;
@@ -22,6 +24,7 @@ mod handles;
 mod keys;
 mod ladder;
 mod laws;
+mod leases;
 mod limiter;
 mod memory;
 mod metering;
@@ -33,3 +36,4 @@ mod remote;
 mod settling;
 mod support;
 mod throttle;
+mod wan;

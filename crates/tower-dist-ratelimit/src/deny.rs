@@ -1,0 +1,228 @@
+mod denial;
+mod marks;
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use self::{
+    denial::{Denial, Pace},
+    marks::{Guard, Marks},
+};
+use crate::{
+    BuildError, Decision, Policy, Source,
+    algorithm::saturating_nanos,
+    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId, Verdict},
+};
+
+/// Refusals that are remembered. Another one takes the place of one of them, so keys made up at will cost a store no more calls than it
+/// would have had anyway.
+const PLACES: usize = 4096;
+
+/// The longest that a refusal is remembered, since what other instances put back is not known here.
+const LONGEST: u64 = 1_000_000_000;
+
+/// Answers those whom the store has refused, until it would no longer.
+///
+/// The store has decided after it was asked, and means its wait from then: so a wait that counts from the asking is over
+/// no later than the store's, and nothing is refused that it would admit.
+pub(crate) struct Denying {
+    inner: Arc<dyn Backend>,
+    denials: Arc<Denials>,
+}
+
+/// What outlives a request.
+struct Denials {
+    created: Instant,
+    hasher: RandomState,
+    places: Box<[Mutex<Option<Box<Denial>>>]>,
+    marks: Marks,
+    /// How the policies' tokens come.
+    paces: SmallVec<[(PolicyId, Pace); 4]>,
+}
+
+/// What is asked, as far as a refusal of it goes.
+struct Asked {
+    tag: u64,
+    /// When.
+    now: u64,
+    /// What has been put back by then.
+    marks: u64,
+}
+
+impl Denying {
+    /// Over a store that knows these policies by these names.
+    pub(crate) fn new(inner: Arc<dyn Backend>, policies: &[Policy], ids: &[PolicyId]) -> Self {
+        let paces = policies.iter().zip(ids);
+        Self {
+            inner,
+            denials: Arc::new(Denials {
+                created: Instant::now(),
+                hasher: RandomState::new(),
+                places: (0..PLACES).map(|_| Mutex::default()).collect(),
+                marks: Marks::new(),
+                paces: paces.map(|(policy, &id)| (id, Pace::of(policy))).collect(),
+            }),
+        }
+    }
+}
+
+impl Denials {
+    /// Nanoseconds since this was made.
+    fn now(&self) -> u64 {
+        saturating_nanos(Instant::now().saturating_duration_since(self.created))
+    }
+
+    /// 64 bits that stand for a policy and a key.
+    fn tag(&self, policy: PolicyId, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u32(policy.number());
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn asked(&self, charges: &[Charge<'_>]) -> Asked {
+        let now = self.now();
+        let (mut whole, mut marks) = (self.hasher.build_hasher(), 0_u64);
+        for charge in charges {
+            let tag = self.tag(charge.policy, charge.key);
+            whole.write_u64(tag);
+            marks = marks.wrapping_add(self.marks.of(tag, charge.quota));
+        }
+        Asked {
+            tag: whole.finish(),
+            now,
+            marks,
+        }
+    }
+
+    fn place(&self, tag: u64) -> MutexGuard<'_, Option<Box<Denial>>> {
+        let number = usize::try_from(tag % PLACES as u64).unwrap_or_default();
+        self.places[number]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pace(&self, charge: &Charge<'_>) -> Pace {
+        let own = self.paces.iter().find(|(id, _)| *id == charge.policy);
+        let own = own.map_or(Pace::default(), |(_, pace)| *pace);
+        charge.quota.map_or(own, |quota| own.with(quota))
+    }
+
+    /// Whether this is refused for certain; then the decisions are written.
+    fn recall(&self, asked: &Asked, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
+        let mut place = self.place(asked.tag);
+        let Some(denial) = place.as_deref().filter(|denial| denial.tag == asked.tag) else {
+            return false;
+        };
+        if asked.now >= denial.until || asked.marks != denial.marks {
+            *place = None;
+            return false;
+        }
+        if !denial.covers(charges) || out.len() != charges.len() {
+            return false;
+        }
+        for (number, (charge, out)) in charges.iter().zip(out).enumerate() {
+            *out = Decision {
+                source: Source::DenyCache,
+                ..denial.decision(number, charge.cost, self.pace(charge), asked.now)
+            };
+        }
+        true
+    }
+
+    fn remember(&self, asked: &Asked, costs: SmallVec<[u64; 2]>, verdict: &Verdict) {
+        let of_the_store = |decision: &Decision| matches!(decision.source, Source::Backend);
+        if verdict.allowed
+            || verdict.decisions.len() != costs.len()
+            || !verdict.decisions.iter().all(of_the_store)
+        {
+            return;
+        }
+        let refused = verdict
+            .decisions
+            .iter()
+            .filter(|decision| !decision.allowed);
+        // Of several that refuse each is looked at anew when the first would not any more.
+        let waits = refused.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
+        let wait = waits.min().unwrap_or(0).min(LONGEST);
+        let (until, told) = (asked.now.saturating_add(wait), self.now());
+        if told < until {
+            *self.place(asked.tag) = Some(Box::new(Denial {
+                tag: asked.tag,
+                marks: asked.marks,
+                until,
+                told,
+                costs,
+                decisions: verdict.decisions.clone(),
+            }));
+        }
+    }
+
+    /// Forgets what is known of these keys, now and once more when the guard is dropped: what the store is told to put
+    /// back is there some time in between.
+    fn forget(self: &Arc<Self>, tags: impl Iterator<Item = u64>) -> Guard {
+        Guard::new(Arc::clone(self), tags.collect())
+    }
+}
+
+impl Backend for Denying {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.inner.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        let asked = self.denials.asked(charges);
+        if self.denials.recall(&asked, charges, out) {
+            return Answer::Done(false);
+        }
+        let answer = match self.inner.acquire(charges, out) {
+            Answer::Later(answer) => answer,
+            // What is answered at once can be asked again.
+            at_once => return at_once,
+        };
+        let costs = charges.iter().map(|charge| charge.cost).collect();
+        let denials = Arc::clone(&self.denials);
+        Answer::Later(Box::pin(async move {
+            let verdict = answer.await?;
+            denials.remember(&asked, costs, &verdict);
+            Ok(verdict)
+        }))
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        if delta >= 0 {
+            // Whoever is refused is refused all the more.
+            return self.inner.settle(charges, delta);
+        }
+        let tags = charges.iter();
+        let tags = tags.map(|charge| self.denials.tag(charge.policy, charge.key));
+        let guard = self.denials.forget(tags);
+        match self.inner.settle(charges, delta) {
+            Answer::Later(answer) => Answer::Later(Box::pin(async move {
+                let _guard = guard;
+                answer.await
+            })),
+            answer => answer,
+        }
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        let tag = self.denials.tag(policy, key);
+        let guard = self.denials.forget(std::iter::once(tag));
+        let done = self.inner.reset(policy, key);
+        Box::pin(async move {
+            let _guard = guard;
+            done.await
+        })
+    }
+}

@@ -1,0 +1,92 @@
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::{
+    Algorithm, Decision, Decisions, Policy, Quota, algorithm::saturating_nanos, backend::Charge,
+};
+
+/// A refusal, and how long it holds. Times are nanoseconds since some beginning.
+pub(super) struct Denial {
+    pub(super) tag: u64,
+    pub(super) marks: u64,
+    /// The store would say the same before this.
+    pub(super) until: u64,
+    /// When it said so.
+    pub(super) told: u64,
+    pub(super) costs: SmallVec<[u64; 2]>,
+    pub(super) decisions: Decisions,
+}
+
+/// How long it takes for more tokens to come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// The most that there can be.
+    burst: u64,
+    /// The time of one token, as a fraction, where they come evenly.
+    token: Option<(Duration, u64)>,
+}
+
+impl Pace {
+    pub(super) fn of(policy: &Policy) -> Self {
+        let evenly = matches!(
+            policy.algorithm(),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket
+        );
+        let pace = Self {
+            burst: 0,
+            token: evenly.then_some((Duration::ZERO, 1)),
+        };
+        pace.with(policy.quota())
+    }
+
+    /// The same with another quota.
+    pub(super) fn with(self, quota: Quota) -> Self {
+        Self {
+            burst: quota.burst_size(),
+            token: self.token.map(|_| (quota.window(), quota.limit().max(1))),
+        }
+    }
+
+    /// How long so many tokens take, rounded up.
+    fn time(self, tokens: u64) -> Duration {
+        let Some((window, limit)) = self.token else {
+            return Duration::ZERO;
+        };
+        let nanos = u128::from(saturating_nanos(window)) * u128::from(tokens);
+        let nanos = nanos.div_ceil(limit.into());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl Denial {
+    /// Whether this asks for as much as was refused, of the same policies for the same keys.
+    pub(super) fn covers(&self, charges: &[Charge<'_>]) -> bool {
+        let known = self.costs.iter().zip(self.decisions.iter());
+        self.costs.len() == charges.len()
+            && known.zip(charges).all(|((&cost, decision), charge)| {
+                if decision.allowed {
+                    charge.cost == cost
+                } else {
+                    charge.cost >= cost
+                }
+            })
+    }
+
+    /// The decision on the charge of this number, a while later. What is left is what was left then.
+    pub(super) fn decision(&self, number: usize, cost: u64, pace: Pace, now: u64) -> Decision {
+        let told = self.decisions[number];
+        let since = Duration::from_nanos(now.saturating_sub(self.told));
+        let more = pace.time(cost.saturating_sub(self.costs[number]));
+        let wait = told.retry_after.filter(|_| cost <= pace.burst);
+        Decision {
+            retry_after: if told.allowed {
+                told.retry_after
+            } else {
+                wait.map(|wait| wait.saturating_sub(since).saturating_add(more))
+            },
+            reset_after: told.reset_after.saturating_sub(since),
+            ..told
+        }
+    }
+}

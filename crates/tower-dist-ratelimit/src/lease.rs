@@ -1,0 +1,303 @@
+mod asking;
+mod demand;
+#[cfg(all(test, tower_dist_ratelimit_loom))]
+mod loom;
+mod purse;
+mod share;
+mod slot;
+mod sync;
+mod table;
+
+use std::{
+    slice,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use smallvec::SmallVec;
+use tokio::{runtime, task::JoinSet, time::Instant};
+
+use self::{
+    asking::Asking,
+    slot::{Left, Slot},
+    table::{Ask, Plan, Set, Table},
+};
+use crate::{
+    Algorithm, BuildError, Decision, Policy, Source,
+    algorithm::saturating_nanos,
+    backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
+};
+
+/// Spends tokens that were paid for in advance, and asks a store for all others.
+///
+/// What is admitted in any interval D has been debited from the store in D or in the lease time before it, since a lease ends when
+/// that time has passed from when it was asked for, which is before the store debits it. So it is at most what the store
+/// itself admits in an interval of D + the lease time, whatever the number of instances.
+///
+/// What is left when a lease ends dies. Giving it back would be kinder, and break that: what is given back can be leased again,
+/// and a token that the bucket had gained meanwhile, and lost for being full, would be there twice; fleets that lease, wait, give back
+/// and lease again get what D + two lease times allow.
+pub(crate) struct Leasing {
+    inner: Arc<dyn Backend>,
+    /// What can be leased.
+    terms: SmallVec<[Terms; 4]>,
+    shared: Arc<Shared>,
+    /// How long the store is waited for in the background.
+    deadline: Duration,
+    /// Questions that no request waits for: at most one for each slot. They end with this.
+    ahead: Mutex<JoinSet<()>>,
+}
+
+/// What outlives a request that has asked.
+struct Shared {
+    table: Table,
+    /// In nanoseconds.
+    lease: u64,
+    created: Instant,
+}
+
+/// One policy's.
+struct Terms {
+    id: PolicyId,
+    burst: u64,
+}
+
+impl Shared {
+    /// Nanoseconds since this was made.
+    fn now(&self) -> u64 {
+        saturating_nanos(Instant::now().saturating_duration_since(self.created))
+    }
+}
+
+impl Leasing {
+    /// Over a store that knows these policies by these names.
+    pub(crate) fn new(
+        inner: Arc<dyn Backend>,
+        policies: &[Policy],
+        ids: &[PolicyId],
+        lease: Duration,
+        deadline: Duration,
+    ) -> Self {
+        let terms = policies.iter().zip(ids);
+        // A queue has a turn for each request, and gives no more than one.
+        let terms =
+            terms.filter(|(policy, _)| !matches!(policy.algorithm(), Algorithm::LeakyQueue { .. }));
+        let terms = terms.map(|(policy, &id)| Terms {
+            id,
+            burst: policy.quota().burst_size(),
+        });
+        Self {
+            inner,
+            terms: terms.collect(),
+            shared: Arc::new(Shared {
+                table: Table::new(),
+                lease: saturating_nanos(lease),
+                created: Instant::now(),
+            }),
+            deadline,
+            ahead: Mutex::default(),
+        }
+    }
+
+    /// The request, if it can be paid for from a lease: if one policy applies to it, and it can pass at all.
+    #[inline]
+    fn ask(&self, charges: &[Charge<'_>]) -> Option<Ask> {
+        let [charge] = charges else { return None };
+        let terms = self.terms.iter().find(|terms| terms.id == charge.policy)?;
+        let burst = charge.quota.map_or(terms.burst, |quota| quota.burst_size());
+        if charge.cost == 0 || charge.cost > burst || charge.want > charge.cost {
+            return None;
+        }
+        Some(Ask {
+            tag: self.shared.table.tag(charge),
+            cost: charge.cost,
+            burst,
+            now: self.shared.now(),
+            ahead: false,
+        })
+    }
+
+    /// Decides without the store, if there are tokens here.
+    #[inline]
+    pub(crate) fn spend(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
+        let Some(ask) = self.ask(charges) else {
+            return false;
+        };
+        let slot = self.shared.table.set(ask.tag).slot(ask.tag);
+        slot.is_some_and(|slot| self.pay(slot, ask, out).is_some())
+    }
+
+    /// Asks for tokens that no request waits for.
+    #[cold]
+    fn ask_ahead(&self, set: &Set, ask: Ask, charge: &Charge<'_>) {
+        let Ok(runtime) = runtime::Handle::try_current() else {
+            return;
+        };
+        let ask = Ask { ahead: true, ..ask };
+        let Plan::Ask { id, extra } = set.plan(ask, self.shared.lease) else {
+            return;
+        };
+        let asking = Asking::new(&self.shared, ask, id, extra);
+        let charge = Charge {
+            cost: 1,
+            want: asking.want(),
+            ..*charge
+        };
+        let mut decision = Decision::default();
+        match self
+            .inner
+            .acquire(slice::from_ref(&charge), slice::from_mut(&mut decision))
+        {
+            Answer::Done(_) => asking.answered(&mut decision),
+            // Who finds no tokens will ask, and be told.
+            Answer::Failed(_) => {}
+            Answer::Later(answer) => {
+                let answer = Bounded::new(self.deadline, answer);
+                let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                while ahead.try_join_next().is_some() {}
+                ahead.spawn_on(
+                    async move {
+                        if let Ok(mut verdict) = answer.await
+                            && let Some(decision) = verdict.decisions.first_mut()
+                        {
+                            asking.answered(decision);
+                        }
+                    },
+                    &runtime,
+                );
+            }
+        }
+    }
+
+    /// Asks the store about a request, for which there are no tokens here.
+    fn ask_store(&self, set: &Set, ask: Ask, charge: &Charge<'_>, out: &mut [Decision]) -> Answer {
+        let (id, extra) = match set.plan(ask, self.shared.lease) {
+            Plan::Exact => return self.inner.acquire(slice::from_ref(charge), out),
+            Plan::Refuse(until) => {
+                if let (Some(slot), Some(out)) = (set.slot(ask.tag), out.first_mut()) {
+                    refuse(slot, ask, until, out);
+                }
+                return Answer::Done(false);
+            }
+            Plan::Ask { id, extra } => (id, extra),
+        };
+        let asking = Asking::new(&self.shared, ask, id, extra);
+        let charge = charge.want(asking.want());
+        match self.inner.acquire(slice::from_ref(&charge), out) {
+            Answer::Done(allowed) => {
+                if let Some(out) = out.first_mut() {
+                    asking.answered(out);
+                }
+                Answer::Done(allowed)
+            }
+            Answer::Failed(error) => Answer::Failed(error),
+            Answer::Later(answer) => Answer::Later(Box::pin(async move {
+                let mut verdict = answer.await?;
+                if let Some(decision) = verdict.decisions.first_mut() {
+                    asking.answered(decision);
+                }
+                Ok(verdict)
+            })),
+        }
+    }
+
+    fn relieve(&self, charge: &Charge<'_>) {
+        let tag = self.shared.table.tag(charge);
+        let set = self.shared.table.set(tag);
+        if set.slot(tag).is_some() {
+            set.relieve(tag);
+        }
+    }
+
+    /// Whether it is time to ask for more.
+    fn is_low(slot: &Slot, left: Left, now: u64) -> bool {
+        left.lasting <= slot.low.load(Relaxed) && now >= slot.not_before.load(Relaxed)
+    }
+
+    /// Pays for a request, and writes the decision.
+    #[inline]
+    fn pay(&self, slot: &Slot, ask: Ask, out: &mut [Decision]) -> Option<Left> {
+        let [out] = out else { return None };
+        // An answer to who asks now should be here by then.
+        let soon = ask.now.saturating_add(self.shared.lease / 4);
+        let left = slot.spend(ask.tag, ask.cost, ask.now, soon)?;
+        let remaining = slot.remaining.load(Relaxed).saturating_add(left.tokens);
+        *out = Decision {
+            source: Source::Lease,
+            ..Decision::allow(
+                ask.cost,
+                slot.limit.load(Relaxed),
+                remaining.min(ask.burst),
+                full_after(slot, ask.now),
+            )
+        };
+        Some(left)
+    }
+}
+
+/// Writes that a request has to wait until then.
+fn refuse(slot: &Slot, ask: Ask, until: u64, out: &mut Decision) {
+    let wait = Duration::from_nanos(until.saturating_sub(ask.now));
+    // There may be a few here, but not enough.
+    let remaining = slot.held(ask.now).min(ask.cost - 1);
+    *out = Decision {
+        source: Source::Lease,
+        ..Decision::refuse(
+            slot.limit.load(Relaxed),
+            remaining,
+            Some(wait),
+            full_after(slot, ask.now).max(wait),
+        )
+    };
+}
+
+fn full_after(slot: &Slot, now: u64) -> Duration {
+    Duration::from_nanos(slot.full_at.load(Relaxed).saturating_sub(now))
+}
+
+impl Backend for Leasing {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.inner.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        let (Some(ask), [charge]) = (self.ask(charges), charges) else {
+            return self.inner.acquire(charges, out);
+        };
+        let set = self.shared.table.set(ask.tag);
+        if let Some(slot) = set.slot(ask.tag) {
+            slot.seen.fetch_add(1, Relaxed);
+            if let Some(left) = self.pay(slot, ask, out) {
+                if Self::is_low(slot, left, ask.now) {
+                    self.ask_ahead(set, ask, charge);
+                }
+                return Answer::Done(true);
+            }
+            let until = slot.refuse_until.load(Relaxed);
+            if ask.now < until
+                && slot.is(ask.tag)
+                && let [out] = out
+            {
+                refuse(slot, ask, until, out);
+                return Answer::Done(false);
+            }
+        }
+        self.ask_store(set, ask, charge, out)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        if delta < 0 {
+            charges.iter().for_each(|charge| self.relieve(charge));
+        }
+        self.inner.settle(charges, delta)
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        self.relieve(&Charge::new(policy, key, 0));
+        self.inner.reset(policy, key)
+    }
+}

@@ -1,0 +1,7 @@
+//! What threads meet at: the standard library's, or that of the model checker.
+
+#[cfg(not(all(test, tower_dist_ratelimit_loom)))]
+pub(super) use std::sync::atomic::AtomicU64;
+
+#[cfg(all(test, tower_dist_ratelimit_loom))]
+pub(super) use ::loom::sync::atomic::AtomicU64;

@@ -1,0 +1,274 @@
+use std::{
+    array,
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::Ordering::{Relaxed, Release},
+    },
+};
+
+use super::{
+    demand::Demand,
+    share::{HOT, Outlook, Shortage},
+    slot::Slot,
+};
+use crate::{Decision, backend::Charge};
+
+/// Sets of slots. With four slots each there is room for 1,024 keys to be watched: as many as can be hot on one
+/// instance without being all of its traffic.
+const SETS: usize = 256;
+
+const WAYS: usize = 4;
+
+/// The keys that are asked about most.
+pub(super) struct Table {
+    /// Under a key of its own, so that nobody outside knows who shares a set.
+    hasher: RandomState,
+    sets: Box<[Set]>,
+}
+
+/// The slots that a key can be in.
+pub(super) struct Set {
+    slots: [Slot; WAYS],
+    accounts: Mutex<[Account; WAYS]>,
+}
+
+/// What is known of a slot's key, under the lock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    demand: Demand,
+    shortage: Shortage,
+    /// The number of the one who asks the store for more; zero for nobody.
+    asking: u64,
+    /// The last such number.
+    asked: u64,
+}
+
+/// What to do with a request for which there are no tokens here.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Ask the store about it alone.
+    Exact,
+    /// Refuse it until then: the store was short a moment ago.
+    Refuse(u64),
+    /// Ask for it and for so many tokens more, under this number.
+    Ask { id: u64, extra: u64 },
+}
+
+/// A request, as its key's set sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) tag: u64,
+    pub(super) cost: u64,
+    pub(super) burst: u64,
+    pub(super) now: u64,
+    /// Nobody waits for it.
+    pub(super) ahead: bool,
+}
+
+/// A store's answer to somebody who has asked for more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) tag: u64,
+    pub(super) id: u64,
+    /// When it was asked for: the lease counts from there.
+    pub(super) asked: u64,
+    pub(super) now: u64,
+    /// What of it was for a request.
+    pub(super) cost: u64,
+    pub(super) want: u64,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        let set = || Set {
+            slots: array::from_fn(|_| Slot::new()),
+            accounts: Mutex::default(),
+        };
+        Self {
+            hasher: RandomState::new(),
+            sets: (0..SETS).map(|_| set()).collect(),
+        }
+    }
+
+    /// 64 bits that stand for a policy, a key and its quota: never zero.
+    #[inline]
+    pub(super) fn tag(&self, charge: &Charge<'_>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u32(charge.policy.number());
+        if let Some(quota) = charge.quota {
+            hasher.write_u64(quota.limit());
+            hasher.write_u128(quota.window().as_nanos());
+            hasher.write_u64(quota.burst_size());
+        }
+        hasher.write(charge.key);
+        hasher.finish().max(1)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, tag: u64) -> &Set {
+        let number = usize::try_from(tag % SETS as u64).unwrap_or_default();
+        &self.sets[number]
+    }
+}
+
+impl Set {
+    #[inline]
+    pub(super) fn slot(&self, tag: u64) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.is(tag))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Account; WAYS]> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to do without tokens, or to get more ahead of time.
+    pub(super) fn plan(&self, ask: Ask, lease: u64) -> Plan {
+        let mut accounts = self.lock();
+        let Some(way) = self.way(&mut accounts, ask.tag, ask.now, lease) else {
+            return Plan::Exact;
+        };
+        let (slot, account) = (&self.slots[way], &mut accounts[way]);
+        let seen = slot.seen.swap(0, Relaxed);
+        account.demand = account.demand.seen(seen, ask.now, lease);
+        let demand = account.demand.expected(lease);
+        if account.asking != 0 {
+            return if account.shortage.lasts() && !ask.ahead {
+                let pause = account.shortage.pause(demand, lease);
+                Plan::Refuse(ask.now.saturating_add(pause.max(1)))
+            } else {
+                Plan::Exact
+            };
+        }
+        let refuse_until = slot.refuse_until.load(Relaxed);
+        if ask.now < refuse_until && !ask.ahead {
+            return Plan::Refuse(refuse_until);
+        }
+        if ask.now < slot.not_before.load(Relaxed) {
+            return Plan::Exact;
+        }
+        let outlook = Outlook {
+            demand,
+            cost: ask.cost,
+            // What dies before an answer can be here is no use.
+            held: slot.held(ask.now.saturating_add(lease / 4)),
+            remaining: slot.remaining.load(Relaxed),
+            burst: ask.burst,
+        };
+        // Of the first requests half as many have to be seen, and not only expected.
+        let is_hot = demand >= HOT && account.demand.per_lease() >= HOT / 2;
+        let extra = if is_hot { outlook.extra() } else { 0 };
+        if extra == 0 {
+            if ask.ahead {
+                let later = ask.now.saturating_add(lease / 8);
+                slot.not_before.store(later, Relaxed);
+            }
+            return Plan::Exact;
+        }
+        account.asked += 1;
+        account.asking = account.asked;
+        // Nobody else need look whether it is time.
+        slot.not_before.store(u64::MAX, Relaxed);
+        Plan::Ask {
+            id: account.asking,
+            extra,
+        }
+    }
+
+    /// Where the key is, or the place of one that is asked about less.
+    fn way(&self, accounts: &mut [Account; WAYS], tag: u64, now: u64, lease: u64) -> Option<usize> {
+        if let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) {
+            return Some(way);
+        }
+        let demand = |way: usize| {
+            let seen = self.slots[way].seen.load(Relaxed);
+            let demand = accounts[way].demand.seen(seen, now, lease);
+            demand.per_lease()
+        };
+        let (coldest, demand) = (0..WAYS)
+            .map(|way| (way, demand(way)))
+            .min_by_key(|&(_, demand)| demand)?;
+        if demand >= HOT {
+            return None;
+        }
+        self.slots[coldest].give_to(tag);
+        self.slots[coldest].seen.store(1, Relaxed);
+        accounts[coldest] = Account {
+            demand: Demand::begin(now),
+            shortage: Shortage::default(),
+            asking: 0,
+            // Goes on, so that an answer to the one before is not taken for one to this.
+            asked: accounts[coldest].asked,
+        };
+        Some(coldest)
+    }
+
+    /// Whose answer this is, if the key is still here and nobody else is asking for it.
+    fn asking(&self, accounts: &[Account; WAYS], tag: u64, id: u64) -> Option<usize> {
+        let way = self.slots.iter().position(|slot| slot.is(tag))?;
+        (accounts[way].asking == id).then_some(way)
+    }
+
+    /// Puts what was granted in a purse, and says until when requests without tokens are refused. Of no effect if
+    /// the key has gone: then its tokens die.
+    pub(super) fn answered(&self, answered: Answered, decision: &Decision, lease: u64) -> u64 {
+        let mut accounts = self.lock();
+        let Some(way) = self.asking(&accounts, answered.tag, answered.id) else {
+            return 0;
+        };
+        let (slot, account) = (&self.slots[way], &mut accounts[way]);
+        account.asking = 0;
+        let extra = decision.granted.saturating_sub(answered.cost);
+        let short = decision.granted < answered.want;
+        account.shortage = account.shortage.after(short);
+        let again = if short {
+            let retry = decision.retry_after.map_or(lease, nanos);
+            let pause = account
+                .shortage
+                .pause(account.demand.expected(lease), lease);
+            answered.asked.saturating_add(pause.max(retry).min(lease))
+        } else {
+            0
+        };
+        slot.limit.store(decision.limit, Relaxed);
+        slot.remaining.store(decision.remaining, Relaxed);
+        let full_at = answered.now.saturating_add(nanos(decision.reset_after));
+        slot.full_at.store(full_at, Relaxed);
+        if extra > 0 {
+            slot.fill(extra, answered.asked.saturating_add(lease), answered.now);
+        }
+        let lasting = slot.held(answered.now.saturating_add(lease / 4));
+        slot.low.store(lasting / 3, Relaxed);
+        slot.refuse_until.store(again, Relaxed);
+        slot.not_before.store(again, Release);
+        again
+    }
+
+    /// There will be no answer. Others are asked for exactly, for a while.
+    pub(super) fn given_up(&self, tag: u64, id: u64, again: u64) {
+        let mut accounts = self.lock();
+        if let Some(way) = self.asking(&accounts, tag, id) {
+            accounts[way].asking = 0;
+            self.slots[way].not_before.store(again, Release);
+        }
+    }
+
+    /// Forgets that the store was short: somebody has given back.
+    pub(super) fn relieve(&self, tag: u64) {
+        let mut accounts = self.lock();
+        let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) else {
+            return;
+        };
+        accounts[way].shortage = Shortage::default();
+        self.slots[way].refuse_until.store(0, Relaxed);
+        if accounts[way].asking == 0 {
+            self.slots[way].not_before.store(0, Relaxed);
+        }
+    }
+}
+
+/// Up to 584 years.
+fn nanos(time: std::time::Duration) -> u64 {
+    crate::algorithm::saturating_nanos(time)
+}

@@ -1,0 +1,202 @@
+mod ledger;
+
+use std::{
+    slice,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use smallvec::SmallVec;
+use tokio::{
+    runtime,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use self::ledger::Ledger;
+use crate::{
+    BuildError, Decision, Policy, Quota, Source,
+    algorithm::saturating_nanos,
+    backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
+};
+
+/// Decides here, and tells a store afterwards: what a fleet learns of each other is as old as the last exchange.
+pub(crate) struct PostPaid {
+    inner: Arc<dyn Backend>,
+    ledger: Arc<Ledger>,
+    created: Instant,
+    period: Duration,
+    deadline: Duration,
+    /// One for each key that was asked about lately. They end with this.
+    exchanges: Mutex<JoinSet<()>>,
+}
+
+/// What is exchanged about.
+struct Exchange {
+    inner: Arc<dyn Backend>,
+    ledger: Arc<Ledger>,
+    policy: PolicyId,
+    number: usize,
+    key: Box<[u8]>,
+    quota: Option<Quota>,
+    deadline: Duration,
+}
+
+impl PostPaid {
+    /// Over a store that knows these policies by these names.
+    pub(crate) fn new(
+        inner: Arc<dyn Backend>,
+        policies: &[Policy],
+        ids: &[PolicyId],
+        period: Duration,
+        deadline: Duration,
+    ) -> Result<Self, BuildError> {
+        Ok(Self {
+            inner,
+            ledger: Arc::new(Ledger::new(policies, ids)?),
+            created: Instant::now(),
+            period,
+            deadline,
+            exchanges: Mutex::default(),
+        })
+    }
+
+    /// How long after the first exchange the second one is: anything up to a period, so that instances which were asked together
+    /// do not go on together, and make one great debt. When a request comes is as good as chance, and can be repeated.
+    fn phase(&self) -> Duration {
+        let now = saturating_nanos(self.created.elapsed());
+        // A step of SplitMix64.
+        let mixed = (now ^ now >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let thousandths = u32::try_from(mixed >> 32).unwrap_or_default() % 1_000;
+        self.period * thousandths / 1_000
+    }
+
+    /// Starts to exchange about a key, until it is not asked about for a period.
+    #[cold]
+    fn exchange(&self, number: usize, charge: &Charge<'_>, runtime: &runtime::Handle) {
+        let exchange = Exchange {
+            inner: Arc::clone(&self.inner),
+            ledger: Arc::clone(&self.ledger),
+            policy: charge.policy,
+            number,
+            key: charge.key.into(),
+            quota: charge.quota,
+            deadline: self.deadline,
+        };
+        let (mut wait, period) = (self.phase(), self.period);
+        let mut exchanges = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        while exchanges.try_join_next().is_some() {}
+        exchanges.spawn_on(
+            async move {
+                while exchange.ledger.goes_on(exchange.number, &exchange.key) {
+                    exchange.once().await;
+                    sleep(wait).await;
+                    wait = period;
+                }
+            },
+            runtime,
+        );
+    }
+}
+
+impl Exchange {
+    fn charge(&self, cost: u64) -> Charge<'_> {
+        Charge {
+            quota: self.quota,
+            ..Charge::new(self.policy, &self.key, cost)
+        }
+    }
+
+    /// Says what was used here, and hears what was used everywhere. What may or may not have arrived is not said again.
+    async fn once(&self) {
+        let used = self.ledger.take(self.number, &self.key);
+        let delta = i64::try_from(used).unwrap_or(i64::MAX);
+        if delta > 0 {
+            let told = self.inner.settle(&[self.charge(used)], delta);
+            match told {
+                Answer::Done(_) => {}
+                Answer::Failed(_) => return self.ledger.put_back(self.number, &self.key, used),
+                Answer::Later(answer) => {
+                    if Bounded::new(self.deadline, answer).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        let mut decision = Decision::default();
+        let looked = self
+            .inner
+            .acquire(&[self.charge(0)], slice::from_mut(&mut decision));
+        match looked {
+            Answer::Done(_) => self.ledger.adopt(self.number, self.charge(0), &decision),
+            Answer::Failed(_) => {}
+            Answer::Later(answer) => {
+                if let Ok(verdict) = Bounded::new(self.deadline, answer).await
+                    && let Some(decision) = verdict.decisions.first()
+                {
+                    self.ledger.adopt(self.number, self.charge(0), decision);
+                }
+            }
+        }
+    }
+}
+
+impl Backend for PostPaid {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.inner.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        let Ok(runtime) = runtime::Handle::try_current() else {
+            return self.inner.acquire(charges, out);
+        };
+        let Some(own) = self.ledger.own(charges) else {
+            return self.inner.acquire(charges, out);
+        };
+        let own_charges: SmallVec<[Charge<'_>; 4]> =
+            own.iter().map(|&(_, charge)| charge).collect();
+        let answer = self.ledger.memory.acquire(&own_charges, out);
+        let Answer::Done(allowed) = answer else {
+            return answer;
+        };
+        for ((number, charge), charged) in own.iter().zip(charges) {
+            let cost = if allowed { charge.cost } else { 0 };
+            if self.ledger.used(*number, charge.key, cost) {
+                self.exchange(*number, charged, &runtime);
+            }
+        }
+        for decision in out {
+            decision.source = Source::Asynchronous;
+        }
+        Answer::Done(allowed)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        let ([charge], Some(own)) = (charges, self.ledger.own(charges)) else {
+            return self.inner.settle(charges, delta);
+        };
+        let Some(&(number, own)) = own.first() else {
+            return Answer::Done(true);
+        };
+        // It is done when it is asked for.
+        drop(self.ledger.memory.settle(&[own], delta));
+        // The store need not hear of what it was not told yet.
+        match self.ledger.correct(number, *charge, delta) {
+            0 => Answer::Done(true),
+            rest => self.inner.settle(charges, rest),
+        }
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        self.ledger.reset(policy, key);
+        self.inner.reset(policy, key)
+    }
+}

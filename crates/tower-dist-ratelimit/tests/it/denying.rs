@@ -1,0 +1,262 @@
+//! Refusals that are remembered.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, advance, sleep, sleep_until};
+use tower_dist_ratelimit::{Decision, Limiter, OnError, Policy, Quota, Source, backend::Memory};
+
+use crate::wan::Wan;
+
+const AWAY: Duration = Duration::from_millis(10);
+
+fn limiter(wan: &Wan, policy: Policy) -> Limiter {
+    Limiter::builder(wan.clone(), policy)
+        .on_backend_error(OnError::Deny)
+        .build()
+        .unwrap()
+}
+
+/// One token in 500 ms, and two at once.
+fn two() -> Policy {
+    Policy::new("two", Quota::per_second(2))
+}
+
+async fn use_up(limiter: &Limiter) -> Decision {
+    for _ in 0..2 {
+        assert!(limiter.check("key").await.unwrap().allowed);
+    }
+    let refused = limiter.check("key").await.unwrap();
+    assert_eq!((refused.allowed, refused.source), (false, Source::Backend));
+    refused
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_repeated_without_a_round_trip_and_says_the_same_instant() {
+    let wan = Wan::away(AWAY);
+    let limiter = limiter(&wan, two());
+    let refused = use_up(&limiter).await;
+    let (trips, due) = (wan.trips(), Instant::now() + refused.retry_after.unwrap());
+    for _ in 0..10 {
+        sleep(AWAY).await;
+        let (asked, decision) = (Instant::now(), limiter.check("key").await.unwrap());
+        assert!(asked.elapsed().is_zero());
+        assert_eq!(
+            (decision.allowed, decision.source),
+            (false, Source::DenyCache)
+        );
+        assert_eq!(asked + decision.retry_after.unwrap(), due);
+        assert_eq!((decision.limit, decision.remaining), (2, 0));
+    }
+    assert_eq!(wan.trips(), trips);
+    sleep_until(due).await;
+    assert!(limiter.check("key").await.unwrap().allowed);
+}
+
+/// The wait counts from the asking: the store decided after that, so it has ended there no sooner.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_refused_that_the_store_would_admit() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, two());
+    limiter.check("key").await.unwrap();
+    limiter.check("key").await.unwrap();
+    // The store hears of it at once; the answer takes 200 ms.
+    wan.is_off(Duration::ZERO, Duration::from_millis(200));
+    let asked = Instant::now();
+    let builder = Limiter::builder(wan.clone(), two()).backend_deadline(Duration::from_secs(1));
+    let slow = builder.build().unwrap();
+    let refused = slow.check("key").await.unwrap();
+    assert_eq!(refused.retry_after, Some(Duration::from_millis(500)));
+    wan.is_away(Duration::ZERO);
+    sleep_until(asked + Duration::from_millis(499)).await;
+    assert_eq!(slow.check("key").await.unwrap().source, Source::DenyCache);
+    advance(Duration::from_millis(1)).await;
+    assert!(
+        slow.check("key").await.unwrap().allowed,
+        "the store has a token"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_costs_less_is_asked_for_and_what_costs_more_is_not() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, Policy::new("ten", Quota::per_second(10)));
+    assert!(limiter.check_n("key", 8).await.unwrap().allowed);
+    assert!(!limiter.check_n("key", 5).await.unwrap().allowed);
+    let costly = limiter.check_n("key", 7).await.unwrap();
+    assert_eq!((costly.allowed, costly.source), (false, Source::DenyCache));
+    assert_eq!(costly.retry_after, Some(Duration::from_millis(500)));
+    let hopeless = limiter.check_n("key", 11).await.unwrap();
+    assert_eq!((hopeless.allowed, hopeless.retry_after), (false, None));
+    assert!(limiter.check_n("key", 2).await.unwrap().allowed);
+    assert_eq!(limiter.peek("key").await.unwrap().source, Source::Backend);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_forgotten_after_a_second() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, Policy::new("hour", Quota::per_hour(1)));
+    assert!(limiter.check("key").await.unwrap().allowed);
+    assert_eq!(limiter.check("key").await.unwrap().source, Source::Backend);
+    advance(Duration::from_millis(999)).await;
+    assert_eq!(
+        limiter.check("key").await.unwrap().source,
+        Source::DenyCache
+    );
+    advance(Duration::from_millis(1)).await;
+    assert_eq!(limiter.check("key").await.unwrap().source, Source::Backend);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_and_a_reset_are_seen_at_once() {
+    let wan = Wan::away(AWAY);
+    let limiter = limiter(&wan, two());
+    use_up(&limiter).await;
+    limiter.refund("key", 1).await.unwrap();
+    assert!(limiter.check("key").await.unwrap().allowed);
+    assert!(!limiter.check("key").await.unwrap().allowed);
+    limiter.reset("key").await.unwrap();
+    use_up(&limiter).await;
+}
+
+/// It is asked after the refund was sent and decided before that arrives.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_a_refund_overtakes_is_not_remembered() {
+    let wan = Wan::away(AWAY);
+    let limiter = limiter(&wan, two());
+    limiter.check("key").await.unwrap();
+    limiter.check("key").await.unwrap();
+    wan.is_off(2 * AWAY, AWAY);
+    let refund = limiter.refund("key", 1);
+    let overtaking = async {
+        sleep(Duration::from_millis(1)).await;
+        wan.is_away(Duration::ZERO);
+        assert!(!limiter.check("key").await.unwrap().allowed);
+    };
+    let (refunded, ()) = futures_util::future::join(refund, overtaking).await;
+    refunded.unwrap();
+    assert!(limiter.check("key").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raised_limit_is_seen_at_once_also_after_it_is_lowered_again() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, two().dynamic_quotas());
+    let small = limiter.with_quota(Quota::per_second(2));
+    let large = limiter.with_quota(Quota::per_second(20));
+    use_up(&small).await;
+    assert_eq!(small.check("key").await.unwrap().source, Source::DenyCache);
+    assert!(large.check("key").await.unwrap().allowed);
+    assert_eq!(small.check("key").await.unwrap().source, Source::Backend);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_have_refusals_of_their_own_and_a_flood_of_them_only_costs_round_trips() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, two());
+    use_up(&limiter).await;
+    for number in 0..6_000_u64 {
+        assert!(limiter.check(number).await.unwrap().allowed);
+        if number % 100 == 0 {
+            assert!(!limiter.check("key").await.unwrap().allowed);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_it_every_refusal_is_the_store_s() {
+    let wan = Wan::away(Duration::ZERO);
+    let builder = Limiter::builder(wan.clone(), two()).deny_cache(false);
+    let limiter = builder.build().unwrap();
+    use_up(&limiter).await;
+    assert_eq!(limiter.check("key").await.unwrap().source, Source::Backend);
+    let limiter = Limiter::new(Memory::default(), two()).unwrap();
+    use_up(&limiter).await;
+    assert_eq!(limiter.check("key").await.unwrap().source, Source::Backend);
+}
+
+mod sets {
+    use http::Request;
+    use tower::Layer;
+    use tower_dist_ratelimit::{RateLimitLayer, key};
+
+    use super::*;
+    use crate::support::{Probe, send};
+
+    fn from(client: &str) -> Request<()> {
+        let request = Request::builder().header("key", client);
+        request.body(()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_is_refused_for_those_whom_one_of_it_refuses_and_nobody_else() {
+        let wan = Wan::away(AWAY);
+        let layer = RateLimitLayer::builder(wan.clone())
+            .limit(Policy::new("client", Quota::per_second(2)).by(key::header("key")))
+            .limit(Policy::new("all", Quota::per_second(1_000)))
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Probe::default());
+        for status in [200, 200, 429] {
+            assert_eq!(send(&mut service, from("one")).await.status(), status);
+        }
+        let trips = wan.trips();
+        let refused = send(&mut service, from("one")).await;
+        assert_eq!(refused.status(), 429);
+        assert_eq!(
+            refused.headers()["ratelimit"],
+            "\"client\";r=0;t=1, \"all\";r=1000;t=0"
+        );
+        assert_eq!(wan.trips(), trips);
+        assert_eq!(send(&mut service, from("other")).await.status(), 200);
+        assert_eq!(wan.trips(), trips + 1);
+    }
+}
+
+mod exactness {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    async fn ask_both(costs: Vec<(u64, u64)>, away: (u64, u64)) {
+        let (cached, plain) = (Wan::away(Duration::ZERO), Wan::away(Duration::ZERO));
+        let [there, back] = [away.0, away.1].map(Duration::from_millis);
+        cached.is_off(there, back);
+        plain.is_off(there, back);
+        let policy = || Policy::new("both", Quota::per_second(20).burst(10));
+        let deadline = Duration::from_secs(1);
+        let ours = Limiter::builder(cached, policy()).backend_deadline(deadline);
+        let plain = Limiter::builder(plain, policy()).backend_deadline(deadline);
+        let (ours, plain) = (
+            ours.build().unwrap(),
+            plain.deny_cache(false).build().unwrap(),
+        );
+        for (cost, pause) in costs {
+            let asked = Instant::now();
+            let (one, other) =
+                futures_util::future::join(ours.check_n("key", cost), plain.check_n("key", cost))
+                    .await;
+            let (one, other) = (one.unwrap(), other.unwrap());
+            // Those that are not sent do not take any time.
+            sleep_until(asked + there + back).await;
+            assert_eq!(one.allowed, other.allowed, "{one:?} {other:?}");
+            sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_refused_here_the_store_would_refuse(
+            costs in prop::collection::vec((1_u64..=11, 0_u64..200), 1..60),
+            away in (0_u64..50, 0_u64..200),
+        ) {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap()
+                .block_on(ask_both(costs, away));
+        }
+    }
+}

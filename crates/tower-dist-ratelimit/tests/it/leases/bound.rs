@@ -1,0 +1,241 @@
+//! What a fleet lets through: in any interval D no more than the limit does in D + the lease time.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing};
+
+use crate::wan::Wan;
+
+/// A fleet and what happens to it.
+#[derive(Clone, Debug)]
+struct Story {
+    instances: u32,
+    lease_ms: u32,
+    /// Tokens that come in a lease time, and the burst: in thousandths of what the first morning can take.
+    rate: u32,
+    burst: u32,
+    days: Vec<Day>,
+}
+
+/// Requests that make the key hot, silence, and then more than can pass. Times are in thousandths of the lease time.
+#[derive(Clone, Debug)]
+struct Day {
+    /// Requests to each instance, evenly over a time.
+    morning: u32,
+    /// What each costs from the 16th on: so leases can be larger than what has been used.
+    cost: u32,
+    over: u32,
+    /// How long messages take then: there and back.
+    slow: (u32, u32),
+    silence: u32,
+    /// How long they take after it.
+    fast: (u32, u32),
+    /// Who dies meanwhile, and is replaced.
+    crash: Option<u32>,
+}
+
+/// An answer takes no longer than a lease: an exact decision is let through when its answer is here, and so as much later than
+/// the store counts it. A question can take longer.
+fn days() -> impl Strategy<Value = Day> {
+    let slow = (0_u32..2_000, 0_u32..850);
+    let fast = prop_oneof![Just((0, 0)), (0_u32..1_500, 0_u32..850)];
+    let silence = prop_oneof![0_u32..5_000, 5_000_u32..60_000];
+    let crash = prop::option::weighted(0.2, 0_u32..8);
+    (
+        17_u32..60,
+        1_u32..12,
+        0_u32..1_500,
+        slow,
+        silence,
+        fast,
+        crash,
+    )
+        .prop_map(|(morning, cost, over, slow, silence, fast, crash)| Day {
+            morning,
+            cost,
+            over,
+            slow,
+            silence,
+            fast,
+            crash,
+        })
+}
+
+/// Days on which more comes just when leases have ended.
+fn tight_days() -> impl Strategy<Value = Day> {
+    let slow = (0_u32..500, 500_u32..850);
+    (16_u32..20, 8_u32..12, 0_u32..500, slow, 0_u32..850).prop_map(
+        |(morning, cost, over, slow, late)| Day {
+            morning,
+            cost,
+            over,
+            slow,
+            silence: slow.0 + 1_000 + late,
+            fast: (0, 0),
+            crash: None,
+        },
+    )
+}
+
+fn stories() -> impl Strategy<Value = Story> {
+    (
+        1_u32..=8,
+        10_u32..=400,
+        20_u32..1_200,
+        200_u32..4_000,
+        prop_oneof![
+            2 => prop::collection::vec(days(), 1..4),
+            1 => prop::collection::vec(tight_days(), 1..2),
+        ],
+    )
+        .prop_map(|(instances, lease_ms, rate, burst, days)| Story {
+            instances,
+            lease_ms,
+            rate,
+            burst,
+            days,
+        })
+}
+
+impl Story {
+    fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.into())
+    }
+
+    fn parts(&self, thousandths: u32) -> Duration {
+        self.lease() * thousandths / 1_000
+    }
+
+    /// Tokens in a lease time, and the burst.
+    fn quota(&self) -> (u64, u64) {
+        let Day { morning, cost, .. } = self.days[0];
+        let morning = u64::from(self.instances * (morning + 12 * cost));
+        let of = |part: u32| (morning * u64::from(part) / 1_000).max(1);
+        (of(self.rate), of(self.burst))
+    }
+
+    fn limiter(&self, wan: &Wan) -> Limiter {
+        let (rate, burst) = self.quota();
+        let policy = Policy::new("bound", Quota::new(rate, self.lease()).burst(burst));
+        Limiter::builder(wan.clone(), policy)
+            .sharing(Sharing::leases_of(self.lease()))
+            .backend_deadline(Duration::from_secs(5))
+            .on_backend_error(OnError::Deny)
+            .build()
+            .unwrap()
+    }
+
+    /// When requests were let through.
+    async fn play(&self) -> Vec<(Duration, u32)> {
+        let (wan, passed) = (Wan::away(Duration::ZERO), Passed::now());
+        let mut fleet: Vec<Instance> = (0..self.instances)
+            .map(|_| (self.limiter(&wan), JoinSet::new()))
+            .collect();
+        let flood = u32::try_from(self.quota().1).unwrap() / self.instances + 150;
+        for day in &self.days {
+            wan.is_off(self.parts(day.slow.0), self.parts(day.slow.1));
+            for number in 1..=day.morning {
+                passed.ask(&mut fleet, if number < 16 { 1 } else { day.cost });
+                sleep(self.parts(day.over) / day.morning).await;
+            }
+            if let Some(which) = day.crash {
+                let which = usize::try_from(which % self.instances).unwrap();
+                fleet[which] = (self.limiter(&wan), JoinSet::new());
+            }
+            sleep(self.parts(day.silence)).await;
+            wan.is_off(self.parts(day.fast.0), self.parts(day.fast.1));
+            for _ in 0..flood {
+                passed.ask(&mut fleet, 1);
+                tokio::task::yield_now().await;
+            }
+        }
+        for (_, tasks) in &mut fleet {
+            while let Some(done) = tasks.join_next().await {
+                done.unwrap();
+            }
+        }
+        passed.sorted()
+    }
+
+    /// By how many tokens, in parts of a lease time's nanoseconds, the bound was passed in the worst interval.
+    fn excess(&self, passed: &[(Duration, u32)]) -> i128 {
+        let (rate, burst) = self.quota();
+        let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
+        let lease = nanos(self.lease());
+        let bound = (i128::from(burst) + i128::from(rate)) * lease;
+        let (mut worst, mut least, mut tokens) = (i128::MIN, i128::MAX, 0_i128);
+        for &(time, cost) in passed {
+            let earned = i128::from(rate) * nanos(time);
+            least = least.min(tokens * lease - earned);
+            tokens += i128::from(cost);
+            worst = worst.max(tokens * lease - earned - least);
+        }
+        if passed.is_empty() { 0 } else { worst - bound }
+    }
+}
+
+/// A limiter, and the requests that it has.
+type Instance = (Limiter, JoinSet<()>);
+
+/// When requests were let through.
+struct Passed {
+    start: Instant,
+    /// And what they cost.
+    times: Arc<Mutex<Vec<(Duration, u32)>>>,
+}
+
+impl Passed {
+    fn now() -> Self {
+        Self {
+            start: Instant::now(),
+            times: Arc::default(),
+        }
+    }
+
+    /// One request to each instance.
+    fn ask(&self, fleet: &mut [Instance], cost: u32) {
+        for (limiter, tasks) in fleet {
+            let (limiter, start) = (limiter.clone(), self.start);
+            let times = Arc::clone(&self.times);
+            tasks.spawn(async move {
+                if limiter.check_n("key", cost.into()).await.unwrap().allowed {
+                    times.lock().unwrap().push((start.elapsed(), cost));
+                }
+            });
+        }
+    }
+
+    fn sorted(&self) -> Vec<(Duration, u32)> {
+        let mut times = self.times.lock().unwrap().clone();
+        times.sort();
+        times
+    }
+}
+
+fn play(story: &Story) -> Vec<(Duration, u32)> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(story.play())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_fleet_admits_no_more_in_any_interval_than_the_limit_does_in_that_and_a_lease_time(story in stories()) {
+        let passed = play(&story);
+        let excess = story.excess(&passed);
+        prop_assert!(excess <= 0, "{excess} parts too many, {} requests", passed.len());
+    }
+}
