@@ -4,6 +4,7 @@
 mod contention;
 mod hedging_demo;
 mod latencies;
+mod leases;
 mod normal;
 mod options;
 mod parallel;

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use tower::BoxError;
 
 use crate::report::Report;
-use crate::{contention, hedging_demo, tail_at_scale, window_accuracy};
+use crate::{contention, hedging_demo, leases, tail_at_scale, window_accuracy};
 
 /// Makes published results again: the crates' own layers against simulated servers, in virtual time.
 #[derive(Debug, Parser)]
@@ -34,6 +34,8 @@ pub(crate) enum Selection {
     Contention,
     /// Hedging a service with two modes ("hedged requests in Go").
     HedgingDemo,
+    /// A fleet that shares one bucket by leases.
+    Leases,
     /// Hedging a fan-out over 1,000 keys ("The Tail at Scale", Dean and Barroso 2013).
     TailAtScale,
     /// What is in a window and what each algorithm believes to be ("Distributed rate limiting algorithms", Criteo).
@@ -49,11 +51,13 @@ impl Selection {
             Self::All => &[
                 contention::run,
                 hedging_demo::run,
+                leases::run,
                 tail_at_scale::run,
                 window_accuracy::run,
             ],
             Self::Contention => &[contention::run],
             Self::HedgingDemo => &[hedging_demo::run],
+            Self::Leases => &[leases::run],
             Self::TailAtScale => &[tail_at_scale::run],
             Self::WindowAccuracy => &[window_accuracy::run],
         }

@@ -61,6 +61,7 @@ fn help_names_every_figure_and_option() {
         "all",
         "contention",
         "hedging-demo",
+        "leases",
         "tail-at-scale",
         "window-accuracy",
     ];

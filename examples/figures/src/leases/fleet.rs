@@ -1,0 +1,87 @@
+//! Instances and their requests.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::RngExt as _;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tower::BoxError;
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+
+use super::mode::Mode;
+use super::store::Store;
+use super::{BURST, INSTANCES, RATE};
+use crate::seeds;
+
+/// What came of a fleet's requests.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) decisions: u32,
+    /// When requests passed, in order, since the start.
+    pub(crate) passed: Vec<Duration>,
+    pub(crate) trips: u32,
+}
+
+/// Lets instances ask for so long, on the paused clock of the current runtime: each at random, all together at this
+/// multiple of the limit.
+pub(crate) async fn run(
+    mode: Mode,
+    load: f64,
+    time: Duration,
+    seed: u64,
+) -> Result<Outcome, BoxError> {
+    let (store, start) = (Store::default(), Instant::now());
+    let passed: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let mut fleet = JoinSet::new();
+    for number in 0..INSTANCES {
+        let policy = Policy::new("fleet", Quota::per_second(RATE.into()).burst(BURST.into()));
+        let limiter = Limiter::builder(store.clone(), policy).sharing(mode.sharing());
+        let limiter = limiter.build()?;
+        let mean = f64::from(INSTANCES) / (load * f64::from(RATE));
+        let arrivals = arrivals(mean, time, seed, [load.to_bits(), number.into(), 0]);
+        let passed = Arc::clone(&passed);
+        fleet.spawn(async move {
+            let mut requests = JoinSet::new();
+            for at in &arrivals {
+                sleep_until(start + *at).await;
+                let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
+                requests.spawn(async move {
+                    if limiter
+                        .check("key")
+                        .await
+                        .is_ok_and(|decision| decision.allowed)
+                    {
+                        let mut passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
+                        passed.push(start.elapsed());
+                    }
+                });
+                while requests.try_join_next().is_some() {}
+            }
+            requests.join_all().await;
+            arrivals.len()
+        });
+    }
+    let decisions: usize = fleet.join_all().await.into_iter().sum();
+    let mut passed = std::mem::take(&mut *passed.lock().unwrap_or_else(PoisonError::into_inner));
+    passed.sort_unstable();
+    Ok(Outcome {
+        decisions: u32::try_from(decisions)?,
+        passed,
+        trips: store.trips(),
+    })
+}
+
+/// A Poisson process, to the millisecond, which is as fine as timers are.
+fn arrivals(mean: f64, time: Duration, seed: u64, piece: [u64; 3]) -> Vec<Duration> {
+    let mut random = seeds::generator(seed, piece);
+    let gaps = std::iter::repeat_with(move || {
+        let uniform: f64 = random.random();
+        -mean * (1.0 - uniform).ln()
+    });
+    let times = gaps.scan(0.0, |at, gap| {
+        *at += gap;
+        Some(Duration::from_secs_f64(*at))
+    });
+    times.take_while(|at| *at < time).collect()
+}

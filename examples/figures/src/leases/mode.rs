@@ -1,0 +1,42 @@
+//! How instances share a bucket.
+
+use std::time::Duration;
+
+use tower_dist_ratelimit::Sharing;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    /// A round trip for each decision.
+    Exact,
+    /// With a lease time in milliseconds.
+    Lease(u64),
+    /// With an interval in milliseconds.
+    Async(u64),
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Lease(_) => "lease",
+            Self::Async(_) => "async",
+        }
+    }
+
+    /// The lease time or interval, in milliseconds.
+    pub(crate) fn ms(self) -> u64 {
+        match self {
+            Self::Exact => 0,
+            Self::Lease(ms) | Self::Async(ms) => ms,
+        }
+    }
+
+    pub(crate) fn sharing(self) -> Sharing {
+        let time = Duration::from_millis(self.ms());
+        match self {
+            Self::Exact => Sharing::Exact,
+            Self::Lease(_) => Sharing::Leases(time),
+            Self::Async(_) => Sharing::Asynchronous(time),
+        }
+    }
+}
