@@ -1,5 +1,6 @@
 //! Decisions in Redis: how many a second over one connection, and what they cost the server.
 
+mod leased;
 mod raw;
 
 use std::error::Error;
@@ -47,6 +48,7 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
             eprintln!("{}: {} rounds of 2 subjects", shape.name, effort.rounds);
             rows.extend(measure(shape, effort).await?);
         }
+        rows.extend(leased::measure(effort).await?);
         Ok(rows)
     })
 }
