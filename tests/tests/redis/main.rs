@@ -4,9 +4,11 @@
 mod cluster;
 mod connecting;
 mod decisions;
+mod far;
 mod faults;
 mod fleet;
 mod ladder;
+mod leases;
 mod sentinel;
 mod support;
 mod tls;
