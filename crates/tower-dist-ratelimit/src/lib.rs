@@ -106,7 +106,7 @@
 //! | [`Sharing::Asynchronous`] | 2 per interval and key | without a bound: in one interval, as many times the limit as there are instances | limits that need not hold |
 //!
 //! With leases a request of a hot key is decided in memory, by tokens that the store has already taken out of the bucket. They are
-//! asked for before the last ones are used up, so no request waits even if the store is 150 ms away: then a lease time of four
+//! asked for before the last ones are used up, so no request waits even if the store is 150 ms away: then a lease time of six
 //! round trips or more is needed, such as 2 s. What is left of a lease when it ends is lost, and with it a little of the limit.
 //! Measured in a simulation of 20 instances with one bucket of 1,000 tokens a second and 100 at once (`figures leases` in the
 //! repository), asked for three times the limit for a minute: leases of 1 s let through what the limit allows, in no second more,

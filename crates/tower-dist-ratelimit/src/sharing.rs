@@ -43,7 +43,7 @@ pub enum Sharing {
     /// refused here for the time of 2, 4, 8 and at last 16 requests (never longer than a lease time), after which the next one asks.
     /// So a fleet that is asked for far too much lets through what the limit allows, in heaps, for a round trip per 16 requests.
     ///
-    /// Choose a lease time of at least four round trips, and as much longer as the overshoot allows. While a store [is left
+    /// Choose a lease time of at least six round trips, and as much longer as the overshoot allows. While a store [is left
     /// alone](crate::OnError) leases are spent to their end.
     ///
     /// # Cost

@@ -64,8 +64,8 @@ async fn when_there_are_fewer_requests_the_next_lease_still_comes_before_the_las
     let builder = leasing(&wan, plenty()).backend_deadline(LEASE);
     let limiter = builder.build().unwrap();
     warm_up(&limiter, 200).await;
-    // Nearly a quarter of the lease time, there and back.
-    wan.is_away(10 * AWAY);
+    // A tenth of the lease time, there and back.
+    wan.is_away(5 * AWAY);
     for _ in 0..200 {
         sleep(LEASE / 40).await;
         let decision = limiter.check("hot").await.unwrap();
