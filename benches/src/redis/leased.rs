@@ -8,8 +8,8 @@ use tests::servers::Redis as Server;
 use tower_dist_ratelimit::{Limiter, Policy, Quota, Sharing, backend::Redis};
 
 use super::raw::Raw;
-use super::{Effort, Shape, row, sample};
-use crate::report::{Goal, OURS, Row};
+use crate::report::Row;
+use crate::throughput::{self, Effort, Shape};
 
 const SHAPE: Shape = Shape {
     name: "redis, one hot key, with leases",
@@ -53,20 +53,10 @@ pub(super) async fn measure(effort: Effort) -> Result<[Row; 2], Box<dyn Error>> 
             admitted
         }
     };
-    let (mut raws, mut ours) = (Vec::new(), Vec::new());
-    for _ in 0..effort.rounds {
-        raws.push(sample(&server, SHAPE, effort.sample, &ask_raw).await);
-        ours.push(sample(&server, SHAPE, effort.sample, &ask_ours).await);
-    }
+    let rows = throughput::measure(&server, SHAPE, effort, ask_raw, ask_ours).await;
     let share = asked.share();
     if share < 0.99 {
         return Err(format!("only {share:.3} of the requests were admitted").into());
     }
-    Ok([
-        row(SHAPE.name, OURS, ours),
-        Row {
-            goal: Some(Goal::Share(SHAPE.goal)),
-            ..row(SHAPE.name, "raw", raws)
-        },
-    ])
+    Ok(rows)
 }
