@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use tower::BoxError;
-use tower_dist_ratelimit::backend::{Backend, ConnectError, Memory, Redis};
+use tower_dist_ratelimit::backend::{Backend, ConnectError, Memcached, Memory, Redis};
 
 /// As on the command line.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,11 +14,13 @@ pub(crate) enum Store {
     Memory,
     /// The URL of a server, a Cluster or sentinels.
     Redis(String),
+    /// The URL of one server or several.
+    Memcached(String),
 }
 
 const EXPECTED: &str = "expected memory, or the URL of a store: redis://host:port, \
-    redis-cluster://host:port,.. or redis-sentinel://host:port,../name \
-    (rediss: encrypted)";
+    redis-cluster://host:port,.., redis-sentinel://host:port,../name \
+    (rediss: encrypted) or memcached://host:port,..";
 
 impl Store {
     /// In a word.
@@ -26,6 +28,7 @@ impl Store {
         match self {
             Self::Memory => "memory",
             Self::Redis(_) => "redis",
+            Self::Memcached(_) => "memcached",
         }
     }
 
@@ -33,7 +36,7 @@ impl Store {
     pub(crate) fn argument(&self) -> &str {
         match self {
             Self::Memory => "memory",
-            Self::Redis(url) => url,
+            Self::Redis(url) | Self::Memcached(url) => url,
         }
     }
 
@@ -44,25 +47,28 @@ impl Store {
             Self::Memory => Ok(Arc::new(Memory::default())),
             Self::Redis(url) => match Redis::connect(url).await {
                 Ok(redis) => Ok(Arc::new(redis)),
-                Err(error) => Err(no_redis(&error).into()),
+                Err(error) => Err(no_store(&error, "redis-server --port N").into()),
+            },
+            Self::Memcached(url) => match Memcached::connect(url).await {
+                Ok(memcached) => Ok(Arc::new(memcached)),
+                Err(error) => Err(no_store(&error, "memcached -p N").into()),
             },
         }
     }
 }
 
 /// What is wrong, and what to do about it where that is not said by what is wrong.
-fn no_redis(error: &ConnectError) -> String {
+fn no_store(error: &ConnectError, command: &str) -> String {
     let unreachable = error
         .source()
         .is_some_and(|source| source.is::<io::Error>());
-    let hint = match unreachable {
-        true => {
-            "; start it there (one server to try: redis-server --port N), \
-             or leave --backend out to count in this process"
-        }
-        false => "",
-    };
-    format!("--backend: {error}{hint}")
+    if !unreachable {
+        return format!("--backend: {error}");
+    }
+    format!(
+        "--backend: {error}; start it there (one server to try: {command}), \
+         or leave --backend out to count in this process"
+    )
 }
 
 impl FromStr for Store {
@@ -73,6 +79,7 @@ impl FromStr for Store {
             None if text == "memory" => Ok(Self::Memory),
             // The rest is read by who connects, and says what is wrong with it.
             Some((scheme, _)) if scheme.starts_with("redis") => Ok(Self::Redis(text.to_owned())),
+            Some(("memcached", _)) => Ok(Self::Memcached(text.to_owned())),
             _ => Err(EXPECTED.to_owned()),
         }
     }
@@ -83,7 +90,7 @@ impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
-            Self::Redis(url) => match url.split_once("://") {
+            Self::Redis(url) | Self::Memcached(url) => match url.split_once("://") {
                 Some((scheme, rest)) => {
                     let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
                     write!(f, "{scheme}://{hosts}")
@@ -115,7 +122,18 @@ mod tests {
         ] {
             assert_eq!(url.parse(), Ok(Store::Redis(url.to_owned())));
         }
-        for bad in ["", "Memory", "redis", "a:6379", "http://a", "://a"] {
+        let url = "memcached://a,b:1";
+        assert_eq!(url.parse(), Ok(Store::Memcached(url.to_owned())));
+        for bad in [
+            "",
+            "Memory",
+            "memcached",
+            "memcacheds://a",
+            "redis",
+            "a:6379",
+            "http://a",
+            "://a",
+        ] {
             let error = bad.parse::<Store>().unwrap_err();
             assert!(error.contains("redis://host:port"), "{bad}: {error}");
         }

@@ -112,7 +112,11 @@ impl Gateway {
         stack: &StackOptions,
         upstream: SocketAddr,
     ) -> Result<Self, BoxError> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(lease) = stack.lease {
+            command.args(["--lease", &lease.as_millis().to_string()]);
+        }
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .args(["--upstream", &format!("http://{upstream}")])
             .args(["--backend", store.argument()])

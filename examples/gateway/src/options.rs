@@ -80,9 +80,14 @@ pub(crate) struct StackOptions {
     #[arg(long, global = true, value_name = "N", default_value = "100")]
     pub(crate) burst: u64,
     /// Where the limits are counted: memory (this process), or a store that several gateways share:
-    /// redis://host:port, redis-cluster://host:port,.. or redis-sentinel://host:port,../name.
+    /// redis://host:port, redis-cluster://host:port,.., redis-sentinel://host:port,../name or
+    /// memcached://host:port,...
     #[arg(long, global = true, value_name = "STORE", default_value = "memory")]
     pub(crate) backend: Store,
+    /// Take shares of the limits of busy clients for so many milliseconds, and decide on those without
+    /// asking the store. A fleet then admits at most what the limits allow in that much more time.
+    #[arg(long, global = true, value_name = "MS", value_parser = milliseconds)]
+    pub(crate) lease: Option<Duration>,
     /// How many gateways share the store; while it is away, each admits its share of the limits.
     #[arg(long, global = true, value_name = "N", default_value = "1")]
     pub(crate) fleet: u32,

@@ -20,10 +20,24 @@ pub(crate) struct RedisServer {
 /// How long it may take to listen.
 const START: Duration = Duration::from_secs(10);
 
+/// How many ports are tried: another program can take one before the server does.
+const PORTS: u32 = 5;
+
 impl RedisServer {
     /// Starts it and waits until it listens; none where there is no `redis-server`.
     pub(crate) async fn start() -> Result<Option<Self>, BoxError> {
-        let addr = unused_addr().await?;
+        for _ in 0..PORTS {
+            let Some(mut server) = Self::on(unused_addr().await?)? else {
+                return Ok(None);
+            };
+            if timeout(START, server.listens()).await? {
+                return Ok(Some(server));
+            }
+        }
+        Err("redis-server ends as soon as it is started".into())
+    }
+
+    fn on(addr: SocketAddr) -> Result<Option<Self>, BoxError> {
         let port = addr.port().to_string();
         let started = Command::new("redis-server")
             .args(["--port", &port, "--bind", "127.0.0.1"])
@@ -32,15 +46,10 @@ impl RedisServer {
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn();
-        let child = match started {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            started => started.map_err(|error| format!("redis-server: {error}"))?,
-        };
-        let mut server = Self { addr, child };
-        let listens = timeout(START, server.listens()).await;
-        match listens.unwrap_or(false) {
-            true => Ok(Some(server)),
-            false => Err(format!("redis-server does not listen on {addr}").into()),
+        match started {
+            Ok(child) => Ok(Some(Self { addr, child })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("redis-server: {error}").into()),
         }
     }
 
@@ -49,7 +58,7 @@ impl RedisServer {
         format!("redis://{}", self.addr)
     }
 
-    /// Whether it does, sooner or later.
+    /// Whether it does, sooner or later; not if it has ended.
     async fn listens(&mut self) -> bool {
         while TcpStream::connect(self.addr).await.is_err() {
             if !matches!(self.child.try_wait(), Ok(None)) {

@@ -12,7 +12,7 @@ use tower::util::option_layer;
 use tower::{BoxError, ServiceBuilder};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
-use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer};
+use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer, Sharing};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Budget, RetryLayer};
 
@@ -55,6 +55,7 @@ pub(crate) fn gateway(
             fleet: options.fleet,
         })
         .backend_deadline(options.backend_deadline)
+        .sharing(options.lease.map_or(Sharing::Exact, Sharing::Leases))
         .observer(StoreLog {
             fleet: options.fleet,
         })

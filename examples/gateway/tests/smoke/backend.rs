@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{Request, StatusCode};
-use tests::servers::{Cluster, Redis, Sentinels, free_port};
+use tests::servers::{Cluster, Memcached, Redis, Sentinels, free_port};
 use tokio::time::Instant;
 
 use crate::client::{header, send, text};
@@ -66,6 +66,32 @@ async fn gateways_on_the_primary_of_sentinels_share_a_limit() {
 }
 
 #[tokio::test]
+async fn gateways_on_one_memcached_share_a_limit() {
+    let _busy = MACHINE.read().await;
+    two_gateways_share_a_limit(&Memcached::start().url()).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_leases_seldom_asks_the_store() {
+    let _busy = MACHINE.read().await;
+    let server = Redis::start();
+    let url = server.url();
+    let args = ["--backend", &url, "--lease", "10000", "--profile", "tail"];
+    let limits = ["--limit", "1000", "--burst", "1000"];
+    let gateway = Gateway::start(&[&args[..], &limits, &PATIENT].concat());
+    for _ in 0..300 {
+        assert_eq!(ask(&gateway, "busy").await.status(), StatusCode::OK);
+    }
+    let stats = server.call(&["INFO", "commandstats"]).text();
+    let scripts = stats
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_eval"));
+    let calls = scripts.filter_map(|line| line.split(['=', ',']).nth(1)?.parse::<u32>().ok());
+    let calls: u32 = calls.sum();
+    assert!((1..100).contains(&calls), "{calls}");
+}
+
+#[tokio::test]
 async fn gateways_in_memory_each_have_the_limit() {
     let _busy = MACHINE.read().await;
     let args = ["--limit", "1", "--burst", "3", "--profile", "tail"];
@@ -95,12 +121,18 @@ async fn a_store_that_does_not_do_is_one_line_on_stderr() {
     let server = Redis::with(&["--requirepass", "secret"]);
     let locked = format!("redis://:wrong@127.0.0.1:{}", server.port());
     let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let no_memcached = format!("memcached://127.0.0.1:{}", free_port());
     let clusters = format!("redis-cluster://127.0.0.1:{}", server.port());
     for (url, code, reason) in [
         (
             &*nobody,
             1,
             "start it there (one server to try: redis-server --port N), or leave --backend out",
+        ),
+        (
+            &no_memcached,
+            1,
+            "start it there (one server to try: memcached -p N), or leave --backend out",
         ),
         (&locked, 1, "does not accept this user or password"),
         (&clusters, 1, "--backend: "),

@@ -35,7 +35,8 @@ async fn json_is_one_array_of_flat_rows() {
         "20",
     ])
     .await;
-    assert!(output.status.success());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let rows: Vec<serde_json::Map<String, Value>> = serde_json::from_slice(&output.stdout).unwrap();
 
     let mut names = Vec::new();
