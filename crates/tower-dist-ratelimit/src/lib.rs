@@ -1,4 +1,4 @@
-//! Rate limits for any tower service, with exact decisions and standard answers.
+//! Rate limits for any tower service, in one process or over a whole fleet, with exact decisions and standard answers.
 //!
 //! # Why
 //!
