@@ -107,9 +107,23 @@ impl Server {
         assert!(self.await_port(), "{:?} has ended", self.command);
     }
 
-    /// Freezes it: connections stay, and nothing answers.
+    /// Freezes it: connections stay, and nothing answers. All of its threads have stopped when this returns.
     pub fn freeze(&self) {
         self.signal("-STOP");
+        while !self.is_frozen() {
+            pause(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether every thread has stopped, as far as the system says so.
+    fn is_frozen(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid())) else {
+            return true;
+        };
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat"));
+            stat.map_or(true, |stat| behind_name(&stat).starts_with('T'))
+        })
     }
 
     /// Lets it go on where it was.
@@ -125,16 +139,15 @@ impl Server {
     #[must_use]
     pub fn cpu_micros(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("/proc");
-        // Behind the program's name, which may contain anything: user and system time, in ticks of 10 ms.
-        let fields = stat.rsplit(')').next().unwrap_or_default();
+        // User and system time, in ticks of 10 ms.
         let ticks = |n| -> u64 {
-            fields
+            behind_name(&stat)
                 .split(' ')
                 .nth(n)
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(0)
         };
-        (ticks(12) + ticks(13)) * 10_000
+        (ticks(11) + ticks(12)) * 10_000
     }
 
     fn signal(&self, signal: &str) {
@@ -164,6 +177,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The fields of a process's `stat` behind its name, which may contain anything.
+fn behind_name(stat: &str) -> &str {
+    stat.rsplit(')').next().unwrap_or_default().trim_start()
 }
 
 fn spawn(command: &[String], dir: &TempDir) -> Child {
