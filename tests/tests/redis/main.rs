@@ -4,6 +4,7 @@
 mod cluster;
 mod connecting;
 mod decisions;
+mod deploying;
 mod far;
 mod faults;
 mod fleet;

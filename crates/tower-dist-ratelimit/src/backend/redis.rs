@@ -89,6 +89,11 @@ const MAX_POLICIES: usize = 16;
 /// A bucket, queue or window is a string of 16 to 40 characters, a sub-window more 2 or more, and a sliding log a list of
 /// about ten bytes per token. Debts of a log are remembered up to 20,000 tokens in all.
 ///
+/// When a policy is deployed with another quota, what was used counts on, also while instances with the old one still
+/// run: together they admit no more than both quotas do. A bucket or queue that was full stays so for as long as it was to
+/// take by the old rate, however fast the new one is. A window of another length starts anew, and so does a policy of
+/// another name or algorithm, or that gets or loses [dynamic quotas](Policy::dynamic_quotas) and is a bucket or queue.
+///
 /// Numbers are exact up to 2⁵³ and times to the microsecond, which is what Lua and the server's clock have. So windows are
 /// whole microseconds, those of counters at least 1 ms, and a bucket's burst is at most 2⁵² parts of a token (see
 /// Errors). With [dynamic quotas](Policy::dynamic_quotas) those that could not be built are taken as the nearest that

@@ -24,8 +24,8 @@ for i = 1, max(#KEYS, #ARGV) do
         at, part = match(text, '^(%d+) (%d+)$')
         at, part = tonumber(at), tonumber(part)
       end
-      -- Later than can be meant, or a part of more than one, is not ours.
-      if at and at <= latest and part < $RATE then used = max(0, min((at - now) * $RATE + part, $MOST_USED)) end
+      -- Later than can be meant is not ours. A part of another rate, from before the quota changed, is at most one.
+      if at and at <= latest then used = max(0, min((at - now) * $RATE + min(part, $RATE), $MOST_USED)) end
     end
     before = used
     if used_of then before_of[key] = used end

@@ -8,7 +8,8 @@
     if text then
       local at, part = match(text, '^(%d+) ?(%d*)$')
       at, part = time_of(at), tonumber(part) or 0
-      if at and part < RATE then used = max(0, min((at - now) * RATE + part, $MOST_USED)) end
+      -- A part of another rate, from before the quota changed, is at most one.
+      if at then used = max(0, min((at - now) * RATE + min(part, RATE), $MOST_USED)) end
     end
     return { policy = false, touched = false, key = key, used = used }
   end

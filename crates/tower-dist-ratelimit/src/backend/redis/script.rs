@@ -198,8 +198,10 @@ fn paced(
     })
 }
 
+/// A count says nothing to windows of another length, so that is in the name of the layout.
 fn counter(lua: &str, version: &str, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
-    counter_up_to(MAX_COUNT, lua, version, quota, dynamic)
+    let version = format!("{version}w{}", as_micros(quota.window()));
+    counter_up_to(MAX_COUNT, lua, &version, quota, dynamic)
 }
 
 fn counter_up_to(

@@ -1,0 +1,81 @@
+//! A fleet that is deployed while it runs: instances with the old policies and with the new ones share a server.
+
+use std::time::Duration;
+
+use tests::servers::Redis as Server;
+use tower_dist_ratelimit::{Policy, Quota};
+
+use crate::support::{Set, connect};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// One of each.
+fn every(quota: Quota) -> Vec<Policy> {
+    vec![
+        Policy::new("bucket", quota),
+        Policy::new("leaky bucket", quota).leaky_bucket(),
+        Policy::new("dynamic", quota).dynamic_quotas(),
+        Policy::new("queue", quota).leaky_queue(HOUR),
+        Policy::new("fixed", quota).fixed_window(),
+        Policy::new("phase", quota).phase_per_key(),
+        Policy::new("first", quota).first_hit(),
+        Policy::new("two", quota).two_windows(),
+        Policy::new("sub", quota).sub_windows(4),
+        Policy::new("whole", quota).whole_sub_windows(4),
+        Policy::new("log", quota).sliding_log(),
+    ]
+}
+
+/// What passes if old and new instances are asked in turn.
+async fn admitted(old: &Set, new: &Set) -> u64 {
+    let mut admitted = 0;
+    for number in 0..160 {
+        let set = if number % 2 == 0 { old } else { new };
+        admitted += u64::from(set.one("k").await.unwrap().allowed);
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn while_a_quota_changes_old_and_new_instances_together_admit_what_both_quotas_do() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    for (one, other) in [
+        // Of these the ends of tokens are at other fractions of a microsecond.
+        (Quota::new(7, HOUR), Quota::new(60, HOUR)),
+        (Quota::new(30, HOUR), Quota::new(33, HOUR)),
+        (Quota::new(7, HOUR), Quota::new(7, HOUR / 60)),
+        (Quota::new(20, 24 * HOUR), Quota::new(7, HOUR)),
+    ] {
+        // As many again if a window ends meanwhile, or for a queue, which lets as many wait.
+        let most = 2 * (one.limit() + other.limit()) + 3;
+        for (old, new) in [(one, other), (other, one)] {
+            for (was, is) in every(old).into_iter().zip(every(new)) {
+                let name = is.name().to_owned();
+                let (was, is) = (Set::new(&redis, &[was]), Set::new(&redis, &[is]));
+                let admitted = admitted(&was, &is).await;
+                assert!(
+                    admitted <= most,
+                    "{name}, from {old:?} to {new:?}: {admitted} of at most {most}"
+                );
+            }
+            server.call(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_window_of_another_length_starts_anew() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let windows = |quota| {
+        let windowed = every(quota).into_iter().skip(4).take(6);
+        windowed.map(|policy| Set::new(&redis, &[policy]))
+    };
+    let shorter = windows(Quota::new(6, HOUR / 60));
+    for (was, is) in windows(Quota::new(60, 24 * HOUR)).zip(shorter) {
+        assert!(was.acquire("k", 60).await.unwrap().allowed);
+        // Else those who have had sixty in a day would have none until it ends.
+        assert!(is.acquire("k", 1).await.unwrap().allowed);
+    }
+}
