@@ -277,3 +277,85 @@ async fn the_connection_ends_with_the_last_handle() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_phase_of_a_key_is_that_of_its_hash_whatever_the_policy_is_called() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let ends = async |policy: Policy| {
+        let set = Set::new(&redis, &[policy.phase_per_key()]);
+        let mut ends = Vec::new();
+        for key in ["a", "b", "c"] {
+            let reset = set.one(key).await.unwrap().reset_after;
+            ends.push(reset.as_secs() / 60);
+        }
+        ends
+    };
+    let day = Quota::per_day(5);
+    let expected = ends(Policy::new("no digits", day)).await;
+    assert!(expected[0].abs_diff(expected[1]) > 10, "{expected:?}");
+    // All of these can be read as hexadecimal.
+    for name in ["a", "42", "fee", "cafe", "v1:add", "v1:deadbeef", "{beef"] {
+        for policy in [
+            Policy::new(name, day),
+            Policy::new(name, day).colocate("place"),
+        ] {
+            let ends = ends(policy).await;
+            let same = ends.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) <= 1);
+            assert!(same, "{name}: {ends:?}, not {expected:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_debt_is_so_large_that_it_is_forgotten() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let day = Quota::per_day(1);
+    for quota in [day, Quota::per_second(1), Quota::per_second(1_000_000)] {
+        let policies = [
+            Policy::new("bucket", quota),
+            Policy::new("dynamic", quota).dynamic_quotas(),
+            Policy::new("queue", quota).leaky_queue(Duration::from_secs(1)),
+            Policy::new("fixed", day).fixed_window(),
+            Policy::new("first", day).first_hit(),
+            Policy::new("two", day).two_windows(),
+            Policy::new("sub", day).sub_windows(4),
+        ];
+        for policy in policies {
+            let name = policy.name().to_owned();
+            let set = Set::new(&redis, &[policy]);
+            for tokens in [1 << 30, 1 << 52, i64::MAX] {
+                set.settle(&name, 1, tokens).await.unwrap();
+                let one = set.one(&name).await.unwrap();
+                assert!(!one.allowed, "{name}, {quota:?}, {tokens}: {one:?}");
+            }
+            set.settle(&name, u64::MAX, -i64::MAX).await.unwrap();
+            server.call(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_quota_of_more_than_can_be_counted_is_one_that_never_refuses() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let own = Quota::per_day(1);
+    let unlimited = Quota::per_second(u64::MAX);
+    for policy in [
+        Policy::new("bucket", own),
+        Policy::new("queue", own).leaky_queue(Duration::from_secs(3600)),
+        Policy::new("fixed", own).fixed_window(),
+        Policy::new("sub", own).sub_windows(4),
+    ] {
+        let name = policy.name().to_owned();
+        let id = redis.register(&[policy.dynamic_quotas()]).unwrap()[0];
+        for cost in [0, 1, 1 << 40, 1] {
+            let charge = [Charge::new(id, b"k", cost).quota(unlimited)];
+            let verdict = answered(redis.acquire(&charge, &mut [Default::default()])).await;
+            assert!(verdict.unwrap().allowed, "{name}");
+        }
+        let charge = [Charge::new(id, b"k", 1).quota(unlimited)];
+        answered(redis.settle(&charge, i64::MAX)).await.unwrap();
+    }
+}

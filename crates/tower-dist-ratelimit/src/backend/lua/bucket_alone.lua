@@ -5,7 +5,7 @@ local tonumber, match, format, call = tonumber, string.match, string.format, red
 local replies, n = {}, 0
 -- What is the same for all is there once: the key, or what is asked.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
-local latest = now + $HORIZON
+local latest = now + $FURTHEST
 -- What is used: now, and when it was read. Where there are several keys it is kept by their names, since one can come
 -- again; where there is one, no table is made for it.
 local used, before

@@ -11,10 +11,10 @@ local function get(key)
   return type(text) == 'string' and text
 end
 
--- A time that can be meant; whatever is later than in a hundred years is not.
+-- A time that can be meant.
 local function time_of(text)
   local at = tonumber(text)
-  return at and at <= now + $HORIZON and at
+  return at and at <= now + $FURTHEST and at
 end
 
 local function touch(state)
@@ -25,10 +25,10 @@ local function touch(state)
   end
 end
 
--- Until when a state that is used for so long has to be kept, in milliseconds. It is never without an end. Expiry is
--- counted from before the script began, in whole milliseconds: hence the slack.
+-- Until when a state that is used for so long has to be kept, in milliseconds. It is never without an end, nor one that
+-- Redis cannot count. Expiry is counted from before the script began, in whole milliseconds: hence the slack.
 local function keep(micros)
-  return format('%d', ceil(micros / 1000) + $SLACK)
+  return format('%d', ceil(min(micros, $FURTHEST) / 1000) + $SLACK)
 end
 
 -- What to take out of so many free tokens.

@@ -1,7 +1,8 @@
-  -- How many more requests of one token could join a queue that is this long.
+  -- How many more requests of one token could join a queue that is this long; of a limit that is none, as many as can be
+  -- counted.
   local function places(ahead)
     local room = $MAX_WAIT * RATE - ahead
-    return BURST > 0 and room >= 0 and floor(room / TOKEN) + 1 or 0
+    return BURST > 0 and room >= 0 and min(floor(room / TOKEN) + 1, $MOST_USED) or 0
   end
 
   -- Grants no more than the cost: tokens to spend at will would undo the spacing. The wait of an allowed request is for

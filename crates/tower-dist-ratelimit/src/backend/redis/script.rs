@@ -7,7 +7,6 @@ use super::{
 use crate::{
     Algorithm, BuildError, Policy, Quota,
     algorithm::{MAX_LOG, saturating_nanos},
-    quota::HORIZON,
 };
 
 /// The most that a counter counts, debts included: what Lua writes in digits.
@@ -18,6 +17,10 @@ const LONGEST_LOG: u64 = 2 * MAX_LOG;
 
 /// The shortest window of a counter; keys expire in milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The longest that anything lasts, in microseconds: a bucket's debts, at the slowest pace. A quarter more, since the clock
+/// may jump back. What ends later has never been written.
+const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 
 /// How long a key is kept after it has nothing to say, in milliseconds.
 const SLACK: u64 = 2;
@@ -80,7 +83,12 @@ impl Rule {
 
     fn checked(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
         let (quota, dynamic) = (policy.quota(), policy.has_dynamic_quotas());
-        let part = part(policy.algorithm(), quota, dynamic)?;
+        let part = part(
+            policy.algorithm(),
+            quota,
+            dynamic,
+            policy.colocated().is_some(),
+        )?;
         Ok(Self {
             keys: Keys::new(prefix, &part.version, policy.name(), policy.colocated()),
             quota,
@@ -110,7 +118,12 @@ struct Part {
     alone: Option<Alone>,
 }
 
-fn part(algorithm: Algorithm, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
+fn part(
+    algorithm: Algorithm,
+    quota: Quota,
+    dynamic: bool,
+    colocated: bool,
+) -> Result<Part, BuildError> {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             paced(source::TOKEN_BUCKET, 'b', Rate::new(quota)?, dynamic, 0)
@@ -128,11 +141,14 @@ fn part(algorithm: Algorithm, quota: Quota, dynamic: bool) -> Result<Part, Build
             paced(source::LEAKY_QUEUE, 'q', rate, dynamic, wait)
         }
         Algorithm::FixedWindow { phase_per_key } => {
-            // Sixteen bits of the key's hash tell apart as many beginnings.
-            let phase = if phase_per_key {
-                "floor(tonumber(match(key, match(key, ':%x+$') and ':(%x%x%x%x)%x*$' or '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)"
-            } else {
-                "0"
+            // Sixteen bits of the key's hash tell apart as many beginnings. It is the last part of the key if the policy is
+            // colocated, and else the first in braces; a policy's name can look like one.
+            let phase = match (phase_per_key, colocated) {
+                (false, _) => "0",
+                (true, false) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
+                (true, true) => {
+                    "floor(tonumber(match(key, ':(%x%x%x%x)%x*$'), 16) / 65536 * $WINDOW)"
+                }
             };
             let lua = [source::FIXED_WINDOW, source::COUNTER].concat();
             let version = if phase_per_key { "p1" } else { "f1" };
@@ -275,7 +291,7 @@ impl Script {
     /// With another way to tell the time, and to keep keys.
     pub(super) fn with_clock(rules: Vec<Arc<Rule>>, clock: &str, slack: u64) -> Self {
         let everywhere = [
-            ("HORIZON", as_micros(HORIZON)),
+            ("FURTHEST", FURTHEST),
             ("SLACK", slack),
             ("MOST", (1 << 53) - 1),
         ];
