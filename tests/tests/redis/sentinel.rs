@@ -1,7 +1,11 @@
 use std::time::Duration;
 
-use tests::servers::Sentinels;
-use tokio::time::Instant;
+use tests::servers::{Redis as Server, Sentinels};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::Instant,
+};
 use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
 
 use crate::{
@@ -114,4 +118,42 @@ async fn a_user_or_password_of_sentinels_where_there_are_none_is_refused() {
         assert!(error.starts_with(setting), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
+}
+
+/// A sentinel that names the server of this port.
+async fn sentinel_of(primary: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                let said = String::from_utf8_lossy(&buffer[..n]);
+                let answer = if said.contains("GET-MASTER-ADDR-BY-NAME") {
+                    let port = primary.to_string();
+                    format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
+                } else {
+                    "-ERR unknown command\r\n".repeat(said.matches("CLIENT\r\n").count())
+                };
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_sentinel_that_names_a_primary_that_is_gone_keeps_nobody_from_the_others() {
+    let server = Server::start();
+    // As behind a network that has been cut: what is sent there is never answered.
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cut_off = sentinel_of(gone.local_addr().unwrap().port()).await;
+    let knows = sentinel_of(server.port()).await;
+    let url = format!("redis-sentinel://127.0.0.1:{cut_off},127.0.0.1:{knows}/any");
+    let set = Set::new(
+        &connect(&url).await,
+        &[Policy::new("p", Quota::per_hour(5))],
+    );
+    assert!(set.one("k").await.unwrap().allowed);
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::Value;
 use tokio::time::timeout;
 
@@ -9,7 +10,7 @@ use super::{
     wire::{Dialer, Wire},
 };
 
-/// How long one sentinel may take before the next is asked.
+/// How long one sentinel may take, and the primary that it names, before the next is asked.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A primary that sentinels know by name.
@@ -24,25 +25,37 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Connects to the server that is primary now: as the first sentinel that answers says, if the server agrees.
+    /// Connects to the server that is primary now: as the first sentinel says whose server can be reached and agrees. The
+    /// next sentinel is asked when one has failed; and when it takes long, since one that is cut off from the others names
+    /// a primary that is gone.
     pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
-        for sentinel in &self.sentinels {
-            let primary = timeout(PATIENCE, self.ask(sentinel))
-                .await
-                .unwrap_or_else(|_| {
-                    let problem = format!("no answer within {PATIENCE:?}");
-                    Err(ConnectError::new(sentinel, problem))
-                });
-            match primary {
-                Ok(primary) => match self.dialer.dial(&primary).await {
-                    Ok(wire) => return Ok(wire),
-                    Err(error) => why = error,
-                },
-                Err(error) => why = error,
+        let mut sentinels = self.sentinels.iter();
+        let mut attempts = FuturesUnordered::new();
+        loop {
+            let next = sentinels.next();
+            attempts.extend(next.map(|sentinel| self.dial_by(sentinel)));
+            let ended = match next {
+                Some(_) => timeout(PATIENCE, attempts.next()).await,
+                None => Ok(attempts.next().await),
+            };
+            match ended {
+                Ok(Some(Ok(wire))) => return Ok(wire),
+                Ok(Some(Err(error))) => why = error,
+                Ok(None) => return Err(why),
+                Err(_) => {}
             }
         }
-        Err(why)
+    }
+
+    async fn dial_by(&self, sentinel: &Address) -> Result<Wire, ConnectError> {
+        let primary = timeout(PATIENCE, self.ask(sentinel))
+            .await
+            .unwrap_or_else(|_| {
+                let problem = format!("no answer within {PATIENCE:?}");
+                Err(ConnectError::new(sentinel, problem))
+            });
+        self.dialer.dial(&primary?).await
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {
