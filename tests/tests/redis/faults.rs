@@ -322,3 +322,32 @@ async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
         started.elapsed()
     );
 }
+
+#[tokio::test]
+async fn those_who_have_gone_keep_nobodys_place_in_the_queue() {
+    let server = Server::start();
+    let redis = Redis::builder(&server.url()).answer_deadline(LONG);
+    let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));
+    set.one("k").await.unwrap();
+    server.freeze();
+    let asks: Vec<_> = (0..6_000)
+        .map(|_| {
+            let set = Arc::clone(&set);
+            tokio::spawn(async move {
+                let ask = set.acquire("k", 0);
+                timeout(Duration::from_millis(500), ask).await
+            })
+        })
+        .collect();
+    for ask in asks {
+        // Some are told at once that there are too many.
+        assert!(!matches!(ask.await.unwrap(), Ok(Ok(_))));
+    }
+    let one = {
+        let set = Arc::clone(&set);
+        tokio::spawn(async move { set.one("k").await })
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.thaw();
+    assert!(one.await.unwrap().unwrap().allowed);
+}

@@ -212,6 +212,10 @@ impl Combiner {
             } => {
                 let kind = (Arc::as_ptr(&call.script).addr(), slot);
                 let queue = self.queues.entry(kind).or_default();
+                // Who has gone keeps nobody's place.
+                while queue.waiting.len() >= LONGEST_QUEUE && queue.waiting[0].1.is_closed() {
+                    queue.waiting.pop_front();
+                }
                 if queue.waiting.len() >= LONGEST_QUEUE {
                     let full = Failure::new(format_args!("{LONGEST_QUEUE} requests wait already"));
                     let _ = job.answer.send(Err(full));
