@@ -203,3 +203,26 @@ async fn the_kernel_asks_whether_a_silent_server_is_still_there() {
     });
     assert!(kept, "{sockets}");
 }
+
+#[test]
+fn a_backend_that_outlives_its_runtime_says_so_at_once() {
+    let server = Server::start();
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let (first, other) = (runtime(), runtime());
+    let redis = first.block_on(Redis::connect(&server.url())).unwrap();
+    let limiter = limiter(&redis, Policy::new("p", Quota::per_hour(5)));
+    assert!(other.block_on(limiter.check("k")).unwrap().allowed);
+    drop(first);
+    for _ in 0..2 {
+        let error = other.block_on(limiter.check("k")).unwrap_err().to_string();
+        assert!(error.contains("runtime"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn root_certificates_for_a_connection_that_is_not_encrypted_are_refused() {
+    let server = Server::start();
+    let builder = Redis::builder(&server.url()).root_certificates("any");
+    let error = builder.connect().await.unwrap_err().to_string();
+    assert!(error.contains("rediss://"), "{error}");
+}

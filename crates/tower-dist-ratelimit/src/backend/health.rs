@@ -34,8 +34,8 @@ impl Health {
     /// There is none yet.
     #[cfg(feature = "redis")]
     pub(in crate::backend) fn wait(&self) {
+        self.fall("it is being made".to_owned());
         self.new.store(true, Ordering::Release);
-        self.up.store(false, Ordering::Release);
     }
 
     pub(in crate::backend) fn rise(&self) {

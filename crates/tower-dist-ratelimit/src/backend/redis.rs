@@ -77,7 +77,8 @@ const MAX_POLICIES: usize = 16;
 ///
 /// With `rediss` instead of `redis` the connection is encrypted, by rustls. A user needs the commands `EVAL`, `EVALSHA`,
 /// `TIME`, `GET`, `MGET`, `SET`, `DEL`, and for sliding logs `PEXPIRE`, `LLEN`, `LINDEX`, `LTRIM`, `RPUSH`, on the keys `rl:*`;
-/// `INFO` says whether the server will do, and can be withheld; Clusters need `CLUSTER SLOTS`.
+/// `INFO` says whether the server will do, and can be withheld; a URL with a database needs `SELECT`, and Clusters need
+/// `CLUSTER SLOTS` and `ASKING`.
 ///
 /// # What is kept
 ///
@@ -105,7 +106,8 @@ const MAX_POLICIES: usize = 16;
 /// ms, then at intervals that double up to 1 s, with full jitter. It is given up when it is closed, when two calls in a row
 /// are not answered [in time](RedisBuilder::answer_deadline), and when the server has become a replica. A call that was on
 /// its way then has failed and is not repeated: nobody knows whether it was charged. When the server forgets, limits start
-/// anew; a failover forgets what was not replicated yet.
+/// anew: a failover forgets what was not replicated yet, and an eviction policy whomever it chooses, while a server that
+/// evicts nothing fails when it is full.
 ///
 /// Those who ask wait for none of that, but for their deadline, and then [`OnError`](crate::OnError) says who decides. So
 /// it went with a request every millisecond, a deadline of 50 ms (a longer one where the store goes on deciding, to see
@@ -186,7 +188,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, on which the connection lives.
+    /// Outside of a tokio runtime, on which the connection lives: when that ends, or is not run, all decisions fail.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }

@@ -124,7 +124,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]; a prefix that cannot be one; and a user or password for sentinels where there are none.
+    /// See [`ConnectError`]; a prefix that cannot be one; a user or password for sentinels where there are none; and root
+    /// certificates for a connection that is not encrypted.
     ///
     /// # Panics
     ///
@@ -133,6 +134,10 @@ impl RedisBuilder {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         self.check_sentinels(&target)?;
+        if self.root_certificates.is_some() && !target.tls {
+            let problem = "are set, but the URL is not one of rediss://, and nothing is encrypted";
+            return Err(ConnectError::new("root_certificates", problem));
+        }
         let roots = self.root_certificates.as_deref();
         let dialer = Dialer {
             tls: target.tls.then(|| Tls::new(roots)).transpose()?,

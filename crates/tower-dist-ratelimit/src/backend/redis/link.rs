@@ -145,8 +145,10 @@ impl Link {
 
     /// Waits for a connection that is being made for the first time.
     pub(super) async fn ready(&self, patience: Duration) -> Result<(), Failure> {
-        let end = Instant::now() + patience;
-        while !self.health.is_up() && self.health.is_new() && Instant::now() < end {
+        // None if that is beyond all time.
+        let end = Instant::now().checked_add(patience);
+        let in_time = || end.is_none_or(|end| Instant::now() < end);
+        while !self.health.is_up() && self.health.is_new() && in_time() {
             sleep(Duration::from_millis(1)).await;
         }
         if self.is_up() {
@@ -238,9 +240,41 @@ impl Supervisor {
     }
 }
 
+impl Drop for Supervisor {
+    /// When nobody is left to send, nobody reads this. Else the task has gone with its runtime.
+    fn drop(&mut self) {
+        let reason = "the tokio runtime that it was made on has ended";
+        self.health.fall(reason.to_owned());
+    }
+}
+
 /// Fails what was sent just before the connection was lost; returns when nobody is left to send.
 async fn refuse(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
     while let Some(job) = inbox.recv().await {
         let _ = job.answer.send(Err(lost(health)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_connection_can_be_waited_for_without_end() {
+        let connect: Connect = Arc::new(|| {
+            Box::pin(async {
+                sleep(Duration::from_secs(10)).await;
+                Err(ConnectError::new("nobody", "is there"))
+            })
+        });
+        let patience = Patience {
+            connect: Duration::MAX,
+            answer: Duration::MAX,
+        };
+        let link = Link::later(connect, patience);
+        let began = Instant::now();
+        let failure = link.ready(patience.connect).await.unwrap_err();
+        assert!(matches!(failure, Failure::NotConnected(why) if &*why == "nobody: is there"));
+        assert!(began.elapsed() >= Duration::from_secs(10));
     }
 }
