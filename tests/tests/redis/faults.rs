@@ -296,6 +296,38 @@ async fn nobody_waits_for_the_answers_of_others_from_far_away() {
 }
 
 #[tokio::test]
+async fn the_second_of_two_does_not_wait_for_the_answer_to_the_first_from_far_away() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let set = Arc::new(Set::new(
+        &connect(&format!("redis://127.0.0.1:{}", proxy.port())).await,
+        &policy(),
+    ));
+    set.one("k").await.unwrap();
+    let away = Duration::from_millis(300);
+    proxy.delay(away);
+    for _ in 0..3 {
+        let mut asks = Vec::new();
+        for _ in 0..2 {
+            let set = Arc::clone(&set);
+            asks.push(tokio::spawn(async move {
+                let began = Instant::now();
+                assert!(set.one("k").await.unwrap().allowed);
+                began.elapsed()
+            }));
+            // The first has gone, and not longer than a moment ago.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for ask in asks {
+            let took = ask.await.unwrap();
+            assert!(took < away * 2, "{took:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;

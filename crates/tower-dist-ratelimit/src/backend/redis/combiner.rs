@@ -1,6 +1,7 @@
 use std::{
     collections::{HashMap, VecDeque},
-    future::poll_fn,
+    future::{Future, poll_fn},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -9,7 +10,10 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError, Value};
 use smallvec::SmallVec;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, Sleep, sleep},
+};
 
 use super::{
     batch::{Answer, Batch, Outcome},
@@ -25,10 +29,9 @@ use crate::backend::BoxFuture;
 /// and the server is not kept from others for longer than 0.1 ms.
 pub(super) const MOST: usize = 32;
 
-/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered;
-/// but if it was sent longer ago than this, one that arrives takes those that wait along. Servers nearby answer sooner,
-/// so that calls are full when there is much to do; with one far away, nobody waits for two ways there and back. It is
-/// looked at when something happens: there is no timer.
+/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered, or
+/// this long after it was sent. Servers nearby answer sooner, so that calls are full when there is much to do; with one far
+/// away, nobody waits for two ways there and back.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// How many calls may be on their way.
@@ -66,7 +69,8 @@ pub(super) struct End {
     pub(super) had_answers: bool,
 }
 
-/// Puts requests together while calls are on their way. No timer: a call's end is what sends the next.
+/// Puts requests together while calls are on their way. A call's end is what sends the next; and a timer, if that takes
+/// longer than a moment. With nothing on its way none waits.
 pub(super) struct Combiner {
     wire: Wire,
     patience: Duration,
@@ -74,6 +78,9 @@ pub(super) struct Combiner {
     reconnects: bool,
     queues: HashMap<Kind, Queue>,
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// When those that wait have waited long enough; while it is set.
+    timer: Pin<Box<Sleep>>,
+    timer_is_set: bool,
     silences: u32,
     had_answers: bool,
     /// The connection is closed.
@@ -89,6 +96,8 @@ struct Done {
 enum Event {
     Dead,
     Done(Done),
+    /// Some may have waited long enough.
+    Due,
     Arrived(usize),
 }
 
@@ -100,6 +109,8 @@ impl Combiner {
             reconnects,
             queues: HashMap::new(),
             calls: FuturesUnordered::new(),
+            timer: Box::pin(sleep(PATIENCE)),
+            timer_is_set: false,
             silences: 0,
             had_answers: false,
             dead: false,
@@ -113,6 +124,10 @@ impl Combiner {
             let end = match self.next(inbox, &mut arrived).await {
                 Event::Dead => Some("the connection was closed".to_owned()),
                 Event::Done(done) => self.done(done),
+                Event::Due => {
+                    self.flush_all();
+                    None
+                }
                 Event::Arrived(0) => {
                     self.finish().await;
                     return None;
@@ -156,6 +171,10 @@ impl Combiner {
         match self.calls.poll_next_unpin(cx) {
             Poll::Ready(Some(done)) => Poll::Ready(Event::Done(done)),
             _ if self.dead => Poll::Ready(Event::Dead),
+            _ if self.timer_is_set && self.timer.as_mut().poll(cx).is_ready() => {
+                self.timer_is_set = false;
+                Poll::Ready(Event::Due)
+            }
             _ => Poll::Pending,
         }
     }
@@ -163,11 +182,14 @@ impl Combiner {
     /// Answers those that are left when no more can come.
     async fn finish(&mut self) {
         while !self.calls.is_empty() {
-            let Event::Done(done) = poll_fn(|cx| self.poll(cx)).await else {
-                return;
-            };
-            if self.done(done).is_some() {
-                return;
+            match poll_fn(|cx| self.poll(cx)).await {
+                Event::Done(done) => {
+                    if self.done(done).is_some() {
+                        return;
+                    }
+                }
+                Event::Due => self.flush_all(),
+                Event::Dead | Event::Arrived(_) => return,
             }
         }
     }
@@ -252,8 +274,24 @@ impl Combiner {
             self.calls
                 .push(invoke(&self.wire, self.patience, Some(kind), batch, false));
         }
-        if queue.calls == 0 && queue.waiting.is_empty() {
-            self.queues.remove(&kind);
+        if queue.waiting.is_empty() {
+            if queue.calls == 0 {
+                self.queues.remove(&kind);
+            }
+        } else if queue.calls < CALLS && !self.timer_is_set {
+            self.timer.as_mut().reset(Instant::now() + PATIENCE);
+            self.timer_is_set = true;
+        }
+    }
+
+    fn flush_all(&mut self) {
+        let waiting = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| !queue.waiting.is_empty());
+        let kinds: SmallVec<[Kind; 4]> = waiting.map(|(&kind, _)| kind).collect();
+        for kind in kinds {
+            self.flush(kind);
         }
     }
 
