@@ -151,13 +151,13 @@ impl RedisBuilder {
             db: 0,
             ..dialer.clone()
         };
-        let deadline = self.patience.connect;
+        let (deadline, to) = (self.patience.connect, target.to_string());
         let route =
             tokio::time::timeout(deadline, Route::open(target, dialer, asker, self.patience))
                 .await
                 .unwrap_or_else(|_| {
                     let problem = format!("no answer within {deadline:?}");
-                    Err(ConnectError::new("connecting to Redis", problem))
+                    Err(ConnectError::new(to, problem))
                 })?;
         Ok(Redis::new(route, Arc::from(self.prefix)))
     }

@@ -78,9 +78,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects, and goes on doing so.
+    /// Connects, however long that takes, and goes on doing so.
     pub(super) async fn new(connect: Connect, patience: Patience) -> Result<Self, ConnectError> {
-        let wire = attempt(&connect, patience).await?;
+        let wire = connect().await?;
         Ok(Self::on(wire, Some(connect), patience))
     }
 
@@ -187,7 +187,7 @@ async fn attempt(connect: &Connect, patience: Patience) -> Result<Wire, ConnectE
         .await
         .unwrap_or_else(|_| {
             let problem = format!("no answer within {:?}", patience.connect);
-            Err(ConnectError::new("connecting to Redis", problem))
+            Err(ConnectError::new("connecting again", problem))
         })
 }
 

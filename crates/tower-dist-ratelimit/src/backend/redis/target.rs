@@ -101,6 +101,17 @@ impl Target {
     }
 }
 
+/// The hosts.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, address) in self.addresses.iter().enumerate() {
+            let comma = if number > 0 { "," } else { "" };
+            write!(f, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
@@ -172,6 +183,7 @@ mod tests {
         let target = Target::parse("redis-sentinel://a,b:1/main%20one/2").unwrap();
         assert_eq!(target.kind, Kind::Sentinel("main one".to_owned()));
         assert_eq!((target.addresses[0].port, target.db), (26379, 2));
+        assert_eq!(target.to_string(), "a:26379,b:1");
     }
 
     #[test]
