@@ -126,6 +126,11 @@ async fn a_user_needs_no_more_than_the_docs_say() {
         limiter.refund("k", 2).await.unwrap();
         limiter.reset("k").await.unwrap();
     }
+    let database = format!("{url}/3");
+    let error = Redis::connect(&database).await.unwrap_err().to_string();
+    assert!(error.contains("'select'"), "{error}");
+    server.call(&["ACL", "SETUSER", "limits", "+select"]);
+    Redis::connect(&database).await.unwrap();
     // One that may not ask which server it is, too; not one who may not run scripts, or write elsewhere.
     server.call(&["ACL", "SETUSER", "limits", "-info"]);
     Redis::connect(&url).await.unwrap();

@@ -87,8 +87,9 @@ const MAX_POLICIES: usize = 16;
 /// ends by itself once it has nothing to say. A refused request writes nothing, nor does one of zero cost. Garbage, and
 /// values of another type, count as nothing and are replaced.
 ///
-/// A bucket, queue or window is a string of 16 to 40 characters, a sub-window more 2 or more, and a sliding log a list of
-/// about ten bytes per token. Debts of a log are remembered up to 20,000 tokens in all.
+/// A bucket, queue or window is a string of 16 to 40 characters, with dynamic quotas up to 50, a sub-window more 2 or more,
+/// and a sliding log a list of about ten bytes per token. Debts of a log are remembered up to 20,000 tokens in all, and
+/// those of a bucket or queue with dynamic quotas up to 1,024 bursts.
 ///
 /// When a policy is deployed with another quota, what was used counts on, also while instances with the old one still
 /// run: together they admit no more than both quotas do. A bucket or queue that was full stays so for as long as it was to

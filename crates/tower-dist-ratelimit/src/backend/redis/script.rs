@@ -216,7 +216,11 @@ fn paced(
 
 /// A count says nothing to windows of another length, so that is in the name of the layout.
 fn counter(lua: &str, version: &str, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
-    let version = format!("{version}w{}", as_micros(quota.window()));
+    let micros = as_micros(quota.window());
+    let version = match micros.is_multiple_of(1_000_000) {
+        true => format!("{version}w{}s", micros / 1_000_000),
+        false => format!("{version}w{micros}"),
+    };
     counter_up_to(MAX_COUNT, lua, &version, quota, dynamic)
 }
 
