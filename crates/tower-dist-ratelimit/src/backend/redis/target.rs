@@ -43,7 +43,9 @@ impl Target {
             }
         };
         if rest.contains(['?', '#']) {
-            return Err(wrong("has no query or fragment"));
+            return Err(wrong(
+                "has no query or fragment; in a password ? is %3F and # is %23",
+            ));
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -64,7 +66,9 @@ impl Target {
             .split(',')
             .map(|host| address(host, default_port))
             .collect::<Option<_>>()
-            .ok_or_else(|| wrong("must name a host, and a port from 1 to 65535 if any"))?;
+            .ok_or_else(|| {
+                wrong("must name a host, and a port from 1 to 65535 if any; in a password / is %2F")
+            })?;
         let (kind, db) = match kind {
             Kind::Sentinel(_) => {
                 let (name, db) = path.split_once('/').unwrap_or((path, ""));
@@ -203,6 +207,8 @@ mod tests {
             ("redis-cluster://u:secret@localhost/1", "only the one"),
             ("redis-sentinel://u:secret@localhost", "name the primary"),
             ("redis://u:secret@localhost?protocol=3", "query"),
+            ("redis://u:secret#1@localhost", "%23"),
+            ("redis://u:secret/1@localhost", "%2F"),
         ] {
             let error = Target::parse(url).unwrap_err().to_string();
             assert!(error.contains(says), "{url}: {error}");
