@@ -147,9 +147,10 @@ const MAX_POLICIES: usize = 16;
 /// # Cost
 ///
 /// One task, which ends with the last handle, and one connection per server. A decision allocates: its future, a slot for
-/// its answer, its place in the command. While a call is on its way requests wait for each other, for about a millisecond, and
-/// up to 32 go out in one call of a script; with little load each goes out at once. Of the server's time a token bucket
-/// takes 6 µs alone, and 3 to 4 µs among others that go out together, or 0.3 µs if they have the same key and cost.
+/// its answer, its place in the command. While a call is on its way requests wait for each other, for a few milliseconds at
+/// most, and up to 32 go out in one call of a script; with little load each goes out at once. Of the server's time a
+/// token bucket takes 6 µs alone, and 3 to 4 µs among others that go out together, or 0.3 µs if they have the same key
+/// and cost.
 ///
 /// # Errors
 ///

@@ -29,10 +29,14 @@ use crate::backend::BoxFuture;
 /// and the server is not kept from others for longer than 0.1 ms.
 pub(super) const MOST: usize = 32;
 
-/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered, or
-/// this long after it was sent. Servers nearby answer sooner, so that calls are full when there is much to do; with one far
-/// away, nobody waits for two ways there and back.
+/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered;
+/// but if it was sent longer ago than this, one that arrives takes those that wait along. Servers nearby answer sooner,
+/// so that calls are full when there is much to do.
 const PATIENCE: Duration = Duration::from_millis(1);
+
+/// How long they wait at most, also if none arrives: with a server far away, nobody waits for two ways there and back. Long
+/// enough for one that is nearby and busy to answer first.
+const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// How many calls may be on their way.
 const CALLS: usize = 32;
@@ -109,7 +113,7 @@ impl Combiner {
             reconnects,
             queues: HashMap::new(),
             calls: FuturesUnordered::new(),
-            timer: Box::pin(sleep(PATIENCE)),
+            timer: Box::pin(sleep(LONGEST_WAIT)),
             timer_is_set: false,
             silences: 0,
             had_answers: false,
@@ -279,7 +283,7 @@ impl Combiner {
                 self.queues.remove(&kind);
             }
         } else if queue.calls < CALLS && !self.timer_is_set {
-            self.timer.as_mut().reset(Instant::now() + PATIENCE);
+            self.timer.as_mut().reset(Instant::now() + LONGEST_WAIT);
             self.timer_is_set = true;
         }
     }
