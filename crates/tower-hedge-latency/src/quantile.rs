@@ -50,11 +50,13 @@ impl Sample {
 /// A call that was cut off counts as all the calls together that took longer than it was out: its
 /// weight is shared out among them (Kaplan and Meier's estimate of 1958, as Efron wrote it in 1967). That
 /// is without bias as far as the time of a hedge's answer has nothing to do with what the first attempt would
-/// have taken, and up to the trigger, before which nothing is cut off, in any case. Where too few took longer, as with attempts that never end, it counts as if it had ended
-/// when it was cut off: too short, but on the right side of the trigger of that time, so that the
-/// threshold rises until no more are late than should be, and not at once to what a few have shown.
+/// have taken, and up to the trigger, before which nothing is cut off, in any case. Where too few took
+/// longer, as with attempts that never end, it counts as if it had ended when it was cut off: too short, but
+/// on the right side of the trigger of that time, so that the threshold rises until no more are late than
+/// should be, and not at once to what a few have shown. The bucket is then taken whole: inside it, the
+/// threshold would never get past the cuts of hedges that answer at once.
 ///
-/// Interpolated inside its bucket, so at most one bucket off. A bucket that holds more than a
+/// Otherwise interpolated inside its bucket, so at most one bucket off. A bucket that holds more than a
 /// quarter of everything is taken whole: times that are all nearly the same lie anywhere in it, and
 /// a value below them would make nearly all of them late.
 pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> {
@@ -76,8 +78,13 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
     };
     let longer = reach(buckets(), total, rank, few);
     longer.or_else(|| {
-        let as_if_ended = buckets().map(|(bucket, ended, cut_off)| (bucket, ended + cut_off, 0));
-        reach(as_if_ended, total, rank, few)
+        let mut seen = 0;
+        let mut buckets = buckets();
+        let reached = buckets.find(|(_, ended, cut_off)| {
+            seen += ended + cut_off;
+            seen > 0 && seen >= total - beyond
+        });
+        reached.map(|(bucket, ..)| lower_bound(bucket + 1))
     })
 }
 

@@ -246,3 +246,23 @@ fn what_is_cut_off_does_not_pull_the_threshold_down() {
     let value = threshold(&estimator);
     assert!((93_000..=99_000).contains(&value), "{value}");
 }
+
+/// All that is known of the late calls is then that they took longer than the trigger: it has to rise past its
+/// own bucket for the rest to be seen.
+#[test]
+fn hedges_that_answer_at_once_do_not_keep_the_threshold_where_it_is() {
+    let estimator = Estimator::new();
+    let mut late = 0;
+    for n in 0..100_000_u64 {
+        // 200 ms to 299 ms, evenly, and then 20 ms more.
+        let slower = if n < 20_000 { 0 } else { 20_000 };
+        let took = 200_000 + 1000 * (n * 37 % 100) + slower;
+        let seen = match estimator.threshold() {
+            Some(trigger) if took > trigger => Seen::CutOff(trigger + 1),
+            _ => Seen::End(took),
+        };
+        late += u64::from(n >= 90_000 && matches!(seen, Seen::CutOff(_)));
+        estimator.record(seen, 1, || n * 1000, &P95);
+    }
+    assert!((300..=700).contains(&late), "{late} of 10,000");
+}
