@@ -161,17 +161,23 @@ impl Estimator {
             return;
         };
         let rarity = self.rarity.load(Relaxed);
-        let (calls, calls_before) = (full.total(), next.total());
+        let (calls, mut calls_before) = (full.total(), next.total());
         let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= lesson.window;
         // The counts of a bucket must not overflow, however long a window is.
         let is_full = calls >> rarity >= lesson.samples;
         if (is_over && is_full) || calls > u64::from(u32::MAX / 2) {
             next.clear();
+            calls_before = 0;
             self.current.store(1 - current, Relaxed);
             self.opened.store(now, Relaxed);
         }
         let rarity = match is_over && !is_full {
-            // What was plenty has become little.
+            // What was plenty has become little: a few samples, each for many calls, would fill the window
+            // and say less than they seem to.
+            true if rarity > 0 => {
+                full.clear();
+                0
+            }
             true => 0,
             false => rarity_of(calls.max(calls_before), lesson),
         };

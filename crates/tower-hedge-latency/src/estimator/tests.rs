@@ -161,6 +161,48 @@ fn of_many_calls_one_of_sixteen_is_enough() {
     assert!((94_000..=98_000).contains(&value), "{value}");
 }
 
+/// Also when the busy window is forgotten only then.
+#[test]
+fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
+    let estimator = Estimator::new();
+    let (mut now, mut asked) = (0, 0);
+    let mut record = |calls: u64, micros: u64| {
+        let (before, mut taken) = (asked, 0);
+        while asked < before + calls {
+            asked += 1;
+            now += micros;
+            if let Some(calls) = estimator.counts_for(asked) {
+                taken += 1;
+                estimator.record(Seen::End(20_000), calls, || now, &P95);
+            }
+        }
+        taken
+    };
+    // 100,000 a second, in two full windows and a half.
+    assert!(record(2_500_000, 10) < 1_000_000);
+    // Two a second, for half a minute and then for ten.
+    record(60, 500_000);
+    assert_eq!(record(1_200, 500_000), 1_200);
+}
+
+/// Two samples a second after a busy window: so few say nothing of a percentile, whatever they stand for.
+#[test]
+fn a_window_is_full_of_samples_and_not_of_what_they_stand_for() {
+    let estimator = Estimator::new();
+    estimator.windows[1].ended.add(20_000, 400_000);
+    estimator.rarity.store(RAREST, Relaxed);
+    let record = |n| {
+        let calls = 1 << estimator.rarity.load(Relaxed);
+        estimator.record(Seen::End(20_000), calls, || n * SECOND / 2, &P95);
+    };
+    (0..200).for_each(record);
+    assert_eq!(estimator.current.load(Relaxed), 0);
+    (200..230).for_each(record);
+    assert_eq!(estimator.current.load(Relaxed), 1);
+    let full = estimator.windows[0].total();
+    assert!((200..=210).contains(&full), "{full}");
+}
+
 /// Lognormal around 10 ms with σ 0.5.
 #[test]
 fn the_share_beyond_the_threshold_is_as_asked_for_when_few_of_many_calls_are_looked_at() {
