@@ -216,6 +216,20 @@ async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
     assert_eq!(learning.delay(), UP_TO_20_MS);
 }
 
+/// If nothing else is known, either.
+#[tokio::test(start_paused = true)]
+async fn of_fast_failures_that_hedges_make_good_no_trigger_is_made() {
+    let mut learning = Learning::new(median().initial_delay(ms(50)).hedge_on_failure());
+    for _ in 0..300 {
+        let (mut call, primary) = learning.call().await;
+        primary.send_error("refused");
+        assert_pending!(call.poll());
+        next(&mut learning.mock).await.send_response(2);
+        assert_eq!(assert_ready_ok!(call.poll()), 2);
+    }
+    assert_eq!(learning.delay(), Some(ms(50)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_default_budget_is_five_per_cent_of_the_calls_and_ten_at_first() {
     let builder = HedgeLayer::builder()

@@ -91,6 +91,31 @@ async fn a_server_that_says_stop_gets_no_more_hedges_and_those_in_flight_go_on()
     assert_eq!(assert_ready_ok!(call.poll()), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_pushback_adds_to_the_last_one() {
+    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(ms(30))));
+    let mut attempts = Vec::new();
+    for _ in 0..3 {
+        assert_pending!(call.poll());
+        attempts.push(next(&mut handle).await);
+        advance(ms(10)).await;
+    }
+    // The last hedge is due at 30 ms; the clock has not been looked at.
+    let _last_out = attempts.pop();
+    for (attempt, wait) in attempts.into_iter().zip([0, 2]) {
+        advance(ms(wait)).await;
+        attempt.send_error("busy");
+        assert_pending!(call.poll());
+    }
+    // At 30 ms it was postponed to 60 ms, and at 32 ms to 62 ms.
+    advance(ms(29)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+    advance(ms(1)).await;
+    assert_pending!(call.poll());
+    let _hedge = next(&mut handle).await;
+}
+
 /// To wait with nothing in flight is what a retry layer is for.
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_asks_to_wait_is_no_reason_to_hurry() {
