@@ -47,7 +47,7 @@ async fn a_host_that_is_slow_leaves_the_others_their_budget() {
 /// Each host's allowance is that of retries and hedges together, and a call pays into it once.
 #[tokio::test(start_paused = true)]
 async fn each_host_has_one_budget_for_retries_and_hedges() {
-    let budgets = || Budgets::new(Budget::ratio(1.0).burst(1).initial(0));
+    let budgets = || Budgets::new(Budget::ratio(1.0).burst(2).initial(0));
     for (shared, expected) in [(true, [1, 0]), (false, [1, 1])] {
         let retries = budgets();
         let hedges = if shared { retries.clone() } else { budgets() };
@@ -71,9 +71,9 @@ async fn each_host_has_one_budget_for_retries_and_hedges() {
 /// A percentile is moved up to what one partition pays for.
 #[tokio::test(start_paused = true)]
 async fn the_trigger_is_aligned_with_budgets_per_host() {
-    for (ratio, late) in [(0.05, 0.05), (0.01, 0.01)] {
+    for (ratio, late) in [(0.5, 0.5), (0.01, 0.01)] {
         let budgets = Budgets::new(Budget::ratio(ratio));
-        let layer = HedgeLayer::builder().percentile(0.95).http();
+        let layer = HedgeLayer::builder().percentile(0.5).http();
         let layer = layer.budget_by(budgets, by_host).build().unwrap();
         let handle = layer.handle();
         // 1 to 100 ms, evenly.

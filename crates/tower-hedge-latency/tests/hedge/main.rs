@@ -2,6 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 mod cancel;
+mod counts;
+#[cfg(feature = "drain")]
+mod drain;
 mod learned;
 mod modes;
 mod on_failure;

@@ -277,6 +277,22 @@ async fn an_exhausted_budget_leaves_the_first_attempt_running() {
     );
 }
 
+/// As gRPC's throttle counts: above half of its tokens extra attempts may go out.
+#[tokio::test(start_paused = true)]
+async fn the_budget_hears_of_every_failure() {
+    let budget = Budget::grpc_throttle(2, 1.0);
+    let (mut call, mut handle) = call!(fixed(10).max_hedges(2).budget(budget));
+    assert_pending!(call.poll());
+    let primary = next(&mut handle).await;
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    let _first = next(&mut handle).await;
+    primary.send_error("reset");
+    advance(ms(10)).await;
+    assert_pending!(call.poll());
+    assert_no_request(&mut handle);
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_call_deposits_once_unless_the_budget_is_shared() {
     for (shared, deposits) in [(false, true), (true, false)] {
