@@ -99,6 +99,10 @@ impl Knobs {
         }
         if let Some(budgets) = &self.budgets {
             budgets.validate()?;
+            if let Some(budget) = &self.budget {
+                let bound = "unset: each request has one that is picked for it";
+                return Err(BuildError::new("budget", budget, bound));
+            }
         }
         Trigger::validate(self.trigger.as_ref(), self.max_hedges)
     }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
-use tower_hedge_latency::{Attempt, Budget, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict};
+use tower_hedge_latency::{
+    Attempt, Budget, Budgets, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict,
+};
 use tower_test::mock;
 
 use crate::support::*;
@@ -444,4 +446,25 @@ fn a_wrong_value_is_named_with_its_bound() {
     // The last trigger counts.
     assert!(fixed(10).percentile(0.9).window(ms(10)).build().is_ok());
     assert!(HedgeLayer::builder().build().is_ok());
+}
+
+/// One that is set besides would never be drawn on, and say who pays into the others.
+#[test]
+fn a_budget_besides_one_for_each_request_is_an_error() {
+    let by_request = || {
+        let budgets = Budgets::new(Budget::ratio(0.1));
+        fixed(10).budget_by(budgets, |budgets: &Budgets, n: &u32| budgets.get(n))
+    };
+    assert!(by_request().build().is_ok());
+    for builder in [
+        by_request().budget(Budget::none()),
+        by_request().shared_budget(Budget::none()),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.starts_with("budget is "), "{error}");
+        assert!(
+            error.ends_with("but must be unset: each request has one that is picked for it"),
+            "{error}"
+        );
+    }
 }

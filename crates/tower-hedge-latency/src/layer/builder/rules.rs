@@ -15,8 +15,8 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
 impl<C, R, O, X> HedgeLayerBuilder<Rules<C, R>, O, X> {
     /// The allowances that hedges draw on and eligible calls pay into, of which the closure picks one for
     /// each request: a backend that is slow does not use up what is there for the others. In place of
-    /// [`budget`](Self::budget), and not changed by a [handle](crate::HedgeHandle). Comes after the rules are
-    /// chosen.
+    /// [`budget`](Self::budget), which together with it is an error of [`build`](Self::build), and not changed
+    /// by a [handle](crate::HedgeHandle). Comes after the rules are chosen.
     ///
     /// The trigger is learned from all calls together, and moved up as far as one of these budgets pays;
     /// for one of its own per backend there is [`key`](Self::key).
