@@ -80,7 +80,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// # Cost
     ///
     /// Two readings of the clock and three or four atomic operations per call, less with very many calls,
-    /// of which only a share is looked at; 16 KB per [key](Self::key).
+    /// of which only a share is looked at; 16 KB per [key](Self::key), so 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.knobs.trigger = None;
         self.knobs.percentile.quantile = Some(quantile);
@@ -196,7 +196,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// Names the first setting that is out of its range, with its value and its range: a percentile
     /// that is not between 0 and 1, a window of no length, a `max_delay` below the `min_delay`, a
     /// number of hedges or delays out of its range, delays that are not in ascending order, a wrong
-    /// budget, and what a trigger has no use for.
+    /// budget, a budget besides [`budget_by`](Self::budget_by), and what a trigger has no use for.
     pub fn build(self) -> Result<HedgeLayer<P, O, X>, BuildError> {
         self.knobs.validate()?;
         Ok(self.finish())
