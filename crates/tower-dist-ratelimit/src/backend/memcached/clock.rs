@@ -11,6 +11,9 @@ use crate::algorithm::saturating_nanos;
 /// algorithms call 100 years lasts until 2119.
 const BEGINNING: u64 = 1_577_836_800;
 
+/// What tells the time: [`now`], but where a test has several machines.
+pub(super) type Clock = fn() -> Time;
+
 /// What this machine's clock shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {

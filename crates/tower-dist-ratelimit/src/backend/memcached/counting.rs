@@ -5,7 +5,6 @@
 use smallvec::SmallVec;
 
 use super::{
-    clock::Time,
     failure::Failure,
     job::{Counting, Verb},
     key::{Key, bits},
@@ -37,7 +36,7 @@ impl Pipe {
             nanos: time.nanos,
             key: bits(&job.tag),
         };
-        job.sent = self.now;
+        (job.sent, job.nanos) = (self.now, time.nanos);
         job.number = job.rule.number(at);
         if job.verb == Verb::Reset {
             return self.forget(job);
@@ -91,7 +90,7 @@ impl Pipe {
             Ok(meta) => {
                 job.ttl = meta.ttl;
                 let present = count(&meta).unwrap_or(0);
-                let decision = decide(&job, present, self.time);
+                let decision = decide(&job, present, self.time.nanos);
                 job.decided(decision);
             }
             Err(failure) => job.answer(Err(failure)),
@@ -119,7 +118,8 @@ impl Pipe {
             return job.done();
         }
         job.ttl = meta.ttl;
-        let decision = decide(&job, before, self.time);
+        // As of when it was charged: a window that has ended since counts for nothing, and would admit everybody.
+        let decision = decide(&job, before, job.nanos);
         let over = job.over.saturating_sub(decision.granted);
         if decision.allowed {
             job.tell(Ok(super::job::one(decision)));
@@ -186,7 +186,7 @@ impl Pipe {
         if job.answer.is_none() {
             return;
         }
-        let decision = decide(&job, left.unwrap_or(0), self.time);
+        let decision = decide(&job, left.unwrap_or(0), self.time.nanos);
         if !decision.allowed {
             return job.decided(decision);
         }
@@ -321,9 +321,9 @@ fn count(meta: &Meta) -> Option<u64> {
 }
 
 /// Decides on what was there before.
-fn decide(job: &Counting, present: u64, time: Time) -> Decision {
+fn decide(job: &Counting, present: u64, nanos: u64) -> Decision {
     let at = At {
-        nanos: time.nanos,
+        nanos,
         key: bits(&job.tag),
     };
     let counts = Counts {

@@ -97,6 +97,8 @@ pub(super) struct Counting {
     /// What was added, and has to be taken back.
     pub(super) over: u64,
     pub(super) sent: Instant,
+    /// The same by the clock that windows go by.
+    pub(super) nanos: u64,
     /// The seconds that the window had left then.
     pub(super) ttl: Option<i64>,
     /// What was decided before that was taken back.
@@ -122,6 +124,7 @@ impl Counting {
             older: SmallVec::new(),
             over: 0,
             sent: Instant::now(),
+            nanos: 0,
             ttl: None,
             refusal: Decision::refuse(0, 0, None, std::time::Duration::ZERO),
         }

@@ -8,6 +8,7 @@ use tokio::{
 use tower_jitter_retry::Backoff;
 
 use super::{
+    clock,
     failure::Failure,
     job::Job,
     pipe::{End, Pipe},
@@ -151,7 +152,7 @@ impl Supervisor {
 
     async fn serve(&mut self, stream: TcpStream) -> Option<End> {
         let (read, write) = stream.into_split();
-        let mut pipe = Pipe::new(self.target.patience.answer);
+        let mut pipe = Pipe::new(self.target.patience.answer, clock::now);
         let end = pipe.run(read, write, &mut self.inbox).await?;
         // Before those who wait are told, which they are when the pipe is dropped.
         self.health.fall(end.reason.clone());

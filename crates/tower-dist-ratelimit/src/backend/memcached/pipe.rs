@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     cell::{Cell, CellKey},
-    clock::{self, Time},
+    clock::{Clock, Time},
     failure::{Failure, is_no_number},
     job::{Counting, Job},
     reply::{Meta, Nonsense, Parser, Reply},
@@ -92,11 +92,12 @@ pub(super) struct Pipe {
     /// When the present event came: clocks are read once for all that it brings.
     pub(super) now: Instant,
     pub(super) time: Time,
+    clock: Clock,
     had_answers: bool,
 }
 
 impl Pipe {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(patience: Duration, clock: Clock) -> Self {
         Self {
             out: BytesMut::with_capacity(2 * FULL),
             sent: VecDeque::new(),
@@ -106,7 +107,8 @@ impl Pipe {
             later: Vec::new(),
             patience,
             now: Instant::now(),
-            time: clock::now(),
+            time: clock(),
+            clock,
             had_answers: false,
         }
     }
@@ -153,7 +155,7 @@ impl Pipe {
                 }
             };
             self.now = Instant::now();
-            self.time = clock::now();
+            self.time = (self.clock)();
             let end = match event {
                 Event::Read(Ok(0)) => Some("the connection was closed".to_owned()),
                 Event::Read(Err(error)) | Event::Wrote(Err(error)) => Some(error.to_string()),
@@ -306,5 +308,9 @@ fn is_harmless(error: &str) -> bool {
     is_no_number(error) || error.starts_with("SERVER_ERROR ")
 }
 
+#[cfg(test)]
+mod fleet;
+#[cfg(test)]
+mod store;
 #[cfg(test)]
 mod tests;

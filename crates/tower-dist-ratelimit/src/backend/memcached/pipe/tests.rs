@@ -13,6 +13,7 @@ use crate::{
     backend::{
         Charge, PolicyId, Verdict,
         memcached::{
+            clock,
             failure::Failure,
             job::{Asked, Counting, Job, Swapping, Verb},
             rule::{Counted, Set},
@@ -78,7 +79,7 @@ impl Wire {
         let (inbox, mut jobs) = mpsc::channel(8);
         tokio::spawn(async move {
             let (read, write) = split(client);
-            let mut pipe = Pipe::new(Duration::from_secs(5));
+            let mut pipe = Pipe::new(Duration::from_secs(5), clock::now);
             pipe.run(read, write, &mut jobs).await
         });
         Self { server, inbox }
@@ -211,7 +212,7 @@ proptest! {
                 let _ = server.shutdown().await;
                 while matches!(server.read(&mut asked).await, Ok(1..)) {}
             };
-            let mut pipe = Pipe::new(Duration::from_secs(5));
+            let mut pipe = Pipe::new(Duration::from_secs(5), clock::now);
             let (read, write) = split(client);
             let serving = async {
                 let end = pipe.run(read, write, &mut inbox).await;
