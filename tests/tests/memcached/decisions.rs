@@ -142,8 +142,8 @@ async fn a_window_is_decided_in_one_round_trip() {
     for (policy, commands) in [
         (Policy::new("first", quota).first_hit(), 1),
         (Policy::new("fixed", quota).fixed_window(), 1),
-        (Policy::new("two", quota).two_windows(), 2),
-        (Policy::new("sub", quota).sub_windows(4), 5),
+        (Policy::new("two", quota).two_windows(), 3),
+        (Policy::new("sub", quota).sub_windows(4), 6),
     ] {
         let set = Set::new(&memcached, &[policy]);
         assert!(set.take("k", 3).await.unwrap().allowed);

@@ -41,12 +41,6 @@ impl Pipe {
         if job.verb == Verb::Reset {
             return self.forget(job);
         }
-        for age in 1..=job.rule.older() {
-            let number = job.number.and_then(|number| number.checked_sub(age));
-            let key = job.rule.keys.of(&job.tag, number);
-            let opaque = self.expect(Then::Part);
-            Request::new(&mut self.out, "mg", &key, opaque).end(" v");
-        }
         let limit = job.rule.limit(job.asked.quota);
         let add = match job.verb {
             Verb::Acquire if job.asked.cost > limit => 0,
@@ -55,6 +49,7 @@ impl Pipe {
             Verb::Settle(delta) => {
                 let delta = job.asked.delta(delta);
                 if delta < 0 {
+                    self.read_older(&job);
                     return self.put_back(job, delta.unsigned_abs().min(MOST));
                 }
                 delta.unsigned_abs().min(MOST)
@@ -64,6 +59,7 @@ impl Pipe {
         let (key, ttl) = (present(&job), job.rule.ttl(time));
         job.over = add;
         if add == 0 {
+            self.read_older(&job);
             let opaque = self.expect(Then::Look(job));
             return Request::new(&mut self.out, "mg", &key, opaque).end(" v t");
         }
@@ -71,12 +67,45 @@ impl Pipe {
             Some(_) => " t v c",
             None => " v",
         };
-        let opaque = self.expect(Then::Charged(job));
-        Request::new(&mut self.out, "ma", &key, opaque)
-            .ttl(" N", ttl)
-            .flag(" J", add)
-            .flag(" D", add)
-            .end(flags);
+        let charge = |out, opaque| {
+            let request = Request::new(out, "ma", &key, opaque).ttl(" N", ttl);
+            request.flag(" J", add).flag(" D", add).end(flags);
+        };
+        let settles = job.verb != Verb::Acquire;
+        if job.rule.older() == 0 || settles {
+            let opaque = self.expect(Then::Charged(job));
+            return charge(&mut self.out, opaque);
+        }
+        // What others count is read after this is added, so that of two who do this at the same time one sees the other.
+        let opaque = self.expect(Then::Added);
+        charge(&mut self.out, opaque);
+        self.read_older(&job);
+        let ahead = job.number.map(|number| number.saturating_add(1));
+        let ahead = job.rule.keys.of(&job.tag, ahead);
+        let opaque = self.expect(Then::Beside(job));
+        Request::new(&mut self.out, "mg", &ahead, opaque).end(" v");
+    }
+
+    fn read_older(&mut self, job: &Counting) {
+        for age in 1..=job.rule.older() {
+            let number = job.number.and_then(|number| number.checked_sub(age));
+            let key = job.rule.keys.of(&job.tag, number);
+            let opaque = self.expect(Then::Part);
+            Request::new(&mut self.out, "mg", &key, opaque).end(" v");
+        }
+    }
+
+    /// The next window's count: of those for whom it has begun already.
+    pub(super) fn beside(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
+        let charged = self.added.take();
+        match (charged, answer) {
+            (Some(charged), Ok(meta)) => {
+                job.ahead = count(&meta).unwrap_or(0);
+                self.charged(job, charged);
+            }
+            (_, Err(failure)) => job.answer(Err(failure)),
+            (None, _) => job.answer(Err(Failure::new("an answer without its question"))),
+        }
     }
 
     /// The count of an older window.
@@ -327,7 +356,8 @@ fn decide(job: &Counting, present: u64, nanos: u64) -> Decision {
         key: bits(&job.tag),
     };
     let counts = Counts {
-        present,
+        // In the next one it is counted for longer, but how long is known to those who are there.
+        present: present.saturating_add(job.ahead),
         older: &job.older,
         number: job.number,
         ttl: job.ttl,

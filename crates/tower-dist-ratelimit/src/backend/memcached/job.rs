@@ -94,6 +94,8 @@ pub(super) struct Counting {
     pub(super) number: Option<u64>,
     /// What was counted in those before it.
     pub(super) older: SmallVec<[u64; 1]>,
+    /// What is counted in the next one, by those whose clocks are ahead.
+    pub(super) ahead: u64,
     /// What was added, and has to be taken back.
     pub(super) over: u64,
     pub(super) sent: Instant,
@@ -122,6 +124,7 @@ impl Counting {
             tries: 0,
             number: None,
             older: SmallVec::new(),
+            ahead: 0,
             over: 0,
             sent: Instant::now(),
             nanos: 0,

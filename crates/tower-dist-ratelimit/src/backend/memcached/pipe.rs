@@ -55,6 +55,10 @@ pub(super) enum Then {
     Look(Box<Counting>),
     /// What the counter says once it is charged.
     Charged(Box<Counting>),
+    /// What it says, when others are asked for behind it.
+    Added,
+    /// The next window's count, behind those.
+    Beside(Box<Counting>),
     /// What it says once that was taken back.
     TakenBack(Box<Counting>),
     /// What it is now, as somebody else was quicker.
@@ -84,6 +88,8 @@ pub(super) struct Pipe {
     opaque: u64,
     /// The counts of older windows that were read for the next question.
     pub(super) parts: SmallVec<[u64; 4]>,
+    /// What a counter said that was charged for the next question.
+    pub(super) added: Option<Result<Meta, Failure>>,
     pub(super) cells: HashMap<CellKey, Cell>,
     /// Items to try again, and when.
     pub(super) later: Vec<(Instant, CellKey)>,
@@ -103,6 +109,7 @@ impl Pipe {
             sent: VecDeque::new(),
             opaque: 0,
             parts: SmallVec::new(),
+            added: None,
             cells: HashMap::new(),
             later: Vec::new(),
             patience,
@@ -253,6 +260,8 @@ impl Pipe {
             Then::Part => self.part(answer.as_ref().ok()),
             Then::Look(job) => self.looked(job, answer),
             Then::Charged(job) => self.charged(job, answer),
+            Then::Added => self.added = Some(answer),
+            Then::Beside(job) => self.beside(job, answer),
             Then::TakenBack(job) => self.taken_back(job, answer),
             Then::Reread(job) => self.reread(job, answer),
             Then::Inspected(job) => self.inspected(job, answer),
