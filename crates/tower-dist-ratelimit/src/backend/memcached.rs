@@ -66,7 +66,7 @@ const MAX_POLICIES: usize = 16;
 /// |---|---|---|---|
 /// | [`first_hit`](Policy::first_hit), whole seconds from 2 s to below 30 days | a counter that ends with its window | 1 | the server |
 /// | [`fixed_window`](Policy::fixed_window), [`phase_per_key`](Policy::phase_per_key) | a counter per window | 1 | this machine |
-/// | [`two_windows`](Policy::two_windows), [`sub_windows`](Policy::sub_windows), [`whole_sub_windows`](Policy::whole_sub_windows) | a counter per window, all asked at once | 1 | this machine |
+/// | [`two_windows`](Policy::two_windows), [`sub_windows`](Policy::sub_windows), [`whole_sub_windows`](Policy::whole_sub_windows) | a counter per window, all asked at once: those that count, and the next | 1 | this machine |
 /// | token bucket, [`leaky_bucket`](Policy::leaky_bucket), [`leaky_queue`](Policy::leaky_queue), `first_hit` of other windows | a value that is swapped | 2, more when others change the key at the same time | this machine |
 /// | several policies in a set | one value for each key | the same | this machine |
 /// | [`sliding_log`](Policy::sliding_log) | not at all: it is refused when it is built | | |
@@ -81,6 +81,7 @@ const MAX_POLICIES: usize = 16;
 /// [`want`](crate::backend::Charge::want), another request can be refused that would have fitted; not when all cost the
 /// same and want no more. From a `first_hit` window it is taken back only if that is surely still the same one; when so
 /// many others change it that this fails 16 times, or the connection is lost, it stays charged until the window ends.
+/// What is refused for a moment the [deny cache](crate::RateLimitLayerBuilder::deny_cache) refuses for up to a second more.
 /// Quotas that differ from key to key may lower or raise the limit at any time.
 ///
 /// # Values
@@ -99,9 +100,10 @@ const MAX_POLICIES: usize = 16;
 ///
 /// What goes by this machine's clock supposes that those of the fleet agree (NTP keeps them within milliseconds). If the
 /// fastest is ahead of the slowest by `s`, then in any time `D` as much can be admitted as the algorithm would in `D + s`;
-/// and the slowest waits up to `s` longer than it has to. Windows are kept a minute longer than they count (no longer than
+/// and the slowest waits up to `s` longer than it has to. Sliding windows keep to that while `s`, and the time that a charge
+/// is on its way, are shorter than one of their sub-windows: the next one is looked at, and none after that. Windows are kept a minute longer than they count (no longer than
 /// they are), so a process that is behind by more than that can find its window forgotten. A clock that jumps back admits
-/// nothing more. One that was far ahead blocks a key until what it wrote ends, by the server's clock: after the time
+/// no more than one that is as far behind; of what is swapped nothing more at all. One that was far ahead blocks a key until what it wrote ends, by the server's clock: after the time
 /// in which the key would have drained. Windows begin at whole multiples since 2020 (UTC).
 ///
 /// # What is kept
@@ -112,8 +114,11 @@ const MAX_POLICIES: usize = 16;
 /// server, a bucket 140; each has a time to live, but for what would end after 2038. A refused request leaves nothing
 /// changed, nor does one of zero cost. Values that are not ours count as nothing and are replaced.
 ///
-/// Memcached forgets: when it is full it drops what was not used for longest, and a limit then starts anew. Give it room
-/// for the keys that are limited at the same time, and watch its `evictions`.
+/// Memcached forgets: when it is full it drops what was not used for longest, and a limit then starts anew, so that more
+/// is admitted; a flood of new keys can bring that about. Give it room for the keys that are limited at the same time, and
+/// watch its `evictions`. Or start it with `-M`: then it says that it is full, and [`OnError`](crate::OnError) decides about
+/// new keys. If a counter is dropped or flushed, and begun anew by others, between a charge and its being taken back, as
+/// much more is admitted once.
 ///
 /// # Servers
 ///
