@@ -76,6 +76,8 @@ impl<A: Restored> Slot for A {
 pub(super) struct Set {
     pub(super) keys: Keys,
     pub(super) slots: Vec<Box<dyn Slot>>,
+    /// How long each has anything to say at most.
+    spans: Vec<Duration>,
     /// How much longer than anything counts it is kept, in seconds.
     slack: u64,
 }
@@ -104,7 +106,13 @@ impl Set {
             }
         };
         let slack = policies.iter().map(slack).max().unwrap_or_default();
-        Ok(Self { keys, slots, slack })
+        let spans = policies.iter().map(span).collect();
+        Ok(Self {
+            keys,
+            slots,
+            spans,
+            slack,
+        })
     }
 
     /// How long an item has something to say, as the look at each of its policies tells.
@@ -136,6 +144,17 @@ fn slack(policy: &Policy) -> u64 {
     match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => 0,
         _ => policy.quota().window().min(SKEW).as_secs(),
+    }
+}
+
+/// Windows have nothing to say when they have been over for as long as they are. Whoever finds one that begins in a far
+/// future, as somebody's clock was wrong, does not keep it until then. Buckets drain as slowly as the lowest quota says.
+fn span(policy: &Policy) -> Duration {
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => {
+            Duration::MAX
+        }
+        _ => policy.quota().window().saturating_mul(2),
     }
 }
 
@@ -324,7 +343,8 @@ impl Counted {
 
 /// The longest of what these policies' looks say, each by its own quota.
 pub(super) fn longest(set: &Set, states: &[Words], at: At, quota: Option<Quota>) -> Duration {
-    let looks = set.slots.iter().zip(states).map(|(slot, words)| {
+    let slots = set.slots.iter().zip(&set.spans);
+    let looks = slots.zip(states).map(|((slot, span), words)| {
         let mut longest = Duration::ZERO;
         for quota in [None, quota.filter(|quota| quota.limit() > 0)] {
             let ask = Ask {
@@ -336,7 +356,7 @@ pub(super) fn longest(set: &Set, states: &[Words], at: At, quota: Option<Quota>)
             slot.decide(words, at, &ask, &mut out);
             longest = longest.max(out.reset_after);
         }
-        longest
+        longest.min(*span)
     });
     looks.max().unwrap_or_default()
 }

@@ -202,3 +202,24 @@ async fn an_answer_from_beyond_the_end_of_a_window_is_decided_by_the_window_that
         })
         .await;
 }
+
+/// What it wrote ends when it would have ended by its own clock, whoever has written it again meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_a_year_ahead_blocks_a_key_for_no_longer_than_two_windows() {
+    let window = Duration::from_millis(1500);
+    let policy = Policy::new("first", Quota::new(3, window)).first_hit();
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let store = Rc::default();
+            let ahead = Machine::new(&store, &policy, clock::<31_536_000_000>, millis(1));
+            let right = Machine::new(&store, &policy, clock::<0>, millis(1));
+            assert!(ahead.ask(Verb::Acquire).await.allowed);
+            for allowed in [true, true, false] {
+                assert_eq!(right.ask(Verb::Acquire).await.allowed, allowed);
+            }
+            sleep(2 * window + Duration::from_secs(5)).await;
+            assert!(right.ask(Verb::Acquire).await.allowed);
+        })
+        .await;
+}

@@ -142,6 +142,40 @@ async fn nobody_is_refused_by_what_was_not_looked_at() {
     assert!(receiver.await.unwrap().unwrap().allowed);
 }
 
+/// With a pause between the attempts, and an end to them.
+#[tokio::test(start_paused = true)]
+async fn who_always_comes_too_late_pauses_and_is_told_at_the_deadline() {
+    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(5))]).unwrap());
+    let (job, mut receiver) = swapping(&set, Verb::Acquire);
+    let mut wire = Wire::new();
+    let started = Instant::now();
+    wire.send(job);
+    let mut writes = 0;
+    let told = loop {
+        wire.answer("mg ", "EN", "", "").await;
+        wire.answer(" ME c", "NS", "", "").await;
+        writes += 1;
+        // The second attempt comes at once; from then on there are pauses of 4 ms in the mean, so that even the luckiest
+        // makes fewer than this.
+        assert!(
+            writes < 5_000,
+            "{writes} attempts in {:?}",
+            started.elapsed()
+        );
+        if writes == 2 {
+            assert_eq!(started.elapsed(), Duration::ZERO);
+        }
+        tokio::task::yield_now().await;
+        if let Ok(told) = receiver.try_recv() {
+            break told;
+        }
+    };
+    let error = crate::backend::BackendError::from(told.unwrap_err()).to_string();
+    assert!(error.contains("again and again for 5s"), "{error}");
+    let late = started.elapsed() - Duration::from_secs(5);
+    assert!(late <= Duration::from_millis(10), "{late:?}");
+}
+
 /// What a server could say to the command of this number, right or wrong.
 fn reply(opaque: usize, code: &str, value: &str, flags: &str) -> String {
     match code {
