@@ -84,6 +84,38 @@
 //! # Ok::<(), tower_dist_ratelimit::BuildError>(())
 //! ```
 //!
+//! # Which algorithm, where, and how
+//!
+//! What each choice lets through at most, and what a decision costs: round trips to the store, and bytes that a key takes
+//! there with all that belongs to it.
+//!
+//! | algorithm | in any window at most | for | [`Memory`](backend::Memory) | `Redis` | `Memcached` | leased |
+//! |---|---|---|---|---|---|---|
+//! | token bucket (the default), [`leaky_bucket`](Policy::leaky_bucket) | burst + limit | nearly everything | 0 · 32 B | 1 · 200 B | 2 · 140 B | yes |
+//! | [`leaky_queue`](Policy::leaky_queue) | the limit, evenly | calls to others that must not come in bursts | 0 · 32 B | 1 · 200 B | 2 · 140 B | no, exact |
+//! | [`fixed_window`](Policy::fixed_window), [`phase_per_key`](Policy::phase_per_key) | 2 × limit | quotas by the hour or day, and the fewest operations | 0 · 32 B | 1 · 200 B | 1 · 120 B | yes |
+//! | [`first_hit`](Policy::first_hit) | 2 × limit | the same, for each key from its first request on | 0 · 60 to 100 B | 1 · 200 B | 1 · 120 B | yes |
+//! | [`two_windows`](Policy::two_windows) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for little | 0 · 60 to 100 B | 1 · 210 B | 1 · 120 B for each of two | yes |
+//! | [`sub_windows`](Policy::sub_windows) (n) | 1.99 × limit; closer on real traffic | the same, for some more | 0 · 100 B, and 8 for each of n | 1 · 200 B, and 2 or more for each of n | 1 · 120 B for each of n + 1 | yes |
+//! | [`whole_sub_windows`](Policy::whole_sub_windows) (n) | the limit | hard limits in fixed memory; sustains n / (n + 1) of them | 0 · 100 B, and 8 for each of n | 1 · 200 B, and 2 or more for each of n | 1 · 120 B for each of n + 1 | yes |
+//! | [`sliding_log`](Policy::sliding_log) | the limit | hard limits, when they are small | 0 · 16 B for each token | 1 · 200 B, and 11 for each token | refused | yes |
+//! | several policies of one key | as each by itself | limits that hold together, all or nothing | 0 · the sum | 1 · the sum | 2 · one value | no, exact |
+//!
+//! | backend | whose limits | choose it when | what is worse |
+//! |---|---|---|---|
+//! | [`Memory`](backend::Memory) | one process's | there is one, or each may have its share | behind a load balancer a client gets as many limits as there are processes |
+//! | `backend::Redis` | a fleet's, by the server's clock | limits have to be exact | a server of its own to run; Clusters ask keys of different slots apart |
+//! | `backend::Memcached` | a fleet's, mostly by each machine's clock | there is one already | machines whose clocks are `s` apart let through what is allowed in `s` more; a full server forgets; 2 round trips or more for a bucket that others change, and for a window's refusals |
+//!
+//! | [`Sharing`] | round trips | in any time D at most | choose it when |
+//! |---|---|---|---|
+//! | `Exact`, the default | as above; none for who was refused a moment ago | what the algorithm allows in D | the store is near |
+//! | `Leases` (100 ms) | 1 for 10 to 1,000 decisions of a hot key, nobody waits for it | what it allows in D + the lease time | keys are hot, or the store is far |
+//! | `Asynchronous` | 2 per interval and key | no bound: in an interval, as often the limit as there are instances | limits need not hold |
+//!
+//! If in doubt: a token bucket, in `Memory` for one process and in `Redis` for more, and `Exact`. Then `Leases`, if round trips are what
+//! you wait for.
+//!
 //! # Where it goes
 //!
 //! Outside of what costs something: above timeouts, concurrency limits and buffers, so that refused requests do not

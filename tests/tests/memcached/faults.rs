@@ -219,3 +219,39 @@ async fn under_load_every_request_is_decided_within_the_deadline_whatever_the_se
         assert!(longest < DEADLINE + Duration::from_secs(1), "{longest:?}");
     }
 }
+
+/// What a server does that has no room for all keys: it forgets old ones, or with `-M` says that it is full.
+#[tokio::test]
+async fn a_full_server_forgets_the_oldest_keys_or_fails_the_newest() {
+    for settings in [&["-m", "2"][..], &["-m", "2", "-M"]] {
+        let server = Server::with(settings);
+        let fixed = Policy::new("p", Quota::new(1, HOUR)).first_hit();
+        let set = Set::new(&connect(&server.url()).await, &[fixed]);
+        let of = |number: u32| format!("flood {number}");
+        assert!(set.take("first", 1).await.unwrap().allowed);
+        let mut failed = 0;
+        for flood in 0..40 {
+            let asks: Vec<_> = (0..1000)
+                .map(|number| {
+                    let (set, key) = (set.clone(), of(flood * 1000 + number));
+                    tokio::spawn(async move { set.take(&key, 1).await })
+                })
+                .collect();
+            for ask in asks {
+                match ask.await.unwrap() {
+                    Ok(decision) => assert!(decision.allowed),
+                    Err(error) => {
+                        assert!(error.to_string().contains("Out of memory"), "{error}");
+                        failed += 1;
+                    }
+                }
+            }
+        }
+        let again = set.take("first", 1).await.unwrap();
+        if settings.contains(&"-M") {
+            assert!(failed > 0 && !again.allowed, "{failed} failed: {again:?}");
+        } else {
+            assert!(failed == 0 && again.allowed, "{failed} failed: {again:?}");
+        }
+    }
+}
