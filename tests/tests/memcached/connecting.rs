@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tests::servers::{Memcached as Server, free_port};
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Policy, Quota, backend::Memcached};
+use tower_dist_ratelimit::{Policy, Quota, Source, backend::Memcached};
 
 use crate::{
     stub::{greeting, opaque, stub},
@@ -139,4 +139,42 @@ async fn prefixes_keep_services_apart() {
     let keys = server.keys();
     assert!(keys.len() == 2, "{keys:?}");
     assert!(keys[0].starts_with("one:") && keys[1].starts_with("other:"));
+}
+
+#[tokio::test]
+async fn deadlines_can_be_as_long_as_there_are() {
+    let server = Server::start();
+    let builder = Memcached::builder(&server.url()).connect_deadline(Duration::MAX);
+    let memcached = builder.answer_deadline(Duration::MAX).connect().await;
+    let limiter = limiter(&memcached.unwrap(), Policy::new("p", Quota::per_hour(5)));
+    for _ in 0..2 {
+        let decision = limiter.check("k").await.unwrap();
+        assert_eq!(decision.source, Source::Backend);
+    }
+}
+
+#[test]
+fn a_runtime_that_has_ended_is_said_at_once_to_those_who_waited_and_to_those_who_come() {
+    let server = Server::start();
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let (one, other) = (runtime(), runtime());
+    let set = one.block_on(async {
+        let policy = Policy::new("p", Quota::per_hour(5));
+        Set::new(&connect(&server.url()).await, &[policy])
+    });
+    server.freeze();
+    let waits = other.spawn({
+        let set = set.clone();
+        async move { set.take("k", 1).await }
+    });
+    // Long enough that it has been sent, and shorter than an answer may take.
+    other.block_on(tokio::time::sleep(Duration::from_millis(50)));
+    drop(one);
+    other.block_on(async {
+        for error in [waits.await.unwrap(), set.take("k", 1).await] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("runtime"), "{error}");
+        }
+    });
+    server.thaw();
 }

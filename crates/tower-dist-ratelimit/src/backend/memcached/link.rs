@@ -95,7 +95,7 @@ impl Link {
     }
 
     fn lost(&self) -> Failure {
-        Failure::lost(self.health.reason())
+        lost(&self.health)
     }
 
     /// What a question that was sent is answered.
@@ -104,12 +104,20 @@ impl Link {
         health: Arc<Health>,
     ) -> Result<Verdict, BackendError> {
         let answer = receiver.await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::lost(health.reason())));
+        let answer = answer.unwrap_or_else(|_| Err(lost(&health)));
         Ok(answer?)
     }
 
     pub(super) fn health(&self) -> Arc<Health> {
         Arc::clone(&self.health)
+    }
+}
+
+/// Who has lost a connection that is not known to be lost has lost the task.
+fn lost(health: &Health) -> Failure {
+    match health.is_up() {
+        true => Failure::lost("the runtime that it was made on has ended"),
+        false => Failure::lost(health.reason()),
     }
 }
 

@@ -278,7 +278,9 @@ impl Pipe {
 
     /// When something is to be done that no answer does.
     fn next_due(&self) -> Option<Instant> {
-        let silent = self.sent.front().map(|sent| sent.at + self.patience);
+        // None, too, if that is longer than a clock can tell.
+        let silent = self.sent.front();
+        let silent = silent.and_then(|sent| sent.at.checked_add(self.patience));
         let later = self.later.iter().map(|(at, _)| *at).min();
         match (silent, later) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -289,7 +291,7 @@ impl Pipe {
     fn due(&mut self) -> Option<String> {
         let now = self.now;
         let first = self.sent.front();
-        if first.is_some_and(|sent| sent.at + self.patience <= now) {
+        if first.is_some_and(|sent| now.saturating_duration_since(sent.at) >= self.patience) {
             return Some(format!("no answer within {:?}", self.patience));
         }
         let mut place = 0;
