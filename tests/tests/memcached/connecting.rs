@@ -168,7 +168,7 @@ fn a_runtime_that_has_ended_is_said_at_once_to_those_who_waited_and_to_those_who
         async move { set.take("k", 1).await }
     });
     // Long enough that it has been sent, and shorter than an answer may take.
-    other.block_on(tokio::time::sleep(Duration::from_millis(50)));
+    other.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
     drop(one);
     other.block_on(async {
         for error in [waits.await.unwrap(), set.take("k", 1).await] {

@@ -53,6 +53,8 @@ impl Store {
                     value.truncate(length);
                 }
                 answers.extend(self.execute(line.trim_end(), value));
+                // Other connections come between two commands of one.
+                sleep(Duration::from_millis(1)).await;
                 line.clear();
                 if !stream.buffer().contains(&b'\n') {
                     break;

@@ -176,6 +176,40 @@ async fn who_always_comes_too_late_pauses_and_is_told_at_the_deadline() {
     assert!(late <= Duration::from_millis(10), "{late:?}");
 }
 
+#[tokio::test]
+async fn who_has_gone_before_it_is_written_is_not_charged() {
+    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(100))]).unwrap());
+    let mut wire = Wire::new();
+    let (first, told) = swapping(&set, Verb::Acquire);
+    wire.send(first);
+    wire.answer("mg ", "EN", "", "").await;
+    let (second, gone) = swapping(&set, Verb::Acquire);
+    wire.send(second);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    drop(gone);
+    wire.answer(" ME c", "HD", "", " c5").await;
+    assert!(told.await.unwrap().unwrap().allowed);
+    // Nothing is written for the second: what comes next is the third's question.
+    let (third, _told) = swapping(&set, Verb::Acquire);
+    wire.send(third);
+    wire.answer("mg ", "EN", "", "").await;
+}
+
+/// Of two who charge two sub-windows at the same time one sees the other, whatever the server does in between.
+#[tokio::test]
+async fn sub_windows_are_read_after_one_of_them_is_charged() {
+    let policy = Policy::new("p", Quota::per_hour(5)).whole_sub_windows(2);
+    let (job, _told) = counting(&policy, Verb::Acquire);
+    let mut wire = Wire::new();
+    wire.send(job);
+    let mut asked = vec![0; 4096];
+    let n = wire.server.read(&mut asked).await.unwrap();
+    let asked = String::from_utf8_lossy(&asked[..n]).into_owned();
+    let commands: Vec<&str> = asked.lines().map(|line| &line[..2]).collect();
+    // The charge, the two before it, and the one behind it.
+    assert_eq!(commands, ["ma", "mg", "mg", "mg"]);
+}
+
 /// What a server could say to the command of this number, right or wrong.
 fn reply(opaque: usize, code: &str, value: &str, flags: &str) -> String {
     match code {
