@@ -223,3 +223,23 @@ async fn a_clock_that_is_a_year_ahead_blocks_a_key_for_no_longer_than_two_window
         })
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_windows_before_this_one_too() {
+    let policy = Policy::new("two", Quota::per_minute(5)).two_windows();
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let machine = Machine::new(&Rc::default(), &policy, clock::<0>, millis(1));
+            let into = Duration::from_nanos(clock::<0>().nanos % 60_000_000_000);
+            sleep(Duration::from_secs(119) - into).await;
+            for _ in 0..5 {
+                assert!(machine.ask(Verb::Acquire).await.allowed);
+            }
+            sleep(Duration::from_secs(2)).await;
+            assert!(!machine.ask(Verb::Acquire).await.allowed);
+            machine.ask(Verb::Reset).await;
+            assert!(machine.ask(Verb::Acquire).await.allowed);
+        })
+        .await;
+}
