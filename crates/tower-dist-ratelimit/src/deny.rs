@@ -92,6 +92,8 @@ impl Denials {
         for charge in charges {
             let tag = self.tag(charge.policy, charge.key);
             whole.write_u64(tag);
+            // The mark tells that it is another one, unless two threads tell it at the same time.
+            whole.write_u64(charge.quota.map_or(0, marks::bits));
             marks = marks.wrapping_add(self.marks.of(tag, charge.quota));
         }
         Asked {

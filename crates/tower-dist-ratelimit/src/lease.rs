@@ -3,6 +3,7 @@ mod demand;
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 mod loom;
 mod purse;
+mod relief;
 mod share;
 mod slot;
 mod sync;
@@ -19,6 +20,7 @@ use tokio::{runtime, task::JoinSet, time::Instant};
 
 use self::{
     asking::Asking,
+    relief::Relief,
     slot::{Left, Slot},
     table::{Ask, Plan, Set, Table},
 };
@@ -201,14 +203,6 @@ impl Leasing {
         }
     }
 
-    fn relieve(&self, charge: &Charge<'_>) {
-        let tag = self.shared.table.tag(charge);
-        let set = self.shared.table.set(tag);
-        if set.slot(tag).is_some() {
-            set.relieve(tag);
-        }
-    }
-
     /// Whether it is time to ask for more.
     fn is_low(slot: &Slot, left: Left, now: u64) -> bool {
         left.lasting <= slot.low.load(Relaxed) && now >= slot.not_before.load(Relaxed)
@@ -237,6 +231,8 @@ impl Leasing {
 
 /// Writes that a request has to wait until then.
 fn refuse(slot: &Slot, ask: Ask, until: u64, out: &mut Decision) {
+    // The store would refuse it until then, and may be asked before: somebody may have given back.
+    let until = until.max(slot.due.load(Relaxed));
     let wait = Duration::from_nanos(until.saturating_sub(ask.now));
     // There may be a few here, but not enough.
     let remaining = slot.held(ask.now).min(ask.cost - 1);
@@ -279,6 +275,7 @@ impl Backend for Leasing {
             }
             let until = slot.refuse_until.load(Relaxed);
             if ask.now < until
+                && ask.cost >= slot.refuse_from.load(Relaxed)
                 && slot.is(ask.tag)
                 && let [out] = out
             {
@@ -290,14 +287,25 @@ impl Backend for Leasing {
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        if delta < 0 {
-            charges.iter().for_each(|charge| self.relieve(charge));
+        if delta >= 0 {
+            return self.inner.settle(charges, delta);
         }
-        self.inner.settle(charges, delta)
+        let relief = Relief::new(&self.shared, charges);
+        match self.inner.settle(charges, delta) {
+            Answer::Later(answer) => Answer::Later(Box::pin(async move {
+                let _relief = relief;
+                answer.await
+            })),
+            answer => answer,
+        }
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        self.relieve(&Charge::new(policy, key, 0));
-        self.inner.reset(policy, key)
+        let relief = Relief::new(&self.shared, &[Charge::new(policy, key, 0)]);
+        let done = self.inner.reset(policy, key);
+        Box::pin(async move {
+            let _relief = relief;
+            done.await
+        })
     }
 }

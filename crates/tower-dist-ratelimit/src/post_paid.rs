@@ -38,7 +38,6 @@ struct Exchange {
     policy: PolicyId,
     number: usize,
     key: Box<[u8]>,
-    quota: Option<Quota>,
     deadline: Duration,
 }
 
@@ -81,7 +80,6 @@ impl PostPaid {
             policy: charge.policy,
             number,
             key: charge.key.into(),
-            quota: charge.quota,
             deadline: self.deadline,
         };
         let (mut wait, period) = (self.phase(), self.period);
@@ -104,22 +102,23 @@ impl PostPaid {
 }
 
 impl Exchange {
-    fn charge(&self, cost: u64) -> Charge<'_> {
+    fn charge(&self, cost: u64, quota: Option<Quota>) -> Charge<'_> {
         Charge {
-            quota: self.quota,
+            quota,
             ..Charge::new(self.policy, &self.key, cost)
         }
     }
 
     /// Says what was used here, and hears what was used everywhere. What may or may not have arrived is not said again.
     async fn once(&self) {
-        let used = self.ledger.take(self.number, &self.key);
+        let (used, quota) = self.ledger.take(self.number, &self.key);
         let delta = i64::try_from(used).unwrap_or(i64::MAX);
         if delta > 0 {
-            let told = self.inner.settle(&[self.charge(used)], delta);
+            let charge = self.charge(used, quota);
+            let told = self.inner.settle(&[charge], delta);
             match told {
                 Answer::Done(_) => {}
-                Answer::Failed(_) => return self.ledger.put_back(self.number, &self.key, used),
+                Answer::Failed(_) => return self.ledger.put_back(self.number, &charge),
                 Answer::Later(answer) => {
                     if Bounded::new(self.deadline, answer).await.is_err() {
                         return;
@@ -127,18 +126,16 @@ impl Exchange {
                 }
             }
         }
-        let mut decision = Decision::default();
-        let looked = self
-            .inner
-            .acquire(&[self.charge(0)], slice::from_mut(&mut decision));
+        let (look, mut decision) = (self.charge(0, quota), Decision::default());
+        let looked = self.inner.acquire(&[look], slice::from_mut(&mut decision));
         match looked {
-            Answer::Done(_) => self.ledger.adopt(self.number, self.charge(0), &decision),
+            Answer::Done(_) => self.ledger.adopt(self.number, look, &decision),
             Answer::Failed(_) => {}
             Answer::Later(answer) => {
                 if let Ok(verdict) = Bounded::new(self.deadline, answer).await
                     && let Some(decision) = verdict.decisions.first()
                 {
-                    self.ledger.adopt(self.number, self.charge(0), decision);
+                    self.ledger.adopt(self.number, look, decision);
                 }
             }
         }
@@ -169,7 +166,7 @@ impl Backend for PostPaid {
         };
         for ((number, charge), charged) in own.iter().zip(charges) {
             let cost = if allowed { charge.cost } else { 0 };
-            if self.ledger.used(*number, charge.key, cost) {
+            if self.ledger.used(*number, charge, cost) {
                 self.exchange(*number, charged, &runtime);
             }
         }

@@ -40,7 +40,8 @@ pub enum Sharing {
     /// that time after it was *asked for*; what is left then dies.
     ///
     /// When the store has less than was wanted, requests without tokens are decided one by one; when it goes on having less, they are
-    /// refused here for the time of 2, 4, 8 and at last 16 requests (never longer than a lease time), after which the next one asks.
+    /// refused here for the time of 2, 4, 8 and at last 16 requests (never longer than a lease time), after which the next one asks. A
+    /// refusal says how long the store said it would last, if that is longer; what costs less than was refused is decided by the store.
     /// So a fleet that is asked for far too much lets through what the limit allows, in heaps, for a round trip per 16 requests.
     ///
     /// Choose a lease time of at least six round trips, and as much longer as the overshoot allows. While a store [is left
@@ -48,7 +49,7 @@ pub enum Sharing {
     ///
     /// # Cost
     ///
-    /// 150 kB per limiter. A request that is paid for takes no allocation, no lock and no wait.
+    /// 170 kB per limiter. A request that is paid for takes no allocation, no lock and no wait.
     Leases(Duration),
     /// This instance decides by what it believes, and exchanges with the store at intervals: what it has used, and what all have.
     ///
@@ -62,7 +63,7 @@ pub enum Sharing {
     /// # Cost
     ///
     /// A task for each key that is asked about, with two round trips per interval; at most 10,000 for each policy, beyond which keys are
-    /// decided exactly. A short lock for each request.
+    /// decided exactly, and so are keys of more than 1,000 bytes. A short lock for each request.
     Asynchronous(Duration),
 }
 

@@ -53,7 +53,7 @@ impl Marks {
 }
 
 /// Not zero. That two quotas have the same is no more likely than that two keys have.
-fn bits(quota: Quota) -> u64 {
+pub(super) fn bits(quota: Quota) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(quota.limit());
     hasher.write_u128(quota.window().as_nanos());

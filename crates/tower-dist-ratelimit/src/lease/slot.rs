@@ -15,8 +15,11 @@ pub(super) struct Slot {
     pub(super) low: AtomicU64,
     /// When more may be asked for.
     pub(super) not_before: AtomicU64,
-    /// Whom there are no tokens for is refused until then.
+    /// Whom there are no tokens for is refused until then, if it costs at least as much.
     pub(super) refuse_until: AtomicU64,
+    pub(super) refuse_from: AtomicU64,
+    /// When the store would have that much, if it has said so.
+    pub(super) due: AtomicU64,
     /// What the store last told about the key: the limit, what is left, and when it is full again.
     pub(super) limit: AtomicU64,
     pub(super) remaining: AtomicU64,
@@ -40,6 +43,8 @@ impl Slot {
             low: AtomicU64::new(0),
             not_before: AtomicU64::new(0),
             refuse_until: AtomicU64::new(0),
+            refuse_from: AtomicU64::new(0),
+            due: AtomicU64::new(0),
             limit: AtomicU64::new(0),
             remaining: AtomicU64::new(0),
             full_at: AtomicU64::new(0),
@@ -48,7 +53,12 @@ impl Slot {
 
     #[inline]
     pub(super) fn is(&self, tag: u64) -> bool {
-        self.tag.load(Acquire) == tag
+        self.tag() == tag
+    }
+
+    #[inline]
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.load(Acquire)
     }
 
     /// Pays for a request, from the purse that dies first. What can still be spent at `soon` lasts.
@@ -90,6 +100,8 @@ impl Slot {
             &self.low,
             &self.not_before,
             &self.refuse_until,
+            &self.refuse_from,
+            &self.due,
             &self.limit,
             &self.remaining,
             &self.full_at,

@@ -13,13 +13,16 @@ use super::{
     share::{HOT, Outlook, Shortage},
     slot::Slot,
 };
-use crate::{Decision, backend::Charge};
+use crate::{Decision, Quota, backend::Charge};
 
 /// Sets of slots. With four slots each there is room for 1,024 keys to be watched: as many as can be hot on one
 /// instance without being all of its traffic.
 const SETS: usize = 256;
 
 const WAYS: usize = 4;
+
+/// The bits of a tag that its quota has no part in.
+const KEY_BITS: u64 = u32::MAX as u64;
 
 /// The keys that are asked about most.
 pub(super) struct Table {
@@ -43,6 +46,8 @@ struct Account {
     asking: u64,
     /// The last such number.
     asked: u64,
+    /// Somebody has given back since that was asked: that the store was short says nothing any more.
+    relieved: bool,
 }
 
 /// What to do with a request for which there are no tokens here.
@@ -92,18 +97,23 @@ impl Table {
         }
     }
 
-    /// 64 bits that stand for a policy, a key and its quota: never zero.
+    /// 64 bits that stand for a policy, a key and its quota: never zero. The lower half is the same whatever the quota, so that all
+    /// tags of a key are in one set.
     #[inline]
     pub(super) fn tag(&self, charge: &Charge<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(charge.policy.number());
-        if let Some(quota) = charge.quota {
-            hasher.write_u64(quota.limit());
-            hasher.write_u128(quota.window().as_nanos());
-            hasher.write_u64(quota.burst_size());
-        }
         hasher.write(charge.key);
-        hasher.finish().max(1)
+        let quota = charge.quota.map_or(0, |quota| self.quota(quota));
+        (hasher.finish() ^ (quota & !KEY_BITS)).max(1)
+    }
+
+    fn quota(&self, quota: Quota) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(quota.limit());
+        hasher.write_u128(quota.window().as_nanos());
+        hasher.write_u64(quota.burst_size());
+        hasher.finish()
     }
 
     #[inline]
@@ -133,8 +143,9 @@ impl Set {
         let seen = slot.seen.swap(0, Relaxed);
         account.demand = account.demand.seen(seen, ask.now, lease);
         let demand = account.demand.expected(lease);
+        let is_short = !ask.ahead && ask.cost >= slot.refuse_from.load(Relaxed);
         if account.asking != 0 {
-            return if account.shortage.lasts() && !ask.ahead {
+            return if account.shortage.lasts() && is_short {
                 let pause = account.shortage.pause(demand, lease);
                 Plan::Refuse(ask.now.saturating_add(pause.max(1)))
             } else {
@@ -142,7 +153,7 @@ impl Set {
             };
         }
         let refuse_until = slot.refuse_until.load(Relaxed);
-        if ask.now < refuse_until && !ask.ahead {
+        if ask.now < refuse_until && is_short {
             return Plan::Refuse(refuse_until);
         }
         if ask.now < slot.not_before.load(Relaxed) {
@@ -168,6 +179,7 @@ impl Set {
         }
         account.asked += 1;
         account.asking = account.asked;
+        account.relieved = false;
         // Nobody else need look whether it is time.
         slot.not_before.store(u64::MAX, Relaxed);
         Plan::Ask {
@@ -200,6 +212,7 @@ impl Set {
             asking: 0,
             // Goes on, so that an answer to the one before is not taken for one to this.
             asked: accounts[coldest].asked,
+            relieved: false,
         };
         Some(coldest)
     }
@@ -220,7 +233,7 @@ impl Set {
         let (slot, account) = (&self.slots[way], &mut accounts[way]);
         account.asking = 0;
         let extra = decision.granted.saturating_sub(answered.cost);
-        let short = decision.granted < answered.want;
+        let short = decision.granted < answered.want && !account.relieved;
         account.shortage = account.shortage.after(short);
         let again = if short {
             let retry = decision.retry_after.map_or(lease, nanos);
@@ -240,6 +253,15 @@ impl Set {
         }
         let lasting = slot.held(answered.now.saturating_add(lease / 4));
         slot.low.store(lasting / 3, Relaxed);
+        // Who was refused needs as much; who got less than wanted, any.
+        let (from, due) = match decision.retry_after {
+            Some(wait) if !decision.allowed => {
+                (answered.cost, answered.now.saturating_add(nanos(wait)))
+            }
+            _ => (0, 0),
+        };
+        slot.refuse_from.store(from, Relaxed);
+        slot.due.store(due, Relaxed);
         slot.refuse_until.store(again, Relaxed);
         slot.not_before.store(again, Release);
         again
@@ -254,18 +276,27 @@ impl Set {
         }
     }
 
-    /// Forgets that the store was short: somebody has given back.
+    /// Forgets that the store was short of a key, with whatever quota: somebody has given back.
     pub(super) fn relieve(&self, tag: u64) {
-        let mut accounts = self.lock();
-        let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) else {
+        if !self.slots.iter().any(|slot| is_of_key(slot, tag)) {
             return;
-        };
-        accounts[way].shortage = Shortage::default();
-        self.slots[way].refuse_until.store(0, Relaxed);
-        if accounts[way].asking == 0 {
-            self.slots[way].not_before.store(0, Relaxed);
+        }
+        let mut accounts = self.lock();
+        let ways = self.slots.iter().zip(accounts.iter_mut());
+        for (slot, account) in ways.filter(|(slot, _)| is_of_key(slot, tag)) {
+            account.shortage = Shortage::default();
+            account.relieved = true;
+            slot.refuse_until.store(0, Relaxed);
+            if account.asking == 0 {
+                slot.not_before.store(0, Relaxed);
+            }
         }
     }
+}
+
+/// Whether a slot is of the key that this is a tag of.
+fn is_of_key(slot: &Slot, tag: u64) -> bool {
+    slot.tag() & KEY_BITS == tag & KEY_BITS
 }
 
 /// Up to 584 years.

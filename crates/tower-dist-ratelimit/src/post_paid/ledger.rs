@@ -16,6 +16,10 @@ use crate::{
 /// Keys of one policy that are exchanged about at the same time. Others are asked for exactly.
 const MAX_KEYS: usize = 10_000;
 
+/// In bytes, since keys are kept here as they are: with this, 20 MB for each policy. Whoever makes up longer ones is decided
+/// exactly.
+const LONGEST_KEY: usize = 1_000;
+
 /// What this process believes the store to hold, and what it has not told it yet.
 pub(super) struct Ledger {
     pub(super) memory: Memory,
@@ -37,6 +41,8 @@ struct Book {
 #[derive(Default)]
 struct Account {
     unsent: u64,
+    /// Of the last charge, if it was not the policy's.
+    quota: Option<Quota>,
     /// Whether it was asked about since the last exchange.
     asked: bool,
 }
@@ -76,7 +82,8 @@ impl Ledger {
                     .position(|book| book.id == charge.policy)?;
                 let book = &self.books[number];
                 let accounts = book.accounts();
-                let room = accounts.len() < MAX_KEYS || accounts.contains_key(charge.key);
+                let room = charge.key.len() <= LONGEST_KEY
+                    && (accounts.len() < MAX_KEYS || accounts.contains_key(charge.key));
                 let own = Charge {
                     policy: book.own,
                     want: charge.cost,
@@ -87,19 +94,21 @@ impl Ledger {
             .collect()
     }
 
-    /// Notes that a key was charged. Whether nobody exchanges about it yet.
-    pub(super) fn used(&self, number: usize, key: &[u8], tokens: u64) -> bool {
+    /// Notes that so many tokens were charged. Whether nobody exchanges about the key yet.
+    pub(super) fn used(&self, number: usize, charge: &Charge<'_>, tokens: u64) -> bool {
         let mut accounts = self.books[number].accounts();
-        if let Some(account) = accounts.get_mut(key) {
+        if let Some(account) = accounts.get_mut(charge.key) {
             account.unsent = account.unsent.saturating_add(tokens);
+            account.quota = charge.quota;
             account.asked = true;
             return false;
         }
         let account = Account {
             unsent: tokens,
+            quota: charge.quota,
             asked: true,
         };
-        accounts.insert(key.into(), account);
+        accounts.insert(charge.key.into(), account);
         true
     }
 
@@ -113,11 +122,11 @@ impl Ledger {
         goes_on
     }
 
-    /// What was used since the last exchange, which is this one.
-    pub(super) fn take(&self, number: usize, key: &[u8]) -> u64 {
+    /// What was used since the last exchange, which is this one, and the quota it is used by.
+    pub(super) fn take(&self, number: usize, key: &[u8]) -> (u64, Option<Quota>) {
         let mut accounts = self.books[number].accounts();
         let account = accounts.get_mut(key).map(std::mem::take);
-        account.map_or(0, |account| account.unsent)
+        account.map_or((0, None), |account| (account.unsent, account.quota))
     }
 
     /// Changes what is still to be said about a charge, and says what of it has been said already.
@@ -128,6 +137,7 @@ impl Ledger {
         };
         if delta >= 0 {
             account.unsent = account.unsent.saturating_add(delta.unsigned_abs());
+            account.quota = charge.quota;
             account.asked = true;
             return 0;
         }
@@ -138,8 +148,8 @@ impl Ledger {
     }
 
     /// It was not said after all.
-    pub(super) fn put_back(&self, number: usize, key: &[u8], tokens: u64) {
-        self.used(number, key, tokens);
+    pub(super) fn put_back(&self, number: usize, charge: &Charge<'_>) {
+        self.used(number, charge, charge.cost);
     }
 
     /// Believes the store.

@@ -89,3 +89,34 @@ async fn a_reset_and_a_refund_are_seen_here_at_once() {
     limiter.reset("key").await.unwrap();
     assert!(limiter.check_n("key", 20).await.unwrap().allowed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_raised_limit_is_that_of_the_next_exchange() {
+    let wan = Wan::away(Duration::ZERO);
+    let policy = Policy::new("shared", Quota::per_second(10)).dynamic_quotas();
+    let limiter = Limiter::builder(wan.clone(), policy)
+        .sharing(Sharing::Asynchronous(PERIOD))
+        .build()
+        .unwrap();
+    let small = limiter.with_quota(Quota::per_second(10));
+    for _ in 0..10 {
+        sleep(Duration::from_millis(20)).await;
+        small.check("key").await.unwrap();
+    }
+    // Asked about all the time, so the exchange never ends.
+    let large = limiter.with_quota(Quota::per_second(1_000));
+    for number in 0..4_000 {
+        sleep(Duration::from_millis(2)).await;
+        let decision = large.check("key").await.unwrap();
+        assert!(decision.allowed, "{number}: {decision:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_too_long_to_keep_are_decided_exactly() {
+    let limiter = sharing(&Wan::away(Duration::ZERO));
+    for (length, source) in [(1_000, Source::Asynchronous), (1_001, Source::Backend)] {
+        let decision = limiter.check("k".repeat(length)).await.unwrap();
+        assert_eq!(decision.source, source, "{length}");
+    }
+}

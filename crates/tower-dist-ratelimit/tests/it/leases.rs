@@ -233,6 +233,84 @@ async fn what_is_put_back_ends_a_pause() {
     assert!(limiter.check("hot").await.unwrap().allowed);
 }
 
+/// It was asked before the reset was sent, and its answer arrives while that travels.
+#[tokio::test(start_paused = true)]
+async fn a_shortage_that_a_reset_overtakes_is_forgotten() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)))
+        .deny_cache(false)
+        .build()
+        .unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    // The pause is over, and the next request asks.
+    advance(LEASE).await;
+    wan.is_away(2 * AWAY);
+    let reset = limiter.reset("hot");
+    let short = async {
+        wan.is_away(AWAY);
+        let refused = limiter.check("hot").await.unwrap();
+        assert_eq!((refused.allowed, refused.source), (false, Source::Backend));
+    };
+    let (reset, ()) = futures_util::future::join(reset, short).await;
+    reset.unwrap();
+    assert!(limiter.check("hot").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_ends_the_pause_of_every_quota_of_the_key() {
+    let wan = Wan::away(Duration::ZERO);
+    let policy = Policy::new("slow", Quota::per_hour(10)).dynamic_quotas();
+    let limiter = leasing(&wan, policy).build().unwrap();
+    let own = limiter.with_quota(Quota::per_hour(40));
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        own.check("hot").await.unwrap();
+    }
+    assert_eq!(own.check("hot").await.unwrap().source, Source::Lease);
+    limiter.reset("hot").await.unwrap();
+    assert!(own.check("hot").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_too_costly_for_what_is_left_keeps_no_cheaper_one_from_it() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("hour", Quota::per_hour(1_000)))
+        .build()
+        .unwrap();
+    warm_up(&limiter, 30).await;
+    let costly = limiter.check_n("hot", 990).await.unwrap();
+    assert!(!costly.allowed);
+    // Whatever is leased is used up, and much more than that is left.
+    for _ in 0..600 {
+        assert!(limiter.check("hot").await.unwrap().allowed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_here_names_no_shorter_wait_than_the_store_did() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("day", Quota::per_day(40)).fixed_window())
+        .build()
+        .unwrap();
+    let mut told = Vec::new();
+    for _ in 0..500 {
+        advance(Duration::from_millis(1)).await;
+        let decision = limiter.check("hot").await.unwrap();
+        if !decision.allowed {
+            told.push((
+                decision.source,
+                Instant::now() + decision.retry_after.unwrap(),
+            ));
+        }
+    }
+    assert!(told.iter().any(|one| one.0 == Source::Lease));
+    let due = told[0].1;
+    assert!(told.iter().all(|one| one.1 == due), "{:?}", told[1]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_spent_while_the_store_is_left_alone() {
     let wan = Wan::away(AWAY);

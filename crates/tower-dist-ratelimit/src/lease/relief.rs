@@ -1,0 +1,38 @@
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Shared;
+use crate::backend::Charge;
+
+/// Something is being put back: that the store was short of it is forgotten now, and once more when this is dropped. What
+/// is put back is there some time in between.
+pub(super) struct Relief {
+    shared: Arc<Shared>,
+    tags: SmallVec<[u64; 2]>,
+}
+
+impl Relief {
+    pub(super) fn new(shared: &Arc<Shared>, charges: &[Charge<'_>]) -> Self {
+        let tags = charges.iter().map(|charge| shared.table.tag(charge));
+        let relief = Self {
+            shared: Arc::clone(shared),
+            tags: tags.collect(),
+        };
+        relief.relieve();
+        relief
+    }
+
+    fn relieve(&self) {
+        let Shared { table, .. } = &*self.shared;
+        self.tags
+            .iter()
+            .for_each(|&tag| table.set(tag).relieve(tag));
+    }
+}
+
+impl Drop for Relief {
+    fn drop(&mut self) {
+        self.relieve();
+    }
+}
