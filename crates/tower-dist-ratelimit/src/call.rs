@@ -15,7 +15,7 @@ pub use self::{
 };
 use crate::{
     NoObserver,
-    backend::Backend,
+    backend::{Backend, BackendError},
     key::KeySink,
     limits::{Applies, Limits, Question, Rule},
     policy::Look,
@@ -92,6 +92,18 @@ impl<Req> CallLimitLayer<Req> {
     /// A layer over this store.
     pub fn builder(backend: impl Backend) -> CallLimitLayerBuilder<Req> {
         CallLimitLayerBuilder::new(Arc::new(backend))
+    }
+}
+
+impl<Req, O> CallLimitLayer<Req, O> {
+    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down. See
+    /// [`Limiter::return_leases`](crate::Limiter::return_leases).
+    ///
+    /// # Errors
+    ///
+    /// If the store fails or is late.
+    pub async fn return_leases(&self) -> Result<(), BackendError> {
+        self.calls.limits.return_leases().await
     }
 }
 

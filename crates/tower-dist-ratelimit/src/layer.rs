@@ -6,7 +6,11 @@ use tower_layer::Layer;
 
 pub use builder::RateLimitLayerBuilder;
 
-use crate::{NoObserver, ProblemJson, RateLimit, backend::Backend, http::HttpLimits};
+use crate::{
+    NoObserver, ProblemJson, RateLimit,
+    backend::{Backend, BackendError},
+    http::HttpLimits,
+};
 
 /// Limits the rate of HTTP requests to a service.
 ///
@@ -41,6 +45,16 @@ impl<R, O> RateLimitLayer<R, O> {
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
         self.http.limits.corrections.lost()
+    }
+
+    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down. See
+    /// [`Limiter::return_leases`](crate::Limiter::return_leases).
+    ///
+    /// # Errors
+    ///
+    /// If the store fails or is late.
+    pub async fn return_leases(&self) -> Result<(), BackendError> {
+        self.http.limits.return_leases().await
     }
 }
 

@@ -2,6 +2,7 @@ mod asking;
 mod demand;
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 mod loom;
+mod owner;
 mod purse;
 mod relief;
 mod share;
@@ -10,8 +11,11 @@ mod sync;
 mod table;
 
 use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
     slice,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    task::Poll,
     time::Duration,
 };
 
@@ -20,12 +24,13 @@ use tokio::{runtime, task::JoinSet, time::Instant};
 
 use self::{
     asking::Asking,
+    owner::Owner,
     relief::Relief,
     slot::{Left, Slot},
     table::{Ask, Plan, Set, Table},
 };
 use crate::{
-    Algorithm, BuildError, Decision, Policy, Source,
+    Algorithm, BuildError, Decision, Policy, Quota, Source,
     algorithm::saturating_nanos,
     backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
 };
@@ -36,9 +41,16 @@ use crate::{
 /// that time has passed from when it was asked for, which is before the store debits it. So it is at most what the store
 /// itself admits in an interval of D + the lease time, whatever the number of instances.
 ///
-/// What is left when a lease ends dies. Giving it back would be kinder, and break that: what is given back can be leased again,
-/// and a token that the bucket had gained meanwhile, and lost for being full, would be there twice; fleets that lease, wait, give back
-/// and lease again get what D + two lease times allow.
+/// What is left when a lease ends dies. What is left before can be [given back](Leasing::give_back), but for as much as the bucket gains
+/// in a lease time: if all of it were, a token that the bucket had gained meanwhile, and lost for being full, would be there
+/// twice, and fleets that lease, wait, give back and lease again would get what D + two lease times allow.
+///
+/// With that the bound holds. Call what a lease of n tokens may give back at an age a at most n - rate · a; and the fullness, the sum of what
+/// is in the bucket and of what all leases may give back. Leasing and giving back do not change it. While a lease may give back
+/// anything, that shrinks at least as fast as the bucket gains; and else the fullness is the bucket's. So it is never above the burst. What is
+/// admitted in D was taken from the bucket for the last time in D or the lease time before it, out of the fullness at the beginning of
+/// that time and of what the bucket has gained in it: at most burst + rate · (D + the lease time). Windows gain in steps, for
+/// which none of this is true, so what is left of theirs dies.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
     /// What can be leased.
@@ -61,7 +73,9 @@ struct Shared {
 /// One policy's.
 struct Terms {
     id: PolicyId,
-    burst: u64,
+    quota: Quota,
+    /// Its tokens come evenly.
+    evenly: bool,
 }
 
 impl Shared {
@@ -86,7 +100,11 @@ impl Leasing {
             terms.filter(|(policy, _)| !matches!(policy.algorithm(), Algorithm::LeakyQueue { .. }));
         let terms = terms.map(|(policy, &id)| Terms {
             id,
-            burst: policy.quota().burst_size(),
+            quota: policy.quota(),
+            evenly: matches!(
+                policy.algorithm(),
+                Algorithm::TokenBucket | Algorithm::LeakyBucket
+            ),
         });
         Self {
             inner,
@@ -106,7 +124,7 @@ impl Leasing {
     fn ask(&self, charges: &[Charge<'_>]) -> Option<Ask> {
         let [charge] = charges else { return None };
         let terms = self.terms.iter().find(|terms| terms.id == charge.policy)?;
-        let burst = charge.quota.map_or(terms.burst, |quota| quota.burst_size());
+        let burst = charge.quota.unwrap_or(terms.quota).burst_size();
         if charge.cost == 0 || charge.cost > burst || charge.want > charge.cost {
             return None;
         }
@@ -136,7 +154,7 @@ impl Leasing {
             return;
         };
         let ask = Ask { ahead: true, ..ask };
-        let Plan::Ask { id, extra } = set.plan(ask, self.shared.lease) else {
+        let Plan::Ask { id, extra } = set.plan(ask, charge, self.shared.lease) else {
             return;
         };
         let asking = Asking::new(&self.shared, ask, id, extra);
@@ -173,7 +191,7 @@ impl Leasing {
 
     /// Asks the store about a request, for which there are no tokens here.
     fn ask_store(&self, set: &Set, ask: Ask, charge: &Charge<'_>, out: &mut [Decision]) -> Answer {
-        let (id, extra) = match set.plan(ask, self.shared.lease) {
+        let (id, extra) = match set.plan(ask, charge, self.shared.lease) {
             Plan::Exact => return self.inner.acquire(slice::from_ref(charge), out),
             Plan::Refuse(until) => {
                 if let (Some(slot), Some(out)) = (set.slot(ask.tag), out.first_mut()) {
@@ -201,6 +219,60 @@ impl Leasing {
                 Ok(verdict)
             })),
         }
+    }
+
+    /// Gives back what is left of all leases, but for as much as the bucket gains in a lease time and until the message must have
+    /// arrived. The tokens are dead before the store hears of them. Fails if one of the messages does.
+    pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
+        let now = self.shared.now();
+        let sets = self.shared.table.sets().iter();
+        let sent = sets
+            .flat_map(|set| set.drain(now))
+            .filter_map(|(owner, left)| {
+                let spare = left.saturating_sub(self.gained(&owner)?);
+                let delta = i64::try_from(spare).map_or(i64::MIN, |spare| -spare);
+                let sent = || self.inner.settle(&[owner.charge(spare)], delta);
+                (spare > 0).then(sent)
+            });
+        let (mut result, mut travelling) = (Ok(()), Vec::new());
+        for answer in sent {
+            match answer {
+                Answer::Done(_) => {}
+                Answer::Failed(error) => result = Err(error),
+                Answer::Later(answer) => travelling.push(Bounded::new(self.deadline, answer)),
+            }
+        }
+        poll_fn(|cx| {
+            travelling.retain_mut(|answer| match Pin::new(answer).poll(cx) {
+                Poll::Ready(Err(error)) => {
+                    result = Err(error);
+                    false
+                }
+                Poll::Ready(Ok(_)) => false,
+                Poll::Pending => true,
+            });
+            if travelling.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        result
+    }
+
+    /// What a key's bucket gains, at most, between the asking for a lease and the arrival of what is given back; none if it gains in steps.
+    fn gained(&self, owner: &Owner) -> Option<u64> {
+        let mut terms = self.terms.iter();
+        let terms = terms.find(|terms| terms.id == owner.policy && terms.evenly)?;
+        let quota = owner.quota.unwrap_or(terms.quota);
+        let time = self
+            .shared
+            .lease
+            .saturating_add(saturating_nanos(self.deadline));
+        let window = u128::from(saturating_nanos(quota.window())).max(1);
+        let tokens = (u128::from(time) * u128::from(quota.limit())).div_ceil(window);
+        Some(u64::try_from(tokens).unwrap_or(u64::MAX))
     }
 
     /// Whether it is time to ask for more.

@@ -238,6 +238,38 @@ impl<O: Observer> Limiter<O> {
         Bounded::new(limits.deadline, done).await
     }
 
+    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down: else it is lost when they end,
+    /// which matters to quotas of hours and days.
+    ///
+    /// A bucket gets back what is left but for as many tokens as it gains in a lease time and the deadline, so that the bound of leases
+    /// holds. Nothing is given back of windows and logs, nor of keys of more than 1,000 bytes. Of no effect without leases. Requests can go
+    /// on, and lease again.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails or is late: what could not be given back is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was not sent is lost.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Sharing, backend::Memory};
+    ///
+    /// let limiter = Limiter::builder(Memory::default(), Policy::new("mails", Quota::per_day(1_000)))
+    ///     .sharing(Sharing::leases())
+    ///     .build()?;
+    /// assert!(limiter.check("alice").await?.allowed);
+    /// limiter.return_leases().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn return_leases(&self) -> Result<(), BackendError> {
+        self.limits.return_leases().await
+    }
+
     /// What would be refused by any store, and says nothing about this one.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {

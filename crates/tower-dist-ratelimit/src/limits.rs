@@ -23,7 +23,7 @@ use crate::{
     backend::{Answer, Backend, BackendError, PolicyId, Verdict},
     handle::Corrections,
     key::KeySink,
-    ladder::{Instead, Ladder, Leave, OnError},
+    ladder::{Instead, Ladder, Leave, NotAsked, OnError},
     lease::Leasing,
     nearby::{Front, Nearby},
 };
@@ -220,6 +220,15 @@ impl Limits {
                 "a quota was not found in time; requests with such quotas are treated as if the store failed"
             );
         });
+    }
+
+    /// Gives back what is left of leases. A store that is left alone is not asked for this, either.
+    pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
+        match &self.leasing {
+            None => Ok(()),
+            Some(_) if self.ladder.shut_for().is_some() => Err(BackendError::new(NotAsked)),
+            Some(leasing) => leasing.give_back().await,
+        }
     }
 
     /// Decisions that nobody has made, from the limits.

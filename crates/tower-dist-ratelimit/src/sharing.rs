@@ -37,7 +37,8 @@ pub enum Sharing {
     ///
     /// In any interval D a fleet admits at most what the store would admit in D + the lease time, however many instances there are and
     /// whatever becomes of them. That is the limit with a burst that is as much larger as the rate times the lease time. A lease ends
-    /// that time after it was *asked for*; what is left then dies.
+    /// that time after it was *asked for*, by this process's clock, which stands still while a machine is suspended; what is left then dies,
+    /// and what is left before can be [given back](crate::Limiter::return_leases) when an instance is shut down.
     ///
     /// When the store has less than was wanted, requests without tokens are decided one by one; when it goes on having less, they are
     /// refused here for the time of 2, 4, 8 and at last 16 requests (never longer than a lease time), after which the next one asks. A

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 
 use self::lines::Lines;
 pub use self::{future::ThrottleFuture, service::Throttle};
-use crate::{NoObserver, call::Calls};
+use crate::{NoObserver, backend::BackendError, call::Calls};
 
 /// Lets requests to a service wait until its limit has room for them: for what your program sends, to stay within the
 /// limit of whom it sends to.
@@ -88,6 +88,16 @@ impl<Req, O> ThrottleLayer<Req, O> {
             gate: Arc::new(gate),
             observer,
         }
+    }
+
+    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down. See
+    /// [`Limiter::return_leases`](crate::Limiter::return_leases).
+    ///
+    /// # Errors
+    ///
+    /// If the store fails or is late.
+    pub async fn return_leases(&self) -> Result<(), BackendError> {
+        self.gate.calls.limits.return_leases().await
     }
 }
 

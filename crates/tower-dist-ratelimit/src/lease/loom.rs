@@ -63,6 +63,22 @@ fn a_lease_that_ends_sooner_is_not_spent_by_the_deadline_before() {
 }
 
 #[test]
+fn what_is_drained_is_what_nobody_spends() {
+    explore(|| {
+        let slot = Arc::new(Slot::new());
+        slot.give_to(1);
+        slot.fill(3, 10, 0);
+        let spender = {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.spend(1, 2, 0, 0).is_some())
+        };
+        let drained = slot.drain(0);
+        let spent = 2 * u64::from(spender.join().unwrap());
+        assert_eq!(drained + spent, 3);
+    });
+}
+
+#[test]
 fn whose_slot_has_become_another_s_spends_nothing_of_that() {
     explore(|| {
         let slot = Arc::new(Slot::new());

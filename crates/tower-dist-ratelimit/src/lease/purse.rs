@@ -57,16 +57,17 @@ impl Purse {
         }
     }
 
-    /// Lets what is left die, and puts in so many tokens. One at a time: the caller holds a lock.
-    pub(super) fn fill(&self, tokens: u64, deadline: u64) {
+    /// Lets what is left die, and puts in so many tokens; says how many died. One at a time: the caller holds a lock.
+    pub(super) fn fill(&self, tokens: u64, deadline: u64) -> u64 {
         let mut generation = self.word.load(Acquire) >> TOKEN_BITS;
         generation += 1;
         // Also the tokens that are being spent right now are gone with this, or were spent before it.
-        self.word.swap(generation << TOKEN_BITS, AcqRel);
+        let before = self.word.swap(generation << TOKEN_BITS, AcqRel);
         self.deadline.store(deadline, Release);
         generation += 1;
         let word = generation << TOKEN_BITS | tokens.min(MAX_TOKENS);
         self.word.store(word, Release);
+        before & MAX_TOKENS
     }
 }
 

@@ -91,10 +91,25 @@ impl Slot {
         purse.fill(tokens, deadline);
     }
 
+    /// Lets all tokens die, and says how many could still have been spent. The caller holds the set's lock.
+    pub(super) fn drain(&self, now: u64) -> u64 {
+        self.purses.iter().fold(0, |sum, purse| {
+            let is_over = now >= purse.deadline();
+            let died = purse.fill(0, 0);
+            if is_over {
+                sum
+            } else {
+                sum.saturating_add(died)
+            }
+        })
+    }
+
     /// Makes it another key's. The caller holds the set's lock.
     pub(super) fn give_to(&self, tag: u64) {
         // First nobody can spend, then it is another's: whoever sees the new one's tokens sees whose they are.
-        self.purses.iter().for_each(|purse| purse.fill(0, 0));
+        for purse in &self.purses {
+            purse.fill(0, 0);
+        }
         for number in [
             &self.seen,
             &self.low,

@@ -8,8 +8,11 @@ use std::{
     },
 };
 
+use smallvec::SmallVec;
+
 use super::{
     demand::Demand,
+    owner::Owner,
     share::{HOT, Outlook, Shortage},
     slot::Slot,
 };
@@ -38,8 +41,10 @@ pub(super) struct Set {
 }
 
 /// What is known of a slot's key, under the lock.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Account {
+    /// Whom what is left is given back of; not of keys too long to be kept.
+    owner: Option<Owner>,
     demand: Demand,
     shortage: Shortage,
     /// The number of the one who asks the store for more; zero for nobody.
@@ -116,6 +121,10 @@ impl Table {
         hasher.finish()
     }
 
+    pub(super) fn sets(&self) -> &[Set] {
+        &self.sets
+    }
+
     #[inline]
     pub(super) fn set(&self, tag: u64) -> &Set {
         let number = usize::try_from(tag % SETS as u64).unwrap_or_default();
@@ -134,7 +143,7 @@ impl Set {
     }
 
     /// What to do without tokens, or to get more ahead of time.
-    pub(super) fn plan(&self, ask: Ask, lease: u64) -> Plan {
+    pub(super) fn plan(&self, ask: Ask, charge: &Charge<'_>, lease: u64) -> Plan {
         let mut accounts = self.lock();
         let Some(way) = self.way(&mut accounts, ask.tag, ask.now, lease) else {
             return Plan::Exact;
@@ -180,6 +189,7 @@ impl Set {
         account.asked += 1;
         account.asking = account.asked;
         account.relieved = false;
+        account.owner = account.owner.take().or_else(|| Owner::of(charge));
         // Nobody else need look whether it is time.
         slot.not_before.store(u64::MAX, Relaxed);
         Plan::Ask {
@@ -207,6 +217,7 @@ impl Set {
         self.slots[coldest].give_to(tag);
         self.slots[coldest].seen.store(1, Relaxed);
         accounts[coldest] = Account {
+            owner: None,
             demand: Demand::begin(now),
             shortage: Shortage::default(),
             asking: 0,
@@ -215,6 +226,17 @@ impl Set {
             relieved: false,
         };
         Some(coldest)
+    }
+
+    /// Lets all tokens die, and says whose they were and how many could still have been spent.
+    pub(super) fn drain(&self, now: u64) -> impl Iterator<Item = (Owner, u64)> {
+        let accounts = self.lock();
+        let ways = self.slots.iter().zip(accounts.iter());
+        let drained = ways.filter_map(|(slot, account)| {
+            let left = slot.drain(now);
+            Some((account.owner.clone()?, left)).filter(|_| left > 0)
+        });
+        drained.collect::<SmallVec<[_; WAYS]>>().into_iter()
     }
 
     /// Whose answer this is, if the key is still here and nobody else is asking for it.

@@ -421,3 +421,49 @@ fn a_lease_time_out_of_range_is_not_built() {
         assert_eq!(error.field(), "sharing");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_lease_is_given_back_and_others_find_it() {
+    let wan = Wan::away(AWAY);
+    let day = || Policy::new("day", Quota::per_day(1_000));
+    let limiter = leasing(&wan, day()).build().unwrap();
+    warm_up(&limiter, 60).await;
+    let other = leasing(&wan, day()).build().unwrap();
+    let before = other.peek("hot").await.unwrap().remaining;
+    limiter.return_leases().await.unwrap();
+    let after = other.peek("hot").await.unwrap().remaining;
+    // But for one, which the bucket could have gained meanwhile.
+    assert!(before < 939 && after == 939, "{before} and then {after}");
+    // They are dead here: the next request asks, and loses another one.
+    assert_eq!(next(&limiter).await.source, Source::Backend);
+    limiter.return_leases().await.unwrap();
+    assert_eq!(other.peek("hot").await.unwrap().remaining, 937);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_that_is_left_alone() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("day", Quota::per_day(1_000)));
+    let limiter = limiter.build().unwrap();
+    warm_up(&limiter, 60).await;
+    let before = limiter.peek("hot").await.unwrap().remaining;
+    advance(2 * LEASE).await;
+    limiter.return_leases().await.unwrap();
+    assert_eq!(limiter.peek("hot").await.unwrap().remaining, before);
+    let window = leasing(
+        &wan,
+        Policy::new("window", Quota::per_day(1_000)).fixed_window(),
+    );
+    let window = window.build().unwrap();
+    warm_up(&window, 60).await;
+    let before = window.peek("hot").await.unwrap().remaining;
+    window.return_leases().await.unwrap();
+    assert_eq!(window.peek("hot").await.unwrap().remaining, before);
+    warm_up(&limiter, 60).await;
+    wan.is_silent();
+    for _ in 0..5 {
+        assert!(limiter.check("other").await.is_err());
+    }
+    assert!(limiter.return_leases().await.is_err());
+    assert_eq!(limiter.check("hot").await.unwrap().source, Source::Lease);
+}

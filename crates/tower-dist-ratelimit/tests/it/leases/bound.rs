@@ -1,5 +1,7 @@
 //! What a fleet lets through: in any interval D no more than the limit does in D + the lease time.
 
+mod handover;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -164,22 +166,22 @@ impl Story {
         }
         passed.sorted()
     }
+}
 
-    /// By how many tokens, in parts of a lease time's nanoseconds, the bound was passed in the worst interval.
-    fn excess(&self, passed: &[(Duration, u32)]) -> i128 {
-        let (rate, burst) = self.quota();
-        let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
-        let lease = nanos(self.lease());
-        let bound = (i128::from(burst) + i128::from(rate)) * lease;
-        let (mut worst, mut least, mut tokens) = (i128::MIN, i128::MAX, 0_i128);
-        for &(time, cost) in passed {
-            let earned = i128::from(rate) * nanos(time);
-            least = least.min(tokens * lease - earned);
-            tokens += i128::from(cost);
-            worst = worst.max(tokens * lease - earned - least);
-        }
-        if passed.is_empty() { 0 } else { worst - bound }
+/// By how many tokens, in parts of a lease time's nanoseconds, the bound was passed in the worst interval. The rate is in tokens
+/// per lease time.
+fn excess(passed: &[(Duration, u32)], (rate, burst): (u64, u64), lease: Duration) -> i128 {
+    let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
+    let lease = nanos(lease);
+    let bound = (i128::from(burst) + i128::from(rate)) * lease;
+    let (mut worst, mut least, mut tokens) = (i128::MIN, i128::MAX, 0_i128);
+    for &(time, cost) in passed {
+        let earned = i128::from(rate) * nanos(time);
+        least = least.min(tokens * lease - earned);
+        tokens += i128::from(cost);
+        worst = worst.max(tokens * lease - earned - least);
     }
+    if passed.is_empty() { 0 } else { worst - bound }
 }
 
 /// A limiter, and the requests that it has.
@@ -220,13 +222,13 @@ impl Passed {
     }
 }
 
-fn play(story: &Story) -> Vec<(Duration, u32)> {
+fn play<T>(story: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap()
-        .block_on(story.play())
+        .block_on(story)
 }
 
 proptest! {
@@ -234,8 +236,8 @@ proptest! {
 
     #[test]
     fn a_fleet_admits_no_more_in_any_interval_than_the_limit_does_in_that_and_a_lease_time(story in stories()) {
-        let passed = play(&story);
-        let excess = story.excess(&passed);
+        let passed = play(story.play());
+        let excess = excess(&passed, story.quota(), story.lease());
         prop_assert!(excess <= 0, "{excess} parts too many, {} requests", passed.len());
     }
 }
