@@ -35,6 +35,9 @@ pub enum Sharing {
     /// time. Requests with several policies, with a [leaky queue](crate::Policy::leaky_queue), and of keys that are seldom asked about are
     /// decided exactly.
     ///
+    /// What [remains](crate::Decision::remaining) counts what is leased here as left; a [look](crate::Limiter::peek) tells what the store has
+    /// besides.
+    ///
     /// In any interval D a fleet admits at most what the store would admit in D + the lease time, however many instances there are and
     /// whatever becomes of them. That is the limit with a burst that is as much larger as the rate times the lease time. A lease ends
     /// that time after it was *asked for*, by this process's clock, which stands still while a machine is suspended; what is left then dies,

@@ -467,3 +467,21 @@ async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_tha
     assert!(limiter.return_leases().await.is_err());
     assert_eq!(limiter.check("hot").await.unwrap().source, Source::Lease);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_remains_counts_down_by_what_is_used_whoever_decides() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("day", Quota::per_day(1_000)))
+        .build()
+        .unwrap();
+    let mut leased = 0;
+    for number in 1..=1_000 {
+        sleep(Duration::from_millis(1)).await;
+        let decision = limiter.check("hot").await.unwrap();
+        leased += u32::from(decision.source == Source::Lease);
+        assert!(decision.allowed, "{number}");
+        assert_eq!(decision.remaining, 1_000 - number, "{decision:?}");
+    }
+    assert!(leased > 700, "{leased}");
+    assert!(!limiter.check("hot").await.unwrap().allowed);
+}

@@ -18,10 +18,11 @@ struct Handover {
     /// Tokens that come in a lease time, and the burst: in thousandths of what one half asks for.
     rate: u32,
     burst: u32,
-    /// Requests to each instance, and what each costs from the 8th on.
+    /// Requests to each instance, and what each costs from the 8th on, in one half and in the other.
     requests: u32,
-    cost: u32,
-    /// How long they take to come, when those who give back do, and how much later all is asked for.
+    costs: (u32, u32),
+    /// How long they take to come, how long after the first half's the other half's do, and how much later all is asked for. The first
+    /// half gives back when the other one has leased: before, the bucket is full.
     over: u32,
     back: u32,
     flood: u32,
@@ -31,19 +32,19 @@ struct Handover {
 
 fn handovers() -> impl Strategy<Value = Handover> {
     (
-        (1_u32..=4, 80_u32..=400, 50_u32..1_500, 1_000_u32..8_000),
-        (10_u32..40, 1_u32..12, 20_u32..700),
-        (500_u32..1_000, 100_u32..1_000, (0_u32..60, 0_u32..60)),
+        (1_u32..=4, 80_u32..=400, 20_u32..500, 1_000_u32..5_000),
+        (9_u32..24, (1_u32..6, 4_u32..24), 20_u32..100),
+        (200_u32..850, 300_u32..1_000, (0_u32..30, 0_u32..30)),
     )
         .prop_map(
-            |((half, lease_ms, rate, burst), (requests, cost, over), (back, flood, away))| {
+            |((half, lease_ms, rate, burst), (requests, costs, over), (back, flood, away))| {
                 Handover {
                     half,
                     lease_ms,
                     rate,
                     burst,
                     requests,
-                    cost,
+                    costs,
                     over,
                     back,
                     flood,
@@ -63,17 +64,17 @@ impl Handover {
     }
 
     fn quota(&self) -> (u64, u64) {
-        let asked = u64::from(self.half * (7 + (self.requests - 7) * self.cost));
+        let asked = u64::from(self.half * (7 + (self.requests - 7) * self.costs.1));
         let of = |part: u32| (asked * u64::from(part) / 1_000).max(1);
         (of(self.rate), of(self.burst))
     }
 
-    fn half(&self, wan: &Wan) -> Vec<Instance> {
+    fn half(&self, wan: &Wan, sharing: Sharing) -> Vec<Instance> {
         let (rate, burst) = self.quota();
         let limiter = || {
             let policy = Policy::new("bound", Quota::new(rate, self.lease()).burst(burst));
             Limiter::builder(wan.clone(), policy)
-                .sharing(Sharing::leases_of(self.lease()))
+                .sharing(sharing)
                 .backend_deadline(self.lease() / 8)
                 .on_backend_error(OnError::Deny)
                 .build()
@@ -84,31 +85,38 @@ impl Handover {
             .collect()
     }
 
-    async fn lease_some(&self, passed: &Passed, half: &mut [Instance]) {
+    async fn lease_some(&self, passed: &Passed, half: &mut [Instance], cost: u32) {
         for number in 1..=self.requests {
-            passed.ask(half, if number < 8 { 1 } else { self.cost });
+            passed.ask(half, if number < 8 { 1 } else { cost });
             sleep(self.parts(self.over) / self.requests).await;
         }
     }
 
-    /// When requests were let through, and how many tokens were given back.
+    /// When requests were let through.
     async fn play(&self) -> Vec<(Duration, u32)> {
         let (wan, passed) = (Wan::away(Duration::ZERO), Passed::now());
         wan.is_off(self.parts(self.away.0), self.parts(self.away.1));
-        let (mut one, mut other) = (self.half(&wan), self.half(&wan));
-        self.lease_some(&passed, &mut one).await;
-        sleep(self.parts(self.back.saturating_sub(self.over))).await;
+        let leases = Sharing::leases_of(self.lease());
+        let [mut one, mut other] = [(); 2].map(|()| self.half(&wan, leases));
+        // Who leases does not ask for the last token at once.
+        let mut exact = self.half(&wan, Sharing::Exact);
+        self.lease_some(&passed, &mut one, self.costs.0).await;
+        sleep(self.parts(self.back)).await;
+        self.lease_some(&passed, &mut other, self.costs.1).await;
         for (limiter, _) in &one {
             limiter.return_leases().await.unwrap();
         }
-        self.lease_some(&passed, &mut other).await;
-        sleep(self.parts(self.flood.saturating_sub(self.over))).await;
-        let flood = u32::try_from(self.quota().1).unwrap() / self.half + 50;
+        sleep(self.parts(self.flood)).await;
+        // More than could pass if all that is given back were there twice.
+        let (rate, burst) = self.quota();
+        let flood = u32::try_from(burst + 2 * rate).unwrap() / self.half + 50;
         for _ in 0..flood {
             passed.ask(&mut other, 1);
+            passed.ask(&mut one, 1);
+            passed.ask(&mut exact, 1);
             tokio::task::yield_now().await;
         }
-        for (_, tasks) in one.iter_mut().chain(&mut other) {
+        for (_, tasks) in one.iter_mut().chain(&mut other).chain(&mut exact) {
             while let Some(done) = tasks.join_next().await {
                 done.unwrap();
             }
@@ -118,7 +126,7 @@ impl Handover {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
     fn a_fleet_that_gives_back_admits_no_more_than_one_that_does_not(handover in handovers()) {
