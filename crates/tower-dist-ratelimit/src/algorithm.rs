@@ -74,7 +74,10 @@ pub(crate) trait Restored: Arithmetic {
 pub(crate) type Words = smallvec::SmallVec<[u64; 3]>;
 
 /// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
-pub(crate) trait OneNumber: Arithmetic<State = u64> {}
+pub(crate) trait OneNumber: Arithmetic<State = u64> {
+    /// As many tokens as [`decide`](Arithmetic::decide) grants, without the rest of the decision.
+    fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
+}
 
 /// What is asked of a limit.
 #[derive(Clone, Copy, Debug)]

@@ -133,7 +133,14 @@ impl Arithmetic for FixedWindow {
     }
 }
 
-impl OneNumber for FixedWindow {}
+impl OneNumber for FixedWindow {
+    #[inline(always)]
+    fn granted(&self, state: u64, now: Tick, ask: &Ask<'_>) -> u64 {
+        let limit = ask.limit(self.limit, self.most());
+        let (_, count) = self.read(state, now);
+        ask.granted(limit.saturating_sub(count)).unwrap_or(0)
+    }
+}
 
 #[cfg(feature = "memcached")]
 impl FixedWindow {

@@ -119,7 +119,15 @@ impl Paced for LeakyQueue {
     }
 }
 
-impl OneNumber for LeakyQueue {}
+impl OneNumber for LeakyQueue {
+    #[inline]
+    fn granted(&self, empty_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
+        match ask.cost <= self.most && self.too_long(now, empty_at).is_zero() {
+            true => ask.cost,
+            false => 0,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

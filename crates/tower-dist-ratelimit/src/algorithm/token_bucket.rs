@@ -97,7 +97,12 @@ impl Paced for TokenBucket {
     }
 }
 
-impl OneNumber for TokenBucket {}
+impl OneNumber for TokenBucket {
+    #[inline(always)]
+    fn granted(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
+        ask.granted(self.free(full_at, now)).unwrap_or(0)
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -43,13 +43,13 @@ impl<A: OneNumber> Store for Slots<A> {
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
         // The first bucket is where most keys are. What others need is not in the way.
-        if let Some(slot) = self.bucket(key, 0).find(key) {
-            let charged = |state| self.charged(state, now, ask, out);
-            if self.swap(slot, key, charged).is_some() {
-                return;
-            }
+        let charged = |state| self.charged(state, now, ask);
+        let here = self.bucket(key, 0).find(key);
+        match here.and_then(|slot| self.swap(slot, key, charged)) {
+            // Only now: the swap waits for everything that is written before.
+            Some(state) => self.arithmetic.decide(&state, now, ask, out),
+            None => self.charge_elsewhere(key, nanos, ask, out),
         }
-        self.charge_elsewhere(key, nanos, ask, out);
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
@@ -93,21 +93,14 @@ impl<A: OneNumber> Slots<A> {
     #[inline(never)]
     fn charge_elsewhere(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
-        self.update(key, |state| self.charged(state, now, ask, out));
+        let state = self.update(key, |state| self.charged(state, now, ask));
+        self.arithmetic.decide(&state, now, ask, out);
     }
 
-    /// What a charge makes of a value. The decision is written before the value is swapped, since what is written right
-    /// after that has to be waited for when it is read back at once.
+    /// What a charge makes of a value; nothing if none is granted.
     #[inline(always)]
-    fn charged(
-        &self,
-        state: u64,
-        now: A::Moment,
-        ask: &Ask<'_>,
-        out: &mut Decision,
-    ) -> Option<u64> {
-        self.arithmetic.decide(&state, now, ask, out);
-        let granted = out.granted;
+    fn charged(&self, state: u64, now: A::Moment, ask: &Ask<'_>) -> Option<u64> {
+        let granted = self.arithmetic.granted(state, now, ask);
         (granted > 0).then(|| {
             let mut next = state;
             self.arithmetic.take(&mut next, now, ask, granted);
