@@ -1,5 +1,7 @@
 //! What this program does when it runs itself: one subject's work, in a process of its own.
 
+use std::time::Duration;
+
 use crate::measure::Case;
 use crate::{callgrind, resident};
 
@@ -18,7 +20,7 @@ pub(crate) struct Job {
     /// How many calls.
     #[arg(long, hide = true)]
     pub(crate) calls: Option<u32>,
-    /// Print how many bytes more are resident afterwards.
+    /// Print how many bytes more are resident afterwards, and how many nanoseconds it took.
     #[arg(long, hide = true)]
     pub(crate) weigh: bool,
 }
@@ -34,12 +36,9 @@ impl Job {
         let subjects = case.into_iter().flat_map(|case| &mut case.subjects);
         for found in subjects.filter(|found| found.name == subject.as_str()) {
             if self.weigh {
-                println!(
-                    "{}",
-                    resident::growth(|| {
-                        found.run(calls);
-                    })
-                );
+                let mut took = Duration::ZERO;
+                let grown = resident::growth(|| took = found.run(calls));
+                println!("{grown} {}", took.as_nanos());
             } else {
                 found.run(WARM_UP);
                 callgrind::counted(|| {

@@ -1,6 +1,7 @@
 //! Limits that let everything through, unless a case says otherwise: what every call pays for being counted.
 
 mod decision;
+mod flood;
 mod inner;
 mod layer;
 mod peers;
@@ -11,6 +12,8 @@ use tower_dist_ratelimit::Quota;
 
 #[cfg(test)]
 pub(crate) use self::decision::{HOT, MANY, RESIDENT};
+#[cfg(test)]
+pub(crate) use self::flood::FLOOD;
 pub(crate) use self::layer::by_header;
 #[cfg(test)]
 pub(crate) use self::layer::{BUCKET, FIXED, WITHOUT_FIELDS};
@@ -19,6 +22,7 @@ use crate::measure::Case;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = decision::cases();
+    cases.push(flood::case());
     cases.extend(layer::cases());
     cases
 }

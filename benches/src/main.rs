@@ -147,13 +147,21 @@ fn count_instructions(cases: &[Case], rows: &mut [Row]) {
     }
 }
 
+/// As many keys as a busy service has, and as many as somebody makes up.
+const WEIGHED: [(Figure, u32); 2] = [(Figure::Key, 1_000_000), (Figure::Flood, 10_000_000)];
+
 fn weigh(cases: &[Case], rows: &mut [Row]) {
-    for row in about(Figure::Key, cases, rows) {
-        let (case, subject) = (row.case, row.subject);
-        eprintln!("{case}: filling {subject}");
-        match resident::per_key(case, subject) {
-            Ok(bytes) => row.bytes_per_key = Some(bytes),
-            Err(error) => eprintln!("no bytes per key: {error}"),
+    for (figure, keys) in WEIGHED {
+        for row in about(figure, cases, rows) {
+            let (case, subject) = (row.case, row.subject);
+            eprintln!("{case}: filling {subject}");
+            match resident::per_key(case, subject, keys) {
+                Ok(taken) => {
+                    row.bytes_per_key = Some(taken.bytes_per_key);
+                    row.ns_min = (figure == Figure::Flood).then_some(taken.nanos_per_key);
+                }
+                Err(error) => eprintln!("no bytes per key: {error}"),
+            }
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Figure {
     Throughput,
     /// How much memory a key takes, which is not found out in this process.
     Key,
+    /// The same of many more keys than there is room for, and the time of a call.
+    Flood,
 }
 
 /// One way of doing a case's work.
@@ -194,7 +196,7 @@ impl Case {
                 let rows = self.time(calls, effort.rounds.div_ceil(10));
                 rows.into_iter().map(throughput).collect()
             }
-            Figure::Key => {
+            Figure::Key | Figure::Flood => {
                 let row = |subject: &Subject| Row {
                     goal: subject.goal,
                     ..Row::new(self.name, subject.name)

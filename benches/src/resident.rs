@@ -3,26 +3,33 @@
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-/// As many as a busy service has.
-const KEYS: u32 = 1_000_000;
+/// What so many keys have taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Resident.
+    pub(crate) bytes_per_key: f64,
+    pub(crate) nanos_per_key: f64,
+}
 
-/// What a key takes, in bytes, when there are a million.
+/// What a key takes when there are so many.
 ///
 /// # Errors
 ///
-/// When the process can't be started, or the system does not say.
-pub(crate) fn per_key(case: &str, subject: &str) -> io::Result<f64> {
+/// When the process can't be started or fails, or the system does not say.
+pub(crate) fn per_key(case: &str, subject: &str, keys: u32) -> io::Result<Taken> {
     let mut filling = Command::new(env::current_exe()?);
     filling.args(["--case", case, "--subject", subject, "--weigh"]);
     filling
-        .args(["--calls", &KEYS.to_string()])
+        .args(["--calls", &keys.to_string()])
         .stdin(Stdio::null());
     let output = filling.output()?;
-    let bytes = String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse::<f64>();
-    match bytes {
-        Ok(bytes) if bytes > 0.0 => Ok(bytes / f64::from(KEYS)),
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(bytes)), Some(Ok(nanos))) if bytes > 0.0 => Ok(Taken {
+            bytes_per_key: bytes / f64::from(keys),
+            nanos_per_key: nanos / f64::from(keys),
+        }),
         _ => Err(io::Error::other("the system does not say what is resident")),
     }
 }

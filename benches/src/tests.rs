@@ -18,9 +18,10 @@ fn a_case_has_one_row_per_subject_and_each_is_timed() {
     let mut rows = measure(&mut cases, TINY);
     let names: HashSet<_> = rows.iter().map(|row| (row.case, row.subject)).collect();
     assert_eq!(names.len(), rows.len());
-    let weighed = about(Figure::Key, &cases, &mut rows).count();
-    assert_eq!(weighed, 2);
-    let timed = |row: &&Row| row.case != limit::RESIDENT;
+    let weighed = WEIGHED.map(|(figure, _)| about(figure, &cases, &mut rows).count());
+    assert_eq!(weighed, [2, 2]);
+    let weighed: usize = weighed.iter().sum();
+    let timed = |row: &&Row| ![limit::RESIDENT, limit::FLOOD].contains(&row.case);
     assert_eq!(rows.iter().filter(timed).count(), rows.len() - weighed);
     for row in rows.iter().filter(timed) {
         let nanos = [row.ns_min, row.ns_median, row.ns_max].map(Option::unwrap);

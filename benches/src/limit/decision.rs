@@ -18,7 +18,7 @@ pub(crate) const MANY: &str = "decision, 1 M String keys";
 const TOGETHER: &str = "decision, 2 threads, 1 hot String key";
 pub(crate) const RESIDENT: &str = "resident bytes per String key";
 
-const GOVERNOR: &str = "governor";
+pub(super) const GOVERNOR: &str = "governor";
 
 /// In the case of many keys. Too many for the caches.
 const KEYS: u32 = if cfg!(test) { 10_000 } else { 1_000_000 };
@@ -63,13 +63,17 @@ fn name(number: u32) -> String {
     format!("client-{number:08}")
 }
 
-/// What ours decides at once, since nothing but memory is asked.
 fn check(limiter: &Limiter, key: &str) {
+    assert!(decide(limiter, key), "refused");
+}
+
+/// What ours decides at once, since nothing but memory is asked: whether it is allowed.
+pub(super) fn decide(limiter: &Limiter, key: &str) -> bool {
     let decision = pin!(limiter.check(key)).poll(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Ok(decision)) = black_box(&decision) else {
         panic!("no decision");
     };
-    assert!(decision.allowed, "refused");
+    decision.allowed
 }
 
 /// As a user writes it, for `String` keys.

@@ -13,7 +13,9 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
-const MAX_DIGITS: usize = 15;
+
+/// The length of a parameter's name, with what is around it.
+const NAME: usize = 3;
 
 /// Which responses tell the client where it stands, in the `RateLimit-Policy` and `RateLimit` fields of
 /// `draft-ietf-httpapi-ratelimit-headers-11`.
@@ -104,9 +106,9 @@ pub(crate) struct Standing {
 impl Standing {
     pub(crate) fn of(decision: &Decision) -> Self {
         Self {
-            limit: HeaderValue::from(decision.limit),
-            remaining: HeaderValue::from(decision.remaining),
-            reset: wait(decision).map(|wait| HeaderValue::from(whole_seconds(wait))),
+            limit: integer(decision.limit),
+            remaining: integer(decision.remaining),
+            reset: wait(decision).map(|wait| integer(whole_seconds(wait))),
         }
     }
 
@@ -128,7 +130,12 @@ impl Standing {
 
 /// A `Retry-After`: at least a second, since 0 would invite the client to come back at once.
 pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
-    HeaderValue::from(whole_seconds(wait).max(1))
+    integer(whole_seconds(wait).max(1))
+}
+
+/// In one allocation, where `HeaderValue::from` takes three.
+fn integer(value: u64) -> HeaderValue {
+    HeaderValue::from_bytes(Digits::of(value).text()).unwrap_or_else(|_| HeaderValue::from(value))
 }
 
 /// As text in quotes: a string of structured fields, and just so one of JSON, for printable ASCII.
@@ -141,6 +148,56 @@ fn whole_seconds(duration: Duration) -> u64 {
     duration
         .as_secs()
         .saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// A number in decimal, written from its end, with room for a name in front.
+struct Digits {
+    text: [u8; NAME + MAX_DIGITS],
+    start: usize,
+}
+
+/// Of a `u64`.
+const MAX_DIGITS: usize = 20;
+
+/// From `00` to `99`: two digits at a time, because each division waits for the one before.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+impl Digits {
+    #[inline]
+    fn of(mut value: u64) -> Self {
+        let mut text = [0; NAME + MAX_DIGITS];
+        let mut start = text.len();
+        while value >= 10 {
+            start -= 2;
+            text[start..start + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+            value /= 100;
+        }
+        // What is left is one digit, or none if there was an even number of them.
+        if value > 0 || start == text.len() {
+            start -= 1;
+            text[start] = b'0' + (value % 10) as u8;
+        }
+        Self { text, start }
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.text[self.start..]
+    }
+
+    #[inline]
+    fn behind(&mut self, name: &[u8; NAME]) -> &[u8] {
+        self.start -= NAME;
+        self.text[self.start..self.start + NAME].copy_from_slice(name);
+        self.text()
+    }
 }
 
 impl Line {
@@ -187,24 +244,8 @@ impl Line {
         self.push(quoted.as_bytes());
     }
 
-    /// In one piece, from its end.
-    fn parameter(&mut self, name: &[u8; 3], value: u64) {
-        const NAME: usize = 3;
-        let mut value = value.min(MAX_INTEGER);
-        let mut text = [0; NAME + MAX_DIGITS];
-        let mut start = text.len();
-        loop {
-            start -= 1;
-            text[start] = b'0' + (value % 10) as u8;
-            value /= 10;
-            // Fifteen digits at most, so there is always room for the name.
-            if value == 0 || start == NAME {
-                break;
-            }
-        }
-        start -= NAME;
-        text[start..start + NAME].copy_from_slice(name);
-        self.push(&text[start..]);
+    fn parameter(&mut self, name: &[u8; NAME], value: u64) {
+        self.push(Digits::of(value.min(MAX_INTEGER)).behind(name));
     }
 
     fn finish(&self) -> Option<HeaderValue> {

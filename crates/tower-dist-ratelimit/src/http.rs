@@ -4,7 +4,10 @@ mod stamp;
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::RETRY_AFTER};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response,
+    header::{Entry, RETRY_AFTER},
+};
 
 pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
@@ -95,6 +98,7 @@ impl HttpLimits {
         rule: &Rule,
         head: RequestHead<'_>,
         observer: &O,
+        question: &mut Option<Question>,
     ) -> Short<Option<Stamp>> {
         if self.exempts(head) {
             return Short::Pass(None);
@@ -104,7 +108,9 @@ impl HttpLimits {
             Some((key, rule.policy.cost.of(head)))
         };
         let limits = &self.limits;
-        limits.decide_shortly(rule, observer, look, |decided| self.stamp(decided))
+        limits.decide_shortly(rule, observer, question, look, |decided| {
+            self.stamp(decided)
+        })
     }
 
     /// The long way, from where the shortest one ends.
@@ -231,9 +237,9 @@ impl HttpLimits {
         let fields = response.headers_mut();
         if let Some(wait) = refusal.retry_after()
             && !refuse.says_when()
-            && !fields.contains_key(RETRY_AFTER)
+            && let Ok(Entry::Vacant(entry)) = fields.try_entry(RETRY_AFTER)
         {
-            put(fields, RETRY_AFTER, headers::retry_after(wait));
+            let _ = entry.try_insert(headers::retry_after(wait));
         }
         if self.answers.fields != Fields::Never
             && let Some(stamp) = Stamp::new(self, refusal.decided())

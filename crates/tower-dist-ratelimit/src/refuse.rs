@@ -6,6 +6,7 @@ use http::Response;
 
 pub use grpc::Grpc;
 pub use problem_json::ProblemJson;
+pub(crate) use problem_json::over_quota;
 pub use refusal::{Reason, Refusal};
 
 /// Makes the response to a request that is refused, in the body type of the service, so that the responses that pass

@@ -59,29 +59,25 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let head = RequestHead::new(&request);
-        let short = match self.http.only_rule() {
-            Some(rule) => self.http.decide_shortly(rule, head, &self.observer),
+        // Here to stay, because moving it takes longer than deciding.
+        let mut question = None;
+        let (http, observer) = (&self.http, &self.observer);
+        let short = match http.only_rule() {
+            Some(rule) => http.decide_shortly(rule, head, observer, &mut question),
             None => Short::Unfit,
         };
-        let (question, ruling) = match short {
-            Short::Pass(stamp) => {
-                return ResponseFuture::calling(self.inner.call(request), stamp.into());
-            }
-            Short::Else(mut question, answer, leave) => {
-                let observer = &self.observer;
-                let ruling = self.http.answered(&mut question, answer, leave, observer);
-                (question, ruling)
-            }
-            Short::Unfit => {
-                let mut question = Question::new();
-                let ruling = self.http.decide(&mut question, head, &self.observer);
-                (question, ruling)
-            }
+        if let Short::Pass(stamp) = short {
+            return ResponseFuture::calling(self.inner.call(request), stamp.into());
+        }
+        let question = question.get_or_insert_with(Question::new);
+        let ruling = match short {
+            Short::Else(answer, leave) => http.answered(question, answer, leave, observer),
+            _ => http.decide(question, head, observer),
         };
         match ruling {
             Ruling::Pass(passed) => {
                 let follow_up = self.http.attach(passed, &mut request);
-                let delay = self.http.delay(&question);
+                let delay = self.http.delay(question);
                 if delay.is_zero() {
                     return ResponseFuture::calling(self.inner.call(request), follow_up);
                 }
@@ -91,14 +87,14 @@ where
             }
             Ruling::Refuse(reason) => {
                 self.inner = self.inner.clone();
-                ResponseFuture::refused(self.http.refusal(&self.refuse, reason, &question))
+                ResponseFuture::refused(self.http.refusal(&self.refuse, reason, question))
             }
             Ruling::Later(waiting) => {
                 let unready = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, unready);
                 ResponseFuture::deciding(
                     waiting,
-                    question,
+                    mem::take(question),
                     ready,
                     request,
                     Arc::clone(&self.http),

@@ -36,7 +36,12 @@ impl<S, Req, O> CallLimit<S, Req, O> {
 
 impl<Req> Calls<Req> {
     #[inline]
-    fn decide_shortly<O: Observer>(&self, request: &Req, observer: &O) -> Short<()> {
+    fn decide_shortly<O: Observer>(
+        &self,
+        request: &Req,
+        observer: &O,
+        question: &mut Option<Question>,
+    ) -> Short<()> {
         let Some((rule, look)) = self.only() else {
             return Short::Unfit;
         };
@@ -44,7 +49,8 @@ impl<Req> Calls<Req> {
             Applies::To { key, cost, .. } => Some((key, cost)),
             Applies::No | Applies::ButHasNoKey => None,
         };
-        self.limits.decide_shortly(rule, observer, look, |_| ())
+        self.limits
+            .decide_shortly(rule, observer, question, look, |_| ())
     }
 
     /// What an outcome means, told to the observer.
@@ -88,19 +94,17 @@ where
             calls,
             observer,
         } = self;
-        let (question, outcome) = match calls.decide_shortly(&request, observer) {
-            Short::Pass(()) => return CallFuture::calling(inner.call(request)),
-            Short::Else(mut question, answer, leave) => {
-                let limits = &calls.limits;
-                let outcome = limits.outcome(&mut question, answer, leave, observer, None);
-                (question, outcome)
-            }
-            Short::Unfit => {
-                let mut question = Question::new();
-                let look = calls.look(&request);
-                let outcome = calls.limits.decide(&mut question, observer, look);
-                (question, outcome)
-            }
+        // Here to stay, because moving it takes longer than deciding.
+        let mut question = None;
+        let short = calls.decide_shortly(&request, observer, &mut question);
+        if let Short::Pass(()) = short {
+            return CallFuture::calling(inner.call(request));
+        }
+        let question = question.get_or_insert_with(Question::new);
+        let limits = &calls.limits;
+        let outcome = match short {
+            Short::Else(answer, leave) => limits.outcome(question, answer, leave, observer, None),
+            _ => limits.decide(question, observer, calls.look(&request)),
         };
         let reason = match outcome {
             Outcome::Pass => None,
@@ -109,7 +113,7 @@ where
                 let unready = inner.clone();
                 return CallFuture::deciding(
                     waiting,
-                    question,
+                    mem::take(question),
                     mem::replace(inner, unready),
                     request,
                     Arc::clone(calls),
@@ -117,8 +121,8 @@ where
                 );
             }
         };
-        let delay = calls.delay(&question);
-        match calls.rule(reason, &question, observer) {
+        let delay = calls.delay(question);
+        match calls.rule(reason, question, observer) {
             Ok(()) if delay.is_zero() => CallFuture::calling(inner.call(request)),
             Ok(()) => {
                 let unready = inner.clone();

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use http::{HeaderMap, HeaderValue};
 
 use super::{HttpLimits, put};
@@ -10,20 +8,15 @@ use crate::{
 
 /// The fields for a response that is yet to come.
 pub(crate) struct Stamp {
-    http: Arc<HttpLimits>,
+    policies: Option<HeaderValue>,
     state: HeaderValue,
     /// What most layers do not have, and so is not to make every future longer.
-    extra: Option<Box<Extra>>,
-}
-
-struct Extra {
-    policies: Option<HeaderValue>,
-    standing: Option<Standing>,
+    standing: Option<Box<Standing>>,
 }
 
 impl Stamp {
     /// None if no policy was asked, or nobody has counted.
-    pub(super) fn new(http: &Arc<HttpLimits>, decided: Decided<'_>) -> Option<Self> {
+    pub(super) fn new(http: &HttpLimits, decided: Decided<'_>) -> Option<Self> {
         if !decided.has_counted() {
             return None;
         }
@@ -35,30 +28,24 @@ impl Stamp {
             // Who is refused wants to know by whom; who is not, who will be first.
             tightest.min_by_key(|decision| (decision.allowed, decision.remaining))
         });
-        let standing = standing.flatten().map(Standing::of);
-        let policies = match http.policy_field {
-            Some(_) => None,
+        let standing = standing.flatten().map(Standing::of).map(Box::new);
+        let policies = match &http.policy_field {
+            Some(policies) => Some(policies.clone()),
             None => policies_of(http, decided),
         };
-        let extra = (policies.is_some() || standing.is_some())
-            .then(|| Box::new(Extra { policies, standing }));
         Some(Self {
-            http: Arc::clone(http),
+            policies,
             state,
-            extra,
+            standing,
         })
     }
 
     pub(crate) fn put_on(self, fields: &mut HeaderMap) {
-        let (policies, standing) = match self.extra {
-            Some(extra) => (extra.policies, extra.standing),
-            None => (None, None),
-        };
-        if let Some(policies) = policies.or_else(|| self.http.policy_field.clone()) {
+        if let Some(policies) = self.policies {
             put(fields, headers::RATELIMIT_POLICY, policies);
         }
         put(fields, headers::RATELIMIT, self.state);
-        if let Some(standing) = standing {
+        if let Some(standing) = self.standing {
             standing.put_on(fields);
         }
     }

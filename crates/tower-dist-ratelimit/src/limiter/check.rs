@@ -57,8 +57,8 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
     }
 
     /// What [`poll`](Future::poll) returns goes to `made`, where the store writes it: moving it takes as long as a part of
-    /// making it.
-    #[inline]
+    /// making it. For the same reason what leads there is part of the caller.
+    #[inline(always)]
     fn proceed(&mut self, made: &mut Made, cx: &mut Context<'_>) {
         match mem::replace(&mut self.step, Step::Done) {
             Step::Ask(key) => self.ask(key, made, cx),
@@ -68,7 +68,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
     }
 
     /// Asks the store; without making what only those need who do not get an answer at once.
-    #[inline]
+    #[inline(always)]
     fn ask(&mut self, key: K, made: &mut Made, cx: &mut Context<'_>) {
         let limiter = self.limiter;
         let Poll::Ready(Ok(out)) = made else {
@@ -196,7 +196,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
 impl<K: IntoKey, O: Observer> Future for Check<'_, K, O> {
     type Output = Result<Decision, BackendError>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Made {
         let mut made = Poll::Ready(Ok(Decision::default()));
         self.proceed(&mut made, cx);

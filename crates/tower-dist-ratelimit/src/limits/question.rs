@@ -56,6 +56,12 @@ impl Asked {
     }
 }
 
+impl Default for Question {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Question {
     #[inline]
     pub(crate) fn new() -> Self {

@@ -1,11 +1,14 @@
 use std::{ops::Range, sync::Arc, sync::Once};
 
+use bytes::Bytes;
+
 use crate::{
     Policy, Quota,
     backend::{BoxFuture, PolicyId},
     headers,
     key::{KeySink, RequestHead},
     policy::{Dynamic, MissingKey},
+    refuse::over_quota,
 };
 
 /// A policy and what follows from it.
@@ -15,6 +18,8 @@ pub(crate) struct Rule {
     pub(crate) name: Arc<str>,
     /// The name, as it stands in fields and in JSON.
     pub(crate) quoted: String,
+    /// The problem document of a request that this policy alone refuses.
+    pub(crate) problem: Bytes,
     warned: Once,
 }
 
@@ -41,10 +46,12 @@ pub(crate) enum Quoted {
 
 impl Rule {
     pub(super) fn new(policy: Policy, id: PolicyId) -> Self {
+        let quoted = headers::quote(policy.name());
         Self {
             id,
             name: policy.name().into(),
-            quoted: headers::quote(policy.name()),
+            problem: over_quota(&quoted),
+            quoted,
             warned: Once::new(),
             policy,
         }

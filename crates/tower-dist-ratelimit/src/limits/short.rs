@@ -4,14 +4,10 @@ use super::{Asked, Limits, Question, Rule};
 use crate::{Decided, Decision, Observer, backend::Answer, key::KeySink, ladder::Leave};
 
 /// How far the shortest way has led.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "made in its place, and a box would be an allocation for every refusal"
-)]
 pub(crate) enum Short<T> {
     Pass(T),
-    /// The store says something else.
-    Else(Question, Answer, Leave),
+    /// The store says something else; the question is where the caller asked for it.
+    Else(Answer, Leave),
     /// It has to be the long way, from the beginning.
     Unfit,
 }
@@ -19,12 +15,13 @@ pub(crate) enum Short<T> {
 impl Limits {
     /// The shortest way, for the only policy if its quota is fixed. It makes nothing that only those requests need that
     /// do not pass at once, which halves the time that a layer takes. `look` finds the key and the cost; `passed` is made of
-    /// the decision.
+    /// the decision. There is a `question` only if the store has said something else.
     #[inline]
     pub(crate) fn decide_shortly<O: Observer, T>(
         &self,
         rule: &Rule,
         observer: &O,
+        question: &mut Option<Question>,
         look: impl FnOnce(&mut KeySink) -> Option<(Range<usize>, u64)>,
         passed: impl FnOnce(Decided<'_>) -> T,
     ) -> Short<T> {
@@ -52,7 +49,10 @@ impl Limits {
                 observer.allowed(&decided);
                 Short::Pass(passed(decided))
             }
-            answer => Short::Else(Question::one(sink, asked, decision), answer, leave),
+            answer => {
+                *question = Some(Question::one(sink, asked, decision));
+                Short::Else(answer, leave)
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct ProblemJson;
 
 impl<B: From<Bytes>> Refuse<B> for ProblemJson {
     fn refuse(&self, refusal: &Refusal<'_>) -> Response<B> {
-        let mut response = Response::new(B::from(Bytes::from(document(refusal))));
+        let mut response = Response::new(B::from(document(refusal)));
         *response.status_mut() = refusal.status();
         response.headers_mut().insert(
             CONTENT_TYPE,
@@ -33,22 +33,41 @@ impl<B: From<Bytes>> Refuse<B> for ProblemJson {
     }
 }
 
-fn document(refusal: &Refusal<'_>) -> String {
-    let kind = match refusal.reason() {
+/// What there is for most refusals, made once: that of a policy's quota.
+pub(crate) fn over_quota(quoted: &str) -> Bytes {
+    let text = write(Reason::Quota, [quoted].into_iter());
+    let shared = Bytes::from(text);
+    // Bytes are shared from their first clone on; so no request has to allocate what counts the others.
+    drop(shared.clone());
+    shared
+}
+
+fn document(refusal: &Refusal<'_>) -> Bytes {
+    let reason = refusal.reason();
+    if reason == Reason::Quota
+        && let Some(rule) = refusal.only_violated()
+    {
+        return rule.problem.clone();
+    }
+    write(reason, refusal.violated_quoted()).into()
+}
+
+fn write<'a>(reason: Reason, violated: impl Iterator<Item = &'a str>) -> String {
+    let kind = match reason {
         Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
         Reason::ReducedCapacity => {
             "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
         }
         _ => "about:blank",
     };
-    let status = refusal.status();
+    let status = reason.status();
     let title = status.canonical_reason().unwrap_or_default();
     let mut document = format!(
         r#"{{"type":"{kind}","title":"{title}","status":{}"#,
         status.as_u16()
     );
     let mut before = r#","violated-policies":["#;
-    for quoted in refusal.violated_quoted() {
+    for quoted in violated {
         document.push_str(before);
         document.push_str(quoted);
         before = ",";

@@ -26,6 +26,18 @@ pub enum Reason {
     TooLong,
 }
 
+impl Reason {
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::Quota => StatusCode::TOO_MANY_REQUESTS,
+            Self::MissingKey => StatusCode::BAD_REQUEST,
+            Self::Backend | Self::ReducedCapacity | Self::QueueFull | Self::TooLong => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+}
+
 /// A request that is refused, as [`Refuse`](crate::Refuse) gets to see it.
 pub struct Refusal<'a> {
     limits: &'a Limits,
@@ -51,13 +63,7 @@ impl<'a> Refusal<'a> {
     /// The status that says so: 429 by quota, 400 without a key, 503 when the store fails.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        match self.reason {
-            Reason::Quota => StatusCode::TOO_MANY_REQUESTS,
-            Reason::MissingKey => StatusCode::BAD_REQUEST,
-            Reason::Backend | Reason::ReducedCapacity | Reason::QueueFull | Reason::TooLong => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-        }
+        self.reason.status()
     }
 
     /// The longest wait that a policy which refused asks for, to the nanosecond; or how long until a store that fails is
@@ -70,6 +76,13 @@ impl<'a> Refusal<'a> {
     /// The names of the policies that refused, in the order in which the layer has them. None if nobody has counted.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.refused().map(|(rule, _)| &*rule.name)
+    }
+
+    /// The policy that refused, if it is the only one.
+    pub(super) fn only_violated(&self) -> Option<&'a Rule> {
+        let mut refused = self.refused();
+        let (rule, _) = refused.next()?;
+        refused.next().is_none().then_some(rule)
     }
 
     /// The same names, as JSON strings.
