@@ -162,9 +162,9 @@ const MAX_DIGITS: usize = 20;
 /// From `00` to `99`: two digits at a time, because each division waits for the one before.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
-    let mut number = 0;
+    let mut number: u8 = 0;
     while number < 100 {
-        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
         number += 1;
     }
     pairs
