@@ -14,7 +14,9 @@ fn weighed(keys: u32) -> u64 {
         .unwrap();
     String::from_utf8(output.stdout)
         .unwrap()
-        .trim()
+        .split_whitespace()
+        .next()
+        .expect("the bytes come first")
         .parse()
         .unwrap()
 }
