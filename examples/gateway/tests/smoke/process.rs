@@ -19,10 +19,10 @@ pub(crate) fn command(args: &[&str]) -> tokio::process::Command {
     command
 }
 
-/// Runs the gateway to its end, which must come within half a minute.
+/// Runs the gateway to its end, which must come within a minute.
 pub(crate) async fn output(args: &[&str]) -> Output {
     let output = command(args).output();
-    let ended = tokio::time::timeout(Duration::from_secs(30), output).await;
+    let ended = tokio::time::timeout(Duration::from_secs(60), output).await;
     ended
         .unwrap_or_else(|_| panic!("{args:?} did not end"))
         .unwrap()
