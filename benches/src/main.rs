@@ -8,6 +8,7 @@ mod job;
 mod limit;
 mod measure;
 mod memcached;
+mod message;
 mod redis;
 mod report;
 mod resident;

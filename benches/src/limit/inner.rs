@@ -3,8 +3,10 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderName, HeaderValue, StatusCode};
 use tower::{BoxError, Service};
+
+use crate::message;
 
 /// axum's body, because tower_governor answers with that or tonic's.
 pub(super) type Request = http::Request<Body>;
@@ -17,25 +19,14 @@ pub(super) struct Inner;
 
 /// A request as a server hands it on, with the key of whoever asks.
 pub(super) fn request() -> Request {
-    let mut request = Request::new(Body::empty());
-    *request.uri_mut() = Uri::from_static("http://catalog.internal/v1/items?page=2&per_page=50");
+    let mut request = message::request(Body::empty());
     let headers = request.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
     headers.insert(KEY, HeaderValue::from_static("client-00000042"));
     request
 }
 
 /// The field that says who asks.
 pub(super) const KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-const HEADERS: [(HeaderName, &str); 4] = [
-    (header::HOST, "catalog.internal"),
-    (header::USER_AGENT, "storefront/2.4.1"),
-    (header::ACCEPT, "application/json"),
-    (header::ACCEPT_ENCODING, "gzip, br"),
-];
 
 impl Service<Request> for Inner {
     type Response = Response;

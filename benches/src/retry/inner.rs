@@ -2,9 +2,11 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use http::StatusCode;
 use http_body_util::Full;
 use tower::{BoxError, Service};
+
+use crate::message;
 
 pub(super) type Request = http::Request<Full<Bytes>>;
 pub(super) type Response = http::Response<Full<Bytes>>;
@@ -16,23 +18,10 @@ pub(super) type Response = http::Response<Full<Bytes>>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inner;
 
-/// A request as a server hands it on: its texts are parts of what was read, which a copy shares.
+/// A request without more.
 pub(super) fn request() -> Request {
-    let mut request = Request::new(Full::default());
-    *request.uri_mut() = Uri::from_static("http://catalog.internal/v1/items?page=2&per_page=50");
-    let headers = request.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    request
+    message::request(Full::default())
 }
-
-const HEADERS: [(HeaderName, &str); 4] = [
-    (header::HOST, "catalog.internal"),
-    (header::USER_AGENT, "storefront/2.4.1"),
-    (header::ACCEPT, "application/json"),
-    (header::ACCEPT_ENCODING, "gzip, br"),
-];
 
 impl Service<u64> for Inner {
     type Response = u64;

@@ -36,6 +36,23 @@ fn get() -> Req {
     req(Method::GET)
 }
 
+/// Through two layers, the outer of which repeats one answer that the inner does not.
+async fn get_below_one_that_repeats_404(upstream: &Upstream) -> Response<Full<Bytes>> {
+    let outer = http()
+        .classify_fn(|o| match o.status() {
+            Some(s) if s == 404 => Verdict::transient(),
+            _ => o.verdict(),
+        })
+        .build()
+        .unwrap();
+    let inner = http().build().unwrap();
+    outer
+        .layer(inner.layer(upstream.clone()))
+        .oneshot(get())
+        .await
+        .unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn shadow_below_does_not_change_the_layer_above() {
     for answer in [Answer::status(503), Answer::Error("reset")] {
@@ -95,19 +112,7 @@ async fn a_marked_attempt_is_repeated_by_one_of_the_layers() {
         Answer::status(503),
         Answer::status(200),
     ]);
-    let outer = http()
-        .classify_fn(|o| match o.status() {
-            Some(s) if s == 404 => Verdict::transient(),
-            _ => o.verdict(),
-        })
-        .build()
-        .unwrap();
-    let inner = http().build().unwrap();
-    let response = outer
-        .layer(inner.layer(upstream.clone()))
-        .oneshot(get())
-        .await
-        .unwrap();
+    let response = get_below_one_that_repeats_404(&upstream).await;
     assert_eq!(
         (upstream.seen().len(), response.status().as_u16()),
         (3, 200)
@@ -159,19 +164,7 @@ async fn a_layer_that_never_repeats_does_not_disarm_the_one_above() {
 #[tokio::test(start_paused = true)]
 async fn two_attempts_are_told() {
     let upstream = Upstream::new([Answer::status(404), Answer::status(503)]);
-    let outer = http()
-        .classify_fn(|o| match o.status() {
-            Some(s) if s == 404 => Verdict::transient(),
-            _ => o.verdict(),
-        })
-        .build()
-        .unwrap();
-    let inner = http().build().unwrap();
-    let response = outer
-        .layer(inner.layer(upstream.clone()))
-        .oneshot(get())
-        .await
-        .unwrap();
+    let response = get_below_one_that_repeats_404(&upstream).await;
     assert!(upstream.seen().len() > 1);
     assert!(response.extensions().get::<RetryInfo>().is_some());
 }
