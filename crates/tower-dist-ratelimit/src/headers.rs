@@ -1,8 +1,11 @@
+mod text;
+
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::Decision;
+use self::text::{Sink, Text, value};
+use crate::{Decision, Quota};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -13,9 +16,6 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
-
-/// The length of a parameter's name, with what is around it.
-const NAME: usize = 3;
 
 /// Which responses tell the client where it stands, in the `RateLimit-Policy` and `RateLimit` fields of
 /// `draft-ietf-httpapi-ratelimit-headers-11`.
@@ -46,45 +46,62 @@ pub enum Fields {
     Never,
 }
 
-/// A field's value under construction. Structured fields are lists here: members between commas, then parameters.
-///
-/// Made on every response, so by hand: the formatting machinery, and vectors that can spill, take several times as long.
-struct Line {
-    inline: [u8; 128],
-    /// Of `inline`.
-    len: usize,
-    /// All of it, once it does not fit inline; else empty.
-    heap: Vec<u8>,
-}
-
 /// `RateLimit-Policy`: a constant, for all the policies.
 pub(crate) fn policies<'a>(
-    policies: impl Iterator<Item = (&'a str, crate::Quota)>,
+    policies: impl Iterator<Item = (&'a str, Quota)> + Clone,
 ) -> Option<HeaderValue> {
-    let mut line = Line::new();
-    for (quoted, quota) in policies {
-        line.member(quoted);
-        line.parameter(b";q=", quota.limit());
-        if quota.window() >= Duration::from_secs(1) {
-            line.parameter(b";w=", whole_seconds(quota.window()));
+    value(&Policies(policies))
+}
+
+struct Policies<I>(I);
+
+impl<'a, I: Iterator<Item = (&'a str, Quota)> + Clone> Text for Policies<I> {
+    fn write(&self, to: &mut impl Sink) {
+        for (number, (quoted, quota)) in self.0.clone().enumerate() {
+            member(to, number, quoted);
+            parameter(to, b";q=", quota.limit());
+            if quota.window() >= Duration::from_secs(1) {
+                parameter(to, b";w=", whole_seconds(quota.window()));
+            }
         }
     }
-    line.finish()
 }
 
 /// `RateLimit`: what was decided, for the policies that were asked.
 pub(crate) fn state<'a>(
-    decided: impl Iterator<Item = (&'a str, &'a Decision)>,
+    decided: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
 ) -> Option<HeaderValue> {
-    let mut line = Line::new();
-    for (quoted, decision) in decided {
-        line.member(quoted);
-        line.parameter(b";r=", decision.remaining);
-        if let Some(wait) = wait(decision) {
-            line.parameter(b";t=", whole_seconds(wait));
+    value(&State(decided))
+}
+
+struct State<I>(I);
+
+impl<'a, I: Iterator<Item = (&'a str, &'a Decision)> + Clone> Text for State<I> {
+    #[inline]
+    fn write(&self, to: &mut impl Sink) {
+        for (number, (quoted, decision)) in self.0.clone().enumerate() {
+            member(to, number, quoted);
+            parameter(to, b";r=", decision.remaining);
+            if let Some(wait) = wait(decision) {
+                parameter(to, b";t=", whole_seconds(wait));
+            }
         }
     }
-    line.finish()
+}
+
+/// Structured fields are lists here: members between commas, then parameters.
+#[inline]
+fn member(to: &mut impl Sink, number: usize, quoted: &str) {
+    if number > 0 {
+        to.text(b", ");
+    }
+    to.text(quoted.as_bytes());
+}
+
+#[inline]
+fn parameter(to: &mut impl Sink, name: &[u8], value: u64) {
+    to.text(name);
+    to.number(value.min(MAX_INTEGER));
 }
 
 /// How long until something changes for the client; unless nothing will.
@@ -133,9 +150,16 @@ pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
     integer(whole_seconds(wait).max(1))
 }
 
-/// In one allocation, where `HeaderValue::from` takes three.
-fn integer(value: u64) -> HeaderValue {
-    HeaderValue::from_bytes(Digits::of(value).text()).unwrap_or_else(|_| HeaderValue::from(value))
+fn integer(number: u64) -> HeaderValue {
+    value(&Integer(number)).unwrap_or_else(|| HeaderValue::from(number))
+}
+
+struct Integer(u64);
+
+impl Text for Integer {
+    fn write(&self, to: &mut impl Sink) {
+        to.number(self.0);
+    }
 }
 
 /// As text in quotes: a string of structured fields, and just so one of JSON, for printable ASCII.
@@ -148,109 +172,6 @@ fn whole_seconds(duration: Duration) -> u64 {
     duration
         .as_secs()
         .saturating_add(u64::from(duration.subsec_nanos() > 0))
-}
-
-/// A number in decimal, written from its end, with room for a name in front.
-struct Digits {
-    text: [u8; NAME + MAX_DIGITS],
-    start: usize,
-}
-
-/// Of a `u64`.
-const MAX_DIGITS: usize = 20;
-
-/// From `00` to `99`: two digits at a time, because each division waits for the one before.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut number: u8 = 0;
-    while number < 100 {
-        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
-        number += 1;
-    }
-    pairs
-};
-
-impl Digits {
-    #[inline]
-    fn of(mut value: u64) -> Self {
-        let mut text = [0; NAME + MAX_DIGITS];
-        let mut start = text.len();
-        while value >= 10 {
-            start -= 2;
-            text[start..start + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
-            value /= 100;
-        }
-        // What is left is one digit, or none if there was an even number of them.
-        if value > 0 || start == text.len() {
-            start -= 1;
-            text[start] = b'0' + (value % 10) as u8;
-        }
-        Self { text, start }
-    }
-
-    fn text(&self) -> &[u8] {
-        &self.text[self.start..]
-    }
-
-    #[inline]
-    fn behind(&mut self, name: &[u8; NAME]) -> &[u8] {
-        self.start -= NAME;
-        self.text[self.start..self.start + NAME].copy_from_slice(name);
-        self.text()
-    }
-}
-
-impl Line {
-    fn new() -> Self {
-        Self {
-            inline: [0; 128],
-            len: 0,
-            heap: Vec::new(),
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, text: &[u8]) {
-        let end = self.len + text.len();
-        match self.inline.get_mut(self.len..end) {
-            Some(to) if self.heap.is_empty() => {
-                to.copy_from_slice(text);
-                self.len = end;
-            }
-            _ => self.spill(text),
-        }
-    }
-
-    #[cold]
-    fn spill(&mut self, text: &[u8]) {
-        if self.heap.is_empty() {
-            self.heap.extend_from_slice(&self.inline[..self.len]);
-        }
-        self.heap.extend_from_slice(text);
-    }
-
-    fn text(&self) -> &[u8] {
-        if self.heap.is_empty() {
-            &self.inline[..self.len]
-        } else {
-            &self.heap
-        }
-    }
-
-    fn member(&mut self, quoted: &str) {
-        if self.len > 0 {
-            self.push(b", ");
-        }
-        self.push(quoted.as_bytes());
-    }
-
-    fn parameter(&mut self, name: &[u8; NAME], value: u64) {
-        self.push(Digits::of(value.min(MAX_INTEGER)).behind(name));
-    }
-
-    fn finish(&self) -> Option<HeaderValue> {
-        HeaderValue::from_bytes(self.text()).ok()
-    }
 }
 
 #[cfg(test)]
