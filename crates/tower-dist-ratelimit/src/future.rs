@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::{
     Observer, Refuse,
     delayed::Delayed,
-    http::{FollowUp, HttpLimits, ResponseHead, Ruling},
+    http::{FollowUp, HttpLimits, Ruling},
     limits::{Question, Waiting},
     observe::Undecided,
 };
@@ -166,12 +166,7 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Calling { inner, follow_up } => {
-                    let mut result = ready!(inner.poll(cx));
-                    follow_up.answered(result.as_ref().ok().map(ResponseHead::new));
-                    if let Ok(response) = &mut result {
-                        follow_up.put_on(response.headers_mut());
-                    }
-                    return Poll::Ready(result);
+                    return follow_up.poll(inner, cx);
                 }
                 StateProjection::Delayed(delayed, follow_up) => {
                     let inner = match ready!(delayed.poll(cx)) {

@@ -93,19 +93,21 @@ impl HttpLimits {
     }
 
     /// The shortest way.
-    pub(crate) fn decide_shortly<O: Observer>(
+    pub(crate) fn decide_shortly<B, O: Observer>(
         self: &Arc<Self>,
         rule: &Rule,
-        head: RequestHead<'_>,
+        request: &Request<B>,
         observer: &O,
         question: &mut Option<Question>,
     ) -> Short<Option<Stamp>> {
-        if self.exempts(head) {
+        // Made for each use: a copy has to wait until the first is written, which takes longer.
+        let head = || RequestHead::new(request);
+        if self.exempts(head()) {
             return Short::Pass(None);
         }
         let look = |sink: &mut KeySink| {
-            let key = rule.key(head, sink).ok()?;
-            Some((key, rule.policy.cost.of(head)))
+            let key = rule.key(head(), sink).ok()?;
+            Some((key, rule.policy.cost.of(head())))
         };
         let limits = &self.limits;
         limits.decide_shortly(rule, observer, question, look, |decided| {

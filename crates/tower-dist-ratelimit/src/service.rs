@@ -58,12 +58,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let head = RequestHead::new(&request);
         // Here to stay, because moving it takes longer than deciding.
         let mut question = None;
         let (http, observer) = (&self.http, &self.observer);
         let short = match http.only_rule() {
-            Some(rule) => http.decide_shortly(rule, head, observer, &mut question),
+            Some(rule) => http.decide_shortly(rule, &request, observer, &mut question),
             None => Short::Unfit,
         };
         if let Short::Pass(stamp) = short {
@@ -72,7 +71,7 @@ where
         let question = question.get_or_insert_with(Question::new);
         let ruling = match short {
             Short::Else(answer, leave) => http.answered(question, answer, leave, observer),
-            _ => http.decide(question, head, observer),
+            _ => http.decide(question, RequestHead::new(&request), observer),
         };
         match ruling {
             Ruling::Pass(passed) => {
