@@ -32,6 +32,7 @@ pub use error::BackendError;
 #[cfg(feature = "memcached")]
 #[cfg_attr(docsrs, doc(cfg(feature = "memcached")))]
 pub use memcached::{Memcached, MemcachedBuilder};
+pub(crate) use memory::Alone;
 pub use memory::Memory;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -71,6 +72,12 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// A policy that this backend cannot keep: its name, quota or algorithm. Then none is prepared.
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
+
+    /// The shortest way to a policy, where nothing can fail.
+    #[doc(hidden)]
+    fn alone(&self, _: PolicyId) -> Option<Alone> {
+        None
+    }
 
     /// Makes all the charges, or none. They belong to policies of one `register` call, each policy at most once.
     ///
@@ -113,6 +120,10 @@ impl<T: Backend + ?Sized> Backend for Arc<T> {
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         (**self).register(policies)
+    }
+
+    fn alone(&self, policy: PolicyId) -> Option<Alone> {
+        (**self).alone(policy)
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {

@@ -20,7 +20,7 @@ pub(crate) use self::{
 };
 use crate::{
     BuildError, Decision, Decisions, Observer, Policy, Quota, Reason, Source,
-    backend::{Answer, Backend, BackendError, PolicyId, Verdict},
+    backend::{Alone, Answer, Backend, BackendError, PolicyId, Verdict},
     handle::Corrections,
     key::KeySink,
     ladder::{Instead, Ladder, Leave, NotAsked, OnError},
@@ -31,6 +31,8 @@ use crate::{
 /// What every form of limit is made of: the policies, their store, and what happens when that fails.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
+    /// The only policy, if the store has a shorter way to it.
+    pub(crate) alone: Option<Alone>,
     /// The backend, if it leases. Needed where the store is not asked.
     leasing: Option<Arc<Leasing>>,
     pub(crate) rules: Vec<Rule>,
@@ -259,8 +261,13 @@ impl Limits {
         let ids = register(&*backend, &policies)?;
         let ladder = Ladder::new(on_error, deadline, &policies)?;
         let Front { backend, leasing } = nearby.front(backend, &policies, &ids, deadline)?;
+        let alone = match ids[..] {
+            [only] => backend.alone(only),
+            _ => None,
+        };
         let rules = policies.into_iter().zip(ids);
         Ok(Self {
+            alone,
             rules: rules.map(|(policy, id)| Rule::new(policy, id)).collect(),
             backend,
             leasing,

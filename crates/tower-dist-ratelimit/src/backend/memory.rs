@@ -1,5 +1,7 @@
+mod alone;
 mod bucket;
 mod fingerprint;
+mod frame;
 mod shelves;
 mod slots;
 mod store;
@@ -7,21 +9,19 @@ mod sync;
 
 use std::{
     array, fmt,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
+pub(crate) use self::alone::Alone;
 use self::{
-    fingerprint::{Fingerprint, Hasher},
+    fingerprint::Fingerprint,
+    frame::Frame,
     store::{Store, store},
 };
 use super::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId};
-use crate::{
-    BuildError, Decision, Policy,
-    algorithm::{Ask, saturating_nanos},
-};
+use crate::{BuildError, Decision, Policy, algorithm::Ask};
 
 /// The most policies that one `Memory` keeps in its life.
 const MAX_TABLES: usize = 64;
@@ -64,8 +64,7 @@ const LOCKS: usize = 256;
 /// ```
 pub struct Memory {
     capacity: usize,
-    hasher: Hasher,
-    created: Instant,
+    frame: Frame,
     /// Filled from the front and never emptied, so that finding a policy takes no lock.
     tables: Box<[OnceLock<Table>; MAX_TABLES]>,
     /// How many of the tables there are; held while adding to them.
@@ -76,7 +75,7 @@ pub struct Memory {
 
 /// One policy.
 struct Table {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
     /// It is decided together with others.
     in_set: bool,
     dynamic_quotas: bool,
@@ -98,8 +97,7 @@ impl Memory {
     pub fn with_capacity(keys: usize) -> Self {
         Self {
             capacity: keys,
-            hasher: Hasher::random(),
-            created: Instant::now(),
+            frame: Frame::here_and_now(),
             tables: Box::new(array::from_fn(|_| OnceLock::new())),
             registered: Mutex::new(0),
             locks: Box::new(array::from_fn(|_| Mutex::new(()))),
@@ -116,7 +114,7 @@ impl Memory {
 
     fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Asked<'a>, BackendError> {
         let (number, table) = self.table(charge).ok_or_else(wrong_charge)?;
-        let key = self.hasher.hash(charge.key);
+        let key = self.frame.hash(charge.key);
         Ok(Asked {
             store: &*table.store,
             key,
@@ -141,13 +139,6 @@ impl Memory {
             .collect()
     }
 
-    /// Nanoseconds since this was made.
-    #[inline]
-    fn now(&self) -> u64 {
-        let since = Instant::now().checked_duration_since(self.created);
-        since.map_or(0, saturating_nanos)
-    }
-
     /// One charge to a policy that stands alone, if that is all: by the shortest way, since this is what most requests
     /// are.
     #[inline]
@@ -160,8 +151,8 @@ impl Memory {
             return None;
         }
         // The time first: reading it lets nothing overtake, and hashing can begin while it is converted.
-        let now = self.now();
-        let key = self.hasher.hash(charge.key);
+        let now = self.frame.now();
+        let key = self.frame.hash(charge.key);
         table.store.charge(key, now, &Ask::of(charge), out);
         Some(out.allowed)
     }
@@ -171,7 +162,7 @@ impl Memory {
     fn decide(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Result<bool, BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
-        let now = self.now();
+        let now = self.frame.now();
         for (one, out) in asked.iter().zip(&mut *out) {
             one.store.check(one.key, now, &one.ask, out);
         }
@@ -197,7 +188,7 @@ impl Memory {
     fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<(), BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
-        let now = self.now();
+        let now = self.frame.now();
         for one in asked {
             let refund = i64::try_from(one.ask.cost).unwrap_or(i64::MAX);
             one.store.settle(one.key, now, &one.ask, delta.max(-refund));
@@ -252,6 +243,12 @@ impl Backend for Memory {
                 PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX))
             })
             .collect())
+    }
+
+    fn alone(&self, policy: PolicyId) -> Option<Alone> {
+        let (_, table) = self.table(&Charge::new(policy, &[], 0))?;
+        let alone = !table.in_set && !table.dynamic_quotas;
+        alone.then(|| Alone::new(self.frame, Arc::clone(&table.store)))
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {

@@ -13,7 +13,7 @@ use crate::{
     http::tell_delay,
     key::{IntoKey, KeySink},
     ladder::Leave,
-    limits::{Asked, Outcome, Question, Waiting},
+    limits::{Outcome, Question, Waiting},
 };
 
 type Made = Poll<Result<Decision, BackendError>>;
@@ -80,9 +80,16 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
             *made = Poll::Ready(Err(error));
             return;
         }
+        let limits = &*limiter.limits;
         let mut sink = KeySink::new();
         let _ = sink.key(|sink| key.write(sink));
-        let limits = &*limiter.limits;
+        if let Some(alone) = &limits.alone {
+            alone.charge(sink.bytes(), self.cost, out);
+            if out.allowed || !limiter.watched {
+                return self.tell_if_allowed(&sink, out);
+            }
+            return self.go_on(sink, Some((Answer::Done(false), Leave::Quiet)), made, cx);
+        }
         let Some(leave) = limits.ladder.leave_if_closed() else {
             return self.go_on(sink, None, made, cx);
         };
@@ -94,21 +101,22 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         match limits.backend.acquire(charges, decisions) {
             Answer::Done(allowed) if allowed || !limiter.watched => {
                 limits.ladder.answered_at_once(leave, &limiter.observer);
-                if allowed && self.told {
-                    let asked = limiter.asked(0..sink.bytes().len(), self.cost);
-                    self.tell_allowed(&asked, out);
-                }
+                self.tell_if_allowed(&sink, out);
             }
             answer => self.go_on(sink, Some((answer, leave)), made, cx),
         }
     }
 
     #[inline]
-    fn tell_allowed(&self, asked: &Asked, decision: &Decision) {
+    fn tell_if_allowed(&self, sink: &KeySink, decision: &Decision) {
+        if !decision.allowed || !self.told {
+            return;
+        }
         let Limiter {
             limits, observer, ..
         } = self.limiter;
-        observer.allowed(&Decided::one(limits, asked, decision));
+        let asked = self.limiter.asked(0..sink.bytes().len(), self.cost);
+        observer.allowed(&Decided::one(limits, &asked, decision));
         if !decision.delay.is_zero() {
             observer.waited(decision.delay);
         }

@@ -40,9 +40,18 @@ impl Limits {
             quota: None,
         };
         let mut decision = Decision::default();
-        let charge = asked.charge(sink.bytes());
-        let (charges, out) = (slice::from_ref(&charge), slice::from_mut(&mut decision));
-        match self.backend.acquire(charges, out) {
+        let answer = match &self.alone {
+            Some(alone) => {
+                alone.charge(asked.key(sink.bytes()), cost, &mut decision);
+                Answer::Done(decision.allowed)
+            }
+            None => {
+                let charge = asked.charge(sink.bytes());
+                let (charges, out) = (slice::from_ref(&charge), slice::from_mut(&mut decision));
+                self.backend.acquire(charges, out)
+            }
+        };
+        match answer {
             Answer::Done(true) if decision.delay.is_zero() => {
                 self.ladder.answered_at_once(leave, observer);
                 let decided = Decided::one(self, &asked, &decision);

@@ -40,6 +40,7 @@ pub(super) struct Slots<A> {
 }
 
 impl<A: OneNumber> Store for Slots<A> {
+    #[inline(always)]
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let now = self.arithmetic.at(nanos, key.bits());
         // The first bucket is where most keys are. What others need is not in the way.

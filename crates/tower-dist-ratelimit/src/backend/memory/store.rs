@@ -1,4 +1,6 @@
-use super::{fingerprint::Fingerprint, shelves::Shelves, slots::Slots};
+use std::sync::Arc;
+
+use super::{fingerprint::Fingerprint, frame::Frame, shelves::Shelves, slots::Slots};
 use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::{
@@ -11,6 +13,17 @@ use crate::{
 pub(super) trait Store: Send + Sync {
     /// Takes tokens, if they are there.
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
+
+    /// Takes tokens now, by the policy's own quota. The whole way in one call.
+    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64, out: &mut Decision) {
+        let ask = Ask {
+            cost,
+            want: cost,
+            quota: None,
+        };
+        let now = frame.now();
+        self.charge(frame.hash(key), now, &ask, out);
+    }
 
     /// What [`charge`](Self::charge) would say, without taking anything.
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
@@ -27,7 +40,7 @@ pub(super) trait Store: Send + Sync {
 /// # Errors
 ///
 /// A quota that the algorithm cannot count; no memory.
-pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Box<dyn Store>, BuildError> {
+pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
     let quota = policy.quota();
     let dynamic = policy.has_dynamic_quotas();
     match policy.algorithm() {
@@ -66,10 +79,10 @@ pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Box<dyn Store>, 
     }
 }
 
-fn slots(arithmetic: impl OneNumber, capacity: usize) -> Result<Box<dyn Store>, BuildError> {
-    Ok(Box::new(Slots::new(arithmetic, capacity)?))
+fn slots(arithmetic: impl OneNumber, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
+    Ok(Arc::new(Slots::new(arithmetic, capacity)?))
 }
 
-fn shelves(arithmetic: impl Arithmetic, capacity: usize) -> Box<dyn Store> {
-    Box::new(Shelves::new(arithmetic, capacity))
+fn shelves(arithmetic: impl Arithmetic, capacity: usize) -> Arc<dyn Store> {
+    Arc::new(Shelves::new(arithmetic, capacity))
 }

@@ -1,0 +1,29 @@
+use std::{fmt, sync::Arc};
+
+use super::{frame::Frame, store::Store};
+use crate::Decision;
+
+/// A policy of a [`Memory`](super::Memory) that is decided by itself and by its own quota, which most are: its store without the
+/// way there. It never fails, so nobody has to watch whether it does.
+pub struct Alone {
+    frame: Frame,
+    store: Arc<dyn Store>,
+}
+
+impl Alone {
+    pub(super) fn new(frame: Frame, store: Arc<dyn Store>) -> Self {
+        Self { frame, store }
+    }
+
+    /// Takes `cost` tokens, if they are there.
+    #[inline]
+    pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) {
+        self.store.charge_now(&self.frame, key, cost, out);
+    }
+}
+
+impl fmt::Debug for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alone").finish_non_exhaustive()
+    }
+}
