@@ -1,4 +1,5 @@
-//! A whole server, axum's hello world, as `wrk` sees it: with a limit and without, allowing and refusing.
+//! A whole server, axum's hello world, as `wrk` sees it: with a limit and without, allowing and refusing; and what the same
+//! messages take when nobody has decided on them.
 //!
 //! The server runs in a process of its own on one core, and `wrk` on another.
 
@@ -14,6 +15,9 @@ use crate::report::{BARE, Goal, OURS, Row};
 const ALLOWING: &str = "axum hello, header key, allowing";
 const REFUSING: &str = "axum hello, header key, refusing";
 
+const FIELDS: &str = "axum hello, with the fields of a limit";
+const REFUSAL: &str = "axum, the message of a refusal";
+
 const TOWER_GOVERNOR: &str = "tower_governor";
 
 /// Of a second each.
@@ -21,6 +25,7 @@ const ROUNDS: usize = 5;
 
 /// What is asked for, and the share of its time that ours may take.
 struct Subject {
+    case: &'static str,
     name: &'static str,
     path: &'static str,
     goal: Option<f64>,
@@ -38,45 +43,36 @@ pub(crate) fn rows() -> Vec<Row> {
 fn measure() -> io::Result<Vec<Row>> {
     let wrk = Wrk::find()?;
     let server = Server::start()?;
-    let mut rows = case(
+    let mut rows = rounds(
         &wrk,
         &server,
-        ALLOWING,
         [
-            subject(BARE, server::BARE, Some(1.04)),
-            subject(OURS, server::OURS, None),
-            subject(TOWER_GOVERNOR, server::GOVERNOR, None),
+            Subject::new(ALLOWING, BARE, server::BARE).goal(1.04),
+            Subject::new(ALLOWING, OURS, server::OURS),
+            Subject::new(ALLOWING, TOWER_GOVERNOR, server::GOVERNOR),
+            Subject::new(FIELDS, BARE, server::FIELDS),
         ],
     )?;
-    rows.extend(case(
+    rows.extend(rounds(
         &wrk,
         &server,
-        REFUSING,
         [
-            subject(BARE, server::BARE, Some(1.0)),
-            subject(OURS, server::OURS_REFUSING, None),
-            subject(TOWER_GOVERNOR, server::GOVERNOR_REFUSING, None),
+            Subject::new(REFUSING, BARE, server::BARE).goal(1.0),
+            Subject::new(REFUSING, OURS, server::OURS_REFUSING),
+            Subject::new(REFUSING, TOWER_GOVERNOR, server::GOVERNOR_REFUSING),
+            Subject::new(REFUSAL, BARE, server::REFUSAL),
         ],
     )?);
     Ok(rows)
 }
 
-fn subject(name: &'static str, path: &'static str, goal: Option<f64>) -> Subject {
-    Subject {
-        name,
-        path,
-        goal,
-        per_second: Vec::new(),
-    }
-}
-
-fn case(
+/// Rounds of all these subjects, one after the other, so that whatever else the machine does meets each.
+fn rounds<const N: usize>(
     wrk: &Wrk,
     server: &Server,
-    name: &'static str,
-    mut subjects: [Subject; 3],
+    mut subjects: [Subject; N],
 ) -> io::Result<Vec<Row>> {
-    eprintln!("{name}: {ROUNDS} rounds of {} subjects", subjects.len());
+    eprintln!("axum: {ROUNDS} rounds of {N} subjects");
     for _ in 0..ROUNDS {
         for subject in &mut subjects {
             subject
@@ -84,14 +80,29 @@ fn case(
                 .push(wrk.per_second(server.port(), subject.path)?);
         }
     }
-    Ok(subjects
-        .into_iter()
-        .map(|subject| subject.row(name))
-        .collect())
+    Ok(subjects.into_iter().map(Subject::row).collect())
 }
 
 impl Subject {
-    fn row(mut self, case: &'static str) -> Row {
+    fn new(case: &'static str, name: &'static str, path: &'static str) -> Self {
+        Self {
+            case,
+            name,
+            path,
+            goal: None,
+            per_second: Vec::new(),
+        }
+    }
+
+    /// The share of this subject's time that ours may take.
+    fn goal(self, share: f64) -> Self {
+        Self {
+            goal: Some(share),
+            ..self
+        }
+    }
+
+    fn row(mut self) -> Row {
         self.per_second.sort_by(f64::total_cmp);
         let nanos = |per_second: &f64| 1e9 / per_second;
         let median = self.per_second.get(self.per_second.len() / 2);
@@ -101,7 +112,7 @@ impl Subject {
             ns_max: self.per_second.first().map(nanos),
             per_second: self.per_second.last().copied(),
             goal: self.goal.map(Goal::Share),
-            ..Row::new(case, self.name)
+            ..Row::new(self.case, self.name)
         }
     }
 }

@@ -3,7 +3,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
+use axum::response::IntoResponse;
 use axum::{Router, routing::get};
+use http::{HeaderName, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
 use tower_dist_ratelimit::Quota;
 
 use crate::limit::{by_header, plenty, tower_governor, tower_governor_refusing};
@@ -11,6 +13,8 @@ use crate::limit::{by_header, plenty, tower_governor, tower_governor_refusing};
 pub(super) const BARE: &str = "/bare";
 pub(super) const OURS: &str = "/ours";
 pub(super) const OURS_REFUSING: &str = "/ours/refusing";
+pub(super) const FIELDS: &str = "/fields";
+pub(super) const REFUSAL: &str = "/refusal";
 pub(super) const GOVERNOR: &str = "/tower_governor";
 pub(super) const GOVERNOR_REFUSING: &str = "/tower_governor/refusing";
 
@@ -97,6 +101,32 @@ fn routes() -> Router {
         .route(BARE, hello())
         .route(OURS, hello().layer(ours))
         .route(OURS_REFUSING, hello().layer(ours_refusing))
+        .route(FIELDS, get(fields))
+        .route(REFUSAL, get(refusal))
         .route(GOVERNOR, hello().layer(tower_governor()))
         .route(GOVERNOR_REFUSING, hello().layer(tower_governor_refusing()))
 }
+
+/// What our layer says of a request that passes, as constants.
+async fn fields() -> impl IntoResponse {
+    let fields = [
+        (RATELIMIT_POLICY, r#""per-client";q=1000000000;w=1"#),
+        (RATELIMIT, r#""per-client";r=999999999;t=1"#),
+    ];
+    (fields, "Hello, World!")
+}
+
+/// What it says of one that does not.
+async fn refusal() -> impl IntoResponse {
+    let fields = [
+        (CONTENT_TYPE, "application/problem+json"),
+        (RETRY_AFTER, "3600"),
+        (RATELIMIT_POLICY, r#""per-client";q=1;w=3600"#),
+        (RATELIMIT, r#""per-client";r=0;t=3600"#),
+    ];
+    let problem = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"violated-policies":["per-client"]}"#;
+    (StatusCode::TOO_MANY_REQUESTS, fields, problem)
+}
+
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
