@@ -124,6 +124,13 @@ async fn a_server_of_another_kind_than_the_url_says_is_told_apart() {
 }
 
 #[tokio::test]
+async fn a_sentinel_of_valkey_is_told_apart_by_its_own_word() {
+    let info = "7.2.4\r\nserver_name:valkey\r\nserver_mode:sentinel";
+    let error = error(&format!("redis://127.0.0.1:{}", stub(info).await)).await;
+    assert!(error.contains("is a sentinel"), "{error}");
+}
+
+#[tokio::test]
 async fn building_a_limiter_asks_no_server() {
     let server = Server::start();
     let redis = Redis::connect(&server.url()).await.unwrap();

@@ -167,7 +167,9 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
         info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
-    if says("redis_mode") == Some("sentinel") {
+    // Of Redis and of Valkey.
+    let mode = says("redis_mode").or_else(|| says("server_mode"));
+    if mode == Some("sentinel") {
         let problem = "is a sentinel, which needs a URL of redis-sentinel://";
         return Err(ConnectError::new(address, problem));
     }
