@@ -1,10 +1,10 @@
-mod text;
+mod line;
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use self::text::{Sink, Text, value};
+use self::line::Line;
 use crate::{Decision, Quota};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -13,9 +13,6 @@ pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelim
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-
-/// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
-const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// Which responses tell the client where it stands, in the `RateLimit-Policy` and `RateLimit` fields of
 /// `draft-ietf-httpapi-ratelimit-headers-11`.
@@ -48,60 +45,32 @@ pub enum Fields {
 
 /// `RateLimit-Policy`: a constant, for all the policies.
 pub(crate) fn policies<'a>(
-    policies: impl Iterator<Item = (&'a str, Quota)> + Clone,
+    policies: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
-    value(&Policies(policies))
-}
-
-struct Policies<I>(I);
-
-impl<'a, I: Iterator<Item = (&'a str, Quota)> + Clone> Text for Policies<I> {
-    fn write(&self, to: &mut impl Sink) {
-        for (number, (quoted, quota)) in self.0.clone().enumerate() {
-            member(to, number, quoted);
-            parameter(to, b";q=", quota.limit());
-            if quota.window() >= Duration::from_secs(1) {
-                parameter(to, b";w=", whole_seconds(quota.window()));
-            }
+    let mut line = Line::new();
+    for (quoted, quota) in policies {
+        line.member(quoted);
+        line.parameter(b";q=", quota.limit());
+        if quota.window() >= Duration::from_secs(1) {
+            line.parameter(b";w=", whole_seconds(quota.window()));
         }
     }
+    line.finish()
 }
 
 /// `RateLimit`: what was decided, for the policies that were asked.
 pub(crate) fn state<'a>(
-    decided: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
+    decided: impl Iterator<Item = (&'a str, &'a Decision)>,
 ) -> Option<HeaderValue> {
-    value(&State(decided))
-}
-
-struct State<I>(I);
-
-impl<'a, I: Iterator<Item = (&'a str, &'a Decision)> + Clone> Text for State<I> {
-    #[inline]
-    fn write(&self, to: &mut impl Sink) {
-        for (number, (quoted, decision)) in self.0.clone().enumerate() {
-            member(to, number, quoted);
-            parameter(to, b";r=", decision.remaining);
-            if let Some(wait) = wait(decision) {
-                parameter(to, b";t=", whole_seconds(wait));
-            }
+    let mut line = Line::new();
+    for (quoted, decision) in decided {
+        line.member(quoted);
+        line.parameter(b";r=", decision.remaining);
+        if let Some(wait) = wait(decision) {
+            line.parameter(b";t=", whole_seconds(wait));
         }
     }
-}
-
-/// Structured fields are lists here: members between commas, then parameters.
-#[inline]
-fn member(to: &mut impl Sink, number: usize, quoted: &str) {
-    if number > 0 {
-        to.text(b", ");
-    }
-    to.text(quoted.as_bytes());
-}
-
-#[inline]
-fn parameter(to: &mut impl Sink, name: &[u8], value: u64) {
-    to.text(name);
-    to.number(value.min(MAX_INTEGER));
+    line.finish()
 }
 
 /// How long until something changes for the client; unless nothing will.
@@ -150,16 +119,11 @@ pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
     integer(whole_seconds(wait).max(1))
 }
 
+/// In one allocation, where `HeaderValue::from` takes three.
 fn integer(number: u64) -> HeaderValue {
-    value(&Integer(number)).unwrap_or_else(|| HeaderValue::from(number))
-}
-
-struct Integer(u64);
-
-impl Text for Integer {
-    fn write(&self, to: &mut impl Sink) {
-        to.number(self.0);
-    }
+    let mut line = Line::new();
+    line.number(number);
+    line.finish().unwrap_or_else(|| HeaderValue::from(number))
 }
 
 /// As text in quotes: a string of structured fields, and just so one of JSON, for printable ASCII.
@@ -176,7 +140,7 @@ fn whole_seconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{line::MAX_INTEGER, *};
     use crate::Quota;
 
     #[test]

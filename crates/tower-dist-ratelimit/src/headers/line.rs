@@ -1,0 +1,116 @@
+use http::HeaderValue;
+
+/// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
+pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// A field's value under construction. Structured fields are lists here: members between commas, then parameters.
+///
+/// Made on every response, so by hand: the formatting machinery, and vectors that can spill, take several times as long.
+/// So does moving what was written in pieces a moment ago: each piece is written where it stays.
+pub(super) struct Line {
+    inline: [u8; 128],
+    /// Of `inline`.
+    len: usize,
+    /// All of it, once it does not fit inline; else empty.
+    heap: Vec<u8>,
+}
+
+impl Line {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            inline: [0; 128],
+            len: 0,
+            heap: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn member(&mut self, quoted: &str) {
+        if self.len > 0 {
+            self.push(b", ");
+        }
+        self.push(quoted.as_bytes());
+    }
+
+    #[inline]
+    pub(super) fn parameter(&mut self, name: &[u8; 3], value: u64) {
+        self.push(name);
+        self.number(value.min(MAX_INTEGER));
+    }
+
+    /// In decimal.
+    #[inline]
+    pub(super) fn number(&mut self, number: u64) {
+        write_number(number, self.place(digits(number)));
+    }
+
+    pub(super) fn finish(&self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(self.text()).ok()
+    }
+
+    #[inline]
+    fn push(&mut self, text: &[u8]) {
+        self.place(text.len()).copy_from_slice(text);
+    }
+
+    /// A place for so many bytes, at the end.
+    #[inline]
+    fn place(&mut self, len: usize) -> &mut [u8] {
+        let end = self.len + len;
+        if !self.heap.is_empty() || end > self.inline.len() {
+            return self.place_on_heap(len);
+        }
+        let start = self.len;
+        self.len = end;
+        &mut self.inline[start..end]
+    }
+
+    #[cold]
+    fn place_on_heap(&mut self, len: usize) -> &mut [u8] {
+        if self.heap.is_empty() {
+            self.heap.extend_from_slice(&self.inline[..self.len]);
+        }
+        let start = self.heap.len();
+        self.heap.resize(start + len, b' ');
+        &mut self.heap[start..]
+    }
+
+    fn text(&self) -> &[u8] {
+        if self.heap.is_empty() {
+            &self.inline[..self.len]
+        } else {
+            &self.heap
+        }
+    }
+}
+
+/// From `00` to `99`: two digits at a time, because each division waits for the one before.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number: u8 = 0;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
+
+/// How many a number has.
+#[inline]
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Into a place that is as long as it has digits.
+#[inline]
+fn write_number(mut number: u64, to: &mut [u8]) {
+    let mut pairs = to.rchunks_exact_mut(2);
+    for pair in &mut pairs {
+        pair.copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+    }
+    if let [digit] = pairs.into_remainder() {
+        *digit = b'0' + (number % 10) as u8;
+    }
+}
