@@ -47,6 +47,7 @@ impl RedisBuilder {
     }
 
     /// How long [`connect`](Self::connect) waits for everything that it does; and each attempt to connect again later.
+    /// Above zero.
     ///
     /// # Default
     ///
@@ -60,7 +61,7 @@ impl RedisBuilder {
     /// is given up and made anew.
     ///
     /// It is not what a request waits for: that is the deadline of whoever asks, which is shorter. What comes after it,
-    /// but within this time, is charged and not read by anyone.
+    /// but within this time, is charged and not read by anyone. Above zero.
     ///
     /// # Default
     ///
@@ -124,8 +125,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]; a prefix that cannot be one; a user or password for sentinels where there are none; and root
-    /// certificates for a connection that is not encrypted.
+    /// See [`ConnectError`]; a prefix that cannot be one; a deadline of zero; a user or password for sentinels where there
+    /// are none; and root certificates for a connection that is not encrypted.
     ///
     /// # Panics
     ///
@@ -133,6 +134,7 @@ impl RedisBuilder {
     pub async fn connect(self) -> Result<Redis, ConnectError> {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
+        self.patience.check()?;
         self.check_sentinels(&target)?;
         if self.root_certificates.is_some() && !target.tls {
             let problem = "are set, but the URL is not one of rediss://, and nothing is encrypted";
@@ -181,6 +183,19 @@ pub(super) const PATIENCE: Patience = Patience {
     connect: Duration::from_secs(5),
     answer: Duration::from_millis(500),
 };
+
+impl Patience {
+    fn check(self) -> Result<(), ConnectError> {
+        let deadlines = [
+            ("connect_deadline", self.connect),
+            ("answer_deadline", self.answer),
+        ];
+        match deadlines.iter().find(|(_, deadline)| deadline.is_zero()) {
+            Some((field, _)) => Err(ConnectError::new(field, "is 0ns, but must be above 0")),
+            None => Ok(()),
+        }
+    }
+}
 
 pub(super) fn check_prefix(prefix: &str) -> Result<(), ConnectError> {
     let fine = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
