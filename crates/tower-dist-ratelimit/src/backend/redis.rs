@@ -5,12 +5,16 @@ mod builder;
 mod call;
 mod cluster;
 mod combiner;
+mod errand;
 mod failure;
 mod key;
 mod link;
+mod outbox;
 mod rate;
+mod registry;
 mod reply;
 mod route;
+mod rows;
 mod run;
 mod script;
 mod sentinel;
@@ -20,11 +24,7 @@ mod tls;
 mod traces;
 mod wire;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{fmt, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -34,8 +34,9 @@ use self::{
     call::{Asked, Call, Verb},
     failure::Failure,
     link::Link,
+    registry::Registry,
     route::Route,
-    script::{Rule, Script},
+    script::Rule,
     wire::Wire,
 };
 use super::{
@@ -161,17 +162,7 @@ const MAX_POLICIES: usize = 16;
 pub struct Redis {
     route: Route,
     prefix: Arc<str>,
-    registry: Arc<RwLock<Registry>>,
-}
-
-/// What was registered, and the scripts for it.
-#[derive(Debug, Default)]
-struct Registry {
-    rules: Vec<Arc<Rule>>,
-    /// Of each set as it was registered, where the first of its rules is: nearly all requests are to a whole set.
-    whole: Vec<Option<Arc<Script>>>,
-    /// By the policies that are decided together: what of a set applies to a request.
-    scripts: HashMap<SmallVec<[PolicyId; 4]>, Arc<Script>>,
+    registry: Arc<Registry>,
 }
 
 /// A verdict that comes later.
@@ -248,30 +239,6 @@ impl Redis {
         }
     }
 
-    fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
-        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(script) = registry.whole_set(charges) {
-            return Ok(Arc::clone(script));
-        }
-        let ids: SmallVec<[PolicyId; 4]> = charges.iter().map(|charge| charge.policy).collect();
-        if let Some(script) = registry.scripts.get(&ids) {
-            return Ok(Arc::clone(script));
-        }
-        drop(registry);
-        // Some of a set, for a request to which the others do not apply.
-        let mut registry = self
-            .registry
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let rules = ids.iter().map(|&id| registry.rule(id));
-        let rules = rules.collect::<Result<_, _>>()?;
-        let script = registry
-            .scripts
-            .entry(ids)
-            .or_insert_with(|| Arc::new(Script::new(rules)));
-        Ok(Arc::clone(script))
-    }
-
     /// What is asked by these charges, of as many parts as there are servers to ask: nearly always one.
     fn parts(
         &self,
@@ -305,7 +272,7 @@ impl Redis {
     }
 
     fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
-        let script = self.script(charges)?;
+        let script = self.registry.script(charges)?;
         let asks = charges
             .iter()
             .zip(&script.rules)
@@ -326,7 +293,7 @@ impl Redis {
         let parts = self.parts(charges, Verb::Acquire)?;
         let limits = charges
             .iter()
-            .map(|charge| Ok(self.rule(charge.policy)?.limit(charge.quota)))
+            .map(|charge| Ok(self.registry.rule(charge.policy)?.limit(charge.quota)))
             .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
         let singly = parts.iter().map(|part| Singly::new(self, charges, part));
         let singly: SmallVec<[Singly; 1]> = singly.collect();
@@ -384,31 +351,6 @@ impl Redis {
             })
         }))
     }
-
-    fn rule(&self, policy: PolicyId) -> Result<Arc<Rule>, BackendError> {
-        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
-        registry.rule(policy)
-    }
-}
-
-impl Registry {
-    /// The script of these policies, if they are all of a set.
-    fn whole_set(&self, charges: &[Charge<'_>]) -> Option<&Arc<Script>> {
-        let first = charges.first()?.policy.number();
-        let script = self.whole.get(usize::try_from(first).ok()?)?.as_ref()?;
-        let numbers = charges.iter().map(|charge| charge.policy.number());
-        let is_whole =
-            script.rules.len() == charges.len() && numbers.eq((first..).take(charges.len()));
-        is_whole.then_some(script)
-    }
-
-    fn rule(&self, policy: PolicyId) -> Result<Arc<Rule>, BackendError> {
-        usize::try_from(policy.number())
-            .ok()
-            .and_then(|number| self.rules.get(number))
-            .map(Arc::clone)
-            .ok_or_else(|| BackendError::new("this policy was not registered here"))
-    }
 }
 
 impl Backend for Redis {
@@ -421,22 +363,9 @@ impl Backend for Redis {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         let rules = policies
             .iter()
-            .map(|policy| Ok(Arc::new(Rule::new(&self.prefix, policy)?)))
+            .map(|policy| Rule::new(&self.prefix, policy))
             .collect::<Result<Vec<_>, BuildError>>()?;
-        let mut registry = self
-            .registry
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let first = registry.rules.len();
-        let ids: Vec<_> = (first..first + rules.len())
-            .map(|number| PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX)))
-            .collect();
-        registry.whole.resize(first + rules.len(), None);
-        if let Some(whole) = registry.whole.get_mut(first) {
-            *whole = Some(Arc::new(Script::new(rules.clone())));
-        }
-        registry.rules.extend(rules);
-        Ok(ids)
+        Ok(self.registry.register(rules))
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
@@ -456,7 +385,7 @@ impl Backend for Redis {
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let sent = self.rule(policy).and_then(|rule| {
+        let sent = self.registry.rule(policy).and_then(|rule| {
             let (tag, mut name) = (key::tag(key), Vec::new());
             rule.keys.write(&tag, &mut name);
             Ok(self.route.delete(name, rule.keys.slot(&tag))?)

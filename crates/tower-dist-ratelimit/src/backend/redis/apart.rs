@@ -96,7 +96,7 @@ impl Singly {
         let part = |(place, policy, ask)| {
             let call = Call {
                 // Of the charge only the policy counts here.
-                script: self.redis.script(&[Charge::new(policy, b"", 0)])?,
+                script: self.redis.registry.script(&[Charge::new(policy, b"", 0)])?,
                 asks: smallvec![ask],
                 settles: self.settles,
             };

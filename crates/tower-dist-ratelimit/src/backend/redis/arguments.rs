@@ -3,41 +3,34 @@ use std::io::Write;
 use smallvec::SmallVec;
 
 use super::{
-    call::Call,
-    combiner::MOST,
     reply::{Words, word},
-    run,
+    rows::{Row, Rows},
+    run::Run,
 };
 
-/// The arguments of calls to one script that go out as one: for each row a key and an ask per policy. What is the same for
-/// all rows is there once: the keys, or else the ask, which nearly always is for one token.
+/// The arguments of a call to a script: for each row a key and an ask per policy. What is the same for all rows is there
+/// once: the keys, or else the ask, which nearly always is for one token.
 pub(super) struct Arguments<'a> {
-    rows: SmallVec<[Row<'a>; MOST]>,
+    rows: &'a [Row],
     one_row: bool,
     one_ask: bool,
 }
 
-/// A call, or several in a row that are decided as one.
-type Row<'a> = &'a [Call];
-
-fn rows(calls: &[Call]) -> impl Iterator<Item = Row<'_>> {
-    calls.chunk_by(run::may_follow)
-}
-
 impl<'a> Arguments<'a> {
-    pub(super) fn of(calls: &'a [Call]) -> Self {
-        let rows: SmallVec<[Row<'a>; MOST]> = rows(calls).collect();
-        // No row is empty.
-        let asks = |row: Row<'a>| row.iter().take(1).flat_map(|call| &call.asks);
-        let first = rows.first().copied().unwrap_or_default();
-        let same_keys = |row: &Row<'a>| {
-            let mut tags = asks(first).zip(asks(row));
+    pub(super) fn of(rows: &'a Rows) -> Self {
+        let rows = rows.as_slice();
+        let first = rows.first();
+        let asks = |row: &'a Row| row.call.asks.iter();
+        let same_keys = |row: &'a Row| {
+            let mut tags = first.into_iter().flat_map(asks).zip(asks(row));
             tags.all(|(one, other)| one.tag == other.tag)
         };
         let one_row = rows.len() > 1 && rows.iter().all(same_keys);
-        let text = asks(first).next().map(|ask| &ask.text);
-        let same_ask = |row: &Row<'a>| {
-            row.len() == first.len() && asks(row).all(|ask| Some(&ask.text) == text)
+        let text = first.and_then(|first| first.call.asks.first());
+        let text = text.map(|ask| &ask.text);
+        let same_ask = |row: &'a Row| {
+            let as_often = first.is_some_and(|first| first.times == row.times);
+            as_often && asks(row).all(|ask| Some(&ask.text) == text)
         };
         let one_ask = !one_row && rows.iter().all(same_ask);
         Self {
@@ -48,19 +41,19 @@ impl<'a> Arguments<'a> {
     }
 
     /// The rows whose keys are there.
-    fn with_keys(&self) -> &[Row<'a>] {
+    fn with_keys(&self) -> &'a [Row] {
         &self.rows[..if self.one_row { 1 } else { self.rows.len() }]
     }
 
     pub(super) fn number_of_keys(&self) -> usize {
-        self.with_keys().iter().map(|row| row[0].asks.len()).sum()
+        let rows = self.with_keys().iter();
+        rows.map(|row| row.call.asks.len()).sum()
     }
 
     /// Hands each key over.
     pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
         let mut key = Vec::with_capacity(128);
-        for row in self.with_keys() {
-            let call = &row[0];
+        for Row { call, .. } in self.with_keys() {
             for (ask, rule) in call.asks.iter().zip(&call.script.rules) {
                 rule.keys.write(&ask.tag, &mut key);
                 each(&key);
@@ -70,14 +63,14 @@ impl<'a> Arguments<'a> {
 
     /// Hands each ask over.
     pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
-        for row in &self.rows {
-            for ask in &row[0].asks {
-                if row.len() == 1 {
+        for Row { call, times } in self.rows {
+            for ask in &call.asks {
+                if *times == 1 {
                     each(&ask.text);
                 } else {
                     let mut text: SmallVec<[u8; 24]> = SmallVec::new();
                     // Writing into memory does not fail.
-                    let _ = write!(text, "x{} {}", ask.cost, row.len());
+                    let _ = write!(text, "x{} {times}", ask.cost);
                     each(&text);
                 }
                 if self.one_ask {
@@ -88,25 +81,41 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// What the script says on each call; none if that is not what such calls are answered.
-pub(super) fn words(calls: &[Call], numbers: &[i64]) -> Option<Vec<Words>> {
-    let mut numbers = numbers.iter().copied();
-    let mut words = Vec::with_capacity(calls.len());
-    for row in rows(calls) {
-        match row {
-            [call] => {
-                let mut said = SmallVec::new();
-                if !call.settles {
-                    for ask in &call.asks {
-                        said.push(word(&mut numbers, ask.cost)?);
-                    }
-                }
-                words.push(said);
-            }
-            run => words.extend(run::said(run, numbers.next()?)?),
+/// What the script says on a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    One(Words),
+    Run(Run),
+}
+
+impl Told {
+    /// What the request is told that has so many before it in the row.
+    pub(super) fn words(&self, rank: usize) -> Words {
+        match self {
+            Self::One(words) => words.clone(),
+            Self::Run(run) => Words::from_iter([run.said(rank)]),
         }
     }
-    numbers.next().is_none().then_some(words)
+}
+
+/// What the script says on each row; none if that is not what such calls are answered.
+pub(super) fn told(rows: &Rows, numbers: &[i64]) -> Option<Vec<Told>> {
+    let mut numbers = numbers.iter().copied();
+    let mut told = Vec::with_capacity(rows.len());
+    for Row { call, times } in rows.as_slice() {
+        told.push(if *times == 1 {
+            let mut said = Words::new();
+            if !call.settles {
+                for ask in &call.asks {
+                    said.push(word(&mut numbers, ask.cost)?);
+                }
+            }
+            Told::One(said)
+        } else {
+            Told::Run(Run::new(call, numbers.next()?)?)
+        });
+    }
+    numbers.next().is_none().then_some(told)
 }
 
 #[cfg(test)]
@@ -119,15 +128,15 @@ mod tests {
         backend::{
             Charge, PolicyId,
             redis::{
-                call::{Asked, Verb},
+                call::{Asked, Call, Verb},
                 reply::Said,
                 script::{Rule, Script},
             },
         },
     };
 
-    /// Calls of one token bucket, of 3 tokens a second, for these keys and costs.
-    fn calls(asked: &[(&str, u64)]) -> Vec<Call> {
+    /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.
+    fn rows(asked: &[(&str, u64)]) -> Rows {
         let policy = Policy::new("p", Quota::per_second(3));
         let rule = Arc::new(Rule::new("rl", &policy).unwrap());
         let script = Arc::new(Script::new(vec![Arc::clone(&rule)]));
@@ -140,13 +149,17 @@ mod tests {
                 settles: false,
             }
         };
-        asked.iter().map(call).collect()
+        let mut rows = Rows::default();
+        asked.iter().map(call).for_each(|call| {
+            rows.push(call);
+        });
+        rows
     }
 
     /// The number of keys, and the asks.
     fn sent(asked: &[(&str, u64)]) -> (usize, Vec<String>) {
-        let calls = calls(asked);
-        let arguments = Arguments::of(&calls);
+        let rows = rows(asked);
+        let arguments = Arguments::of(&rows);
         let mut asks = Vec::new();
         arguments.asks(|ask| asks.push(String::from_utf8(ask.to_vec()).unwrap()));
         let mut keys = 0;
@@ -188,17 +201,35 @@ mod tests {
             }])
         };
         // A token is 1,000,000 units of which 3 drain in a microsecond; 200 units were used.
-        let calls = calls(&[("a", 1), ("a", 1), ("a", 1)]);
+        let rows = rows(&[("a", 1), ("a", 1), ("a", 1)]);
+        let told = |numbers: &[i64]| told(&rows, numbers);
+        let [run] = &told(&[200]).unwrap()[..] else {
+            panic!("{rows:?} is not one row");
+        };
+        let words: Vec<Words> = (0..4).map(|rank| run.words(rank)).collect();
         assert_eq!(
-            words(&calls, &[200]).unwrap(),
+            words,
             [
                 said(1, 333_400, 1, 0),
                 said(0, 666_734, 1, 0),
                 said(0, 666_734, -1, 67),
+                said(0, 666_734, -1, 67),
             ]
         );
         for wrong in [&[][..], &[-1], &[1 << 53], &[1, 2]] {
-            assert_eq!(words(&calls, wrong), None, "{wrong:?}");
+            assert_eq!(told(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn who_has_gone_is_not_asked_for() {
+        let mut rows = rows(&[("a", 1), ("b", 1), ("b", 1), ("c", 2), ("c", 2)]);
+        for row in [0, 1, 2, 2] {
+            rows.pop_from(row);
+        }
+        rows.compact();
+        let mut asks = Vec::new();
+        Arguments::of(&rows).asks(|ask| asks.push(ask.to_vec()));
+        assert_eq!((rows.len(), asks), (1, vec![b"1".to_vec()]));
     }
 }

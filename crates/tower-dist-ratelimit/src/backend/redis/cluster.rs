@@ -7,13 +7,16 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{sync::Notify, time::sleep};
 
 use self::slots::{Slots, slots};
 use super::{
     ConnectError,
+    batch::Pending,
     failure::Failure,
-    link::{Connect, How, Link, Patience, Pending, Work},
+    link::{Connect, Link, Patience},
+    outbox::{How, Work},
     reply::Words,
     route::Answers,
     target::Address,
@@ -44,7 +47,8 @@ struct Map {
 }
 
 impl Cluster {
-    /// Finds the nodes, and connects to the primaries.
+    /// Finds the nodes, and connects to the primaries. One that cannot be reached is tried in the background, like one that
+    /// is lost later, since a replica takes its place; but not all of them.
     pub(super) async fn open(
         seeds: Vec<Address>,
         dialer: Dialer,
@@ -58,9 +62,17 @@ impl Cluster {
             stale: Arc::default(),
         });
         let slots = cluster.ask_nodes().await?;
-        for address in slots.primaries() {
-            let link = Link::new(cluster.connect_to(address), patience).await?;
+        let links = join_all(slots.primaries().map(|address| cluster.open_link(address))).await;
+        let (mut failure, mut is_up) = (None, false);
+        for (address, (link, problem)) in slots.primaries().zip(links) {
+            is_up |= problem.is_none();
+            failure = failure.or(problem);
             cluster.write().links.insert(address.clone(), link);
+        }
+        match failure {
+            Some(failure) if !is_up => return Err(failure),
+            Some(_) => cluster.stale.notify_one(),
+            None => {}
         }
         cluster.write().slots = slots;
         tokio::spawn(keep_fresh(
@@ -68,6 +80,18 @@ impl Cluster {
             Arc::clone(&cluster.stale),
         ));
         Ok(cluster)
+    }
+
+    /// A link to a node; and why that cannot be reached yet, if so.
+    async fn open_link(&self, address: &Address) -> (Link, Option<ConnectError>) {
+        let connect = self.connect_to(address);
+        // One that does not answer leaves the others time enough.
+        let attempt = tokio::time::timeout(self.patience.connect / 2, connect()).await;
+        let late = |_| Err(ConnectError::new(address, "does not answer"));
+        match attempt.unwrap_or_else(late) {
+            Ok(wire) => (Link::on(wire, Some(connect), self.patience), None),
+            Err(problem) => (Link::later(connect, self.patience), Some(problem)),
+        }
     }
 
     /// Sends a call whose keys are all in this slot.
@@ -85,7 +109,7 @@ impl Cluster {
         for _ in 0..MOVES {
             // None of these answers comes after anything has been executed.
             let to;
-            (to, how) = match pending.answer().await {
+            (to, how) = match pending.await {
                 Err(Failure::Moved(to)) => {
                     self.write().slots.set(slot, &to);
                     self.stale.notify_one();

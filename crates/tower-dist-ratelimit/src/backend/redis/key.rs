@@ -5,7 +5,7 @@ pub(super) use crate::backend::tag::{Tag, tag};
 ///
 /// The version names the layout of what is kept there, so that a policy that counts in another way than it did, or a
 /// later release of this crate, does not misread it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     before: Box<[u8]>,
     after: Box<[u8]>,

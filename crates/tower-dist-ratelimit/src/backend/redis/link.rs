@@ -1,21 +1,17 @@
 use std::{sync::Arc, time::Duration};
 
-use redis::Cmd;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tower_jitter_retry::Backoff;
 
 use super::{
-    ConnectError, batch::Answer, call::Call, combiner::Combiner, failure::Failure, reply::Words,
+    ConnectError,
+    batch::Pending,
+    combiner::Combiner,
+    failure::Failure,
+    outbox::{Outbox, Work},
     wire::Wire,
 };
 use crate::backend::{BoxFuture, health::Health};
-
-/// How many calls wait to be taken up by the task. More than any service has requests at once; beyond it they fail at
-/// once rather than pile up in front of a server that does not answer.
-const INBOX: usize = 8192;
 
 /// Before the first attempt to connect again, and at most. A server that restarts is missed for no longer than it
 /// takes, and one that is gone sees two attempts a second and client, spread at random.
@@ -25,40 +21,6 @@ const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// Makes a connection; again and again, to wherever the server is then.
 pub(super) type Connect =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Wire, ConnectError>> + Send + Sync>;
-
-/// One call, on its way to a server.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) work: Work,
-    pub(super) answer: Answer,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Work {
-    /// With others to this script of keys in this slot, which is zero unless the server is one of a Cluster.
-    Decide { call: Call, slot: u16, how: How },
-    /// As it is.
-    Command { command: Cmd, how: How },
-}
-
-/// In what company a call goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    Together,
-    /// Alone: keys of a slot that moves are not all in one place.
-    Alone,
-    /// Alone, to a server that does not have the slot yet.
-    Asking,
-}
-
-impl Work {
-    pub(super) fn how(mut self, to: How) -> Self {
-        match &mut self {
-            Self::Decide { how, .. } | Self::Command { how, .. } => *how = to,
-        }
-        self
-    }
-}
 
 /// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +34,12 @@ pub(super) struct Patience {
 /// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once
 /// what was sent is answered.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
-    inbox: mpsc::Sender<Job>,
+pub(super) struct Link(Arc<Handle>);
+
+/// What all handles share.
+#[derive(Debug)]
+struct Handle {
+    outbox: Arc<Outbox>,
     health: Arc<Health>,
 }
 
@@ -86,99 +52,61 @@ impl Link {
 
     /// To be connected to in the background; until then it is down.
     pub(super) fn later(connect: Connect, patience: Patience) -> Self {
-        let (link, inbox) = Self::parts();
-        link.health.wait();
-        let supervisor = Supervisor {
-            connect: Some(connect),
-            patience,
-            health: Arc::clone(&link.health),
-            inbox,
-        };
+        let (link, supervisor) = Self::parts(Some(connect), patience);
+        link.0.health.wait();
         tokio::spawn(supervisor.run(None));
         link
     }
 
     /// On this connection, and on those made later.
     pub(super) fn on(wire: Wire, connect: Option<Connect>, patience: Patience) -> Self {
-        let (link, inbox) = Self::parts();
-        let supervisor = Supervisor {
-            connect,
-            patience,
-            health: Arc::clone(&link.health),
-            inbox,
-        };
+        let (link, supervisor) = Self::parts(connect, patience);
+        supervisor.outbox.open();
         tokio::spawn(supervisor.run(Some(wire)));
         link
     }
 
-    fn parts() -> (Self, mpsc::Receiver<Job>) {
-        let (sender, inbox) = mpsc::channel(INBOX);
+    fn parts(connect: Option<Connect>, patience: Patience) -> (Self, Supervisor) {
         let health = Arc::new(Health::up());
-        let link = Self {
-            inbox: sender,
-            health,
+        let outbox = Arc::new(Outbox::new(Arc::clone(&health)));
+        let supervisor = Supervisor {
+            connect,
+            patience,
+            health: Arc::clone(&health),
+            outbox: Arc::clone(&outbox),
         };
-        (link, inbox)
+        (Self(Arc::new(Handle { outbox, health })), supervisor)
     }
 
     /// Sends a call. What is returned can be dropped at any time.
     pub(super) fn send(&self, work: Work) -> Result<Pending, Failure> {
-        if !self.health.is_up() {
-            return Err(self.lost());
-        }
-        let (answer, receiver) = oneshot::channel();
-        match self.inbox.try_send(Job { work, answer }) {
-            Ok(()) => Ok(Pending {
-                receiver,
-                health: Arc::clone(&self.health),
-            }),
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                Err(Failure::new(format_args!("{INBOX} calls wait already")))
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(self.lost()),
-        }
+        self.0.outbox.post(work)
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.health.is_up()
+        self.0.health.is_up()
     }
 
     /// Waits for a connection that is being made for the first time.
     pub(super) async fn ready(&self, patience: Duration) -> Result<(), Failure> {
+        let health = &self.0.health;
         // None if that is beyond all time.
         let end = Instant::now().checked_add(patience);
         let in_time = || end.is_none_or(|end| Instant::now() < end);
-        while !self.health.is_up() && self.health.is_new() && in_time() {
+        while !health.is_up() && health.is_new() && in_time() {
             sleep(Duration::from_millis(1)).await;
         }
-        if self.is_up() {
+        if health.is_up() {
             Ok(())
         } else {
-            Err(self.lost())
+            Err(Failure::NotConnected(health.reason().into()))
         }
     }
-
-    fn lost(&self) -> Failure {
-        lost(&self.health)
-    }
 }
 
-fn lost(health: &Health) -> Failure {
-    Failure::NotConnected(health.reason().into())
-}
-
-/// A call that was sent.
-#[derive(Debug)]
-pub(super) struct Pending {
-    receiver: oneshot::Receiver<Result<Words, Failure>>,
-    health: Arc<Health>,
-}
-
-impl Pending {
-    pub(super) async fn answer(self) -> Result<Words, Failure> {
-        self.receiver
-            .await
-            .unwrap_or_else(|_| Err(lost(&self.health)))
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.outbox.close();
     }
 }
 
@@ -196,25 +124,27 @@ struct Supervisor {
     connect: Option<Connect>,
     patience: Patience,
     health: Arc<Health>,
-    inbox: mpsc::Receiver<Job>,
+    outbox: Arc<Outbox>,
 }
 
 impl Supervisor {
-    async fn run(mut self, mut wire: Option<Wire>) {
+    async fn run(self, mut wire: Option<Wire>) {
         let backoff = Backoff::exponential(FIRST_DELAY, LONGEST_DELAY);
         let mut delays = backoff.schedule();
         loop {
             if let Some(wire) = wire.take() {
+                self.outbox.open();
                 self.health.rise();
                 let reconnects = self.connect.is_some();
-                let mut combiner = Combiner::new(wire, self.patience.answer, reconnects);
-                let Some(end) = combiner.run(&mut self.inbox).await else {
+                let mut combiner =
+                    Combiner::new(&self.outbox, wire, self.patience.answer, reconnects);
+                let Some(end) = combiner.run().await else {
                     return;
                 };
                 if end.had_answers {
                     delays = backoff.schedule();
                 }
-                self.health.fall(end.reason);
+                self.fall(end.reason);
             }
             let Some(connect) = &self.connect else {
                 return;
@@ -234,24 +164,22 @@ impl Supervisor {
                     Ok(made) => wire = Some(made),
                     Err(error) => self.health.fall(error.to_string()),
                 },
-                () = refuse(&mut self.inbox, &self.health) => return,
+                () = self.outbox.closed() => return,
             }
         }
+    }
+
+    /// There is no connection, and this is why: first that, since those who wait are told.
+    fn fall(&self, reason: String) {
+        self.health.fall(reason);
+        self.outbox.shut();
     }
 }
 
 impl Drop for Supervisor {
     /// When nobody is left to send, nobody reads this. Else the task has gone with its runtime.
     fn drop(&mut self) {
-        let reason = "the tokio runtime that it was made on has ended";
-        self.health.fall(reason.to_owned());
-    }
-}
-
-/// Fails what was sent just before the connection was lost; returns when nobody is left to send.
-async fn refuse(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
-    while let Some(job) = inbox.recv().await {
-        let _ = job.answer.send(Err(lost(health)));
+        self.fall("the tokio runtime that it was made on has ended".to_owned());
     }
 }
 

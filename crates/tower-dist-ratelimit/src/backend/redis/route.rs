@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use super::{
     ConnectError,
+    batch::Pending,
     call::Call,
     cluster::Cluster,
     failure::Failure,
-    link::{Connect, How, Link, Patience, Pending, Work},
+    link::{Connect, Link, Patience},
+    outbox::{How, Work},
     reply::Words,
     sentinel::Watched,
     target::{Kind, Target},
@@ -31,7 +33,7 @@ pub(super) enum Answers {
 impl Answers {
     pub(super) async fn get(self) -> Result<Words, Failure> {
         match self {
-            Self::One(pending) => pending.answer().await,
+            Self::One(pending) => pending.await,
             Self::Followed(answer) => answer.await,
         }
     }

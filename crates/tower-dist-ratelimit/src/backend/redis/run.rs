@@ -2,12 +2,10 @@
 //! take in one step, and says what was used before; what each of them is told follows from that, here, with the same
 //! whole numbers. So neither the server's time nor the answer's length grows with their number.
 
-use smallvec::smallvec;
-
 use super::{
     call::Call,
     rate::{MOST_USED, Rate},
-    reply::{Said, Words},
+    reply::Said,
 };
 
 /// Whether a request can be decided as one with the one before it.
@@ -22,27 +20,46 @@ pub(super) fn may_follow(before: &Call, call: &Call) -> bool {
         && ask.text.iter().all(u8::is_ascii_digit)
 }
 
-/// What is said on each of these requests, of a bucket of which so much was used; none if that cannot be.
-pub(super) fn said(calls: &[Call], used: i64) -> Option<impl Iterator<Item = Words>> {
-    let [first, ..] = calls else { return None };
-    let (rate, cost) = (first.script.runs?, first.asks.first()?.cost);
-    let cost = u64::try_from(cost).ok()?;
-    let mut used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;
-    Some(calls.iter().map(move |_| {
-        let said = rate.say(used, cost);
-        if said.granted > 0 {
-            used += cost * rate.token;
-        }
-        smallvec![said]
-    }))
+/// What was decided on requests in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    rate: Rate,
+    cost: u64,
+    /// Of the bucket, before the first of them.
+    used: u64,
+}
+
+impl Run {
+    /// Of requests like this one, to a bucket of which so much was used; none if that cannot be.
+    pub(super) fn new(call: &Call, used: i64) -> Option<Self> {
+        let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
+        let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;
+        Some(Self {
+            rate,
+            cost: u64::try_from(cost).ok().filter(|cost| *cost > 0)?,
+            used,
+        })
+    }
+
+    /// What the one is told that has so many before it.
+    pub(super) fn said(&self, rank: usize) -> Said {
+        let Self { rate, cost, used } = *self;
+        let granted = u64::try_from(rank).map_or(u64::MAX, |rank| rank.min(rate.free(used) / cost));
+        rate.say(used + granted * cost * rate.token, cost)
+    }
 }
 
 impl Rate {
+    /// How many tokens are left of a bucket of which so much is used.
+    fn free(self, used: u64) -> u64 {
+        self.burst.saturating_sub(used) / self.token
+    }
+
     /// What a bucket of which so much is used says to a request that would take no more than its cost: as the scripts do.
     fn say(self, used: u64, cost: u64) -> Said {
         let Self { rate, token, burst } = self;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let free = burst.saturating_sub(used) / token;
+        let free = self.free(used);
         if cost <= free {
             return Said {
                 remaining: number(free - cost),

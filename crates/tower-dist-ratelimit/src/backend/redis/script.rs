@@ -26,7 +26,7 @@ const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 const SLACK: u64 = 2;
 
 /// One policy as Redis knows it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) keys: Keys,
     pub(super) quota: Quota,
@@ -39,7 +39,7 @@ pub(super) struct Rule {
 }
 
 /// A bucket that is decided alone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Alone {
     /// The whole of a script, without the clock.
     lua: String,

@@ -189,13 +189,15 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Whether an answer means that another server has to be asked, or this one again.
-pub(super) fn is_read_only(error: &RedisError) -> bool {
+/// Whether an answer means that another server may take what this one does not: it has become a replica, or is a primary
+/// that was cut off from its replicas, of which one is primary by now.
+pub(super) fn takes_no_writes(error: &RedisError) -> bool {
     // In answers of scripts older servers have the code somewhere in the text.
+    let says = |code| error.detail().is_some_and(|detail| detail.contains(code));
     matches!(
         error.kind(),
         ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
-    ) || error
-        .detail()
-        .is_some_and(|detail| detail.contains("READONLY "))
+    ) || error.code() == Some("NOREPLICAS")
+        || says("READONLY ")
+        || says("NOREPLICAS ")
 }

@@ -3,9 +3,10 @@ use std::cell::RefCell;
 use tests::servers::{Redis, Reply, Resp};
 
 use crate::backend::redis::{
-    arguments::{Arguments, words},
+    arguments::{Arguments, told},
     call::Call,
     reply::Words,
+    rows::{Place, Rows},
 };
 
 /// A server for the tests of this thread, and a connection to it.
@@ -36,7 +37,9 @@ impl Lab {
     /// Runs a script at this time, as these calls in one.
     pub(super) fn run(&self, now: u64, calls: &[Call]) -> Vec<Words> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let arguments = Arguments::of(calls);
+        let mut rows = Rows::default();
+        let places: Vec<Place> = calls.iter().map(|call| rows.push(call.clone())).collect();
+        let arguments = Arguments::of(&rows);
         let keys = arguments.number_of_keys().to_string();
         let mut command = vec!["EVAL".to_owned(), calls[0].script.lua.clone(), keys];
         arguments.keys(|key| command.push(text(key)));
@@ -53,6 +56,8 @@ impl Lab {
                 other => panic!("{other:?}"),
             })
             .collect();
-        words(calls, &numbers).unwrap()
+        let told = told(&rows, &numbers).unwrap();
+        let words = places.iter().map(|place| told[place.row].words(place.rank));
+        words.collect()
     }
 }

@@ -1,0 +1,342 @@
+use std::{
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use redis::Cmd;
+use tokio::time::Instant;
+
+use super::{
+    batch::{Batch, Pending, Sending},
+    call::Call,
+    failure::Failure,
+};
+use crate::backend::health::Health;
+
+/// The most rows of a call, each a key or several that are decided together: that is where the cost of a call is spread
+/// thin enough, and the server is not kept from others for longer than 0.1 ms.
+pub(super) const MOST: usize = 32;
+
+/// So many requests do not wait for more, also if they are fewer rows: on one hot key.
+const MANY: usize = 64;
+
+/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered;
+/// but if it was sent longer ago than this, one that arrives takes those that wait along. Servers nearby answer sooner,
+/// so that calls are full when there is much to do.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// How many calls may be on their way.
+const CALLS: usize = 32;
+
+/// How many requests wait to go out, of one kind. More than any service has at once; beyond it they fail at once rather
+/// than pile up in front of a server that does not answer.
+const LONGEST_QUEUE: usize = 4096;
+
+/// How many kinds are remembered while there is nothing of them.
+const IDLE_KINDS: usize = 64;
+
+/// Requests of which some can go out in one call: to the same script, of the same slot.
+pub(super) type Kind = (usize, u16);
+
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    /// With others to this script of keys in this slot, which is zero unless the server is one of a Cluster.
+    Decide { call: Call, slot: u16, how: How },
+    /// As it is.
+    Command { command: Cmd, how: How },
+}
+
+/// In what company a call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Together,
+    /// Alone: keys of a slot that moves are not all in one place.
+    Alone,
+    /// Alone, to a server that does not have the slot yet.
+    Asking,
+}
+
+impl Work {
+    pub(super) fn how(mut self, to: How) -> Self {
+        match &mut self {
+            Self::Decide { how, .. } | Self::Command { how, .. } => *how = to,
+        }
+        self
+    }
+}
+
+/// Where requests wait for each other, and for the task that sends them; shared by all handles on a connection.
+///
+/// Those who ask put their requests together themselves, and wake the task only when it has something to send.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    health: Arc<Health>,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    /// There is a connection.
+    is_open: bool,
+    /// No handle is left.
+    is_closed: bool,
+    queues: HashMap<Kind, Queue>,
+    /// Those of which something may go.
+    due: Vec<Kind>,
+    /// What goes by itself.
+    alone: Vec<Parcel>,
+    task: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Of as many rows as may be.
+    full: VecDeque<Arc<Batch>>,
+    /// Which others join.
+    open: Option<Arc<Batch>>,
+    /// How many requests are in these.
+    waiting: Arc<AtomicUsize>,
+    /// How many calls are on their way.
+    calls: usize,
+    /// The last of them.
+    sent: Option<Instant>,
+    is_due: bool,
+}
+
+/// Something to send.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    /// Instead of the script of the batch.
+    pub(super) command: Option<Cmd>,
+    pub(super) batch: Sending,
+    pub(super) asking: bool,
+    /// None if it goes alone.
+    pub(super) kind: Option<Kind>,
+}
+
+impl Outbox {
+    pub(super) fn new(health: Arc<Health>) -> Self {
+        Self {
+            health,
+            inside: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request up, to be sent with others or alone.
+    pub(super) fn post(&self, work: Work) -> Result<Pending, Failure> {
+        let mut inside = self.lock();
+        if !inside.is_open {
+            drop(inside);
+            return Err(Failure::NotConnected(self.health.reason().into()));
+        }
+        let (pending, is_due) = match work {
+            Work::Decide {
+                call,
+                slot,
+                how: How::Together,
+            } => inside.join(call, slot, &self.health)?,
+            Work::Decide { call, how, .. } => inside.post_alone(Ok(call), how, &self.health)?,
+            Work::Command { command, how } => inside.post_alone(Err(command), how, &self.health)?,
+        };
+        let task = if is_due { inside.task.take() } else { None };
+        drop(inside);
+        if let Some(task) = task {
+            task.wake();
+        }
+        Ok(pending)
+    }
+
+    /// Takes out what may go; ready and empty when no handle is left. Wakes the task when there is more.
+    pub(super) fn poll_take(&self, cx: &mut Context<'_>, parcels: &mut Vec<Parcel>) -> Poll<()> {
+        let mut inside = self.lock();
+        parcels.append(&mut inside.alone);
+        let mut due = mem::take(&mut inside.due);
+        for kind in due.drain(..) {
+            inside.take(kind, parcels);
+        }
+        inside.due = due;
+        if !parcels.is_empty() || inside.is_closed {
+            return Poll::Ready(());
+        }
+        let old = match &inside.task {
+            Some(task) if task.will_wake(cx.waker()) => None,
+            _ => inside.task.replace(cx.waker().clone()),
+        };
+        drop(inside);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// A call of this kind has ended; takes out what may go now.
+    pub(super) fn ended(&self, kind: Kind, parcels: &mut Vec<Parcel>) {
+        let mut inside = self.lock();
+        if let Some(queue) = inside.queues.get_mut(&kind) {
+            queue.calls = queue.calls.saturating_sub(1);
+        }
+        inside.take(kind, parcels);
+    }
+
+    /// Takes out whatever has waited for long enough.
+    pub(super) fn take_late(&self, parcels: &mut Vec<Parcel>) {
+        let mut inside = self.lock();
+        let waiting = inside.queues.iter();
+        let waiting = waiting.filter(|(_, queue)| queue.waiting.load(Relaxed) > 0);
+        let kinds: Vec<Kind> = waiting.map(|(&kind, _)| kind).collect();
+        for kind in kinds {
+            inside.take(kind, parcels);
+        }
+    }
+
+    /// There is a connection, and nothing on its way.
+    pub(super) fn open(&self) {
+        self.lock().is_open = true;
+    }
+
+    /// There is none any more, for which the health has the reason. All that wait are told.
+    pub(super) fn shut(&self) {
+        let mut inside = self.lock();
+        inside.is_open = false;
+        inside.due.clear();
+        let (queues, alone) = (mem::take(&mut inside.queues), mem::take(&mut inside.alone));
+        drop(inside);
+        drop(alone);
+        for queue in queues.into_values() {
+            for batch in queue.full.into_iter().chain(queue.open) {
+                drop(batch.close());
+            }
+        }
+    }
+
+    /// No handle is left.
+    pub(super) fn close(&self) {
+        let mut inside = self.lock();
+        inside.is_closed = true;
+        let task = inside.task.take();
+        drop(inside);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// Waits until no handle is left.
+    pub(super) async fn closed(&self) {
+        poll_fn(|cx| {
+            let mut inside = self.lock();
+            if inside.is_closed {
+                return Poll::Ready(());
+            }
+            let old = inside.task.replace(cx.waker().clone());
+            drop(inside);
+            drop(old);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A request that waits, and whether the task has something to do.
+type Posted = Result<(Pending, bool), Failure>;
+
+impl Inside {
+    /// Puts a request to others of its kind.
+    fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Posted {
+        let kind = (Arc::as_ptr(&call.script).addr(), slot);
+        let queue = self.queues.entry(kind).or_default();
+        if queue.waiting.load(Relaxed) >= LONGEST_QUEUE {
+            return Err(too_many());
+        }
+        let batch = queue.open.get_or_insert_with(|| {
+            Arc::new(Batch::new(Arc::clone(&queue.waiting), Arc::clone(health)))
+        });
+        let (pending, rows) = batch.join(Some(call));
+        if rows >= MOST {
+            queue.full.extend(queue.open.take());
+        }
+        let is_due = !queue.is_due && queue.may_go();
+        if is_due {
+            queue.is_due = true;
+            self.due.push(kind);
+        }
+        Ok((pending, is_due))
+    }
+
+    fn post_alone(&mut self, what: Result<Call, Cmd>, how: How, health: &Arc<Health>) -> Posted {
+        if self.alone.len() >= LONGEST_QUEUE {
+            return Err(too_many());
+        }
+        let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
+        let (call, command) = match what {
+            Ok(call) => (Some(call), None),
+            Err(command) => (None, Some(command)),
+        };
+        let (pending, _) = batch.join(call);
+        self.alone.push(Parcel {
+            command,
+            batch: batch.close(),
+            asking: how == How::Asking,
+            kind: None,
+        });
+        Ok((pending, true))
+    }
+
+    /// Takes out what may go of a kind.
+    fn take(&mut self, kind: Kind, parcels: &mut Vec<Parcel>) {
+        let Some(queue) = self.queues.get_mut(&kind) else {
+            return;
+        };
+        queue.is_due = false;
+        while queue.may_go() {
+            let Some(batch) = queue.full.pop_front().or_else(|| queue.open.take()) else {
+                break;
+            };
+            let batch = batch.close();
+            if batch.len() == 0 {
+                continue;
+            }
+            queue.calls += 1;
+            queue.sent = Some(Instant::now());
+            parcels.push(Parcel {
+                command: None,
+                batch,
+                asking: false,
+                kind: Some(kind),
+            });
+        }
+        if queue.calls == 0 && queue.is_empty() && self.queues.len() > IDLE_KINDS {
+            self.queues.remove(&kind);
+        }
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.open.is_none() && self.full.is_empty()
+    }
+
+    /// Whether there is a call to be made.
+    fn may_go(&self) -> bool {
+        !self.is_empty() && (self.calls == 0 || (self.calls < CALLS && self.may_follow()))
+    }
+
+    /// Whether another call may go while one is on its way.
+    fn may_follow(&self) -> bool {
+        !self.full.is_empty()
+            || self.waiting.load(Relaxed) >= MANY
+            || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
+    }
+}
+
+fn too_many() -> Failure {
+    Failure::new(format_args!("{LONGEST_QUEUE} requests wait already"))
+}

@@ -1,0 +1,59 @@
+use super::{call::Call, run};
+
+/// Requests to one script that go out in one call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows(Vec<Row>);
+
+/// Some keys, and what is asked of them.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) call: Call,
+    /// How many requests in a row this is: several if they are decided as one.
+    pub(super) times: usize,
+}
+
+/// Which of them a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) row: usize,
+    /// How many there are before it, in this row.
+    pub(super) rank: usize,
+}
+
+impl Rows {
+    /// Adds a request: to the last row, if they are decided as one.
+    pub(super) fn push(&mut self, call: Call) -> Place {
+        match self.0.last_mut() {
+            Some(last) if run::may_follow(&last.call, &call) => last.times += 1,
+            _ => self.0.push(Row { call, times: 1 }),
+        }
+        self.last()
+    }
+
+    fn last(&self) -> Place {
+        Place {
+            row: self.0.len().saturating_sub(1),
+            rank: self.0.last().map_or(0, |row| row.times - 1),
+        }
+    }
+
+    /// Takes a request of this row out again, whichever.
+    pub(super) fn pop_from(&mut self, row: usize) {
+        if let Some(row) = self.0.get_mut(row) {
+            row.times = row.times.saturating_sub(1);
+        }
+    }
+
+    /// Drops the rows of which no request is left.
+    pub(super) fn compact(&mut self) {
+        self.0.retain(|row| row.times > 0);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn as_slice(&self) -> &[Row] {
+        &self.0
+    }
+}
