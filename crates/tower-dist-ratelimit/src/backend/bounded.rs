@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::coop::unconstrained,
+    time::{Instant, Sleep, sleep_until},
+};
 
 use super::{BackendError, BoxFuture};
 
@@ -17,13 +20,19 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 ///
 /// The mutex is never locked: it makes a future that is only `Send` also `Sync`, so that the layer's future is `Sync`
 /// whenever the inner service's is.
-pub(crate) struct Bounded<T>(Mutex<BoxFuture<'static, Result<T, BackendError>>>);
+pub(crate) struct Bounded<T> {
+    answer: Mutex<BoxFuture<'static, Result<T, BackendError>>>,
+    end: Instant,
+    deadline: Duration,
+    /// Once there is something to wait for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
 
-impl<T: 'static> Bounded<T> {
+impl<T> Bounded<T> {
     /// The deadline counts from now.
     pub(crate) fn new(
         deadline: Duration,
-        answer: impl Future<Output = Result<T, BackendError>> + Send + 'static,
+        answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
         Self::until(Instant::now() + deadline, deadline, answer)
     }
@@ -32,14 +41,14 @@ impl<T: 'static> Bounded<T> {
     pub(crate) fn until(
         end: Instant,
         deadline: Duration,
-        answer: impl Future<Output = Result<T, BackendError>> + Send + 'static,
+        answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
-        let answer = timeout_at(end, answer);
-        Self(Mutex::new(Box::pin(async move {
-            answer
-                .await
-                .unwrap_or_else(|_| Err(BackendError::late(deadline)))
-        })))
+        Self {
+            answer: Mutex::new(answer),
+            end,
+            deadline,
+            timer: None,
+        }
     }
 }
 
@@ -47,10 +56,19 @@ impl<T> Future for Bounded<T> {
     type Output = Result<T, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_mut()
-            .poll(cx)
+        let Self {
+            answer,
+            end,
+            deadline,
+            timer,
+        } = &mut *self;
+        let answer = answer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+            return Poll::Ready(answer);
+        }
+        let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(*end)));
+        // An answer that is polled for as long as a task may be does not keep the deadline from being seen.
+        let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
+        late.map(|()| Err(BackendError::late(*deadline)))
     }
 }

@@ -38,7 +38,7 @@ impl Waiting {
         let all = async { Ok(all(lookups).await) };
         Self {
             end,
-            stage: Stage::Quotas(Bounded::until(end, deadline, all)),
+            stage: Stage::Quotas(Bounded::until(end, deadline, Box::pin(all))),
         }
     }
 
