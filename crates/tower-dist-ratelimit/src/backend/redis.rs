@@ -5,6 +5,7 @@ mod builder;
 mod call;
 mod cluster;
 mod combiner;
+mod deciding;
 mod errand;
 mod failure;
 mod key;
@@ -15,34 +16,26 @@ mod registry;
 mod reply;
 mod route;
 mod rows;
+mod rule;
 mod run;
 mod script;
 mod sentinel;
+mod source;
 mod target;
 mod tls;
 #[cfg(test)]
 mod traces;
 mod wire;
+mod work;
 
 use std::{fmt, sync::Arc};
 
-use smallvec::{SmallVec, smallvec};
-
 pub use self::builder::RedisBuilder;
-use self::{
-    apart::{Part, Sent, Singly},
-    call::{Asked, Call, Verb},
-    failure::Failure,
-    link::Link,
-    registry::Registry,
-    route::Route,
-    script::Rule,
-    wire::Wire,
-};
+use self::{key::Tags, link::Link, registry::Registry, route::Route, rule::Rule, wire::Wire};
 use super::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId, Verdict,
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
 };
-use crate::{BuildError, Decision, Decisions, Policy};
+use crate::{BuildError, Decision, Policy};
 
 /// The most policies in a set: as many as in [`Memory`](super::Memory).
 const MAX_POLICIES: usize = 16;
@@ -106,7 +99,8 @@ const MAX_POLICIES: usize = 16;
 ///
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
 /// ms, then at intervals that double up to 1 s, with full jitter. It is given up when it is closed, when two calls in a row
-/// are not answered [in time](RedisBuilder::answer_deadline), and when the server has become a replica. A call that was on
+/// are not answered [in time](RedisBuilder::answer_deadline), when the server has become a replica, and when it takes
+/// nothing since it misses its replicas (`min-replicas-to-write`), of which one may be primary by now. A call that was on
 /// its way then has failed and is not repeated: nobody knows whether it was charged. When the server forgets, limits start
 /// anew: a failover forgets what was not replicated yet, and an eviction policy whomever it chooses, while a server that
 /// evicts nothing fails when it is full.
@@ -143,15 +137,18 @@ const MAX_POLICIES: usize = 16;
 /// the same time; when one refuses, what the others took is put back. That never admits too much; it can refuse for a
 /// moment what would have passed, and then says so ([`Source::Parts`](crate::Source::Parts)), and takes a second round
 /// trip. [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
-/// made. While it moves, policies of which not all keys are in one place are decided on as if they were in different slots.
+/// made; a process can start meanwhile, and decides on what the other primaries have. While it moves, policies of which not all keys are in one place are decided on as if they were in different slots.
 ///
 /// # Cost
 ///
-/// One task, which ends with the last handle, and one connection per server. A decision allocates: its future, a slot for
-/// its answer, its place in the command. While a call is on its way requests wait for each other, for a few milliseconds at
-/// most, and up to 32 go out in one call of a script; with little load each goes out at once. Of the server's time a
-/// token bucket takes 6 µs alone, and 3 to 4 µs among others that go out together, or 0.3 µs if they have the same key
-/// and cost.
+/// One task, which ends with the last handle, and one connection per server. A decision allocates its future, and shares
+/// what carries it with others. While a call is on its way requests wait for each other, for a few milliseconds at most, and
+/// up to 32 keys go out in one call of a script, with any number of requests of the same cost to one token bucket; with
+/// little load each goes out at once. Of the server's time a token bucket takes 6 µs alone, and 3 to 4 µs among others that
+/// go out together, or less than 0.1 µs if they have the same key and cost.
+///
+/// What was registered is kept until the last handle is gone, some kilobytes for each set. A set that is built again with
+/// nothing changed, as when settings are read anew, is the one that is there already.
 ///
 /// # Errors
 ///
@@ -163,10 +160,8 @@ pub struct Redis {
     route: Route,
     prefix: Arc<str>,
     registry: Arc<Registry>,
+    tags: Arc<Tags>,
 }
-
-/// A verdict that comes later.
-type Decided = BoxFuture<'static, Result<Verdict, BackendError>>;
 
 impl Redis {
     /// Connects to a server, sentinels' primary, or Cluster; and keeps the connection from then on.
@@ -236,120 +231,8 @@ impl Redis {
             route,
             prefix,
             registry: Arc::default(),
+            tags: Arc::new(Tags::new()),
         }
-    }
-
-    /// What is asked by these charges, of as many parts as there are servers to ask: nearly always one.
-    fn parts(
-        &self,
-        charges: &[Charge<'_>],
-        verb: Verb,
-    ) -> Result<SmallVec<[Part; 1]>, BackendError> {
-        let whole = self.call(charges, verb)?;
-        let slots: SmallVec<[u16; 4]> = match self.route.is_cluster() {
-            true => whole.slots().collect(),
-            false => SmallVec::new(),
-        };
-        if slots.iter().all(|&slot| slot == slots[0]) {
-            let places = (0..charges.len()).collect();
-            let call = whole;
-            return Ok(smallvec![Part { call, places }]);
-        }
-        let mut parts = SmallVec::new();
-        for (first, slot) in slots.iter().enumerate() {
-            if slots[..first].contains(slot) {
-                continue;
-            }
-            let places: SmallVec<[usize; 4]> = (first..slots.len())
-                .filter(|&place| slots[place] == *slot)
-                .collect();
-            let charges: SmallVec<[Charge<'_>; 4]> =
-                places.iter().map(|&place| charges[place]).collect();
-            let call = self.call(&charges, verb)?;
-            parts.push(Part { call, places });
-        }
-        Ok(parts)
-    }
-
-    fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
-        let script = self.registry.script(charges)?;
-        let asks = charges
-            .iter()
-            .zip(&script.rules)
-            .map(|(charge, rule)| Asked::new(charge, rule, verb))
-            .collect::<Result<_, _>>()?;
-        Ok(Call {
-            script,
-            asks,
-            settles: matches!(verb, Verb::Settle(_)),
-        })
-    }
-
-    /// Sends the charges; the future has the verdict.
-    fn decide(&self, charges: &[Charge<'_>]) -> Result<Decided, BackendError> {
-        if !self.route.is_cluster() || charges.len() == 1 {
-            return self.decide_in_one(charges, self.call(charges, Verb::Acquire)?);
-        }
-        let parts = self.parts(charges, Verb::Acquire)?;
-        let limits = charges
-            .iter()
-            .map(|charge| Ok(self.registry.rule(charge.policy)?.limit(charge.quota)))
-            .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
-        let singly = parts.iter().map(|part| Singly::new(self, charges, part));
-        let singly: SmallVec<[Singly; 1]> = singly.collect();
-        let (route, sent) = (self.route.clone(), Sent::new(&self.route, parts.into_vec()));
-        Ok(Box::pin(async move {
-            let decided = sent.verdict(&route, &limits).await;
-            let Err(Failure::TryAgain) = decided else {
-                return Ok(decided?);
-            };
-            let mut parts = Vec::with_capacity(limits.len());
-            for singly in singly {
-                parts.extend(singly.parts()?);
-            }
-            Ok(Sent::new(&route, parts).verdict(&route, &limits).await?)
-        }))
-    }
-
-    fn decide_in_one(&self, charges: &[Charge<'_>], call: Call) -> Result<Decided, BackendError> {
-        let rules = charges.iter().zip(&call.script.rules);
-        let limits: SmallVec<[u64; 2]> = rules
-            .map(|(charge, rule)| rule.limit(charge.quota))
-            .collect();
-        let answers = self.route.send(call)?;
-        Ok(Box::pin(async move {
-            Ok(reply::verdict(&answers.get().await?, &limits))
-        }))
-    }
-
-    /// Sends corrections; the future says whether all are made.
-    fn correct(&self, charges: &[Charge<'_>], delta: i64) -> Result<Decided, BackendError> {
-        let parts = self.parts(charges, Verb::Settle(delta))?;
-        let send = |part: Part| {
-            let singly = Singly::new(self, charges, &part);
-            Ok((self.route.send(part.call)?, singly))
-        };
-        let sent = parts
-            .into_iter()
-            .map(send)
-            .collect::<Result<SmallVec<[_; 1]>, BackendError>>()?;
-        let route = self.route.clone();
-        Ok(Box::pin(async move {
-            for (answers, singly) in sent {
-                match answers.get().await {
-                    Err(Failure::TryAgain) => {
-                        for part in singly.parts()? {
-                            route.send(part.call)?.get().await?;
-                        }
-                    }
-                    answers => drop(answers?),
-                }
-            }
-            Ok(Verdict {
-                allowed: true,
-                decisions: Decisions::refused(0),
-            })
-        }))
     }
 }
 
@@ -386,12 +269,12 @@ impl Backend for Redis {
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         let sent = self.registry.rule(policy).and_then(|rule| {
-            let (tag, mut name) = (key::tag(key), Vec::new());
+            let (tag, mut name) = (self.tags.of(key), Vec::new());
             rule.keys.write(&tag, &mut name);
             Ok(self.route.delete(name, rule.keys.slot(&tag))?)
         });
         Box::pin(async move {
-            sent?.get().await?;
+            sent?.await?;
             Ok(())
         })
     }

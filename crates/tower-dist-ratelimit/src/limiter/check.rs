@@ -147,7 +147,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         };
         match outcome {
             Outcome::Later(waiting) => self.wait(Box::new((question, waiting)), made, cx),
-            outcome => *made = Poll::Ready(self.decided(&outcome, question)),
+            outcome => *made = Poll::Ready(self.decided(&outcome, &mut question)),
         }
     }
 
@@ -158,7 +158,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
             limits, observer, ..
         } = self.limiter;
         *made = match waiting.poll(limits, question, observer, cx) {
-            Poll::Ready(outcome) => Poll::Ready(self.decided(&outcome, later.0)),
+            Poll::Ready(outcome) => Poll::Ready(self.decided(&outcome, question)),
             Poll::Pending => {
                 self.step = Step::Wait(later);
                 Poll::Pending
@@ -167,7 +167,11 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
     }
 
     /// What comes of it, told to the observer.
-    fn decided(&self, outcome: &Outcome, question: Question) -> Result<Decision, BackendError> {
+    fn decided(
+        &self,
+        outcome: &Outcome,
+        question: &mut Question,
+    ) -> Result<Decision, BackendError> {
         let Limiter {
             limits,
             observer,
@@ -177,7 +181,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         match *outcome {
             _ if !self.told => {}
             Outcome::Refuse(reason) => {
-                let refusal = Refusal::new(limits, &question, reason);
+                let refusal = Refusal::new(limits, question, reason);
                 if *shadow {
                     observer.shadowed(&refusal);
                 } else {
@@ -185,11 +189,11 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
                 }
             }
             Outcome::Pass | Outcome::Later(_) => {
-                observer.allowed(&Decided::new(limits, &question));
-                tell_delay(observer, &question);
+                observer.allowed(&Decided::new(limits, question));
+                tell_delay(observer, question);
             }
         }
-        match (question.cause, question.decisions.first()) {
+        match (question.cause.take(), question.decisions.first()) {
             (_, Some(decision)) if *shadow => Ok(Decision {
                 allowed: true,
                 ..*decision

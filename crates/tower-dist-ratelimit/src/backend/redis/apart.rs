@@ -38,7 +38,7 @@ impl Sent {
     pub(super) async fn verdict(self, route: &Route, limits: &[u64]) -> Result<Verdict, Failure> {
         let answers = self.0.into_iter().map(|(part, answers)| async {
             let answers = match answers {
-                Ok(answers) => answers.get().await,
+                Ok(answers) => answers.await,
                 Err(failure) => Err(failure),
             };
             (part, answers)
@@ -55,7 +55,7 @@ impl Sent {
                 .iter()
                 .filter_map(|(part, answers)| refund(part, answers.as_ref().ok()?));
             // Whose refund fails is charged, which is the safe side.
-            join_all(taken.filter_map(|call| Some(route.send(call).ok()?.get()))).await;
+            join_all(taken.filter_map(|call| route.send(call).ok())).await;
         }
         let mut decisions = Decisions::refused(limits.len());
         for (part, answers) in parts {

@@ -130,8 +130,10 @@ mod tests {
             redis::{
                 call::{Asked, Call, Verb},
                 reply::Said,
-                script::{Rule, Script},
+                rule::Rule,
+                script::Script,
             },
+            tag::tag,
         },
     };
 
@@ -142,7 +144,7 @@ mod tests {
         let script = Arc::new(Script::new(vec![Arc::clone(&rule)]));
         let call = |&(key, cost): &(&str, u64)| {
             let charge = Charge::new(PolicyId::new(0), key.as_bytes(), cost);
-            let ask = Asked::new(&charge, &rule, Verb::Acquire).unwrap();
+            let ask = Asked::new(&charge, tag(charge.key), &rule, Verb::Acquire).unwrap();
             Call {
                 script: Arc::clone(&script),
                 asks: SmallVec::from_iter([ask]),

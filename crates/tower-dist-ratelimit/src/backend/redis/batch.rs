@@ -31,7 +31,17 @@ pub(super) struct Batch {
 struct State {
     rows: Rows,
     waiters: Vec<Waiter>,
+    /// How many of these have not gone.
+    staying: usize,
     stage: Stage,
+}
+
+/// How much there is in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) rows: usize,
+    /// Those included that have gone.
+    pub(super) requests: usize,
 }
 
 #[derive(Debug)]
@@ -68,8 +78,7 @@ impl Batch {
     }
 
     /// Adds a request; with none, somebody who waits for whatever this is the answer to. It must not have been sent.
-    /// Returns how many rows there are, too.
-    pub(super) fn join(self: &Arc<Self>, call: Option<Call>) -> (Pending, usize) {
+    pub(super) fn join(self: &Arc<Self>, call: Option<Call>) -> (Pending, Size) {
         let mut state = self.lock();
         let place = call.map_or_else(Place::default, |call| state.rows.push(call));
         let number = state.waiters.len();
@@ -78,14 +87,23 @@ impl Batch {
             waker: None,
             gone: false,
         });
-        let rows = state.rows.len();
+        state.staying += 1;
+        let size = Size {
+            rows: state.rows.len(),
+            requests: state.waiters.len(),
+        };
         drop(state);
         self.waiting.fetch_add(1, Relaxed);
         let pending = Pending {
             batch: Some(Arc::clone(self)),
             number,
         };
-        (pending, rows)
+        (pending, size)
+    }
+
+    /// Whether all have gone.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.lock().staying == 0
     }
 
     /// What there is to send.
@@ -93,7 +111,7 @@ impl Batch {
         let mut state = self.lock();
         state.stage = Stage::Sent;
         let mut rows = mem::take(&mut state.rows);
-        let staying = state.waiters.iter().filter(|waiter| !waiter.gone).count();
+        let staying = state.staying;
         if staying < state.waiters.len() {
             state.close_ranks();
             rows.compact();
@@ -124,6 +142,7 @@ impl Batch {
         let State {
             rows,
             waiters,
+            staying,
             stage,
         } = &mut *state;
         let Some(waiter) = waiters.get_mut(number) else {
@@ -133,6 +152,7 @@ impl Batch {
         let _waker = waiter.waker.take();
         let unsent = matches!(stage, Stage::Waiting) && !mem::replace(&mut waiter.gone, true);
         if unsent {
+            *staying -= 1;
             rows.pop_from(waiter.place.row);
             self.waiting.fetch_sub(1, Relaxed);
         }

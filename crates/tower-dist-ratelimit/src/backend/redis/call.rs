@@ -3,9 +3,10 @@ use std::{io::Write, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{
-    key::{Tag, tag},
+    key::Tag,
     rate::{MOST_USED, Rate},
-    script::{Counts, Rule, Script},
+    rule::{Counts, Rule},
+    script::Script,
 };
 use crate::backend::{BackendError, Charge};
 
@@ -49,7 +50,12 @@ pub(super) enum Verb {
 }
 
 impl Asked {
-    pub(super) fn new(charge: &Charge<'_>, rule: &Rule, verb: Verb) -> Result<Self, BackendError> {
+    pub(super) fn new(
+        charge: &Charge<'_>,
+        tag: Tag,
+        rule: &Rule,
+        verb: Verb,
+    ) -> Result<Self, BackendError> {
         if charge.quota.is_some() && !rule.dynamic {
             return Err(BackendError::new(
                 "a charge with a quota of its own, to a policy without dynamic_quotas",
@@ -83,7 +89,7 @@ impl Asked {
             };
         }
         Ok(Self {
-            tag: tag(charge.key),
+            tag,
             cost: i64::try_from(cost).unwrap_or(i64::MAX),
             text,
         })

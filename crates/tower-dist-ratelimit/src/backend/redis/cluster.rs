@@ -16,11 +16,11 @@ use super::{
     batch::Pending,
     failure::Failure,
     link::{Connect, Link, Patience},
-    outbox::{How, Work},
     reply::Words,
     route::Answers,
     target::Address,
     wire::Dialer,
+    work::{How, Work},
 };
 
 /// How often at most the nodes are asked which of them has which slots.

@@ -1,4 +1,5 @@
-pub(super) use crate::backend::tag::{Tag, tag};
+use crate::backend::tag::tag;
+pub(super) use crate::backend::tag::{Tag, Tags};
 
 /// The Redis keys of one policy: `prefix:version:{tag}:policy`; or `prefix:version:{tag}:policy:tag` if it is colocated,
 /// the first tag being that of the place.

@@ -4,12 +4,8 @@ use tokio::time::{Instant, sleep};
 use tower_jitter_retry::Backoff;
 
 use super::{
-    ConnectError,
-    batch::Pending,
-    combiner::Combiner,
-    failure::Failure,
-    outbox::{Outbox, Work},
-    wire::Wire,
+    ConnectError, batch::Pending, combiner::Combiner, failure::Failure, outbox::Outbox, wire::Wire,
+    work::Work,
 };
 use crate::backend::{BoxFuture, health::Health};
 

@@ -1,76 +1,29 @@
+mod queue;
+
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::BTreeMap,
     future::poll_fn,
     mem,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use redis::Cmd;
-use tokio::time::Instant;
 
+use self::queue::{LONGEST, Queue, too_many};
 use super::{
     batch::{Batch, Pending, Sending},
     call::Call,
     failure::Failure,
+    work::{How, Work},
 };
 use crate::backend::health::Health;
-
-/// The most rows of a call, each a key or several that are decided together: that is where the cost of a call is spread
-/// thin enough, and the server is not kept from others for longer than 0.1 ms.
-pub(super) const MOST: usize = 32;
-
-/// So many requests do not wait for more, also if they are fewer rows: on one hot key.
-const MANY: usize = 64;
-
-/// While a call is on its way, requests wait for each other: until there are as many as fit into one, or it is answered;
-/// but if it was sent longer ago than this, one that arrives takes those that wait along. Servers nearby answer sooner,
-/// so that calls are full when there is much to do.
-const PATIENCE: Duration = Duration::from_millis(1);
-
-/// How many calls may be on their way.
-const CALLS: usize = 32;
-
-/// How many requests wait to go out, of one kind. More than any service has at once; beyond it they fail at once rather
-/// than pile up in front of a server that does not answer.
-const LONGEST_QUEUE: usize = 4096;
 
 /// How many kinds are remembered while there is nothing of them.
 const IDLE_KINDS: usize = 64;
 
 /// Requests of which some can go out in one call: to the same script, of the same slot.
 pub(super) type Kind = (usize, u16);
-
-#[derive(Clone, Debug)]
-pub(super) enum Work {
-    /// With others to this script of keys in this slot, which is zero unless the server is one of a Cluster.
-    Decide { call: Call, slot: u16, how: How },
-    /// As it is.
-    Command { command: Cmd, how: How },
-}
-
-/// In what company a call goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    Together,
-    /// Alone: keys of a slot that moves are not all in one place.
-    Alone,
-    /// Alone, to a server that does not have the slot yet.
-    Asking,
-}
-
-impl Work {
-    pub(super) fn how(mut self, to: How) -> Self {
-        match &mut self {
-            Self::Decide { how, .. } | Self::Command { how, .. } => *how = to,
-        }
-        self
-    }
-}
 
 /// Where requests wait for each other, and for the task that sends them; shared by all handles on a connection.
 ///
@@ -87,27 +40,12 @@ struct Inside {
     is_open: bool,
     /// No handle is left.
     is_closed: bool,
-    queues: HashMap<Kind, Queue>,
+    queues: BTreeMap<Kind, Queue>,
     /// Those of which something may go.
     due: Vec<Kind>,
     /// What goes by itself.
     alone: Vec<Parcel>,
     task: Option<Waker>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    /// Of as many rows as may be.
-    full: VecDeque<Arc<Batch>>,
-    /// Which others join.
-    open: Option<Arc<Batch>>,
-    /// How many requests are in these.
-    waiting: Arc<AtomicUsize>,
-    /// How many calls are on their way.
-    calls: usize,
-    /// The last of them.
-    sent: Option<Instant>,
-    is_due: bool,
 }
 
 /// Something to send.
@@ -182,7 +120,7 @@ impl Outbox {
     pub(super) fn ended(&self, kind: Kind, parcels: &mut Vec<Parcel>) {
         let mut inside = self.lock();
         if let Some(queue) = inside.queues.get_mut(&kind) {
-            queue.calls = queue.calls.saturating_sub(1);
+            queue.ended();
         }
         inside.take(kind, parcels);
     }
@@ -190,8 +128,7 @@ impl Outbox {
     /// Takes out whatever has waited for long enough.
     pub(super) fn take_late(&self, parcels: &mut Vec<Parcel>) {
         let mut inside = self.lock();
-        let waiting = inside.queues.iter();
-        let waiting = waiting.filter(|(_, queue)| queue.waiting.load(Relaxed) > 0);
+        let waiting = inside.queues.iter().filter(|(_, queue)| !queue.is_empty());
         let kinds: Vec<Kind> = waiting.map(|(&kind, _)| kind).collect();
         for kind in kinds {
             inside.take(kind, parcels);
@@ -211,11 +148,7 @@ impl Outbox {
         let (queues, alone) = (mem::take(&mut inside.queues), mem::take(&mut inside.alone));
         drop(inside);
         drop(alone);
-        for queue in queues.into_values() {
-            for batch in queue.full.into_iter().chain(queue.open) {
-                drop(batch.close());
-            }
-        }
+        queues.into_values().for_each(Queue::shut);
     }
 
     /// No handle is left.
@@ -253,17 +186,8 @@ impl Inside {
     fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Posted {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();
-        if queue.waiting.load(Relaxed) >= LONGEST_QUEUE {
-            return Err(too_many());
-        }
-        let batch = queue.open.get_or_insert_with(|| {
-            Arc::new(Batch::new(Arc::clone(&queue.waiting), Arc::clone(health)))
-        });
-        let (pending, rows) = batch.join(Some(call));
-        if rows >= MOST {
-            queue.full.extend(queue.open.take());
-        }
-        let is_due = !queue.is_due && queue.may_go();
+        let pending = queue.join(call, health)?;
+        let is_due = !queue.is_due && queue.has_news() && queue.may_go();
         if is_due {
             queue.is_due = true;
             self.due.push(kind);
@@ -272,7 +196,7 @@ impl Inside {
     }
 
     fn post_alone(&mut self, what: Result<Call, Cmd>, how: How, health: &Arc<Health>) -> Posted {
-        if self.alone.len() >= LONGEST_QUEUE {
+        if self.alone.len() >= LONGEST {
             return Err(too_many());
         }
         let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
@@ -296,16 +220,7 @@ impl Inside {
             return;
         };
         queue.is_due = false;
-        while queue.may_go() {
-            let Some(batch) = queue.full.pop_front().or_else(|| queue.open.take()) else {
-                break;
-            };
-            let batch = batch.close();
-            if batch.len() == 0 {
-                continue;
-            }
-            queue.calls += 1;
-            queue.sent = Some(Instant::now());
+        while let Some(batch) = queue.take() {
             parcels.push(Parcel {
                 command: None,
                 batch,
@@ -313,30 +228,8 @@ impl Inside {
                 kind: Some(kind),
             });
         }
-        if queue.calls == 0 && queue.is_empty() && self.queues.len() > IDLE_KINDS {
+        if queue.is_idle() && self.queues.len() > IDLE_KINDS {
             self.queues.remove(&kind);
         }
     }
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.open.is_none() && self.full.is_empty()
-    }
-
-    /// Whether there is a call to be made.
-    fn may_go(&self) -> bool {
-        !self.is_empty() && (self.calls == 0 || (self.calls < CALLS && self.may_follow()))
-    }
-
-    /// Whether another call may go while one is on its way.
-    fn may_follow(&self) -> bool {
-        !self.full.is_empty()
-            || self.waiting.load(Relaxed) >= MANY
-            || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
-    }
-}
-
-fn too_many() -> Failure {
-    Failure::new(format_args!("{LONGEST_QUEUE} requests wait already"))
 }

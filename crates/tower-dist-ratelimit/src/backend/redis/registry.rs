@@ -5,7 +5,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::script::{Rule, Script};
+use super::{rule::Rule, script::Script};
 use crate::backend::{BackendError, Charge, PolicyId};
 
 /// What was registered, and the scripts for it.

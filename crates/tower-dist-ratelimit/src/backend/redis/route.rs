@@ -1,4 +1,11 @@
-use std::sync::Arc;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use smallvec::SmallVec;
 
 use super::{
     ConnectError,
@@ -7,13 +14,13 @@ use super::{
     cluster::Cluster,
     failure::Failure,
     link::{Connect, Link, Patience},
-    outbox::{How, Work},
-    reply::Words,
+    reply::{Words, verdict},
     sentinel::Watched,
     target::{Kind, Target},
     wire::Dialer,
+    work::{How, Work},
 };
-use crate::backend::BoxFuture;
+use crate::backend::{BackendError, BoxFuture, Verdict};
 
 /// Which server is asked.
 #[derive(Clone, Debug)]
@@ -30,12 +37,32 @@ pub(super) enum Answers {
     Followed(BoxFuture<'static, Result<Words, Failure>>),
 }
 
-impl Answers {
-    pub(super) async fn get(self) -> Result<Words, Failure> {
-        match self {
-            Self::One(pending) => pending.await,
-            Self::Followed(answer) => answer.await,
+impl Future for Answers {
+    type Output = Result<Words, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::One(pending) => Pin::new(pending).poll(cx),
+            Self::Followed(answer) => answer.as_mut().poll(cx),
         }
+    }
+}
+
+/// The verdict on policies that have these limits. By hand, since every request waits for one.
+pub(super) struct Deciding {
+    pub(super) answers: Answers,
+    pub(super) limits: SmallVec<[u64; 2]>,
+}
+
+impl Future for Deciding {
+    type Output = Result<Verdict, BackendError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let words = ready!(Pin::new(&mut self.answers).poll(cx));
+        Poll::Ready(match words {
+            Ok(words) => Ok(verdict(&words, &self.limits)),
+            Err(failure) => Err(failure.into()),
+        })
     }
 }
 

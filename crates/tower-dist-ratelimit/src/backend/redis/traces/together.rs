@@ -10,10 +10,12 @@ use crate::{
         Charge, PolicyId,
         redis::{
             call::{Asked, Call, Verb},
-            key::{Tag, tag},
+            key::Tag,
             reply::verdict,
-            script::{Rule, Script},
+            rule::Rule,
+            script::Script,
         },
+        tag::tag,
     },
 };
 
@@ -128,7 +130,8 @@ impl Together {
         };
         let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
         let asks = self.members.iter().zip(rules);
-        let asks = asks.map(|((_, id), rule)| Asked::new(&charge(rule, *id), rule, verb).unwrap());
+        let asks = asks
+            .map(|((_, id), rule)| Asked::new(&charge(rule, *id), tag(NAME), rule, verb).unwrap());
         pending.calls.push(Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
