@@ -162,6 +162,19 @@ async fn connecting_ends_at_its_deadline_when_nobody_answers() {
 }
 
 #[tokio::test]
+async fn a_deadline_of_zero_is_refused() {
+    let builder = || Redis::builder("redis://localhost");
+    let none = Duration::ZERO;
+    for (builder, setting) in [
+        (builder().connect_deadline(none), "connect_deadline"),
+        (builder().answer_deadline(none), "answer_deadline"),
+    ] {
+        let error = builder.connect().await.unwrap_err().to_string();
+        assert_eq!(error, format!("{setting}: is 0ns, but must be above 0"));
+    }
+}
+
+#[tokio::test]
 async fn a_read_only_replica_is_refused() {
     let primary = Server::start();
     let replica = Server::with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);

@@ -158,6 +158,26 @@ async fn a_primary_that_becomes_a_replica_is_left_until_it_is_primary_again() {
 }
 
 #[tokio::test]
+async fn a_primary_that_misses_its_replicas_is_asked_again_until_it_has_them() {
+    let server = Server::start();
+    let set = Set::new(&connect(&server.url()).await, &policy());
+    set.one("k").await.unwrap();
+    server.call(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    for _ in 0..3 {
+        let error = until("writes to be refused", || async {
+            let error = set.one("k").await.err().map(|error| error.to_string());
+            error.filter(|error| !error.contains("no connection"))
+        })
+        .await;
+        assert!(error.contains("NOREPLICAS"), "{error}");
+        // Where it is now, it may have them.
+        fails_fast(&set).await;
+    }
+    server.call(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    resumes(&set).await;
+}
+
+#[tokio::test]
 async fn a_server_that_takes_no_more_connections_is_tried_until_it_does() {
     let server = Server::start();
     let set = Set::new(&connect(&server.url()).await, &policy());
@@ -270,15 +290,19 @@ async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     each_has_its_own(&set).await;
 }
 
-#[tokio::test]
-async fn nobody_waits_for_the_answers_of_others_from_far_away() {
+/// A server, what is between it and this process, and a policy there that was asked already.
+async fn behind_a_proxy() -> (Server, Proxy, Arc<Set>) {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
-    let set = Arc::new(Set::new(
-        &connect(&format!("redis://127.0.0.1:{}", proxy.port())).await,
-        &policy(),
-    ));
+    let redis = connect(&format!("redis://127.0.0.1:{}", proxy.port())).await;
+    let set = Set::new(&redis, &policy());
     set.one("k").await.unwrap();
+    (server, proxy, Arc::new(set))
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_answers_of_others_from_far_away() {
+    let (server, proxy, set) = behind_a_proxy().await;
     server.call(&["CONFIG", "RESETSTAT"]);
     proxy.delay(Duration::from_millis(300));
     let mut asks = Vec::new();
@@ -297,13 +321,7 @@ async fn nobody_waits_for_the_answers_of_others_from_far_away() {
 
 #[tokio::test]
 async fn the_second_of_two_does_not_wait_for_the_answer_to_the_first_from_far_away() {
-    let server = Server::start();
-    let proxy = Proxy::start(server.port()).await;
-    let set = Arc::new(Set::new(
-        &connect(&format!("redis://127.0.0.1:{}", proxy.port())).await,
-        &policy(),
-    ));
-    set.one("k").await.unwrap();
+    let (_server, proxy, set) = behind_a_proxy().await;
     let away = Duration::from_millis(300);
     proxy.delay(away);
     for _ in 0..3 {
@@ -329,13 +347,7 @@ async fn the_second_of_two_does_not_wait_for_the_answer_to_the_first_from_far_aw
 
 #[tokio::test]
 async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
-    let server = Server::start();
-    let proxy = Proxy::start(server.port()).await;
-    let set = Arc::new(Set::new(
-        &connect(&format!("redis://127.0.0.1:{}", proxy.port())).await,
-        &policy(),
-    ));
-    set.one("k").await.unwrap();
+    let (_server, proxy, set) = behind_a_proxy().await;
     proxy.delay(Duration::from_millis(100));
     let started = Instant::now();
     let asks: Vec<_> = (0..500)

@@ -1,4 +1,10 @@
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
 
 use tests::servers::{Redis as Server, Sentinels};
 use tokio::{
@@ -120,8 +126,8 @@ async fn a_user_or_password_of_sentinels_where_there_are_none_is_refused() {
     }
 }
 
-/// A sentinel that names the server of this port.
-async fn sentinel_of(primary: u16) -> u16 {
+/// A sentinel that names the server of this port, which can become another one.
+async fn sentinel_of(primary: Arc<AtomicU16>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -131,7 +137,7 @@ async fn sentinel_of(primary: u16) -> u16 {
             while let Ok(n @ 1..) = stream.read(&mut buffer).await {
                 let said = String::from_utf8_lossy(&buffer[..n]);
                 let answer = if said.contains("GET-MASTER-ADDR-BY-NAME") {
-                    let port = primary.to_string();
+                    let port = primary.load(Ordering::Relaxed).to_string();
                     format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
                 } else {
                     "-ERR unknown command\r\n".repeat(said.matches("CLIENT\r\n").count())
@@ -143,13 +149,36 @@ async fn sentinel_of(primary: u16) -> u16 {
     port
 }
 
+fn fixed(port: u16) -> Arc<AtomicU16> {
+    Arc::new(AtomicU16::new(port))
+}
+
+#[tokio::test]
+async fn a_primary_that_was_cut_off_from_its_replicas_is_left_for_the_one_that_was_elected() {
+    let (old, new) = (Server::start(), Server::start());
+    let primary = fixed(old.port());
+    let sentinel = sentinel_of(Arc::clone(&primary)).await;
+    let set = Set::new(
+        &connect(&format!("redis-sentinel://127.0.0.1:{sentinel}/any")).await,
+        &[Policy::new("p", Quota::per_hour(5))],
+    );
+    assert_eq!(set.one("k").await.unwrap().remaining, 4);
+    // What was written there would be lost, so it takes nothing.
+    old.call(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    primary.store(new.port(), Ordering::Relaxed);
+    let error = set.one("k").await.unwrap_err().to_string();
+    assert!(error.contains("NOREPLICAS"), "{error}");
+    let decision = until("the other server", || async { set.one("k").await.ok() }).await;
+    assert_eq!(decision.remaining, 4, "what it knows is its own");
+}
+
 #[tokio::test]
 async fn a_sentinel_that_names_a_primary_that_is_gone_keeps_nobody_from_the_others() {
     let server = Server::start();
     // As behind a network that has been cut: what is sent there is never answered.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let cut_off = sentinel_of(gone.local_addr().unwrap().port()).await;
-    let knows = sentinel_of(server.port()).await;
+    let cut_off = sentinel_of(fixed(gone.local_addr().unwrap().port())).await;
+    let knows = sentinel_of(fixed(server.port())).await;
     let url = format!("redis-sentinel://127.0.0.1:{cut_off},127.0.0.1:{knows}/any");
     let set = Set::new(
         &connect(&url).await,

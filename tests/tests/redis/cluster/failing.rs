@@ -1,10 +1,10 @@
 use tests::servers::Cluster;
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Limiter, Policy, Quota, Source, backend::Redis};
 
 use crate::{
     ladder::{CALM, DEADLINE, LASTS, Load, PLENTY, Report},
-    support::{Set, until},
+    support::{Set, connect, until},
 };
 
 /// Nobody waits longer than the deadline, and the limits of most clients are still the store's.
@@ -49,10 +49,39 @@ pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_their
 pub(super) async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {
     let set = Set::new(redis, &[Policy::new("p", Quota::per_hour(1_000))]);
     cluster.nodes_mut()[0].kill();
+    who_starts_while_a_primary_is_down_works_with_the_others(cluster).await;
     for number in 0..30 {
         let key = format!("key {number}");
         until("a replica to take over", || async {
             set.one(&key).await.ok()
+        })
+        .await;
+    }
+}
+
+/// And what is its replica's, once that has taken over, is the store's again.
+async fn who_starts_while_a_primary_is_down_works_with_the_others(cluster: &Cluster) {
+    let limiter = Limiter::new(
+        connect(&cluster.url()).await,
+        Policy::new("late", Quota::per_hour(1_000)),
+    )
+    .unwrap();
+    let source = async |number: u32| {
+        let decision = limiter.check(&*format!("key {number}")).await;
+        decision.unwrap().source
+    };
+    let mut sources = Vec::new();
+    for number in 0..30 {
+        sources.push(source(number).await);
+    }
+    assert!(sources.contains(&Source::Backend), "{sources:?}");
+    // Unless this process stood still until the replica had taken over.
+    let replaced = cluster.nodes()[3].call(&["ROLE"]).texts()[0] == "master";
+    let fell_back = sources.contains(&Source::LocalFallback);
+    assert!(fell_back || replaced, "{sources:?}");
+    for number in 0..30 {
+        until("a replica to take over", || async {
+            (source(number).await == Source::Backend).then_some(())
         })
         .await;
     }
