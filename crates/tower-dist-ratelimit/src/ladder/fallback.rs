@@ -53,7 +53,8 @@ impl Fallback {
                 own
             }
         });
-        let ids = limits::register(&memory, &own.collect::<Vec<_>>())?;
+        let ids = limits::register(&memory, &own.collect::<Vec<_>>())
+            .map_err(|error| no_share(fleet, &error))?;
         for (share, id) in shares.iter_mut().zip(ids) {
             share.id = id;
         }
@@ -115,6 +116,20 @@ impl Share {
             _ => share(quota.limit(), self.cost.max(1)),
         };
         Quota::new(limit, quota.window()).burst(burst)
+    }
+}
+
+/// Nobody has set what is wrong with a share: what can be changed is the fleet, and who decides.
+fn no_share(fleet: u32, error: &BuildError) -> BuildError {
+    let (field, value, bound) = (error.field(), error.value(), error.bound());
+    let bound = format_args!(
+        "so many that this process can count its share of the limit, whose {field} is {value} and must be {bound}; else \
+         choose OnError::Allow or OnError::Deny"
+    );
+    let of_share = BuildError::new("fleet", fleet, bound);
+    match error.policy() {
+        Some(policy) => of_share.in_policy(policy),
+        None => of_share,
     }
 }
 

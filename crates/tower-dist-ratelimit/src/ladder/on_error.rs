@@ -47,7 +47,8 @@ pub enum OnError {
     ///
     /// # Errors
     ///
-    /// Building fails with a fleet of zero, and with policies that a `Memory` cannot keep.
+    /// Building fails with a fleet of zero, and with policies of which a `Memory` cannot count the share: the error names the
+    /// policy and the fleet.
     LocalFallback {
         /// How many instances share the limits, at least 1. Limits and bursts are divided by it, rounded down, to at least 1;
         /// a burst, or a limit where there is no burst, to at least the policy's fixed [cost](crate::Policy::cost), so that requests

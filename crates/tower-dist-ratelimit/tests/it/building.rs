@@ -226,6 +226,24 @@ fn a_fleet_has_an_instance_and_a_share_is_what_a_memory_can_keep() {
 }
 
 #[test]
+fn a_share_that_this_process_cannot_count_is_said_to_be_about_the_fleet() {
+    let build = |fleet| {
+        // This store takes whatever it is given.
+        let policy = Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
+        let limiter = Limiter::builder(Broken, policy);
+        let on_error = OnError::LocalFallback { fleet };
+        limiter.on_backend_error(on_error).build().map(|_| ())
+    };
+    let error = build(2).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "policy \"huge\": fleet is 2, but must be so many that this process can count its share of the limit, whose limit \
+         is 5000000000 and must be at most 2922710230 in a window of 1s; else choose OnError::Allow or OnError::Deny"
+    );
+    assert!(build(4).is_ok());
+}
+
+#[test]
 fn a_limiter_takes_no_policy_about_requests() {
     let policy = || Policy::new("p", Quota::per_second(5));
     let limiter = |policy| Limiter::new(Memory::default(), policy);
