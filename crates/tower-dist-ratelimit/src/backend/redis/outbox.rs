@@ -233,3 +233,6 @@ impl Inside {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

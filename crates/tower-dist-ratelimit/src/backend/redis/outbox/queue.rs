@@ -64,6 +64,12 @@ impl Queue {
         self.open.is_none() && self.full.is_empty()
     }
 
+    /// How many calls what waits would be.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.full.len() + usize::from(self.open.is_some())
+    }
+
     /// Whether there is a call to be made.
     pub(super) fn may_go(&self) -> bool {
         !self.is_empty() && (self.calls == 0 || (self.calls < CALLS && self.may_follow()))
