@@ -180,25 +180,4 @@ impl Drop for Supervisor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_first_connection_can_be_waited_for_without_end() {
-        let connect: Connect = Arc::new(|| {
-            Box::pin(async {
-                sleep(Duration::from_secs(10)).await;
-                Err(ConnectError::new("nobody", "is there"))
-            })
-        });
-        let patience = Patience {
-            connect: Duration::MAX,
-            answer: Duration::MAX,
-        };
-        let link = Link::later(connect, patience);
-        let began = Instant::now();
-        let failure = link.ready(patience.connect).await.unwrap_err();
-        assert!(matches!(failure, Failure::NotConnected(why) if &*why == "nobody: is there"));
-        assert!(began.elapsed() >= Duration::from_secs(10));
-    }
-}
+mod tests;

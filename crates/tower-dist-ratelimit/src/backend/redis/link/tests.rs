@@ -1,0 +1,184 @@
+//! When a connection is given up, and when another one is made; with connections that are made of nothing.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use redis::{Cmd, RedisResult, Value};
+use tokio::{sync::oneshot, time::timeout};
+
+use super::{super::wire::Commands, *};
+use crate::backend::redis::work::How;
+
+const PATIENCE: Patience = Patience {
+    connect: Duration::MAX,
+    answer: Duration::from_millis(500),
+};
+
+/// Answers each command, or is silent when it should be.
+#[derive(Default)]
+struct Server {
+    silent_for: AtomicUsize,
+}
+
+impl Commands for Server {
+    fn send(&self, _: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
+        let less = |n: usize| n.checked_sub(1);
+        let order = Ordering::Relaxed;
+        if self.silent_for.fetch_update(order, order, less).is_ok() {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(std::future::ready(Ok(Value::Okay)))
+    }
+}
+
+/// Attempts to connect, of which each so many-th succeeds.
+struct Lab {
+    attempts: Mutex<Vec<Instant>>,
+    every: usize,
+    server: Arc<Server>,
+    /// Ends the last connection when it is dropped.
+    end: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Lab {
+    fn new(every: usize) -> Arc<Self> {
+        Arc::new(Self {
+            attempts: Mutex::default(),
+            every,
+            server: Arc::default(),
+            end: Mutex::default(),
+        })
+    }
+
+    fn connect(self: &Arc<Self>) -> Connect {
+        let lab = Arc::clone(self);
+        Arc::new(move || {
+            let made = lab.attempt();
+            Box::pin(async { made })
+        })
+    }
+
+    fn attempt(&self) -> Result<Wire, ConnectError> {
+        let mut attempts = self.attempts.lock().unwrap();
+        attempts.push(Instant::now());
+        assert!(attempts.len() < 1000, "without a pause");
+        if attempts.len() % self.every > 0 {
+            return Err(ConnectError::new("nobody", "is there"));
+        }
+        let (end, ends) = oneshot::channel();
+        *self.end.lock().unwrap() = Some(end);
+        Ok(Wire {
+            commands: Arc::clone(&self.server) as Arc<dyn Commands>,
+            driver: Box::pin(async {
+                let _ = ends.await;
+            }),
+        })
+    }
+
+    fn attempts(&self) -> usize {
+        self.attempts.lock().unwrap().len()
+    }
+}
+
+/// Sends a command, and waits for the answer.
+async fn ask(link: &Link) -> Result<(), Failure> {
+    let (command, how) = (redis::cmd("DEL"), How::Together);
+    link.send(Work::Command { command, how })?.await.map(|_| ())
+}
+
+async fn up(link: &Link) {
+    let up = async {
+        while !link.is_up() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), up).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_connection_can_be_waited_for_without_end() {
+    let connect: Connect = Arc::new(|| {
+        Box::pin(async {
+            sleep(Duration::from_secs(10)).await;
+            Err(ConnectError::new("nobody", "is there"))
+        })
+    });
+    let patience = Patience {
+        connect: Duration::MAX,
+        answer: Duration::MAX,
+    };
+    let link = Link::later(connect, patience);
+    let began = Instant::now();
+    let failure = link.ready(patience.connect).await.unwrap_err();
+    assert!(matches!(failure, Failure::NotConnected(why) if &*why == "nobody: is there"));
+    assert!(began.elapsed() >= Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_gone_is_tried_about_twice_a_second() {
+    let lab = Lab::new(usize::MAX);
+    let link = Link::later(lab.connect(), PATIENCE);
+    sleep(Duration::from_secs(60)).await;
+    // Full jitter: pauses of half a second on the average.
+    assert!((80..180).contains(&lab.attempts()), "{}", lab.attempts());
+    drop(link);
+    let before = lab.attempts();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(lab.attempts(), before, "nobody is left to connect for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_connection_that_was_of_use_the_pauses_begin_anew() {
+    let lab = Lab::new(10);
+    let link = Link::later(lab.connect(), PATIENCE);
+    for round in 1..=5 {
+        up(&link).await;
+        assert_eq!(lab.attempts(), 10 * round);
+        ask(&link).await.unwrap();
+        *lab.end.lock().unwrap() = None;
+        sleep(FIRST_DELAY + Duration::from_millis(2)).await;
+        assert!(lab.attempts() > 10 * round, "a pause of an earlier failure");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_silences_in_a_row_end_a_connection_and_one_does_not() {
+    let lab = Lab::new(1);
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    for _ in 0..3 {
+        lab.server.silent_for.store(1, Ordering::Relaxed);
+        let began = Instant::now();
+        assert!(ask(&link).await.is_err());
+        assert_eq!(began.elapsed(), PATIENCE.answer);
+        ask(&link).await.unwrap();
+    }
+    assert_eq!(lab.attempts(), 1);
+    lab.server.silent_for.store(2, Ordering::Relaxed);
+    assert!(ask(&link).await.is_err() && ask(&link).await.is_err());
+    let down = ask(&link).await;
+    assert!(matches!(&down, Err(Failure::NotConnected(why)) if why.contains("2 calls in a row")));
+    up(&link).await;
+    ask(&link).await.unwrap();
+    assert_eq!(lab.attempts(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_when_a_connection_ends_fails_at_once_and_says_why() {
+    let lab = Lab::new(1);
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    lab.server.silent_for.store(1, Ordering::Relaxed);
+    let began = Instant::now();
+    let asked = tokio::spawn({
+        let link = link.clone();
+        async move { ask(&link).await }
+    });
+    tokio::task::yield_now().await;
+    *lab.end.lock().unwrap() = None;
+    let failure = asked.await.unwrap();
+    assert!(matches!(failure, Err(Failure::NotConnected(why)) if why.contains("was closed")));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
