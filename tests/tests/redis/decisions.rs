@@ -79,6 +79,56 @@ async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
 }
 
 #[tokio::test]
+async fn whatever_writes_a_key_says_when_it_ends() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    // Of the first a token is whole in each microsecond, and of the other it leaves a part.
+    let quotas = [Quota::per_hour(1_000), Quota::per_minute(77)];
+    for (number, quota) in quotas.into_iter().enumerate() {
+        let policy = |name: &str| Policy::new(format!("{name} {number}"), quota);
+        let all = [
+            policy("bucket"),
+            policy("dynamic").dynamic_quotas(),
+            policy("leaky").leaky_bucket(),
+            policy("queue").leaky_queue(Duration::from_secs(600)),
+            policy("fixed").fixed_window(),
+            policy("phase").phase_per_key(),
+            policy("first").first_hit(),
+            policy("two").two_windows(),
+            policy("sub").sub_windows(4),
+            policy("whole").whole_sub_windows(4),
+            policy("log").sliding_log(),
+        ];
+        // Those that are decided alone have scripts of their own.
+        for policies in all.chunks(1).chain([&all[..]]) {
+            let set = Set::new(&redis, policies);
+            // Else one would give the other's keys an end.
+            let who = |what: &str| format!("{what}, of {}", policies.len());
+            let row = who("some in a row");
+            let one = || set.acquire(&row, 1);
+            let (first, second, third, fourth) = tokio::join!(one(), one(), one(), one());
+            for verdict in [first, second, third, fourth] {
+                assert!(verdict.unwrap().allowed);
+            }
+            set.acquire(&who("pays"), 1).await.unwrap();
+            set.acquire(&who("gets some back"), 3).await.unwrap();
+            set.settle(&who("gets some back"), 3, -1).await.unwrap();
+            set.acquire(&who("owes"), 2).await.unwrap();
+            set.settle(&who("owes"), 1, 20).await.unwrap();
+            set.settle(&who("owes from the start"), 1, 1).await.unwrap();
+        }
+    }
+    let keys = server.keys();
+    assert_eq!(keys.len(), 2 * 2 * 11 * 5, "{keys:?}");
+    for key in &keys {
+        let Reply::Int(ttl) = server.call(&["PTTL", key]) else {
+            panic!()
+        };
+        assert!(ttl > 0, "{key}: {ttl}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_by_the_third_leaves_the_others_uncharged_and_says_what_is_left_of_them() {
     let server = Server::start();
     let set = Set::new(
