@@ -125,32 +125,15 @@ mod tests {
     use super::*;
     use crate::{
         Policy, Quota,
-        backend::{
-            Charge, PolicyId,
-            redis::{
-                call::{Asked, Call, Verb},
-                reply::Said,
-                rule::Rule,
-                script::Script,
-            },
-            tag::tag,
-        },
+        backend::redis::{call::Call, reply::Said, rule::Rule, script::Script},
     };
 
     /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.
     fn rows(asked: &[(&str, u64)]) -> Rows {
         let policy = Policy::new("p", Quota::per_second(3));
         let rule = Arc::new(Rule::new("rl", &policy).unwrap());
-        let script = Arc::new(Script::new(vec![Arc::clone(&rule)]));
-        let call = |&(key, cost): &(&str, u64)| {
-            let charge = Charge::new(PolicyId::new(0), key.as_bytes(), cost);
-            let ask = Asked::new(&charge, tag(charge.key), &rule, Verb::Acquire).unwrap();
-            Call {
-                script: Arc::clone(&script),
-                asks: SmallVec::from_iter([ask]),
-                settles: false,
-            }
-        };
+        let script = Arc::new(Script::new(vec![rule]));
+        let call = |&(key, cost): &(&str, u64)| Call::to_one(&script, key, cost);
         let mut rows = Rows::default();
         asked.iter().map(call).for_each(|call| {
             rows.push(call);

@@ -32,6 +32,21 @@ impl Call {
     }
 }
 
+#[cfg(test)]
+impl Call {
+    /// A request to the only policy of a script.
+    pub(super) fn to_one(script: &Arc<Script>, key: &str, cost: u64) -> Self {
+        let charge = Charge::new(crate::backend::PolicyId::new(0), key.as_bytes(), cost);
+        let tag = crate::backend::tag::tag(charge.key);
+        let ask = Asked::new(&charge, tag, &script.rules[0], Verb::Acquire);
+        Self {
+            script: Arc::clone(script),
+            asks: ask.into_iter().collect(),
+            settles: false,
+        }
+    }
+}
+
 /// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those;
 /// `xcost times` is what a [run](super::run) is sent as.
 #[derive(Clone, Debug)]

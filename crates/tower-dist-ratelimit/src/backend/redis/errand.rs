@@ -98,3 +98,111 @@ fn command(rows: &Rows, name: &str, script: &str) -> Cmd {
     });
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::{
+        Policy, Quota,
+        backend::{
+            BoxFuture,
+            health::Health,
+            redis::{
+                batch::{Batch, Pending},
+                call::Call,
+                rule::Rule,
+                script::Script,
+            },
+        },
+    };
+
+    /// Says these one after the other, and then nothing.
+    struct Server {
+        answers: Mutex<Vec<RedisResult<Value>>>,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Commands for Server {
+        fn send(&self, command: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
+            let packed = String::from_utf8(command.get_packed_command()).unwrap();
+            let name = packed.lines().nth(2).unwrap().to_owned();
+            self.asked.lock().unwrap().push(name);
+            let mut answers = self.answers.lock().unwrap();
+            if answers.is_empty() {
+                return Box::pin(std::future::pending());
+            }
+            Box::pin(std::future::ready(answers.remove(0)))
+        }
+    }
+
+    /// A request to a bucket of five tokens, on its way.
+    fn parcel() -> (Pending, Parcel) {
+        let rule = Rule::new("rl", &Policy::new("p", Quota::per_second(5))).unwrap();
+        let script = Arc::new(Script::new(vec![Arc::new(rule)]));
+        let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
+        let (pending, _) = batch.join(Some(Call::to_one(&script, "k", 1)));
+        let parcel = Parcel {
+            command: None,
+            batch: batch.close(),
+            asking: false,
+            kind: None,
+        };
+        (pending, parcel)
+    }
+
+    /// What was sent, and what is left; none if that is not known.
+    async fn sent(answers: Vec<RedisResult<Value>>) -> (Vec<String>, Option<i64>) {
+        let server = Server {
+            answers: Mutex::new(answers),
+            asked: Mutex::default(),
+        };
+        let (pending, parcel) = parcel();
+        let outcome = run(parcel, &server, Duration::from_millis(500)).await;
+        let answer = pending.await;
+        assert_eq!(outcome.is_some(), answer.is_err());
+        let left = answer.ok().map(|words| words[0].remaining);
+        (server.asked.into_inner().unwrap(), left)
+    }
+
+    fn error(kind: ErrorKind) -> RedisResult<Value> {
+        Err((kind, "an error").into())
+    }
+
+    fn numbers_of(numbers: &[i64]) -> RedisResult<Value> {
+        let numbers = numbers.iter().map(|&number| Value::Int(number));
+        Ok(Value::Array(numbers.collect()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_not_executed_is_sent_again() {
+        let good = || numbers_of(&[4, 200_000]);
+        let unknown = || error(ErrorKind::Server(ServerErrorKind::NoScript));
+        assert_eq!(sent(vec![good()]).await, (vec!["EVALSHA".into()], Some(4)));
+        let twice = vec!["EVALSHA".into(), "EVAL".into()];
+        assert_eq!(
+            sent(vec![unknown(), good()]).await,
+            (twice.clone(), Some(4))
+        );
+        assert_eq!(
+            sent(vec![unknown(), unknown(), good()]).await,
+            (twice, None)
+        );
+        for failure in [
+            error(ErrorKind::Io),
+            error(ErrorKind::Server(ServerErrorKind::ReadOnly)),
+            error(ErrorKind::Server(ServerErrorKind::TryAgain)),
+            error(ErrorKind::Extension),
+            // Of another length, or nothing at all.
+            numbers_of(&[4]),
+            numbers_of(&[4, 200_000, 0]),
+            Ok(Value::Nil),
+        ] {
+            let (asked, left) = sent(vec![failure, good()]).await;
+            assert_eq!((asked, left), (vec!["EVALSHA".into()], None));
+        }
+        let silence = sent(Vec::new()).await;
+        assert_eq!(silence, (vec!["EVALSHA".into()], None));
+    }
+}

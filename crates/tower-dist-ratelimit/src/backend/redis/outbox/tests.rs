@@ -9,17 +9,7 @@ use tokio_test::task::spawn;
 use super::*;
 use crate::{
     Policy, Quota,
-    backend::{
-        Charge, PolicyId,
-        redis::{
-            arguments::told,
-            call::{Asked, Verb},
-            reply::Words,
-            rule::Rule,
-            script::Script,
-        },
-        tag::tag,
-    },
+    backend::redis::{arguments::told, call::Call, reply::Words, rule::Rule, script::Script},
 };
 
 /// An outbox with a connection, and a policy: a bucket of five tokens.
@@ -40,14 +30,7 @@ impl Lab {
     }
 
     fn work(&self, key: &str, how: How) -> Work {
-        let charge = Charge::new(PolicyId::new(0), key.as_bytes(), 1);
-        let rule = &self.script.rules[0];
-        let ask = Asked::new(&charge, tag(charge.key), rule, Verb::Acquire).unwrap();
-        let call = Call {
-            script: Arc::clone(&self.script),
-            asks: std::iter::once(ask).collect(),
-            settles: false,
-        };
+        let call = Call::to_one(&self.script, key, 1);
         Work::Decide { call, slot: 0, how }
     }
 
