@@ -172,7 +172,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. A server that is not there yet is not waited for.
+    /// See [`ConnectError`]. A server that is not there yet is not waited for; of a Cluster's primaries one is enough.
     ///
     /// # Panics
     ///
