@@ -72,3 +72,54 @@ impl<T> Future for Bounded<T> {
         late.map(|()| Err(BackendError::late(*deadline)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        task::{coop::consume_budget, yield_now},
+        time::advance,
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_keeps_its_task_busy_is_late_in_time() {
+        let busy = Box::pin(async {
+            loop {
+                consume_budget().await;
+            }
+        });
+        let asked = tokio::spawn(Bounded::<()>::new(DEADLINE, busy));
+        yield_now().await;
+        advance(DEADLINE - Duration::from_millis(1)).await;
+        for _ in 0..1000 {
+            yield_now().await;
+        }
+        assert!(!asked.is_finished());
+        advance(Duration::from_millis(1)).await;
+        for _ in 0..1000 {
+            yield_now().await;
+        }
+        assert!(asked.is_finished());
+        assert!(asked.await.unwrap().unwrap_err().is_late());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_there_in_the_end_is_taken() {
+        let began = Instant::now();
+        let slow = Box::pin(async {
+            tokio::time::sleep(DEADLINE).await;
+            Ok(())
+        });
+        assert!(Bounded::new(DEADLINE, slow).await.is_ok());
+        assert_eq!(began.elapsed(), DEADLINE);
+        let never = Box::pin(std::future::pending());
+        assert!(
+            Bounded::<()>::new(DEADLINE, never)
+                .await
+                .unwrap_err()
+                .is_late()
+        );
+        assert_eq!(began.elapsed(), 2 * DEADLINE);
+    }
+}
