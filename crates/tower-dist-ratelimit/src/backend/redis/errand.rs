@@ -104,17 +104,13 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::{
-        Policy, Quota,
-        backend::{
-            BoxFuture,
-            health::Health,
-            redis::{
-                batch::{Batch, Pending},
-                call::Call,
-                rule::Rule,
-                script::Script,
-            },
+    use crate::backend::{
+        BoxFuture,
+        health::Health,
+        redis::{
+            batch::{Batch, Pending},
+            call::Call,
+            script::Script,
         },
     };
 
@@ -139,8 +135,7 @@ mod tests {
 
     /// A request to a bucket of five tokens, on its way.
     fn parcel() -> (Pending, Parcel) {
-        let rule = Rule::new("rl", &Policy::new("p", Quota::per_second(5))).unwrap();
-        let script = Arc::new(Script::new(vec![Arc::new(rule)]));
+        let script = Script::of_five();
         let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
         let (pending, _) = batch.join(Some(Call::to_one(&script, "k", 1)));
         let parcel = Parcel {

@@ -69,3 +69,13 @@ impl Script {
         lua
     }
 }
+
+#[cfg(test)]
+impl Script {
+    /// Of a bucket of five tokens, which come in a second.
+    pub(super) fn of_five() -> Arc<Self> {
+        let policy = crate::Policy::new("p", crate::Quota::per_second(5));
+        let rule = Rule::new("rl", &policy).into_iter().map(Arc::new);
+        Arc::new(Self::new(rule.collect()))
+    }
+}

@@ -9,17 +9,18 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{super::wire::Commands, *};
-use crate::backend::redis::work::How;
+use crate::backend::redis::{call::Call, script::Script, work::How};
 
 const PATIENCE: Patience = Patience {
     connect: Duration::MAX,
     answer: Duration::from_millis(500),
 };
 
-/// Answers each command, or is silent when it should be.
+/// Answers each command as a full bucket would, a while later; or is silent when it should be.
 #[derive(Default)]
 struct Server {
     silent_for: AtomicUsize,
+    away: Mutex<Duration>,
 }
 
 impl Commands for Server {
@@ -29,7 +30,13 @@ impl Commands for Server {
         if self.silent_for.fetch_update(order, order, less).is_ok() {
             return Box::pin(std::future::pending());
         }
-        Box::pin(std::future::ready(Ok(Value::Okay)))
+        let away = *self.away.lock().unwrap();
+        Box::pin(async move {
+            if !away.is_zero() {
+                sleep(away).await;
+            }
+            Ok(Value::Array(vec![Value::Int(4), Value::Int(200_000)]))
+        })
     }
 }
 
@@ -64,7 +71,7 @@ impl Lab {
         let mut attempts = self.attempts.lock().unwrap();
         attempts.push(Instant::now());
         assert!(attempts.len() < 1000, "without a pause");
-        if attempts.len() % self.every > 0 {
+        if !attempts.len().is_multiple_of(self.every) {
             return Err(ConnectError::new("nobody", "is there"));
         }
         let (end, ends) = oneshot::channel();
@@ -182,4 +189,27 @@ async fn what_is_on_its_way_when_a_connection_ends_fails_at_once_and_says_why() 
     let failure = failure.unwrap().unwrap();
     assert!(matches!(failure, Err(Failure::NotConnected(why)) if why.contains("was closed")));
     assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_server_far_away_nobody_waits_for_two_ways_there_and_back() {
+    let lab = Lab::new(1);
+    let away = Duration::from_millis(300);
+    *lab.server.away.lock().unwrap() = away;
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    let script = Script::of_five();
+    let post = |key| {
+        let call = Call::to_one(&script, key, 1);
+        let (slot, how) = (0, How::Together);
+        link.send(Work::Decide { call, slot, how }).unwrap()
+    };
+    let began = Instant::now();
+    let first = post("a");
+    tokio::task::yield_now().await;
+    let second = post("b");
+    assert!(first.await.is_ok());
+    assert_eq!(began.elapsed(), away);
+    assert!(second.await.is_ok());
+    assert_eq!(began.elapsed(), away + Duration::from_millis(5));
 }

@@ -7,10 +7,7 @@ use tokio::time::advance;
 use tokio_test::task::spawn;
 
 use super::*;
-use crate::{
-    Policy, Quota,
-    backend::redis::{arguments::told, call::Call, reply::Words, rule::Rule, script::Script},
-};
+use crate::backend::redis::{arguments::told, call::Call, reply::Words, script::Script};
 
 /// An outbox with a connection, and a policy: a bucket of five tokens.
 struct Lab {
@@ -22,10 +19,9 @@ impl Lab {
     fn new() -> Self {
         let outbox = Outbox::new(Arc::new(Health::up()));
         outbox.open();
-        let rule = Rule::new("rl", &Policy::new("p", Quota::per_second(5))).unwrap();
         Self {
             outbox,
-            script: Arc::new(Script::new(vec![Arc::new(rule)])),
+            script: Script::of_five(),
         }
     }
 
