@@ -3,9 +3,12 @@
 
 mod connecting;
 mod decisions;
+mod deploying;
 mod faults;
+mod leases;
 mod races;
 mod servers;
+mod sharing;
 mod stub;
 mod support;
 mod windows;

@@ -114,6 +114,9 @@ const MAX_POLICIES: usize = 16;
 /// server, a bucket 140; each has a time to live, but for what would end after 2038. A refused request leaves nothing
 /// changed, nor does one of zero cost. Values that are not ours count as nothing and are replaced.
 ///
+/// When a policy is deployed with another limit, what was used in a window counts on, also while instances with the old one
+/// still run. A window of another length starts anew, and so does a policy of another name or algorithm.
+///
 /// Memcached forgets: when it is full it drops what was not used for longest, and a limit then starts anew, so that more
 /// is admitted; a flood of new keys can bring that about. Give it room for the keys that are limited at the same time, and
 /// watch its `evictions`. Or start it with `-M`: then it says that it is full, and [`OnError`](crate::OnError) decides about

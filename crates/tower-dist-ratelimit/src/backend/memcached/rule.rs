@@ -122,13 +122,14 @@ impl Set {
     }
 }
 
-/// What a policy's states mean: those of buckets whatever the quota is, those of windows with windows of one length.
+/// What a policy's states mean: those of buckets whatever the quota is, those of windows with windows of one length. Whoever
+/// has used up a long one would else have to wait for its end when it has become a short one.
 fn layout(policy: &Policy) -> String {
     let window = policy.quota().window().as_nanos();
     match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => "b1".to_owned(),
         Algorithm::LeakyQueue { .. } => "q1".to_owned(),
-        Algorithm::FirstHit => "h1".to_owned(),
+        Algorithm::FirstHit => format!("h1.{window}"),
         Algorithm::FixedWindow { phase_per_key } => {
             format!("{}1.{window}", if phase_per_key { 'p' } else { 'f' })
         }
@@ -248,12 +249,8 @@ impl Counted {
             let bound = format_args!("at most {MOST} with windows on Memcached");
             return Err(BuildError::new("limit", quota.limit(), bound));
         }
-        let version = match windows {
-            Windows::FirstHit { .. } => "H1".to_owned(),
-            _ => layout(policy).to_uppercase(),
-        };
         Ok(Some(Self {
-            keys: Keys::new(prefix, &version, policy.name()),
+            keys: Keys::new(prefix, &layout(policy).to_uppercase(), policy.name()),
             quota,
             windows,
         }))

@@ -1,0 +1,56 @@
+//! A fleet that is deployed while it runs: instances with the old policies and with the new ones share a server.
+
+use std::time::Duration;
+
+use tests::servers::Memcached as Server;
+use tower_dist_ratelimit::{Policy, Quota};
+
+use crate::support::{HOUR, Set, away_from_boundaries, connect};
+
+/// One of each kind of window; the last one is swapped, as the server counts no parts of seconds.
+fn windows(quota: Quota) -> Vec<Policy> {
+    let odd = Quota::new(quota.limit(), quota.window() + Duration::from_millis(1));
+    vec![
+        Policy::new("first", quota).first_hit(),
+        Policy::new("fixed", quota).fixed_window(),
+        Policy::new("phase", quota).phase_per_key(),
+        Policy::new("two", quota).two_windows(),
+        Policy::new("sub", quota).sub_windows(4),
+        Policy::new("whole", quota).whole_sub_windows(4),
+        Policy::new("swapped", odd).first_hit(),
+    ]
+}
+
+/// Else those who have had sixty in a day would have none until it ends.
+#[tokio::test]
+async fn a_window_of_another_length_starts_anew_alone_and_in_a_set() {
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let (long, short) = (Quota::new(60, 24 * HOUR), Quota::new(6, HOUR / 60));
+    let alone = windows(long).into_iter().zip(windows(short));
+    let sets = alone.map(|(was, is)| (vec![was], vec![is]));
+    for (was, is) in sets.chain([(windows(long), windows(short))]) {
+        let [was, is] = [was, is].map(|policies| Set::new(&memcached, &policies));
+        assert!(was.acquire("k", 60).await.unwrap().allowed);
+        assert!(!was.acquire("k", 1).await.unwrap().allowed);
+        assert!(is.acquire("k", 1).await.unwrap().allowed);
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_changes_is_that_of_the_same_count() {
+    away_from_boundaries().await;
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let of = |limit| windows(Quota::new(limit, HOUR));
+    for (was, is) in of(20).into_iter().zip(of(30)) {
+        let name = is.name().to_owned();
+        let [was, is] = [was, is].map(|policy| Set::new(&memcached, &[policy]));
+        assert!(was.acquire("k", 15).await.unwrap().allowed);
+        assert_eq!(is.look("k").await.remaining, 15, "{name}");
+        assert!(is.acquire("k", 15).await.unwrap().allowed);
+        // Above the old limit: nothing is left of it, and nothing wraps around.
+        assert_eq!(was.look("k").await.remaining, 0, "{name}");
+        assert!(!was.acquire("k", 1).await.unwrap().allowed);
+    }
+}
