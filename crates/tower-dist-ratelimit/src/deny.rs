@@ -140,6 +140,9 @@ impl Denials {
 
     fn remember(&self, asked: &Asked, costs: SmallVec<[u64; 2]>, verdict: &Verdict) {
         let of_the_store = |decision: &Decision| matches!(decision.source, Source::Backend);
+        if verdict.allowed && verdict.decisions.iter().any(|one| one.granted > 0) {
+            return self.no_longer(asked.tag);
+        }
         if verdict.allowed
             || verdict.decisions.len() != costs.len()
             || !verdict.decisions.iter().all(of_the_store)
@@ -166,8 +169,16 @@ impl Denials {
         }
     }
 
+    /// Forgets a refusal, of more than what has just passed: less is left than it says, and the wait is longer.
+    fn no_longer(&self, tag: u64) {
+        let mut place = self.place(tag);
+        if place.as_deref().is_some_and(|denial| denial.tag == tag) {
+            *place = None;
+        }
+    }
+
     /// Forgets what is known of these keys, now and once more when the guard is dropped: what the store is told to put
-    /// back is there some time in between.
+    /// back, or to take, is there some time in between.
     fn forget(self: &Arc<Self>, tags: impl Iterator<Item = u64>) -> Guard {
         Guard::new(Arc::clone(self), tags.collect())
     }
@@ -202,10 +213,6 @@ impl Backend for Denying {
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        if delta >= 0 {
-            // Whoever is refused is refused all the more.
-            return self.inner.settle(charges, delta);
-        }
         let tags = charges.iter();
         let tags = tags.map(|charge| self.denials.tag(charge.policy, charge.key));
         let guard = self.denials.forget(tags);

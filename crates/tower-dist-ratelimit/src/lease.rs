@@ -275,6 +275,14 @@ impl Leasing {
         Some(u64::try_from(tokens).unwrap_or(u64::MAX))
     }
 
+    /// So many tokens are taken from the store, beside what is leased.
+    fn take<'a>(&self, taken: impl Iterator<Item = (&'a Charge<'a>, u64)>) {
+        for (charge, tokens) in taken {
+            let tag = self.shared.table.tag(charge);
+            self.shared.table.set(tag).take(tag, tokens);
+        }
+    }
+
     /// Whether it is time to ask for more.
     fn is_low(slot: &Slot, left: Left, now: u64) -> bool {
         left.lasting <= slot.low.load(Relaxed) && now >= slot.not_before.load(Relaxed)
@@ -334,6 +342,7 @@ impl Backend for Leasing {
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
         let (Some(ask), [charge]) = (self.ask(charges), charges) else {
+            self.take(charges.iter().map(|charge| (charge, charge.cost)));
             return self.inner.acquire(charges, out);
         };
         let set = self.shared.table.set(ask.tag);
@@ -360,6 +369,7 @@ impl Backend for Leasing {
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         if delta >= 0 {
+            self.take(charges.iter().map(|charge| (charge, delta.unsigned_abs())));
             return self.inner.settle(charges, delta);
         }
         let relief = Relief::new(&self.shared, charges);

@@ -53,6 +53,10 @@ struct Account {
     asked: u64,
     /// Somebody has given back since that was asked: that the store was short says nothing any more.
     relieved: bool,
+    /// What others have taken from the store since that was asked, or may have.
+    beside: u64,
+    /// What the store had when it last answered.
+    remaining: u64,
 }
 
 /// What to do with a request for which there are no tokens here.
@@ -149,52 +153,28 @@ impl Set {
             return Plan::Exact;
         };
         let (slot, account) = (&self.slots[way], &mut accounts[way]);
-        let seen = slot.seen.swap(0, Relaxed);
-        account.demand = account.demand.seen(seen, ask.now, lease);
-        let demand = account.demand.expected(lease);
-        let is_short = !ask.ahead && ask.cost >= slot.refuse_from.load(Relaxed);
-        if account.asking != 0 {
-            return if account.shortage.lasts() && is_short {
-                let pause = account.shortage.pause(demand, lease);
-                Plan::Refuse(ask.now.saturating_add(pause.max(1)))
-            } else {
-                Plan::Exact
-            };
-        }
-        let refuse_until = slot.refuse_until.load(Relaxed);
-        if ask.now < refuse_until && is_short {
-            return Plan::Refuse(refuse_until);
-        }
-        if ask.now < slot.not_before.load(Relaxed) {
-            return Plan::Exact;
-        }
-        let outlook = Outlook {
-            demand,
-            cost: ask.cost,
-            // What dies before an answer can be here is no use.
-            held: slot.held(ask.now.saturating_add(lease / 4)),
-            remaining: slot.remaining.load(Relaxed),
-            burst: ask.burst,
-        };
-        // Of the first requests half as many have to be seen, and not only expected.
-        let is_hot = demand >= HOT && account.demand.per_lease() >= HOT / 2;
-        let extra = if is_hot { outlook.extra() } else { 0 };
-        if extra == 0 {
-            if ask.ahead {
-                let later = ask.now.saturating_add(lease / 8);
-                slot.not_before.store(later, Relaxed);
+        let plan = account.plan(slot, ask, lease);
+        match plan {
+            Plan::Exact if !ask.ahead => account.take(slot, ask.cost),
+            Plan::Exact | Plan::Refuse(_) => {}
+            Plan::Ask { .. } => {
+                // What is asked for ahead was paid for already.
+                account.take(slot, if ask.ahead { 0 } else { ask.cost });
+                account.beside = 0;
+                account.owner = account.owner.take().or_else(|| Owner::of(charge));
             }
-            return Plan::Exact;
         }
-        account.asked += 1;
-        account.asking = account.asked;
-        account.relieved = false;
-        account.owner = account.owner.take().or_else(|| Owner::of(charge));
-        // Nobody else need look whether it is time.
-        slot.not_before.store(u64::MAX, Relaxed);
-        Plan::Ask {
-            id: account.asking,
-            extra,
+        plan
+    }
+
+    /// So many tokens of a key are taken from the store, or may be, by who does not ask for more.
+    pub(super) fn take(&self, tag: u64, tokens: u64) {
+        if self.slot(tag).is_none() {
+            return;
+        }
+        let mut accounts = self.lock();
+        if let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) {
+            accounts[way].take(&self.slots[way], tokens);
         }
     }
 
@@ -224,6 +204,8 @@ impl Set {
             // Goes on, so that an answer to the one before is not taken for one to this.
             asked: accounts[coldest].asked,
             relieved: false,
+            beside: 0,
+            remaining: 0,
         };
         Some(coldest)
     }
@@ -267,7 +249,9 @@ impl Set {
             0
         };
         slot.limit.store(decision.limit, Relaxed);
-        slot.remaining.store(decision.remaining, Relaxed);
+        account.remaining = decision.remaining;
+        let remaining = decision.remaining.saturating_sub(account.beside);
+        slot.remaining.store(remaining, Relaxed);
         let full_at = answered.now.saturating_add(nanos(decision.reset_after));
         slot.full_at.store(full_at, Relaxed);
         if extra > 0 {
@@ -313,6 +297,66 @@ impl Set {
                 slot.not_before.store(0, Relaxed);
             }
         }
+    }
+}
+
+impl Account {
+    /// What to do without tokens, or to get more ahead of time.
+    fn plan(&mut self, slot: &Slot, ask: Ask, lease: u64) -> Plan {
+        let seen = slot.seen.swap(0, Relaxed);
+        self.demand = self.demand.seen(seen, ask.now, lease);
+        let demand = self.demand.expected(lease);
+        let is_short = !ask.ahead && ask.cost >= slot.refuse_from.load(Relaxed);
+        if self.asking != 0 {
+            return if self.shortage.lasts() && is_short {
+                let pause = self.shortage.pause(demand, lease);
+                Plan::Refuse(ask.now.saturating_add(pause.max(1)))
+            } else {
+                Plan::Exact
+            };
+        }
+        let refuse_until = slot.refuse_until.load(Relaxed);
+        if ask.now < refuse_until && is_short {
+            return Plan::Refuse(refuse_until);
+        }
+        if ask.now < slot.not_before.load(Relaxed) {
+            return Plan::Exact;
+        }
+        let outlook = Outlook {
+            demand,
+            cost: ask.cost,
+            // What dies before an answer can be here is no use.
+            held: slot.held(ask.now.saturating_add(lease / 4)),
+            remaining: self.remaining,
+            burst: ask.burst,
+        };
+        // Of the first requests half as many have to be seen, and not only expected.
+        let is_hot = demand >= HOT && self.demand.per_lease() >= HOT / 2;
+        let extra = if is_hot { outlook.extra() } else { 0 };
+        if extra == 0 {
+            if ask.ahead {
+                let later = ask.now.saturating_add(lease / 8);
+                slot.not_before.store(later, Relaxed);
+            }
+            return Plan::Exact;
+        }
+        self.asked += 1;
+        self.asking = self.asked;
+        self.relieved = false;
+        // Nobody else need look whether it is time.
+        slot.not_before.store(u64::MAX, Relaxed);
+        Plan::Ask {
+            id: self.asking,
+            extra,
+        }
+    }
+
+    /// So many tokens are not in the store any more, or soon: what is told to be left never is more than there is.
+    fn take(&mut self, slot: &Slot, tokens: u64) {
+        self.beside = self.beside.saturating_add(tokens);
+        let remaining = slot.remaining.load(Relaxed);
+        slot.remaining
+            .store(remaining.saturating_sub(tokens), Relaxed);
     }
 }
 

@@ -120,3 +120,149 @@ async fn keys_too_long_to_keep_are_decided_exactly() {
         assert_eq!(decision.source, source, "{length}");
     }
 }
+
+/// What the store has counted, of a hundred an hour.
+fn hour(wan: &Wan) -> (Limiter, Limiter) {
+    let policy = || Policy::new("hour", Quota::new(100, 10_000 * Duration::from_secs(3600)));
+    let shared = Limiter::builder(wan.clone(), policy()).sharing(Sharing::Asynchronous(PERIOD));
+    let exact = Limiter::builder(wan.clone(), policy()).deny_cache(false);
+    (shared.build().unwrap(), exact.build().unwrap())
+}
+
+async fn take(limiter: &Limiter, times: u64) {
+    for _ in 0..times {
+        assert!(limiter.check("key").await.unwrap().allowed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_sent_is_sent_later() {
+    let wan = Wan::away(Duration::ZERO);
+    let (shared, exact) = hour(&wan);
+    wan.is_shut();
+    for _ in 0..6 {
+        take(&shared, 5).await;
+        sleep(PERIOD).await;
+    }
+    wan.is_away(Duration::ZERO);
+    sleep(3 * PERIOD).await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 70);
+    assert_eq!(shared.peek("key").await.unwrap().remaining, 70);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_arrived_is_not_sent_again() {
+    let wan = Wan::away(Duration::ZERO);
+    let (shared, exact) = hour(&wan);
+    wan.is_deaf();
+    take(&shared, 5).await;
+    sleep(2 * PERIOD).await;
+    wan.is_away(Duration::ZERO);
+    for _ in 0..4 {
+        take(&shared, 1).await;
+        sleep(PERIOD).await;
+    }
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 91);
+    assert_eq!(shared.peek("key").await.unwrap().remaining, 91);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_used_while_an_exchange_travels_is_neither_forgotten_nor_counted_twice() {
+    for policy in [
+        || Policy::new("key", Quota::new(100, 10_000 * Duration::from_secs(3600))),
+        || Policy::new("key", Quota::per_day(100)).fixed_window(),
+    ] {
+        let wan = Wan::away(PERIOD / 5);
+        let limiter = Limiter::builder(wan.clone(), policy());
+        let limiter = limiter
+            .sharing(Sharing::Asynchronous(PERIOD))
+            .build()
+            .unwrap();
+        for used in 1..=60 {
+            take(&limiter, 1).await;
+            let left = limiter.peek("key").await.unwrap().remaining;
+            assert_eq!(left, 100 - used);
+            sleep(PERIOD / 7).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrections_reach_the_store_once() {
+    let wan = Wan::away(Duration::ZERO);
+    let (shared, exact) = hour(&wan);
+    // Nothing of it was sent: of 20 only 12 are.
+    take(&shared, 20).await;
+    shared.refund("key", 8).await.unwrap();
+    sleep(3 * PERIOD).await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 88);
+    // All of it was.
+    shared.refund("key", 2).await.unwrap();
+    shared.charge("key", 5).await.unwrap();
+    sleep(3 * PERIOD).await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 85);
+    // A part: of five that were not the refund takes all, and of the others one.
+    take(&shared, 1).await;
+    sleep(3 * PERIOD).await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 84);
+    shared.reset("key").await.unwrap();
+    sleep(3 * PERIOD).await;
+    for limiter in [&exact, &shared] {
+        assert_eq!(limiter.peek("key").await.unwrap().remaining, 100);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_counted_and_a_reset_forgets_what_was_not_sent() {
+    let wan = Wan::away(Duration::ZERO);
+    let (shared, exact) = hour(&wan);
+    take(&shared, 10).await;
+    sleep(2 * PERIOD).await;
+    assert!(!shared.check_n("key", 91).await.unwrap().allowed);
+    sleep(2 * PERIOD).await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 90);
+    take(&shared, 10).await;
+    shared.reset("key").await.unwrap();
+    sleep(2 * PERIOD).await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_that_were_asked_together_do_not_go_on_together() {
+    let wan = Wan::away(Duration::ZERO);
+    let mut fleet = Vec::new();
+    for _ in 0..8 {
+        // Made one after the other, as processes are.
+        fleet.push(sharing(&wan));
+        sleep(Duration::from_millis(7)).await;
+    }
+    for _ in 0..5 {
+        for limiter in &fleet {
+            limiter.check("key").await.unwrap();
+        }
+        sleep(PERIOD / 2).await;
+    }
+    let asked = wan.asked();
+    let mut times: Vec<_> = asked[8..16].iter().map(|one| one.at).collect();
+    times.sort();
+    times.dedup();
+    assert!(times.len() >= 6, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_keys_than_there_is_room_for_are_decided_exactly() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = sharing(&wan);
+    for number in 0..10_000_u64 {
+        let decision = limiter.check(number).await.unwrap();
+        assert_eq!(decision.source, Source::Asynchronous);
+    }
+    assert_eq!(
+        limiter.check(10_001_u64).await.unwrap().source,
+        Source::Backend
+    );
+    assert_eq!(
+        limiter.check(1_u64).await.unwrap().source,
+        Source::Asynchronous
+    );
+}

@@ -36,6 +36,7 @@ async fn a_refusal_is_repeated_without_a_round_trip_and_says_the_same_instant() 
     let limiter = limiter(&wan, two());
     let refused = use_up(&limiter).await;
     let (trips, due) = (wan.trips(), Instant::now() + refused.retry_after.unwrap());
+    let full = Instant::now() + refused.reset_after;
     for _ in 0..10 {
         sleep(AWAY).await;
         let (asked, decision) = (Instant::now(), limiter.check("key").await.unwrap());
@@ -45,6 +46,7 @@ async fn a_refusal_is_repeated_without_a_round_trip_and_says_the_same_instant() 
             (false, Source::DenyCache)
         );
         assert_eq!(asked + decision.retry_after.unwrap(), due);
+        assert_eq!(asked + decision.reset_after, full);
         assert_eq!((decision.limit, decision.remaining), (2, 0));
     }
     assert_eq!(wan.trips(), trips);
@@ -118,6 +120,25 @@ async fn a_refund_and_a_reset_are_seen_at_once() {
     use_up(&limiter).await;
 }
 
+/// It may be there already: nobody is refused by what was before.
+#[tokio::test(start_paused = true)]
+async fn what_is_put_back_is_found_before_that_is_confirmed() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, two());
+    use_up(&limiter).await;
+    wan.is_off(Duration::ZERO, 2 * AWAY);
+    let refund = limiter.refund("key", 1);
+    let meanwhile = async {
+        sleep(AWAY).await;
+        wan.is_away(Duration::ZERO);
+        assert!(limiter.check("key").await.unwrap().allowed);
+    };
+    futures_util::future::join(refund, meanwhile)
+        .await
+        .0
+        .unwrap();
+}
+
 /// It is asked after the refund was sent and decided before that arrives.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_a_refund_overtakes_is_not_remembered() {
@@ -160,6 +181,41 @@ async fn keys_have_refusals_of_their_own_and_a_flood_of_them_only_costs_round_tr
             assert!(!limiter.check("key").await.unwrap().allowed);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_refusals_are_remembered_than_there_are_places() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = limiter(&wan, Policy::new("hour", Quota::per_hour(1)));
+    for number in 0..8_000_u64 {
+        assert!(limiter.check(number).await.unwrap().allowed);
+        assert!(!limiter.check(number).await.unwrap().allowed);
+    }
+    // The latest first: whoever takes a place again takes it from one that was looked at.
+    let mut remembered = 0;
+    for number in (0..8_000_u64).rev() {
+        let decision = limiter.check(number).await.unwrap();
+        assert!(!decision.allowed);
+        remembered += usize::from(decision.source == Source::DenyCache);
+    }
+    assert!((3_000..=4_096).contains(&remembered), "{remembered}");
+}
+
+/// What was left is less now, and the wait is longer: the next refusal is the store's.
+#[tokio::test(start_paused = true)]
+async fn who_has_got_less_since_is_told_what_is_left_of_that() {
+    let wan = Wan::away(AWAY);
+    let limiter = limiter(&wan, Policy::new("ten", Quota::per_hour(10)));
+    for left in (1..10).rev() {
+        assert!(limiter.check("key").await.unwrap().allowed);
+        for source in [Source::Backend, Source::DenyCache] {
+            let refused = limiter.check_n("key", 10).await.unwrap();
+            assert!(!refused.allowed);
+            assert_eq!((refused.remaining, refused.source), (left, source));
+        }
+    }
+    limiter.charge("key", 1).await.unwrap();
+    assert_eq!(limiter.check_n("key", 10).await.unwrap().remaining, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,6 +265,30 @@ mod sets {
         assert_eq!(wan.trips(), trips);
         assert_eq!(send(&mut service, from("other")).await.status(), 200);
         assert_eq!(wan.trips(), trips + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_that_refuse_the_first_to_have_room_is_looked_at_again() {
+        let wan = Wan::away(Duration::ZERO);
+        let layer = RateLimitLayer::builder(wan.clone())
+            .limit(Policy::new("client", Quota::per_second(2)).by(key::header("key")))
+            .limit(Policy::new("all", Quota::new(2, Duration::from_secs(4))))
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Probe::default());
+        for (status, state) in [
+            (200, "\"client\";r=1;t=1, \"all\";r=1;t=2"),
+            (200, "\"client\";r=0;t=1, \"all\";r=0;t=4"),
+            (429, "\"client\";r=0;t=1, \"all\";r=0;t=2"),
+        ] {
+            let response = send(&mut service, from("one")).await;
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers()["ratelimit"], state);
+        }
+        advance(Duration::from_millis(500)).await;
+        let response = send(&mut service, from("one")).await;
+        let state = "\"client\";r=1;t=1, \"all\";r=0;t=2";
+        assert_eq!(response.headers()["ratelimit"], state);
     }
 }
 

@@ -35,5 +35,6 @@ mod queueing;
 mod remote;
 mod settling;
 mod support;
+mod telling;
 mod throttle;
 mod wan;

@@ -22,9 +22,21 @@ pub(crate) struct Wan(Arc<Inner>);
 struct Inner {
     memory: Memory,
     ids: Mutex<HashMap<String, PolicyId>>,
-    /// How long messages take from now on, there and back; none if they are lost.
-    delays: Mutex<Option<(Duration, Duration)>>,
+    way: Mutex<Way>,
     asked: Mutex<Vec<Asked>>,
+}
+
+/// What becomes of messages.
+#[derive(Clone, Copy)]
+enum Way {
+    /// They take so long there, and so long back.
+    Open(Duration, Duration),
+    /// They are lost.
+    Silent,
+    /// They are not sent, which is said at once.
+    Shut,
+    /// They arrive, but not their answers; which is said at once, too.
+    Deaf,
 }
 
 /// A question, as it was sent.
@@ -41,7 +53,7 @@ impl Wan {
         Self(Arc::new(Inner {
             memory: Memory::default(),
             ids: Mutex::default(),
-            delays: Mutex::new(Some((delay, delay))),
+            way: Mutex::new(Way::Open(delay, delay)),
             asked: Mutex::default(),
         }))
     }
@@ -53,12 +65,26 @@ impl Wan {
 
     /// From now on they take so long there, and so long back.
     pub(crate) fn is_off(&self, there: Duration, back: Duration) {
-        *self.0.delays.lock().unwrap() = Some((there, back));
+        self.goes(Way::Open(there, back));
     }
 
     /// From now on there is no answer.
     pub(crate) fn is_silent(&self) {
-        *self.0.delays.lock().unwrap() = None;
+        self.goes(Way::Silent);
+    }
+
+    /// From now on whoever asks is told at once that it cannot be reached.
+    pub(crate) fn is_shut(&self) {
+        self.goes(Way::Shut);
+    }
+
+    /// From now on it does what it is asked for, and whoever asks is told that nobody knows.
+    pub(crate) fn is_deaf(&self) {
+        self.goes(Way::Deaf);
+    }
+
+    fn goes(&self, way: Way) {
+        *self.0.way.lock().unwrap() = way;
     }
 
     /// What it was asked to decide.
@@ -75,20 +101,33 @@ impl Wan {
     fn send<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Memory) -> Result<T, BackendError> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, BackendError>> {
-        let delays = *self.0.delays.lock().unwrap();
+    ) -> Result<BoxFuture<'static, Result<T, BackendError>>, BackendError> {
+        let way = *self.0.way.lock().unwrap();
+        if matches!(way, Way::Shut) {
+            return Err(BackendError::new("it cannot be reached"));
+        }
         let inner = Arc::clone(&self.0);
         let travel = tokio::spawn(async move {
-            let Some((there, back)) = delays else {
-                return std::future::pending().await;
-            };
-            sleep(there).await;
-            let done = act(&inner.memory);
-            sleep(back).await;
-            done
+            match way {
+                Way::Open(there, back) => {
+                    sleep(there).await;
+                    let done = act(&inner.memory);
+                    sleep(back).await;
+                    done
+                }
+                Way::Deaf => {
+                    act(&inner.memory)?;
+                    Err(BackendError::new("the answer was lost"))
+                }
+                Way::Silent | Way::Shut => std::future::pending().await,
+            }
         });
-        Box::pin(async move { travel.await.unwrap() })
+        Ok(Box::pin(async move { travel.await.unwrap() }))
     }
+}
+
+fn later(sent: Result<BoxFuture<'static, Result<Verdict, BackendError>>, BackendError>) -> Answer {
+    sent.map_or_else(Answer::Failed, Answer::Later)
 }
 
 /// A charge that travels.
@@ -145,7 +184,7 @@ impl Backend for Wan {
             want: charge.want,
         });
         let letters: Vec<Letter> = charges.iter().map(Letter::of).collect();
-        Answer::Later(self.send(move |memory| {
+        later(self.send(move |memory| {
             let charges: Vec<_> = letters.iter().map(Letter::charge).collect();
             let mut decisions = Decisions::refused(charges.len());
             match memory.acquire(&charges, &mut decisions) {
@@ -158,7 +197,7 @@ impl Backend for Wan {
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         let letters: Vec<Letter> = charges.iter().map(Letter::of).collect();
-        Answer::Later(self.send(move |memory| {
+        later(self.send(move |memory| {
             let charges: Vec<_> = letters.iter().map(Letter::charge).collect();
             match memory.settle(&charges, delta) {
                 Answer::Done(allowed) => Ok(Verdict {
@@ -173,6 +212,6 @@ impl Backend for Wan {
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
         let key = key.to_vec();
         let done = self.send(move |memory| Ok(memory.reset(policy, &key)));
-        Box::pin(async move { done.await?.await })
+        Box::pin(async move { done?.await?.await })
     }
 }

@@ -1,0 +1,102 @@
+//! What is leased, and for whom.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_seldom_asked_about_is_not_leased() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    for _ in 0..100 {
+        advance(LEASE / 10).await;
+        let decision = limiter.check("cold").await.unwrap();
+        assert_eq!(decision.source, Source::Backend);
+    }
+    assert!(wan.asked().iter().all(|asked| asked.want == asked.cost));
+    assert_eq!(wan.trips(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_keys_does_not_push_out_a_hot_one() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    let mut leased = 0;
+    for round in 0..200_u64 {
+        for flood in 0..100 {
+            limiter.check(round * 100 + flood).await.unwrap();
+        }
+        let decision = next(&limiter).await;
+        leased += u32::from(decision.source == Source::Lease);
+    }
+    assert!(leased > 150, "{leased}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_looks_and_hopeless_costs_are_the_store_s() {
+    let wan = Wan::away(Duration::ZERO);
+    let queue = Policy::new("queue", Quota::per_second(1_000)).leaky_queue(LEASE);
+    let limiter = leasing(&wan, queue).build().unwrap();
+    for _ in 0..100 {
+        assert_eq!(next(&limiter).await.source, Source::Backend);
+    }
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    warm_up(&limiter, 100).await;
+    assert_eq!(limiter.peek("hot").await.unwrap().source, Source::Backend);
+    let hopeless = limiter.check_n("hot", 10_001).await.unwrap();
+    assert_eq!(
+        (hopeless.source, hopeless.retry_after),
+        (Source::Backend, None)
+    );
+}
+
+/// Some of so many share a set of slots with the hot one.
+#[tokio::test(start_paused = true)]
+async fn nobody_spends_the_lease_of_another_key() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    warm_up(&limiter, 100).await;
+    for number in 0..2_000_u64 {
+        let decision = limiter.check(number).await.unwrap();
+        assert_eq!(
+            (decision.source, decision.remaining),
+            (Source::Backend, 9_999)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_spends_what_was_leased_by_another_quota() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty().dynamic_quotas()).build().unwrap();
+    warm_up(&limiter, 100).await;
+    assert_eq!(next(&limiter).await.source, Source::Lease);
+    let small = limiter.with_quota(Quota::per_second(20));
+    let decision = small.check("hot").await.unwrap();
+    assert_eq!((decision.source, decision.limit), (Source::Backend, 20));
+    assert_eq!(next(&limiter).await.source, Source::Lease);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_requests_at_once_make_no_key_hot() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    for _ in 0..6 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("warm").await.unwrap();
+    }
+    assert!(wan.asked().iter().all(|asked| asked.want == asked.cost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hopeless_costs_keep_no_key_from_its_lease() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    warm_up(&limiter, 100).await;
+    let mut leased = 0;
+    for number in 0..300 {
+        if number % 10 == 0 {
+            assert!(!limiter.check_n("hot", 10_001).await.unwrap().allowed);
+        }
+        leased += u32::from(next(&limiter).await.source == Source::Lease);
+    }
+    assert!(leased >= 290, "{leased}");
+}

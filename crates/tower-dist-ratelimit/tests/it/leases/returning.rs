@@ -1,0 +1,94 @@
+//! What is left when an instance is shut down.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_lease_is_given_back_and_others_find_it() {
+    let wan = Wan::away(AWAY);
+    let day = || Policy::new("day", Quota::per_day(1_000));
+    let limiter = leasing(&wan, day()).build().unwrap();
+    warm_up(&limiter, 60).await;
+    let other = leasing(&wan, day()).build().unwrap();
+    let before = other.peek("hot").await.unwrap().remaining;
+    limiter.return_leases().await.unwrap();
+    let after = other.peek("hot").await.unwrap().remaining;
+    // But for one, which the bucket could have gained meanwhile.
+    assert!(before < 939 && after == 939, "{before} and then {after}");
+    // They are dead here: the next request asks, and loses another one.
+    assert_eq!(next(&limiter).await.source, Source::Backend);
+    limiter.return_leases().await.unwrap();
+    assert_eq!(other.peek("hot").await.unwrap().remaining, 937);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_that_is_left_alone() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("day", Quota::per_day(1_000)));
+    let limiter = limiter.build().unwrap();
+    warm_up(&limiter, 60).await;
+    let before = limiter.peek("hot").await.unwrap().remaining;
+    advance(2 * LEASE).await;
+    limiter.return_leases().await.unwrap();
+    assert_eq!(limiter.peek("hot").await.unwrap().remaining, before);
+    let window = leasing(
+        &wan,
+        Policy::new("window", Quota::per_day(1_000)).fixed_window(),
+    );
+    let window = window.build().unwrap();
+    warm_up(&window, 60).await;
+    let before = window.peek("hot").await.unwrap().remaining;
+    window.return_leases().await.unwrap();
+    assert_eq!(window.peek("hot").await.unwrap().remaining, before);
+    warm_up(&limiter, 60).await;
+    wan.is_silent();
+    for _ in 0..5 {
+        assert!(limiter.check("other").await.is_err());
+    }
+    assert!(limiter.return_leases().await.is_err());
+    assert_eq!(limiter.check("hot").await.unwrap().source, Source::Lease);
+}
+
+/// A token of this key takes half the time that a token of the policy does.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
+    let wan = Wan::away(AWAY);
+    let day = || Policy::new("day", Quota::per_day(1_000)).dynamic_quotas();
+    let limiter = leasing(&wan, day()).build().unwrap();
+    let own = |limiter: &Limiter| limiter.with_quota(Quota::per_day(2_000));
+    for _ in 0..60 {
+        sleep(AWAY).await;
+        own(&limiter).check("hot").await.unwrap();
+    }
+    sleep(3 * AWAY).await;
+    let other = leasing(&wan, day()).build().unwrap();
+    let before = own(&other).peek("hot").await.unwrap().remaining;
+    limiter.return_leases().await.unwrap();
+    let after = own(&other).peek("hot").await.unwrap().remaining;
+    assert!(
+        before < 1_939 && after == 1_939,
+        "{before} and then {after}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_back() {
+    const DEADLINE: Duration = Duration::from_millis(500);
+    let wan = Wan::away(Duration::ZERO);
+    // 20 in a lease time, and 10 in the deadline.
+    let policy = || Policy::new("fast", Quota::per_second(20).burst(2_000));
+    let limiter = leasing(&wan, policy()).backend_deadline(DEADLINE);
+    let limiter = limiter.build().unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(5)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    let exact = Limiter::builder(wan.clone(), policy()).build().unwrap();
+    let store = exact.peek("hot").await.unwrap().remaining;
+    let leased: u64 = wan.asked().iter().map(|one| one.want).sum();
+    // All of it was granted, and 200 are spent.
+    let here = leased - 200;
+    assert!(here > 40, "{here}");
+    limiter.return_leases().await.unwrap();
+    let back = exact.peek("hot").await.unwrap().remaining - store;
+    assert_eq!(back, here - 20 - 10);
+}

@@ -1,0 +1,211 @@
+//! What happens when the store has less than was wanted.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn near_the_limit_shares_shrink_to_single_requests() {
+    let wan = Wan::away(Duration::ZERO);
+    let policy = Policy::new("day", Quota::per_day(400));
+    let limiter = leasing(&wan, policy).build().unwrap();
+    let mut allowed = 0;
+    for _ in 0..2_000 {
+        sleep(Duration::from_millis(2)).await;
+        allowed += u32::from(limiter.check("hot").await.unwrap().allowed);
+    }
+    assert_eq!(allowed, 400);
+    let asked = wan.asked();
+    let wants: Vec<u64> = asked
+        .iter()
+        .map(|one| one.want)
+        .filter(|&want| want > 1)
+        .collect();
+    let most = *wants.iter().max().unwrap();
+    assert!((40..=100).contains(&most), "{wants:?}");
+    assert!(wants.last().is_some_and(|&last| last <= 17), "{wants:?}");
+    assert!(wan.trips() < 200, "{}", wan.trips());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_here_says_when_the_store_is_asked_again_and_then_it_is() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_second(50).burst(10)))
+        .deny_cache(false)
+        .build()
+        .unwrap();
+    let mut refused = None;
+    for _ in 0..500 {
+        advance(Duration::from_millis(1)).await;
+        let decision = limiter.check("hot").await.unwrap();
+        if !decision.allowed && decision.source == Source::Lease {
+            assert_eq!(decision.remaining, 0);
+            refused = Some(decision);
+        }
+    }
+    let wait = refused.unwrap().retry_after.unwrap();
+    assert!(wait <= LEASE && !wait.is_zero());
+    advance(wait).await;
+    let before = wan.trips();
+    limiter.check("hot").await.unwrap();
+    assert_eq!(wan.trips(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_put_back_ends_a_pause() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)))
+        .build()
+        .unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    assert!(!limiter.check("hot").await.unwrap().allowed);
+    limiter.refund("hot", 5).await.unwrap();
+    assert!(limiter.check("hot").await.unwrap().allowed);
+    limiter.reset("hot").await.unwrap();
+    assert!(limiter.check("hot").await.unwrap().allowed);
+}
+
+/// It was asked before the reset was sent, and its answer arrives while that travels.
+#[tokio::test(start_paused = true)]
+async fn a_shortage_that_a_reset_overtakes_is_forgotten() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)))
+        .deny_cache(false)
+        .build()
+        .unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    // The pause is over, and the next request asks.
+    advance(LEASE).await;
+    wan.is_away(2 * AWAY);
+    let reset = limiter.reset("hot");
+    let short = async {
+        wan.is_away(AWAY);
+        let refused = limiter.check("hot").await.unwrap();
+        assert_eq!((refused.allowed, refused.source), (false, Source::Backend));
+    };
+    let (reset, ()) = futures_util::future::join(reset, short).await;
+    reset.unwrap();
+    assert!(limiter.check("hot").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_ends_the_pause_of_every_quota_of_the_key() {
+    let wan = Wan::away(Duration::ZERO);
+    let policy = Policy::new("slow", Quota::per_hour(10)).dynamic_quotas();
+    let limiter = leasing(&wan, policy).build().unwrap();
+    let own = limiter.with_quota(Quota::per_hour(40));
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        own.check("hot").await.unwrap();
+    }
+    assert_eq!(own.check("hot").await.unwrap().source, Source::Lease);
+    limiter.reset("hot").await.unwrap();
+    assert!(own.check("hot").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_too_costly_for_what_is_left_keeps_no_cheaper_one_from_it() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("hour", Quota::per_hour(1_000)))
+        .build()
+        .unwrap();
+    warm_up(&limiter, 30).await;
+    let costly = limiter.check_n("hot", 990).await.unwrap();
+    assert!(!costly.allowed);
+    // Whatever is leased is used up, and much more than that is left.
+    for _ in 0..600 {
+        assert!(limiter.check("hot").await.unwrap().allowed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_here_names_no_shorter_wait_than_the_store_did() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("day", Quota::per_day(40)).fixed_window())
+        .build()
+        .unwrap();
+    let mut told = Vec::new();
+    for _ in 0..500 {
+        advance(Duration::from_millis(1)).await;
+        let decision = limiter.check("hot").await.unwrap();
+        if !decision.allowed {
+            told.push((
+                decision.source,
+                Instant::now() + decision.retry_after.unwrap(),
+            ));
+        }
+    }
+    assert!(told.iter().any(|one| one.0 == Source::Lease));
+    let due = told[0].1;
+    assert!(told.iter().all(|one| one.1 == due), "{:?}", told[1]);
+}
+
+/// It may be there already: nobody is refused by what was before.
+#[tokio::test(start_paused = true)]
+async fn what_is_put_back_is_found_before_that_is_confirmed() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
+    let limiter = limiter.build().unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    wan.is_off(Duration::ZERO, 2 * AWAY);
+    let refund = limiter.refund("hot", 5);
+    let meanwhile = async {
+        sleep(AWAY).await;
+        wan.is_away(Duration::ZERO);
+        assert!(limiter.check("hot").await.unwrap().allowed);
+    };
+    futures_util::future::join(refund, meanwhile)
+        .await
+        .0
+        .unwrap();
+}
+
+/// Somebody has asked before, and is told after, that there was nothing.
+#[tokio::test(start_paused = true)]
+async fn a_shortage_from_before_a_refund_is_no_reason_to_pause_after_it() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
+    let limiter = limiter.deny_cache(false).build().unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    // The pause is over, and the next request asks.
+    advance(LEASE).await;
+    wan.is_off(Duration::ZERO, 3 * AWAY);
+    let short = limiter.check("hot");
+    let refund = async {
+        sleep(AWAY).await;
+        wan.is_away(Duration::ZERO);
+        limiter.refund("hot", 5).await.unwrap();
+    };
+    let (short, ()) = futures_util::future::join(short, refund).await;
+    assert!(!short.unwrap().allowed);
+    assert!(limiter.check("hot").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_refund_there_are_pauses_again() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
+    let limiter = limiter.deny_cache(false).build().unwrap();
+    let ask = || async {
+        let before = wan.trips();
+        for _ in 0..300 {
+            advance(Duration::from_millis(1)).await;
+            limiter.check("hot").await.unwrap();
+        }
+        wan.trips() - before
+    };
+    ask().await;
+    limiter.refund("hot", 5).await.unwrap();
+    let trips = ask().await;
+    assert!(trips <= 20, "{trips}");
+}

@@ -1,0 +1,224 @@
+//! What is told by who answers without the store: with leases, and from the deny cache.
+
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+use tower_dist_ratelimit::{
+    Decided, Limiter, MissingKey, Observer, OnError, Policy, Quota, RateLimitLayer,
+    RateLimitLayerBuilder, Refusal, Sharing, Source, key,
+};
+
+use crate::{
+    support::{Probe, field, from, send},
+    wan::Wan,
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+
+const AWAY: Duration = Duration::from_millis(10);
+
+fn leasing(wan: &Wan, policy: Policy) -> RateLimitLayerBuilder {
+    let builder = RateLimitLayer::builder(wan.clone()).limit(policy);
+    let builder = builder.sharing(Sharing::leases_of(LEASE));
+    builder.on_backend_error(OnError::Deny)
+}
+
+/// How an instance can count, and who refuses then without the store.
+const SHARINGS: [(Sharing, Source); 2] = [
+    (Sharing::Leases(LEASE), Source::Lease),
+    (Sharing::Exact, Source::DenyCache),
+];
+
+fn day() -> Policy {
+    Policy::new("day", Quota::per_day(1_000))
+}
+
+/// The numbers of a `RateLimit` field with one member.
+fn state<B>(response: &http::Response<B>) -> (u64, u64) {
+    let value = field(response, "ratelimit").unwrap();
+    let number = |name: &str| {
+        let mut parameters = value.split(';');
+        let number = parameters.find_map(|one| one.strip_prefix(name));
+        number.unwrap().parse().unwrap()
+    };
+    (number("r="), number("t="))
+}
+
+/// Who has decided, in turn, and how.
+#[derive(Clone, Default)]
+struct Sources(std::sync::Arc<std::sync::Mutex<Vec<(&'static str, Source)>>>);
+
+impl Sources {
+    fn note(&self, what: &'static str, decided: &Decided<'_>) {
+        let source = decided.iter().next().unwrap().1.source;
+        self.0.lock().unwrap().push((what, source));
+    }
+
+    fn last(&self) -> Option<(&'static str, Source)> {
+        self.0.lock().unwrap().last().copied()
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl Observer for Sources {
+    fn allowed(&self, decided: &Decided<'_>) {
+        self.note("allowed", decided);
+    }
+
+    fn refused(&self, refusal: &Refusal<'_>) {
+        self.note("refused", &refusal.decided());
+    }
+
+    fn shadowed(&self, refusal: &Refusal<'_>) {
+        self.note("shadowed", &refusal.decided());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fields_of_a_leased_answer_say_what_is_left_and_when_nothing_is_used_any_more() {
+    let (wan, told) = (Wan::away(Duration::ZERO), Sources::default());
+    let layer = leasing(&wan, day()).observer(told.clone()).build().unwrap();
+    let mut service = layer.layer(Probe::default());
+    let mut leased = 0;
+    for used in 1..=500 {
+        sleep(Duration::from_millis(2)).await;
+        let response = send(&mut service, from("k")).await;
+        assert_eq!(
+            field(&response, "ratelimit-policy"),
+            Some(r#""day";q=1000;w=86400"#)
+        );
+        let (left, full) = state(&response);
+        assert_eq!(left, 1_000 - used);
+        // By what the store has debited, which is no less than what was used, nor more than the half of what is left.
+        let token = 86_400 / 1_000;
+        assert!(full > (used - 1) * token && full <= (used + left / 2 + 16) * (token + 1));
+        let (what, source) = told.last().unwrap();
+        assert_eq!(what, "allowed");
+        leased += u32::from(source == Source::Lease);
+    }
+    assert_eq!(told.count(), 500);
+    assert!(leased > 350, "{leased}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_without_the_store_tells_the_client_when_to_come_back() {
+    for (sharing, by) in SHARINGS {
+        let (wan, told) = (Wan::away(Duration::ZERO), Sources::default());
+        let policy = Policy::new("hour", Quota::per_hour(100)).fixed_window();
+        let layer = leasing(&wan, policy)
+            .sharing(sharing)
+            .observer(told.clone());
+        let mut service = layer.build().unwrap().layer(Probe::default());
+        let (created, mut without) = (Instant::now(), 0);
+        for number in 0..400 {
+            sleep(Duration::from_millis(1)).await;
+            let response = send(&mut service, from("k")).await;
+            if number < 100 {
+                assert_eq!(response.status(), StatusCode::OK);
+                continue;
+            }
+            assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+            // The window's end, in whole seconds from now, rounded up.
+            let left = (Duration::from_secs(3_600) - created.elapsed()).as_millis();
+            let wait = u64::try_from(left.div_ceil(1_000)).unwrap();
+            assert_eq!(state(&response), (0, wait));
+            assert_eq!(field(&response, "retry-after"), Some(&*wait.to_string()));
+            let (what, source) = told.last().unwrap();
+            assert_eq!(what, "refused");
+            without += u32::from(source == by);
+        }
+        assert!(without > 250, "{without} by {by:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_over_leases_and_the_deny_cache_refuses_nobody_and_tells_of_all() {
+    for (sharing, by) in SHARINGS {
+        let (wan, told) = (Wan::away(AWAY), Sources::default());
+        let policy = Policy::new("hour", Quota::per_hour(100));
+        let layer = leasing(&wan, policy).sharing(sharing).shadow();
+        let layer = layer.observer(told.clone()).build().unwrap();
+        let (mut service, mut seen) = (layer.layer(Probe::default()), Vec::new());
+        for number in 1..=600 {
+            sleep(Duration::from_millis(1)).await;
+            let response = send(&mut service, from("k")).await;
+            assert_eq!(response.status(), StatusCode::OK);
+            assert!(response.headers().is_empty(), "{response:?}");
+            assert_eq!(told.count(), number);
+            seen.push(told.last().unwrap());
+        }
+        let count = |one| seen.iter().filter(|&&seen| seen == one).count();
+        let leased = count(("allowed", Source::Lease));
+        assert_eq!(leased + count(("allowed", Source::Backend)), 100);
+        assert_eq!(leased > 30, by == Source::Lease, "{leased}");
+        let shadowed = count(("shadowed", by));
+        assert_eq!(shadowed + count(("shadowed", Source::Backend)), 500);
+        assert!(shadowed > 400, "{shadowed} by {by:?}");
+    }
+}
+
+/// Whatever else is on its way: exact requests, sets, corrections, and the leases themselves.
+#[tokio::test(start_paused = true)]
+async fn no_more_is_said_to_be_left_than_there_is() {
+    for away in [AWAY, 5 * AWAY] {
+        let wan = Wan::away(away);
+        let limiter = Limiter::builder(wan.clone(), day()).sharing(Sharing::leases_of(LEASE));
+        let limiter = limiter.backend_deadline(LEASE).build().unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        let (mut used, mut leased) = (0, 0);
+        for number in 0..700_u64 {
+            sleep(Duration::from_millis(2)).await;
+            let limiter = limiter.clone();
+            tasks.spawn(async move {
+                if number % 50 == 49 {
+                    limiter.charge("k", 3).await.unwrap();
+                    return None;
+                }
+                let cost = if number % 10 == 9 { 2 } else { 1 };
+                Some(limiter.check_n("k", cost).await.unwrap())
+            });
+            tokio::task::yield_now().await;
+            while let Some(done) = tasks.try_join_next() {
+                let Some(decision) = done.unwrap() else {
+                    used += 3;
+                    continue;
+                };
+                used += decision.granted;
+                leased += u32::from(decision.source == Source::Lease);
+                assert!(
+                    decision.remaining <= 1_000_u64.saturating_sub(used),
+                    "{decision:?}: {used} used"
+                );
+            }
+        }
+        assert!(used >= 700 && leased > 300, "{used}, {leased}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_that_apply_to_different_requests_have_different_leases() {
+    let wan = Wan::away(Duration::ZERO);
+    let by = |name: &'static str, limit| {
+        let policy = Policy::new(name, Quota::per_day(limit)).by(key::header(name));
+        policy.missing_key(MissingKey::Skip)
+    };
+    let layer = leasing(&wan, by("many", 10_000)).limit(by("few", 5));
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    let request = |name: &str| Request::builder().header(name, "k").body(()).unwrap();
+    for _ in 0..200 {
+        sleep(AWAY).await;
+        let response = send(&mut service, request("many")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+    for left in (0..5).rev() {
+        let response = send(&mut service, request("few")).await;
+        assert_eq!(state(&response).0, left);
+    }
+    let refused = send(&mut service, request("few")).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+}
