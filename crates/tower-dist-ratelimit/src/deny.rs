@@ -235,3 +235,36 @@ impl Backend for Denying {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Quota, backend::Memory};
+
+    /// What was reserved for a request that is itself refused may be back by now.
+    #[test]
+    fn a_refusal_that_was_not_made_in_one_step_is_not_remembered() {
+        let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
+        let denying = Denying::new(Arc::new(Memory::default()), &[policy], &[id]);
+        let Denying { denials, .. } = denying;
+        let charges = [Charge::new(id, b"k", 1)];
+        for (source, remembers) in [(Source::Parts, false), (Source::Backend, true)] {
+            let wait = Duration::from_millis(500);
+            let decision = Decision {
+                source,
+                ..Decision::refuse(1, 0, Some(wait), wait)
+            };
+            let verdict = Verdict {
+                allowed: false,
+                decisions: std::iter::once(decision).collect(),
+            };
+            let costs = [1].into_iter().collect();
+            denials.remember(&denials.asked(&charges), costs, &verdict);
+            let mut out = [Decision::default()];
+            let recalled = denials.recall(&denials.asked(&charges), &charges, &mut out);
+            assert_eq!(recalled, remembers);
+        }
+    }
+}

@@ -8,12 +8,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use tokio::time::Instant;
+
 pub(crate) use corrections::Corrections;
 pub use meter::Meter;
 pub use metered_body::MeteredBody;
 
 use crate::{
-    Decision,
+    Algorithm, Decision,
     limits::{Asked, Limits, Question},
 };
 
@@ -80,6 +82,8 @@ struct Bill {
 struct Account {
     asked: Asked,
     decision: Decision,
+    /// When nothing counts any more of what was charged; none of buckets, whose tokens others wait for.
+    over: Option<Instant>,
     charged: Mutex<Charged>,
 }
 
@@ -104,6 +108,7 @@ impl RateLimitHandle {
         let accounts = decided.map(|(asked, decision)| Account {
             asked: asked.clone(),
             decision: *decision,
+            over: over(limits, asked, decision),
             charged: Mutex::new(Charged {
                 tokens: asked.cost,
                 settled,
@@ -162,7 +167,8 @@ impl RateLimitHandle {
         self.correct(|charged| charged.saturating_add(tokens), false);
     }
 
-    /// Puts tokens back, at most what was charged. Of no effect once the request is settled.
+    /// Puts tokens back, at most what was charged. Of no effect once the request is settled, and once the window is over in which
+    /// it was charged: the next one has nothing of it.
     pub fn refund(&self, tokens: u64) {
         self.correct(|charged| charged.saturating_sub(tokens), false);
     }
@@ -205,6 +211,9 @@ impl RateLimitHandle {
             let Some((before, after)) = account.correct(&to, settle) else {
                 continue;
             };
+            if after < before && account.over.is_some_and(|over| Instant::now() >= over) {
+                continue;
+            }
             // A refund gives back at most what the charge says.
             let mut charge = account.asked.charge(keys);
             charge.cost = before;
@@ -230,6 +239,14 @@ impl Account {
         let before = charged.tokens;
         charged.tokens = to(before);
         Some((before, charged.tokens))
+    }
+}
+
+/// When the windows are over that this was counted in.
+fn over(limits: &Limits, asked: &Asked, decision: &Decision) -> Option<Instant> {
+    match limits.rules[asked.rule].policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => None,
+        _ => Instant::now().checked_add(decision.reset_after),
     }
 }
 

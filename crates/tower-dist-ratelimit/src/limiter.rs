@@ -179,7 +179,8 @@ impl<O: Observer> Limiter<O> {
         self.correct(key, tokens, delta).await
     }
 
-    /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst.
+    /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst. With windows put nothing
+    /// back when the one is over in which it was taken: it would be the next one's.
     ///
     /// While the store is not asked they go to the bucket of this process, if there is one.
     ///

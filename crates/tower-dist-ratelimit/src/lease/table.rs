@@ -96,13 +96,9 @@ pub(super) struct Answered {
 
 impl Table {
     pub(super) fn new() -> Self {
-        let set = || Set {
-            slots: array::from_fn(|_| Slot::new()),
-            accounts: Mutex::default(),
-        };
         Self {
             hasher: RandomState::new(),
-            sets: (0..SETS).map(|_| set()).collect(),
+            sets: (0..SETS).map(|_| Set::new()).collect(),
         }
     }
 
@@ -137,6 +133,13 @@ impl Table {
 }
 
 impl Set {
+    fn new() -> Self {
+        Self {
+            slots: array::from_fn(|_| Slot::new()),
+            accounts: Mutex::default(),
+        }
+    }
+
     #[inline]
     pub(super) fn slot(&self, tag: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.is(tag))
@@ -369,3 +372,6 @@ fn is_of_key(slot: &Slot, tag: u64) -> bool {
 fn nanos(time: std::time::Duration) -> u64 {
     crate::algorithm::saturating_nanos(time)
 }
+
+#[cfg(all(test, not(tower_dist_ratelimit_loom)))]
+mod tests;

@@ -3,13 +3,15 @@
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use tokio::time::advance;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_dist_ratelimit::{
-    Policy, RateLimitHandle, RateLimitLayer, RateLimitLayerBuilder, backend::Memory, key,
+    Policy, Quota, RateLimitHandle, RateLimitLayer, RateLimitLayerBuilder, backend::Memory, key,
 };
 
 use crate::support::{Probe, field, from, get, send, slow};
@@ -64,6 +66,40 @@ async fn the_exempt_have_a_handle_of_nothing() {
     handle.settle(50);
     drop(handle.meter());
     assert_eq!(left(service, &seen).await, [100]);
+}
+
+/// Five in ten seconds.
+#[tokio::test(start_paused = true)]
+async fn what_was_charged_in_a_window_that_is_over_gives_the_next_one_nothing() {
+    let quota = Quota::new(5, Duration::from_secs(10));
+    for policy in [
+        Policy::new("fixed", quota).fixed_window(),
+        Policy::new("first", quota).first_hit(),
+        Policy::new("log", quota).sliding_log(),
+    ] {
+        let (seen, name) = (Seen::default(), policy.name().to_owned());
+        let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
+        let service = layer.handle().build().unwrap().layer(keeping(&seen));
+        let pass = async || service.clone().oneshot(get()).await.unwrap().status();
+        let handle = async || {
+            assert_eq!(pass().await, 200, "{name}");
+            seen.lock().unwrap().take().unwrap()
+        };
+        let [early, late, longer] = [handle().await, handle().await, handle().await];
+        early.refund(1);
+        for _ in 0..3 {
+            assert_eq!(pass().await, 200, "{name}");
+        }
+        assert_eq!(pass().await, 429, "{name}");
+        advance(quota.window()).await;
+        for _ in 0..4 {
+            assert_eq!(pass().await, 200, "{name}");
+        }
+        late.refund(1);
+        // What it has cost besides, it has cost now.
+        longer.charge(1);
+        assert_eq!(pass().await, 429, "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
