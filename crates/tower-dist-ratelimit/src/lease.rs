@@ -125,7 +125,7 @@ impl Leasing {
         let [charge] = charges else { return None };
         let terms = self.terms.iter().find(|terms| terms.id == charge.policy)?;
         let burst = charge.quota.unwrap_or(terms.quota).burst_size();
-        if charge.cost == 0 || charge.cost > burst || charge.want > charge.cost {
+        if charge.cost == 0 || charge.cost > burst {
             return None;
         }
         Some(Ask {

@@ -267,6 +267,34 @@ mod sets {
         assert_eq!(wan.trips(), trips + 1);
     }
 
+    /// Of whom it does not refuse, it says how much is left: that is for the store to say if as much is asked for as there may be.
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_has_not_refused_is_asked_again_about_more() {
+        let wan = Wan::away(AWAY);
+        let cost = |head: key::RequestHead<'_>| match head.method().as_str() {
+            "PUT" => 2_000,
+            _ => 1,
+        };
+        let layer = RateLimitLayer::builder(wan.clone())
+            .limit(Policy::new("client", Quota::per_second(1)).by(key::header("key")))
+            .limit(Policy::new("all", Quota::per_second(1_000)).cost_fn(cost))
+            .build()
+            .unwrap();
+        let mut service = layer.layer(Probe::default());
+        for status in [200, 429] {
+            assert_eq!(send(&mut service, from("one")).await.status(), status);
+        }
+        let mut put = from("one");
+        *put.method_mut() = http::Method::PUT;
+        let refused = send(&mut service, put).await;
+        // Never by one of them, and so without saying when.
+        assert_eq!(refused.headers().get("retry-after"), None);
+        assert_eq!(
+            refused.headers()["ratelimit"],
+            "\"client\";r=0;t=1, \"all\";r=1000"
+        );
+    }
+
     #[tokio::test(start_paused = true)]
     async fn of_two_that_refuse_the_first_to_have_room_is_looked_at_again() {
         let wan = Wan::away(Duration::ZERO);

@@ -162,6 +162,34 @@ async fn a_shadow_over_leases_and_the_deny_cache_refuses_nobody_and_tells_of_all
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would() {
+    let wan = Wan::away(Duration::ZERO);
+    for policy in [
+        || Policy::new("bucket", Quota::per_second(400)),
+        || Policy::new("fixed", Quota::new(800, 2 * LEASE)).fixed_window(),
+    ] {
+        let limiter = Limiter::builder(wan.clone(), policy()).sharing(Sharing::leases_of(LEASE));
+        let limiter = limiter.build().unwrap();
+        let exact = Limiter::builder(wan.clone(), policy()).build().unwrap();
+        let mut leased = 0;
+        for _ in 0..3_000 {
+            sleep(Duration::from_millis(3)).await;
+            let before = wan.trips();
+            let decision = limiter.check("k").await.unwrap();
+            assert!(decision.remaining <= decision.limit, "{decision:?}");
+            let asked = wan.trips() > before;
+            let look = exact.peek("k").await.unwrap();
+            // Of a window that it was not asked about the store knows nothing.
+            if decision.source == Source::Lease && !asked && !look.reset_after.is_zero() {
+                leased += 1;
+                assert_eq!(decision.reset_after, look.reset_after);
+            }
+        }
+        assert!(leased > 2_000, "{leased}");
+    }
+}
+
 /// Whatever else is on its way: exact requests, sets, corrections, and the leases themselves.
 #[tokio::test(start_paused = true)]
 async fn no_more_is_said_to_be_left_than_there_is() {

@@ -69,3 +69,14 @@ fn an_answer_to_who_asked_before_a_key_was_forgotten_is_not_taken_for_the_next_o
     };
     assert_eq!((answer(id), answer(next)), (0, 49));
 }
+
+#[test]
+fn who_takes_the_place_of_another_has_none_of_its_tokens() {
+    let set = Set::new();
+    for tag in 1..=4 {
+        plan(&set, tag, 0);
+        set.slot(tag).unwrap().fill(7, LEASE, 0);
+    }
+    plan(&set, 5, 1);
+    assert_eq!(set.slot(5).unwrap().held(1), 0);
+}

@@ -209,3 +209,42 @@ async fn after_a_refund_there_are_pauses_again() {
     let trips = ask().await;
     assert!(trips <= 20, "{trips}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reset_there_are_leases_at_once() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(400)));
+    let limiter = limiter.deny_cache(false).build().unwrap();
+    for _ in 0..1_000 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    assert!(!limiter.check("hot").await.unwrap().allowed);
+    limiter.reset("hot").await.unwrap();
+    // The first is decided by the store, and brings a lease.
+    for source in [Source::Backend, Source::Lease] {
+        let decision = limiter.check("hot").await.unwrap();
+        assert_eq!((decision.allowed, decision.source), (true, source));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_store_names_no_instant_at_which_it_would_not_be_asked() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_second(50).burst(64)));
+    let limiter = limiter.deny_cache(false).build().unwrap();
+    let mut rounds = 0;
+    for _ in 0..2_000 {
+        advance(Duration::from_millis(1)).await;
+        let decision = limiter.check("hot").await.unwrap();
+        if decision.allowed || decision.source != Source::Backend {
+            continue;
+        }
+        rounds += 1;
+        advance(decision.retry_after.unwrap()).await;
+        let before = wan.trips();
+        limiter.check("hot").await.unwrap();
+        assert_eq!(wan.trips(), before + 1);
+    }
+    assert!(rounds >= 3, "{rounds}");
+}
