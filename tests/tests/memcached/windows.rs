@@ -41,6 +41,26 @@ async fn a_first_hit_window_is_never_shorter_and_at_most_a_tick_longer() {
     }
 }
 
+/// Else nobody would get anything until that ends: for ever, or in 23 days.
+#[tokio::test]
+async fn a_number_that_is_kept_longer_than_a_window_is_none_of_ours_and_is_replaced() {
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let policy = Policy::new("first", Quota::new(5, WINDOW)).first_hit();
+    let set = Set::new(&memcached, &[policy]);
+    for kept in ["0", "2000000"] {
+        assert_eq!(set.take("k", 1).await.unwrap().remaining, 4);
+        let key = server.keys().pop().unwrap();
+        server.call(&format!("set {key} 0 {kept} 2\r\n99"));
+        let look = set.look("k").await;
+        assert_eq!((look.remaining, look.reset_after), (5, Duration::ZERO));
+        let healed = set.take("k", 1).await.unwrap();
+        assert_eq!((healed.allowed, healed.remaining), (true, 4));
+        assert!(healed.reset_after <= WINDOW + Duration::from_secs(1));
+        server.call("flush_all");
+    }
+}
+
 /// What is refused while a window ends is taken back from that window only: more than the limit never passes in the
 /// next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

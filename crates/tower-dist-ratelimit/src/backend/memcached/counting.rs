@@ -117,8 +117,9 @@ impl Pipe {
         job.older = self.parts.drain(..).collect();
         match answer {
             Ok(meta) => {
-                job.ttl = meta.ttl;
-                let present = count(&meta).unwrap_or(0);
+                let ours = count(&meta).filter(|_| job.rule.ends(meta.ttl));
+                job.ttl = ours.and(meta.ttl);
+                let present = ours.unwrap_or(0);
                 let decision = decide(&job, present, self.time.nanos);
                 job.decided(decision);
             }
@@ -138,9 +139,7 @@ impl Pipe {
             return self.again(job, "another request was quicker");
         }
         let before = count(&meta).and_then(|count| count.checked_sub(job.over));
-        let first_hit = job.rule.first_hit().is_some();
-        let forever = first_hit && meta.ttl.is_none_or(|ttl| ttl < 0);
-        let Some(before) = before.filter(|_| !forever) else {
+        let Some(before) = before.filter(|_| job.rule.ends(meta.ttl)) else {
             return self.inspect(job);
         };
         if let Verb::Settle(_) = job.verb {
@@ -253,8 +252,8 @@ impl Pipe {
             Ok(meta) => meta,
             Err(failure) => return job.answer(Err(failure)),
         };
-        let forever = job.rule.first_hit().is_some() && meta.ttl.is_none_or(|ttl| ttl < 0);
-        let fine = meta.code == Code::Miss || (count(&meta).is_some() && !forever);
+        let ours = count(&meta).is_some() && job.rule.ends(meta.ttl);
+        let fine = meta.code == Code::Miss || ours;
         let (false, Some(cas)) = (fine, meta.cas) else {
             return self.again(job, FOREIGN);
         };

@@ -304,6 +304,16 @@ impl Counted {
         }
     }
 
+    /// Whether a window that the server keeps for so long, in seconds, ends when one of ours can. What somebody else has written
+    /// there may stay for ever.
+    pub(super) fn ends(&self, ttl: Option<i64>) -> bool {
+        let Windows::FirstHit { seconds, .. } = self.windows else {
+            return true;
+        };
+        let ttl = ttl.and_then(|ttl| u64::try_from(ttl).ok());
+        ttl.is_some_and(|ttl| ttl <= seconds + 1)
+    }
+
     pub(super) fn decide(&self, counts: Counts<'_>, at: At, ask: &Ask<'_>, out: &mut Decision) {
         match &self.windows {
             Windows::Fixed(window) => {

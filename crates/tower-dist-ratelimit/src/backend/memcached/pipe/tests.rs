@@ -248,11 +248,19 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
         1 => Just(""),
     ];
     let wrong = prop_oneof![40 => Just(0), 1 => Just(1)];
-    proptest::collection::vec((code, value, flags, wrong), 0..60).prop_map(|replies| {
+    let replies = proptest::collection::vec((code, value, flags, wrong), 0..60);
+    // And then what is no reply.
+    let noise = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => proptest::collection::vec(any::<u8>(), 1..80),
+    ];
+    (replies, noise).prop_map(|(replies, noise)| {
         let numbered = replies.into_iter().zip(1..);
         let texts = numbered
             .map(|((code, value, flags, wrong), number)| reply(number + wrong, code, value, flags));
-        texts.collect::<String>().into_bytes()
+        let mut bytes = texts.collect::<String>().into_bytes();
+        bytes.extend(noise);
+        bytes
     })
 }
 
