@@ -1,5 +1,7 @@
+mod account;
 mod asking;
 mod demand;
+mod leftover;
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 mod loom;
 mod owner;
@@ -9,13 +11,11 @@ mod share;
 mod slot;
 mod sync;
 mod table;
+mod terms;
 
 use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
     slice,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
-    task::Poll,
     time::Duration,
 };
 
@@ -23,14 +23,15 @@ use smallvec::SmallVec;
 use tokio::{runtime, task::JoinSet, time::Instant};
 
 use self::{
+    account::{Ask, Plan},
     asking::Asking,
-    owner::Owner,
     relief::Relief,
     slot::{Left, Slot},
-    table::{Ask, Plan, Set, Table},
+    table::{Set, Table},
+    terms::Terms,
 };
 use crate::{
-    Algorithm, BuildError, Decision, Policy, Quota, Source,
+    BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
     backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
 };
@@ -70,14 +71,6 @@ struct Shared {
     created: Instant,
 }
 
-/// One policy's.
-struct Terms {
-    id: PolicyId,
-    quota: Quota,
-    /// Its tokens come evenly.
-    evenly: bool,
-}
-
 impl Shared {
     /// Nanoseconds since this was made.
     fn now(&self) -> u64 {
@@ -94,21 +87,9 @@ impl Leasing {
         lease: Duration,
         deadline: Duration,
     ) -> Self {
-        let terms = policies.iter().zip(ids);
-        // A queue has a turn for each request, and gives no more than one.
-        let terms =
-            terms.filter(|(policy, _)| !matches!(policy.algorithm(), Algorithm::LeakyQueue { .. }));
-        let terms = terms.map(|(policy, &id)| Terms {
-            id,
-            quota: policy.quota(),
-            evenly: matches!(
-                policy.algorithm(),
-                Algorithm::TokenBucket | Algorithm::LeakyBucket
-            ),
-        });
         Self {
             inner,
-            terms: terms.collect(),
+            terms: Terms::of(policies, ids),
             shared: Arc::new(Shared {
                 table: Table::new(),
                 lease: saturating_nanos(lease),
@@ -219,60 +200,6 @@ impl Leasing {
                 Ok(verdict)
             })),
         }
-    }
-
-    /// Gives back what is left of all leases, but for as much as the bucket gains in a lease time and until the message must have
-    /// arrived. The tokens are dead before the store hears of them. Fails if one of the messages does.
-    pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
-        let now = self.shared.now();
-        let sets = self.shared.table.sets().iter();
-        let sent = sets
-            .flat_map(|set| set.drain(now))
-            .filter_map(|(owner, left)| {
-                let spare = left.saturating_sub(self.gained(&owner)?);
-                let delta = i64::try_from(spare).map_or(i64::MIN, |spare| -spare);
-                let sent = || self.inner.settle(&[owner.charge(spare)], delta);
-                (spare > 0).then(sent)
-            });
-        let (mut result, mut travelling) = (Ok(()), Vec::new());
-        for answer in sent {
-            match answer {
-                Answer::Done(_) => {}
-                Answer::Failed(error) => result = Err(error),
-                Answer::Later(answer) => travelling.push(Bounded::new(self.deadline, answer)),
-            }
-        }
-        poll_fn(|cx| {
-            travelling.retain_mut(|answer| match Pin::new(answer).poll(cx) {
-                Poll::Ready(Err(error)) => {
-                    result = Err(error);
-                    false
-                }
-                Poll::Ready(Ok(_)) => false,
-                Poll::Pending => true,
-            });
-            if travelling.is_empty() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        result
-    }
-
-    /// What a key's bucket gains, at most, between the asking for a lease and the arrival of what is given back; none if it gains in steps.
-    fn gained(&self, owner: &Owner) -> Option<u64> {
-        let mut terms = self.terms.iter();
-        let terms = terms.find(|terms| terms.id == owner.policy && terms.evenly)?;
-        let quota = owner.quota.unwrap_or(terms.quota);
-        let time = self
-            .shared
-            .lease
-            .saturating_add(saturating_nanos(self.deadline));
-        let window = u128::from(saturating_nanos(quota.window())).max(1);
-        let tokens = (u128::from(time) * u128::from(quota.limit())).div_ceil(window);
-        Some(u64::try_from(tokens).unwrap_or(u64::MAX))
     }
 
     /// So many tokens are taken from the store, beside what is leased.

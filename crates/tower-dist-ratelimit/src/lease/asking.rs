@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Shared,
-    table::{Answered, Ask},
+    account::{Answered, Ask},
 };
 use crate::Decision;
 

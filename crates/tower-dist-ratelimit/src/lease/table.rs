@@ -11,9 +11,10 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
+    account::{Account, Answered, Ask, Plan},
     demand::Demand,
     owner::Owner,
-    share::{HOT, Outlook, Shortage},
+    share::{HOT, Shortage},
     slot::Slot,
 };
 use crate::{Decision, Quota, backend::Charge};
@@ -38,60 +39,6 @@ pub(super) struct Table {
 pub(super) struct Set {
     slots: [Slot; WAYS],
     accounts: Mutex<[Account; WAYS]>,
-}
-
-/// What is known of a slot's key, under the lock.
-#[derive(Clone, Debug, Default)]
-struct Account {
-    /// Whom what is left is given back of; not of keys too long to be kept.
-    owner: Option<Owner>,
-    demand: Demand,
-    shortage: Shortage,
-    /// The number of the one who asks the store for more; zero for nobody.
-    asking: u64,
-    /// The last such number.
-    asked: u64,
-    /// Somebody has given back since that was asked: that the store was short says nothing any more.
-    relieved: bool,
-    /// What others have taken from the store since that was asked, or may have.
-    beside: u64,
-    /// What the store had when it last answered.
-    remaining: u64,
-}
-
-/// What to do with a request for which there are no tokens here.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// Ask the store about it alone.
-    Exact,
-    /// Refuse it until then: the store was short a moment ago.
-    Refuse(u64),
-    /// Ask for it and for so many tokens more, under this number.
-    Ask { id: u64, extra: u64 },
-}
-
-/// A request, as its key's set sees it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    pub(super) tag: u64,
-    pub(super) cost: u64,
-    pub(super) burst: u64,
-    pub(super) now: u64,
-    /// Nobody waits for it.
-    pub(super) ahead: bool,
-}
-
-/// A store's answer to somebody who has asked for more.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
-    pub(super) tag: u64,
-    pub(super) id: u64,
-    /// When it was asked for: the lease counts from there.
-    pub(super) asked: u64,
-    pub(super) now: u64,
-    /// What of it was for a request.
-    pub(super) cost: u64,
-    pub(super) want: u64,
 }
 
 impl Table {
@@ -237,43 +184,7 @@ impl Set {
         let Some(way) = self.asking(&accounts, answered.tag, answered.id) else {
             return 0;
         };
-        let (slot, account) = (&self.slots[way], &mut accounts[way]);
-        account.asking = 0;
-        let extra = decision.granted.saturating_sub(answered.cost);
-        let short = decision.granted < answered.want && !account.relieved;
-        account.shortage = account.shortage.after(short);
-        let again = if short {
-            let retry = decision.retry_after.map_or(lease, nanos);
-            let pause = account
-                .shortage
-                .pause(account.demand.expected(lease), lease);
-            answered.asked.saturating_add(pause.max(retry).min(lease))
-        } else {
-            0
-        };
-        slot.limit.store(decision.limit, Relaxed);
-        account.remaining = decision.remaining;
-        let remaining = decision.remaining.saturating_sub(account.beside);
-        slot.remaining.store(remaining, Relaxed);
-        let full_at = answered.now.saturating_add(nanos(decision.reset_after));
-        slot.full_at.store(full_at, Relaxed);
-        if extra > 0 {
-            slot.fill(extra, answered.asked.saturating_add(lease), answered.now);
-        }
-        let lasting = slot.held(answered.now.saturating_add(lease / 4));
-        slot.low.store(lasting / 3, Relaxed);
-        // Who was refused needs as much; who got less than wanted, any.
-        let (from, due) = match decision.retry_after {
-            Some(wait) if !decision.allowed => {
-                (answered.cost, answered.now.saturating_add(nanos(wait)))
-            }
-            _ => (0, 0),
-        };
-        slot.refuse_from.store(from, Relaxed);
-        slot.due.store(due, Relaxed);
-        slot.refuse_until.store(again, Relaxed);
-        slot.not_before.store(again, Release);
-        again
+        accounts[way].answered(&self.slots[way], answered, decision, lease)
     }
 
     /// There will be no answer. Others are asked for exactly, for a while.
@@ -303,74 +214,9 @@ impl Set {
     }
 }
 
-impl Account {
-    /// What to do without tokens, or to get more ahead of time.
-    fn plan(&mut self, slot: &Slot, ask: Ask, lease: u64) -> Plan {
-        let seen = slot.seen.swap(0, Relaxed);
-        self.demand = self.demand.seen(seen, ask.now, lease);
-        let demand = self.demand.expected(lease);
-        let is_short = !ask.ahead && ask.cost >= slot.refuse_from.load(Relaxed);
-        if self.asking != 0 {
-            return if self.shortage.lasts() && is_short {
-                let pause = self.shortage.pause(demand, lease);
-                Plan::Refuse(ask.now.saturating_add(pause.max(1)))
-            } else {
-                Plan::Exact
-            };
-        }
-        let refuse_until = slot.refuse_until.load(Relaxed);
-        if ask.now < refuse_until && is_short {
-            return Plan::Refuse(refuse_until);
-        }
-        if ask.now < slot.not_before.load(Relaxed) {
-            return Plan::Exact;
-        }
-        let outlook = Outlook {
-            demand,
-            cost: ask.cost,
-            // What dies before an answer can be here is no use.
-            held: slot.held(ask.now.saturating_add(lease / 4)),
-            remaining: self.remaining,
-            burst: ask.burst,
-        };
-        // Of the first requests half as many have to be seen, and not only expected.
-        let is_hot = demand >= HOT && self.demand.per_lease() >= HOT / 2;
-        let extra = if is_hot { outlook.extra() } else { 0 };
-        if extra == 0 {
-            if ask.ahead {
-                let later = ask.now.saturating_add(lease / 8);
-                slot.not_before.store(later, Relaxed);
-            }
-            return Plan::Exact;
-        }
-        self.asked += 1;
-        self.asking = self.asked;
-        self.relieved = false;
-        // Nobody else need look whether it is time.
-        slot.not_before.store(u64::MAX, Relaxed);
-        Plan::Ask {
-            id: self.asking,
-            extra,
-        }
-    }
-
-    /// So many tokens are not in the store any more, or soon: what is told to be left never is more than there is.
-    fn take(&mut self, slot: &Slot, tokens: u64) {
-        self.beside = self.beside.saturating_add(tokens);
-        let remaining = slot.remaining.load(Relaxed);
-        slot.remaining
-            .store(remaining.saturating_sub(tokens), Relaxed);
-    }
-}
-
 /// Whether a slot is of the key that this is a tag of.
 fn is_of_key(slot: &Slot, tag: u64) -> bool {
     slot.tag() & KEY_BITS == tag & KEY_BITS
-}
-
-/// Up to 584 years.
-fn nanos(time: std::time::Duration) -> u64 {
-    crate::algorithm::saturating_nanos(time)
 }
 
 #[cfg(all(test, not(tower_dist_ratelimit_loom)))]
