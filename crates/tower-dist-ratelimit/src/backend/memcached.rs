@@ -2,6 +2,7 @@ mod batch;
 mod builder;
 mod cell;
 mod clock;
+mod counted;
 mod counting;
 mod failure;
 mod job;
@@ -11,7 +12,8 @@ mod parts;
 mod pipe;
 mod reply;
 mod request;
-mod rule;
+mod set;
+mod slot;
 mod target;
 mod wire;
 
@@ -25,10 +27,11 @@ use tokio::{sync::oneshot, time::Instant};
 
 pub use self::builder::MemcachedBuilder;
 use self::{
+    counted::Counted,
     job::{Asked, Counting, Job, Swapping, Verb},
     link::Link,
     parts::Part,
-    rule::{Counted, Set},
+    set::Set,
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,

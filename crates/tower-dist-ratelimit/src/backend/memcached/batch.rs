@@ -5,7 +5,8 @@ use super::{
     job::{self, Swapping, Verb},
     key::bits,
     request::Ttl,
-    rule::{At, Set, longest},
+    set::{Set, longest},
+    slot::At,
 };
 use crate::{Decisions, algorithm::Words, backend::Verdict};
 

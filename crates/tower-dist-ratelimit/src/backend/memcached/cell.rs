@@ -14,7 +14,7 @@ use super::{
     pipe::{Pipe, Then},
     reply::{Code, Meta},
     request::Request,
-    rule::Set,
+    set::Set,
 };
 use crate::{algorithm::Words, backend::tag::Tag};
 

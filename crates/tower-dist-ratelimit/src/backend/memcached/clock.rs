@@ -11,6 +11,12 @@ use crate::algorithm::saturating_nanos;
 /// algorithms call 100 years lasts until 2119.
 const BEGINNING: u64 = 1_577_836_800;
 
+/// How far the clocks of a fleet may be apart before a window can be forgotten while some still count in it.
+pub(super) const SKEW: Duration = Duration::from_secs(60);
+
+/// In seconds: the server's clock ticks once a second; and what is written takes its way.
+pub(super) const SLACK: u64 = 2;
+
 /// What tells the time: [`now`], but where a test has several machines.
 pub(super) type Clock = fn() -> Time;
 

@@ -2,16 +2,19 @@
 //! too much. So no more is admitted than the limit, whatever others do in between; while something is being taken back
 //! another request can be refused that it would have left room for.
 
-use smallvec::SmallVec;
+mod excess;
+mod foreign;
+mod refund;
 
 use super::{
+    counted::{Counts, MOST},
     failure::Failure,
     job::{Counting, Verb},
     key::{Key, bits},
     pipe::{Pipe, Then},
     reply::{Code, Meta, number},
     request::Request,
-    rule::{At, Counts, MOST},
+    slot::At,
 };
 use crate::Decision;
 
@@ -19,14 +22,8 @@ use crate::Decision;
 /// when what was there was no number.
 const TRIES: u32 = 4;
 
-/// How often it is tried to take something back from a window that others are charging.
-const TAKE_BACKS: u32 = 16;
-
 /// A counter above this is no count of ours: it is somebody else's number, or has wrapped around.
 const LARGEST: u64 = 1 << 62;
-
-/// What somebody else's number stays in the way with.
-const FOREIGN: &str = "something else is kept where a limit counts";
 
 impl Pipe {
     /// Asks about a window.
@@ -160,71 +157,6 @@ impl Pipe {
         }
     }
 
-    /// Takes back what was too much. From a window that the server ends, only if it is still the same one.
-    fn take_back(&mut self, job: Box<Counting>, cas: Option<u64>) {
-        let (key, over) = (present(&job), job.over);
-        let first_hit = job.rule.first_hit().is_some();
-        let opaque = self.expect(Then::TakenBack(job));
-        let request = Request::new(&mut self.out, "ma", &key, opaque).flag(" MD D", over);
-        match cas.filter(|_| first_hit) {
-            Some(cas) => request.flag(" C", cas).end(" v t c"),
-            None => request.end(" v"),
-        }
-    }
-
-    pub(super) fn taken_back(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
-        let meta = match answer {
-            Ok(meta) => meta,
-            Err(failure) => return job.answer(Err(failure)),
-        };
-        match meta.code {
-            Code::Exists if job.tries < TAKE_BACKS => {
-                job.tries += 1;
-                let key = present(&job);
-                let opaque = self.expect(Then::Reread(job));
-                Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
-            }
-            // It stays charged until the window ends.
-            Code::Exists => refuse(job),
-            _ => self.settled_back(job, count(&meta)),
-        }
-    }
-
-    /// The window was changed by somebody else. Or it is already the next one, from which nothing must be taken.
-    pub(super) fn reread(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
-        let meta = match answer {
-            Ok(meta) => meta,
-            Err(failure) => return job.answer(Err(failure)),
-        };
-        let window = job.rule.first_hit().unwrap_or_default();
-        // The next one has less left than this had, too, but only when as much time has passed as a window takes, less a
-        // tick of the server's clock at each end.
-        let ticks = std::time::Duration::from_secs(2);
-        let same = meta.ttl.is_some_and(|ttl| Some(ttl) <= job.ttl)
-            && self.now.saturating_duration_since(job.sent) < window.saturating_sub(ticks);
-        match (meta.code, meta.cas) {
-            (Code::Value, Some(cas)) if same => self.take_back(job, Some(cas)),
-            (Code::Value, _) if job.ttl >= meta.ttl => refuse(job),
-            _ => self.settled_back(job, None),
-        }
-    }
-
-    /// What was too much is gone, and so much is left; none if the window is over.
-    fn settled_back(&mut self, job: Box<Counting>, left: Option<u64>) {
-        if job.answer.is_none() {
-            return;
-        }
-        let decision = decide(&job, left.unwrap_or(0), self.time.nanos);
-        if !decision.allowed {
-            return job.decided(decision);
-        }
-        // There is room: what was in the way has been taken back, too.
-        if job.tries < TRIES {
-            return self.again(job, "");
-        }
-        refuse(job);
-    }
-
     fn again(&mut self, mut job: Box<Counting>, why: &str) {
         if job.tries >= TRIES {
             return job.answer(Err(Failure::new(why)));
@@ -238,85 +170,6 @@ impl Pipe {
         {
             self.count(job);
         }
-    }
-
-    /// Sees what is there that is no count, to delete that and nothing else.
-    fn inspect(&mut self, job: Box<Counting>) {
-        let key = present(&job);
-        let opaque = self.expect(Then::Inspected(job));
-        Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
-    }
-
-    pub(super) fn inspected(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
-        let meta = match answer {
-            Ok(meta) => meta,
-            Err(failure) => return job.answer(Err(failure)),
-        };
-        let ours = count(&meta).is_some() && job.rule.ends(meta.ttl);
-        let fine = meta.code == Code::Miss || ours;
-        let (false, Some(cas)) = (fine, meta.cas) else {
-            return self.again(job, FOREIGN);
-        };
-        let key = present(&job);
-        let opaque = self.expect(Then::Healed(job));
-        Request::new(&mut self.out, "md", &key, opaque)
-            .flag(" C", cas)
-            .end("");
-    }
-
-    pub(super) fn healed(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
-        match answer {
-            Ok(_) => self.again(job, FOREIGN),
-            Err(failure) => job.answer(Err(failure)),
-        }
-    }
-
-    /// Puts back what was taken: from the newest windows that have it.
-    fn put_back(&mut self, mut job: Box<Counting>, tokens: u64) {
-        let key = present(&job);
-        if job.rule.older() == 0 {
-            let opaque = self.expect(Then::Settled(job));
-            return Request::new(&mut self.out, "ma", &key, opaque)
-                .flag(" MD D", tokens)
-                .end("");
-        }
-        job.over = tokens;
-        let opaque = self.expect(Then::Refund(job));
-        Request::new(&mut self.out, "mg", &key, opaque).end(" v");
-    }
-
-    pub(super) fn refund(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
-        job.older = self.parts.drain(..).collect();
-        let meta = match answer {
-            Ok(meta) => meta,
-            Err(failure) => return job.answer(Err(failure)),
-        };
-        let mut counts: SmallVec<[u64; 4]> = SmallVec::new();
-        counts.push(count(&meta).unwrap_or(0));
-        counts.extend_from_slice(&job.older);
-        let mut left = job.over;
-        let mut backs: SmallVec<[(Key, u64); 2]> = SmallVec::new();
-        for (age, counted) in (0..).zip(counts) {
-            let back = left.min(counted);
-            left -= back;
-            if back > 0 {
-                let number = job.number.and_then(|number| number.checked_sub(age));
-                backs.push((job.rule.keys.of(&job.tag, number), back));
-            }
-        }
-        let Some((last, back)) = backs.pop() else {
-            return job.done();
-        };
-        for (key, back) in backs {
-            let opaque = self.expect(Then::Nothing);
-            Request::new(&mut self.out, "ma", &key, opaque)
-                .flag(" MD D", back)
-                .end("");
-        }
-        let opaque = self.expect(Then::Settled(job));
-        Request::new(&mut self.out, "ma", &last, opaque)
-            .flag(" MD D", back)
-            .end("");
     }
 
     fn forget(&mut self, job: Box<Counting>) {
@@ -366,10 +219,4 @@ fn decide(job: &Counting, present: u64, nanos: u64) -> Decision {
     ask.want = ask.want.min(job.rule.limit(job.asked.quota)).max(ask.cost);
     job.rule.decide(counts, at, &ask, &mut decision);
     decision
-}
-
-/// Says what was decided before anything was taken back.
-fn refuse(job: Box<Counting>) {
-    let refusal = job.refusal;
-    job.decided(refusal);
 }

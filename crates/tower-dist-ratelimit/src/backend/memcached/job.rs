@@ -3,10 +3,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{
-    failure::Failure,
-    rule::{Counted, Set},
-};
+use super::{counted::Counted, failure::Failure, set::Set};
 use crate::{
     Decision, Decisions, Quota,
     algorithm::Ask,

@@ -1,6 +1,9 @@
 use bytes::{BufMut, BytesMut};
 
-use crate::backend::tag::{Tag, tag};
+use crate::{
+    Algorithm, Policy,
+    backend::tag::{Tag, tag},
+};
 
 /// The Memcached keys of what is counted together: `prefix:version:tag:name`, and the number of the window behind it
 /// where each has an item of its own.
@@ -40,6 +43,23 @@ impl Keys {
             key.extend_from_slice(number.to_string().as_bytes());
         }
         key
+    }
+}
+
+/// What a policy's states mean: those of buckets whatever the quota is, those of windows with windows of one length. Whoever
+/// has used up a long one would else have to wait for its end when it has become a short one.
+pub(super) fn layout(policy: &Policy) -> String {
+    let window = policy.quota().window().as_nanos();
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => "b1".to_owned(),
+        Algorithm::LeakyQueue { .. } => "q1".to_owned(),
+        Algorithm::FirstHit => format!("h1.{window}"),
+        Algorithm::FixedWindow { phase_per_key } => {
+            format!("{}1.{window}", if phase_per_key { 'p' } else { 'f' })
+        }
+        Algorithm::SubWindows { count } => format!("w1.{window}.{count}"),
+        Algorithm::WholeSubWindows { count } => format!("v1.{window}.{count}"),
+        Algorithm::TwoWindows | Algorithm::SlidingLog => format!("w1.{window}.1"),
     }
 }
 

@@ -1,3 +1,5 @@
+mod sent;
+
 use std::{
     collections::{HashMap, VecDeque},
     future::pending,
@@ -14,11 +16,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::sent::Sent;
+pub(super) use self::sent::Then;
 use super::{
     cell::{Cell, CellKey},
     clock::{Clock, Time},
     failure::{Failure, is_no_number},
-    job::{Counting, Job},
+    job::Job,
     reply::{Meta, Nonsense, Parser, Reply},
 };
 
@@ -38,44 +42,6 @@ pub(super) struct End {
     pub(super) reason: String,
     /// Whether it was of use.
     pub(super) had_answers: bool,
-}
-
-/// A command that was sent, and what its answer is for. A server answers in the order in which it was asked.
-pub(super) struct Sent {
-    pub(super) opaque: u64,
-    at: Instant,
-    then: Then,
-}
-
-/// What an answer is for.
-pub(super) enum Then {
-    /// The count of an older window, for the question that follows.
-    Part,
-    /// The present window's count, of a question that adds nothing to it.
-    Look(Box<Counting>),
-    /// What the counter says once it is charged.
-    Charged(Box<Counting>),
-    /// What it says, when others are asked for behind it.
-    Added,
-    /// The next window's count, behind those.
-    Beside(Box<Counting>),
-    /// What it says once that was taken back.
-    TakenBack(Box<Counting>),
-    /// What it is now, as somebody else was quicker.
-    Reread(Box<Counting>),
-    /// What it is that no number can be added to.
-    Inspected(Box<Counting>),
-    /// It is gone, so that it can be counted again.
-    Healed(Box<Counting>),
-    /// The counts that a refund comes out of.
-    Refund(Box<Counting>),
-    /// The last of what was to be done.
-    Settled(Box<Counting>),
-    Nothing,
-    /// An item, to decide by.
-    Read(CellKey),
-    /// Whether it was still the same, and is written.
-    Wrote(CellKey),
 }
 
 /// One connection, over which commands go without waiting for the answers to others.

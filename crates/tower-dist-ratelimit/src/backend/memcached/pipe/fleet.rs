@@ -20,8 +20,9 @@ use crate::{
         Charge, PolicyId, Verdict,
         memcached::{
             clock::Clock,
+            counted::Counted,
             job::{Asked, Counting, Job, Swapping, Verb},
-            rule::{Counted, Set},
+            set::Set,
         },
         tag::tag,
     },

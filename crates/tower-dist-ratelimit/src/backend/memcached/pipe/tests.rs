@@ -14,9 +14,10 @@ use crate::{
         Charge, PolicyId, Verdict,
         memcached::{
             clock,
+            counted::Counted,
             failure::Failure,
             job::{Asked, Counting, Job, Swapping, Verb},
-            rule::{Counted, Set},
+            set::Set,
         },
         tag::tag,
     },

@@ -1,0 +1,132 @@
+use super::*;
+use proptest::prelude::*;
+
+fn all(input: &[u8]) -> Result<Vec<Reply>, Nonsense> {
+    let (mut parser, mut bytes) = (Parser::default(), BytesMut::from(input));
+    let mut replies = Vec::new();
+    while let Some(reply) = parser.next(&mut bytes)? {
+        replies.push(reply);
+    }
+    Ok(replies)
+}
+
+fn meta(code: Code, value: Option<&[u8]>, flags: [Option<u64>; 3]) -> Reply {
+    let [cas, ttl, opaque] = flags;
+    Reply::Meta(Meta {
+        code,
+        value: value.map(Value::from_slice),
+        cas,
+        ttl: ttl.map(u64::cast_signed),
+        opaque,
+    })
+}
+
+#[test]
+fn replies_are_read_with_their_flags() {
+    let input = b"VA 2 t61 c7 O12\r\n42\r\nHD c3 O18\r\nEN O1\r\nNF\r\nNS c0\r\nEX O9\r\nMN\r\n\
+        VERSION 1.6.18\r\nCLIENT_ERROR bad data chunk\r\nVA 0 t-1 W\r\n\r\n";
+    let minus_one = Some((-1_i64).cast_unsigned());
+    assert_eq!(
+        all(input).unwrap(),
+        [
+            meta(Code::Value, Some(b"42"), [Some(7), Some(61), Some(12)]),
+            meta(Code::Done, None, [Some(3), None, Some(18)]),
+            meta(Code::Miss, None, [None, None, Some(1)]),
+            meta(Code::NotFound, None, [None; 3]),
+            meta(Code::NotStored, None, [Some(0), None, None]),
+            meta(Code::Exists, None, [None, None, Some(9)]),
+            meta(Code::NoOp, None, [None; 3]),
+            Reply::Version("1.6.18".to_owned()),
+            Reply::Error("CLIENT_ERROR bad data chunk".to_owned()),
+            meta(Code::Value, Some(b""), [None, minus_one, None]),
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_the_protocol_is_said_to_be_so() {
+    for input in [
+        &b"HD\n"[..],
+        b"OK\r\n",
+        b"\r\n",
+        b"VA\r\n",
+        b"VA x\r\n",
+        b"VA -1\r\n",
+        b"VA 1 t5\r\n12\r\n",
+        b"HD c\r\n",
+        b"HD Ox\r\n",
+        b"HD t18446744073709551616\r\n",
+        b"VA 99999999999\r\n",
+        &[b'x'; 3000],
+    ] {
+        assert!(all(input).is_err(), "{}", String::from_utf8_lossy(input));
+    }
+}
+
+#[test]
+fn a_value_that_is_too_long_is_skipped_and_the_next_reply_is_read() {
+    let (mut parser, mut bytes) = (Parser::default(), BytesMut::new());
+    bytes.extend_from_slice(b"VA 100000 O1\r\n");
+    for _ in 0..100 {
+        assert_eq!(parser.next(&mut bytes), Ok(None));
+        bytes.extend_from_slice(&[b'\n'; 1000]);
+    }
+    bytes.extend_from_slice(b"\r\nHD O2\r\n");
+    let skipped = meta(Code::Value, None, [None, None, Some(1)]);
+    assert_eq!(parser.next(&mut bytes), Ok(Some(skipped)));
+    let next = meta(Code::Done, None, [None, None, Some(2)]);
+    assert_eq!(parser.next(&mut bytes), Ok(Some(next)));
+    assert!(bytes.is_empty());
+}
+
+/// Bytes that look like replies, and some that do not.
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(b"HD O1\r\n".to_vec()),
+        Just(b"VA 3 c1 O2\r\nabc\r\n".to_vec()),
+        Just(b"VA 20000 O3\r\n".to_vec()),
+        Just(b"EN\r\n".to_vec()),
+        Just(b"VA ".to_vec()),
+        Just(b"\r\n".to_vec()),
+        proptest::collection::vec(any::<u8>(), 0..40),
+    ];
+    proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    /// No bytes make it panic, and the same replies come out however the bytes are cut.
+    #[test]
+    fn any_bytes_are_read_the_same_in_any_pieces(input in stream(), cuts in proptest::collection::vec(1..50_usize, 0..40)) {
+        let whole = {
+            let (mut parser, mut bytes) = (Parser::default(), BytesMut::from(&input[..]));
+            read(&mut parser, &mut bytes)
+        };
+        let (mut parser, mut bytes) = (Parser::default(), BytesMut::new());
+        let (mut replies, mut failed, mut rest) = (Vec::new(), false, &input[..]);
+        for cut in cuts.into_iter().chain([usize::MAX]) {
+            let (now, later) = rest.split_at(cut.min(rest.len()));
+            bytes.extend_from_slice(now);
+            rest = later;
+            let (more, wrong) = read(&mut parser, &mut bytes);
+            replies.extend(more);
+            failed = wrong;
+            if failed {
+                break;
+            }
+        }
+        prop_assert_eq!((replies, failed), whole);
+    }
+}
+
+fn read(parser: &mut Parser, bytes: &mut BytesMut) -> (Vec<Reply>, bool) {
+    let mut replies = Vec::new();
+    loop {
+        match parser.next(bytes) {
+            Ok(Some(reply)) => replies.push(reply),
+            Ok(None) => return (replies, false),
+            Err(_) => return (replies, true),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::{
+    clock::{SKEW, SLACK, Time},
+    key::{Keys, layout},
+    request::Ttl,
+    slot::{self, At, Slot},
+};
+use crate::{
+    Algorithm, BuildError, Decision, Policy, Quota,
+    algorithm::{Ask, Words},
+};
+
+/// Policies that are decided together, whose states for one key are one item.
+pub(super) struct Set {
+    pub(super) keys: Keys,
+    pub(super) slots: Vec<Box<dyn Slot>>,
+    /// How long each has anything to say at most.
+    spans: Vec<Duration>,
+    /// How much longer than anything counts it is kept, in seconds.
+    slack: u64,
+}
+
+impl Set {
+    /// # Errors
+    ///
+    /// A policy that cannot be kept.
+    pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Self, BuildError> {
+        let slots = policies
+            .iter()
+            .map(|policy| slot::slot(policy).map_err(|error| error.in_policy(policy.name())))
+            .collect::<Result<_, _>>()?;
+        let layouts: SmallVec<[String; 4]> = policies.iter().map(layout).collect();
+        let keys = match policies {
+            [policy] => Keys::new(prefix, &layouts[0], policy.name()),
+            policies => {
+                let parts = policies.iter().zip(&layouts);
+                // With a space, so that it is hashed.
+                let name: String = parts
+                    .map(|(policy, layout)| {
+                        format!("{} {} {layout} ", policy.name().len(), policy.name())
+                    })
+                    .collect();
+                Keys::new(prefix, "s1", &name)
+            }
+        };
+        let slack = policies.iter().map(slack).max().unwrap_or_default();
+        let spans = policies.iter().map(span).collect();
+        Ok(Self {
+            keys,
+            slots,
+            spans,
+            slack,
+        })
+    }
+
+    /// How long an item has something to say, as the look at each of its policies tells.
+    pub(super) fn ttl(&self, longest: Duration, time: Time) -> Ttl {
+        let seconds = longest.as_secs().saturating_add(1 + SLACK + self.slack);
+        Ttl::seconds(seconds, time.unix)
+    }
+}
+
+/// Windows are forgotten when they have been over for a while by the clock of whoever wrote last; buckets when they are
+/// full, which is after the same time by all clocks.
+fn slack(policy: &Policy) -> u64 {
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => 0,
+        _ => policy.quota().window().min(SKEW).as_secs(),
+    }
+}
+
+/// Windows have nothing to say when they have been over for as long as they are. Whoever finds one that begins in a far
+/// future, as somebody's clock was wrong, does not keep it until then. Buckets drain as slowly as the lowest quota says.
+fn span(policy: &Policy) -> Duration {
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => {
+            Duration::MAX
+        }
+        _ => policy.quota().window().saturating_mul(2),
+    }
+}
+
+/// The longest of what these policies' looks say, each by its own quota.
+pub(super) fn longest(set: &Set, states: &[Words], at: At, quota: Option<Quota>) -> Duration {
+    let slots = set.slots.iter().zip(&set.spans);
+    let looks = slots.zip(states).map(|((slot, span), words)| {
+        let mut longest = Duration::ZERO;
+        for quota in [None, quota.filter(|quota| quota.limit() > 0)] {
+            let ask = Ask {
+                cost: 0,
+                want: 0,
+                quota: quota.as_ref(),
+            };
+            let mut out = Decision::refuse(0, 0, None, Duration::ZERO);
+            slot.decide(words, at, &ask, &mut out);
+            longest = longest.max(out.reset_after);
+        }
+        longest.min(*span)
+    });
+    looks.max().unwrap_or_default()
+}

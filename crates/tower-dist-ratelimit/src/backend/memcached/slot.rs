@@ -1,0 +1,82 @@
+use crate::{
+    Algorithm, BuildError, Decision, Policy,
+    algorithm::{
+        Adjusted, Arithmetic, Ask, FirstHit, FixedWindow, LeakyQueue, Restored, SlidingWindow,
+        TokenBucket, Words,
+    },
+};
+
+/// One policy's arithmetic, on states as they are kept in a value.
+pub(super) trait Slot: Send + Sync {
+    fn decide(&self, words: &Words, at: At, ask: &Ask<'_>, out: &mut Decision);
+
+    fn take(&self, words: &mut Words, at: At, ask: &Ask<'_>, tokens: u64);
+
+    /// Whether anything has changed.
+    fn settle(&self, words: &mut Words, at: At, ask: &Ask<'_>, delta: i64) -> bool;
+
+    /// Whether these words can be counted with.
+    fn holds(&self, words: &Words) -> bool;
+}
+
+/// A time, and 64 bits of the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub(super) nanos: u64,
+    pub(super) key: u64,
+}
+
+impl<A: Restored> Slot for A {
+    fn decide(&self, words: &Words, at: At, ask: &Ask<'_>, out: &mut Decision) {
+        let state = self.restore(words).unwrap_or_default();
+        Arithmetic::decide(self, &state, self.at(at.nanos, at.key), ask, out);
+    }
+
+    fn take(&self, words: &mut Words, at: At, ask: &Ask<'_>, tokens: u64) {
+        let mut state = self.restore(words).unwrap_or_default();
+        Arithmetic::take(self, &mut state, self.at(at.nanos, at.key), ask, tokens);
+        *words = Self::words(&state);
+    }
+
+    fn settle(&self, words: &mut Words, at: At, ask: &Ask<'_>, delta: i64) -> bool {
+        let mut state = self.restore(words).unwrap_or_default();
+        let now = self.at(at.nanos, at.key);
+        let changed = Arithmetic::settle(self, &mut state, now, ask, delta);
+        if changed {
+            *words = Self::words(&state);
+        }
+        changed
+    }
+
+    fn holds(&self, words: &Words) -> bool {
+        self.restore(words).is_some()
+    }
+}
+
+/// A policy's.
+///
+/// # Errors
+///
+/// A policy that cannot be kept.
+pub(super) fn slot(policy: &Policy) -> Result<Box<dyn Slot>, BuildError> {
+    let quota = policy.quota();
+    Ok(match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            Box::new(Adjusted::new(quota, TokenBucket::new(quota)?))
+        }
+        Algorithm::LeakyQueue { max_wait } => {
+            Box::new(Adjusted::new(quota, LeakyQueue::new(quota, max_wait)?))
+        }
+        Algorithm::FixedWindow { phase_per_key } => {
+            Box::new(FixedWindow::new(quota, phase_per_key)?)
+        }
+        Algorithm::FirstHit => Box::new(FirstHit::new(quota)?),
+        Algorithm::TwoWindows => Box::new(SlidingWindow::interpolated(quota, 1)?),
+        Algorithm::SubWindows { count } => Box::new(SlidingWindow::interpolated(quota, count)?),
+        Algorithm::WholeSubWindows { count } => Box::new(SlidingWindow::whole(quota, count)?),
+        Algorithm::SlidingLog => {
+            let bound = "another one on Memcached, which keeps no lists; whole_sub_windows never admit more than the limit, either";
+            return Err(BuildError::new("algorithm", "sliding_log", bound));
+        }
+    })
+}
