@@ -94,7 +94,9 @@ async fn hopeless_costs_keep_no_key_from_its_lease() {
     let mut leased = 0;
     for number in 0..300 {
         if number % 10 == 0 {
-            assert!(!limiter.check_n("hot", 10_001).await.unwrap().allowed);
+            let hopeless = limiter.check_n("hot", 10_001).await.unwrap();
+            assert!(!hopeless.allowed && hopeless.retry_after.is_none());
+            assert_ne!(hopeless.source, Source::Lease);
         }
         leased += u32::from(next(&limiter).await.source == Source::Lease);
     }
