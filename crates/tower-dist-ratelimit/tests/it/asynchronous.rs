@@ -201,15 +201,25 @@ async fn corrections_reach_the_store_once() {
     shared.refund("key", 8).await.unwrap();
     sleep(3 * PERIOD).await;
     assert_eq!(exact.peek("key").await.unwrap().remaining, 88);
-    // All of it was.
+    // All of it was, and nobody exchanges about the key any more.
     shared.refund("key", 2).await.unwrap();
     shared.charge("key", 5).await.unwrap();
-    sleep(3 * PERIOD).await;
     assert_eq!(exact.peek("key").await.unwrap().remaining, 85);
-    // A part: of five that were not the refund takes all, and of the others one.
+    // All of it was, and the exchange goes on.
+    let goes_on = async || {
+        for _ in 0..8 {
+            shared.peek("key").await.unwrap();
+            sleep(PERIOD / 4).await;
+        }
+    };
     take(&shared, 1).await;
-    sleep(3 * PERIOD).await;
-    assert_eq!(exact.peek("key").await.unwrap().remaining, 84);
+    goes_on().await;
+    shared.refund("key", 4).await.unwrap();
+    goes_on().await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 88);
+    shared.charge("key", 5).await.unwrap();
+    goes_on().await;
+    assert_eq!(exact.peek("key").await.unwrap().remaining, 83);
     shared.reset("key").await.unwrap();
     sleep(3 * PERIOD).await;
     for limiter in [&exact, &shared] {
