@@ -19,7 +19,8 @@ fn plan(set: &Set, tag: u64, now: u64) -> Plan {
 /// Asks about a key a hundred times, up to this moment.
 fn heat(set: &Set, tag: u64, now: u64) -> Plan {
     plan(set, tag, now);
-    set.slot(tag).unwrap().seen.fetch_add(100, Relaxed);
+    let slot = set.slot(tag).expect("it has been asked about");
+    slot.seen.fetch_add(100, Relaxed);
     plan(set, tag, now + LEASE)
 }
 
