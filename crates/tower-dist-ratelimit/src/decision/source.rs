@@ -25,7 +25,7 @@ pub enum Source {
     /// itself refused. See [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Sharing::Leases). What remains is what is left of that and what the store had when it was last
-    /// asked. A refusal is due to a store that had too little a moment ago, and says when it is asked again.
+    /// asked, less what this process has asked for since. A refusal is due to a store that had too little a moment ago, and says when it is asked again.
     Lease,
     /// This process, by what it [believes](crate::Sharing::Asynchronous) that others have used. So are the numbers.
     Asynchronous,

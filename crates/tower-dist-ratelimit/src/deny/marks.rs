@@ -14,8 +14,8 @@ use crate::Quota;
 /// Marks that keys share by chance: what is forgotten of one key is then forgotten of another, too.
 const MARKS: usize = 4096;
 
-/// What has happened to keys since, apart from being asked about: a number for each that grows when something is put back,
-/// and when its quota is another one.
+/// What has happened to keys since, apart from being asked about: a number for each that grows when something is put back or
+/// charged afterwards, and when its quota is another one.
 pub(super) struct Marks(Box<[Mark]>);
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ pub(super) fn bits(quota: Quota) -> u64 {
     hasher.finish().max(1)
 }
 
-/// Something is being put back.
+/// Something is being put back, or charged afterwards.
 pub(super) struct Guard {
     denials: Arc<Denials>,
     tags: SmallVec<[u64; 2]>,
