@@ -34,6 +34,7 @@ mod observing;
 mod queueing;
 mod remote;
 mod settling;
+mod shortcut;
 mod support;
 mod telling;
 mod throttle;
