@@ -5,12 +5,15 @@
     reason = "also outside of test functions, what fails a test panics"
 )]
 
-use std::{fs, time::Duration};
+use std::{fs, sync::Mutex, time::Duration};
 
 use tower_dist_ratelimit::{
-    Decision, Policy, Quota,
+    Decision, Limiter, Policy, Quota,
     backend::{Backend, Charge, Memory},
 };
+
+/// What one test claims is not to be another's.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Of this process, in KiB.
 fn resident() -> u64 {
@@ -44,6 +47,7 @@ fn flooded(of: fn(Policy) -> Policy, keys: u64) -> (u64, u64) {
 
 #[test]
 fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
+    let _alone = ALONE.lock().unwrap();
     for (of, keys) in [
         (Policy::sliding_log as fn(Policy) -> Policy, 1_000_000),
         (|policy| policy, 200_000),
@@ -53,4 +57,16 @@ fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
         assert_eq!(left, 0);
         assert!(more < 512, "{more} KiB more");
     }
+}
+
+/// Neither of the store, nor of the one that is there in case that it fails.
+#[test]
+fn memory_is_claimed_as_keys_arrive() {
+    let _alone = ALONE.lock().unwrap();
+    let before = resident();
+    let policy = Policy::new("p", Quota::per_second(1));
+    let limiter = Limiter::new(Memory::with_capacity(2_000_000), policy).unwrap();
+    let more = resident().saturating_sub(before);
+    assert!(more < 1_024, "{more} KiB before the first key");
+    drop(limiter);
 }

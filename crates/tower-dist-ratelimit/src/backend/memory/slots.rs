@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    bucket::{Bucket, Slot, WAYS},
+    bucket::{Bucket, Buckets, Slot, WAYS},
     fingerprint::Fingerprint,
     store::Store,
     sync::{Mutex, MutexGuard},
@@ -35,7 +35,7 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 /// a slot has one key. A slot whose value is as good as unused says the same as no slot, and is the first to be given to others.
 pub(super) struct Slots<A> {
     arithmetic: A,
-    buckets: Box<[Bucket]>,
+    buckets: Buckets,
     stripes: Box<[Mutex<()>; STRIPES]>,
 }
 
@@ -80,7 +80,7 @@ impl<A: OneNumber> Slots<A> {
     ///
     /// When there is no memory for them.
     pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
-        let buckets = Bucket::unused(buckets_for(capacity)).ok_or_else(|| {
+        let buckets = Buckets::unused(buckets_for(capacity)).ok_or_else(|| {
             BuildError::new("capacity", capacity, "what the system has memory for")
         })?;
         Ok(Self {
@@ -197,13 +197,13 @@ impl<A: OneNumber> Slots<A> {
     /// that has most of them; else the least limited of all, or who was limited longest ago. So a key that is not limited any more
     /// keeps its slot while there are others, and need not be given one when it comes back.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
-        let new = |bucket: &Bucket| {
+        let new = |bucket: Bucket<'_>| {
             let values = bucket.slots().map(|slot| slot.value.load(Acquire));
             values.filter(|&value| value == 0).count()
         };
         let mut buckets = CHOICES.map(|choice| self.bucket(key, choice));
         if new(buckets[0]) < 2 {
-            buckets.sort_by_key(|bucket| Reverse(new(bucket)));
+            buckets.sort_by_key(|&bucket| Reverse(new(bucket)));
         }
         let slots = buckets.into_iter().flat_map(Bucket::slots);
         slots
@@ -220,8 +220,8 @@ impl<A: OneNumber> Slots<A> {
 
     /// The first, second or third bucket of a key.
     #[inline]
-    fn bucket(&self, key: Fingerprint, choice: usize) -> &Bucket {
-        &self.buckets[key.place(choice, self.buckets.len())]
+    fn bucket(&self, key: Fingerprint, choice: usize) -> Bucket<'_> {
+        self.buckets.get(key.place(choice, self.buckets.len()))
     }
 
     /// Locks all buckets of a key, in one fixed order.
