@@ -1,6 +1,7 @@
 //! What is allocated, and what is not.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+mod per_key;
 mod rate_limit;
 mod replay;
 mod stack;
@@ -8,11 +9,12 @@ mod stack;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts each thread's allocations.
+/// Counts each thread's allocations, and the bytes that they have not given back.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 #[expect(
@@ -23,11 +25,13 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get().wrapping_add(layout.size()));
         // SAFETY: the caller's promises are the system allocator's demands.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get().wrapping_sub(layout.size()));
         // SAFETY: the caller's promises are the system allocator's demands.
         unsafe { System.dealloc(block, layout) }
     }
@@ -35,6 +39,13 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// How many bytes more are in use after `work`, and what comes of it.
+fn bytes<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = BYTES.get();
+    let result = work();
+    (BYTES.get().wrapping_sub(before), result)
+}
 
 /// How many allocations `work` makes, and what comes of it.
 fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {

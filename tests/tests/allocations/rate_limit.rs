@@ -19,7 +19,7 @@ use tower_dist_ratelimit::{
 use crate::allocations;
 
 /// Polls once; it must be enough.
-fn now<F: Future>(future: F) -> F::Output {
+pub(crate) fn now<F: Future>(future: F) -> F::Output {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("it waits"),

@@ -1,6 +1,7 @@
 //! Rate limits in front of real servers, read by real clients.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+mod costs;
 #[path = "../sockets/greeter.rs"]
 mod greeter;
 mod grpc;

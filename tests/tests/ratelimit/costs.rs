@@ -1,0 +1,217 @@
+//! What a decision costs in a store, as the table in the docs of `tower-dist-ratelimit` says: round trips, and bytes per key.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use tests::servers::{Memcached, Proxy, Redis};
+use tokio::time::Instant;
+use tower_dist_ratelimit::{
+    Limiter, Policy, Quota,
+    backend::{self, Backend},
+};
+
+/// Of the table, with names as long as most.
+struct Line {
+    name: &'static str,
+    of: fn(Policy) -> Policy,
+    /// Bytes in Redis.
+    redis: u64,
+    /// Round trips and bytes in Memcached, if it can do this.
+    memcached: Option<(u128, u64)>,
+}
+
+const LINES: [Line; 9] = [
+    Line {
+        name: "bucket",
+        of: |policy| policy,
+        redis: 150,
+        memcached: Some((2, 150)),
+    },
+    Line {
+        name: "meter",
+        of: Policy::leaky_bucket,
+        redis: 150,
+        memcached: Some((2, 150)),
+    },
+    Line {
+        name: "queue",
+        of: |policy| policy.leaky_queue(Duration::from_secs(3_600)),
+        redis: 150,
+        memcached: Some((2, 150)),
+    },
+    Line {
+        name: "fixed",
+        of: Policy::fixed_window,
+        redis: 190,
+        memcached: Some((1, 150)),
+    },
+    Line {
+        name: "first",
+        of: Policy::first_hit,
+        redis: 190,
+        memcached: Some((1, 120)),
+    },
+    Line {
+        name: "two",
+        of: Policy::two_windows,
+        redis: 190,
+        memcached: Some((1, 150)),
+    },
+    Line {
+        name: "sub",
+        of: |policy| policy.sub_windows(5),
+        redis: 190,
+        memcached: Some((1, 150)),
+    },
+    Line {
+        name: "whole",
+        of: |policy| policy.whole_sub_windows(5),
+        redis: 190,
+        memcached: Some((1, 150)),
+    },
+    Line {
+        name: "log",
+        of: Policy::sliding_log,
+        redis: LOG,
+        memcached: None,
+    },
+];
+
+/// A log in Redis, and each token in it.
+const LOG: u64 = 270;
+const LOGGED: u64 = 11;
+
+fn limiter(backend: impl Backend, line: &Line) -> Limiter {
+    // In an hour, so that windows seldom end meanwhile.
+    let policy = (line.of)(Policy::new(line.name, Quota::per_hour(1_000)));
+    let builder = Limiter::builder(backend, policy);
+    let builder = builder.backend_deadline(Duration::from_secs(30));
+    builder.build().unwrap()
+}
+
+/// How far the servers are.
+const FAR: Duration = Duration::from_millis(100);
+
+/// What a decision waits for. A machine that is busy makes it wait longer, but not each time.
+async fn round_trips(limiter: &Limiter, far: &Proxy) -> u128 {
+    // Also brings a script there.
+    assert!(limiter.check("k").await.unwrap().allowed);
+    far.delay(FAR);
+    let mut least = u128::MAX;
+    for _ in 0..3 {
+        let start = Instant::now();
+        assert!(limiter.check("k").await.unwrap().allowed);
+        least = least.min(start.elapsed().as_micros() / FAR.as_micros());
+    }
+    far.delay(Duration::ZERO);
+    least
+}
+
+#[tokio::test]
+async fn a_decision_takes_the_round_trips_that_the_docs_say() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let (redis, memcached) = (Redis::start(), Memcached::start());
+    let far_redis = Proxy::start(redis.port()).await;
+    let far_memcached = Proxy::start(memcached.port()).await;
+    let url = format!("redis://127.0.0.1:{}", far_redis.port());
+    let redis = backend::Redis::builder(&url).answer_deadline(PATIENCE);
+    let redis = redis.connect().await.unwrap();
+    let url = format!("memcached://127.0.0.1:{}", far_memcached.port());
+    let memcached = backend::Memcached::builder(&url).answer_deadline(PATIENCE);
+    let memcached = memcached.connect().await.unwrap();
+    for line in &LINES {
+        let trips = round_trips(&limiter(redis.clone(), line), &far_redis).await;
+        assert_eq!(trips, 1, "{} in Redis", line.name);
+        if let Some((expected, _)) = line.memcached {
+            let trips = round_trips(&limiter(memcached.clone(), line), &far_memcached).await;
+            assert_eq!(trips, expected, "{} in Memcached", line.name);
+        }
+    }
+}
+
+const KEYS: u64 = 500;
+
+/// As many keys, each of which has used so many tokens.
+async fn fill(limiter: &Limiter, tokens: u64) {
+    for key in 0..KEYS {
+        assert!(limiter.check_n(key, tokens).await.unwrap().allowed);
+    }
+}
+
+/// Versions differ, and keys have longer names and shorter ones.
+fn about(bytes: u64) -> RangeInclusive<u64> {
+    bytes * 3 / 4..=bytes * 11 / 10
+}
+
+/// With its part of the tables of all keys.
+async fn bytes_in_redis(line: &Line, tokens: u64) -> u64 {
+    let server = Redis::start();
+    let used = || -> u64 {
+        let info = server.call(&["INFO", "memory"]).text();
+        let mut lines = info.lines();
+        let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
+        used.unwrap().parse().unwrap()
+    };
+    let limiter = limiter(backend::Redis::connect(&server.url()).await.unwrap(), line);
+    limiter.check("script").await.unwrap();
+    let before = used();
+    fill(&limiter, tokens).await;
+    (used() - before) / KEYS
+}
+
+#[tokio::test]
+async fn a_key_in_redis_takes_the_bytes_that_the_docs_say() {
+    for line in &LINES {
+        let tokens = if line.redis == LOG { 100 } else { 3 };
+        let bytes = bytes_in_redis(line, tokens).await;
+        let logged = if line.redis == LOG {
+            LOGGED * tokens
+        } else {
+            0
+        };
+        let expected = about(line.redis + logged);
+        assert!(expected.contains(&bytes), "{}: {bytes}", line.name);
+    }
+    // The first tokens are a list already.
+    let log = LINES.iter().find(|line| line.redis == LOG).unwrap();
+    let bytes = bytes_in_redis(log, 1).await;
+    assert!(about(LOG).contains(&bytes), "an empty log: {bytes}");
+}
+
+/// With what is left over of its place, since places come in few sizes.
+fn bytes_in_use(server: &Memcached) -> (u64, u64) {
+    let lines = server.call("stats slabs");
+    let number = |class: &str, name: &str| -> Option<u64> {
+        let name = format!("STAT {class}:{name} ");
+        lines
+            .iter()
+            .find_map(|line| line.strip_prefix(&name)?.parse().ok())
+    };
+    let classes = lines.iter().filter_map(|line| {
+        let class = line.strip_prefix("STAT ")?.strip_suffix(char::is_numeric)?;
+        class.split_once(":chunk_size").map(|(class, _)| class)
+    });
+    let classes = classes.map(|class| {
+        let (size, used) = (number(class, "chunk_size"), number(class, "used_chunks"));
+        (size.unwrap() * used.unwrap(), used.unwrap())
+    });
+    classes.fold((0, 0), |(bytes, items), (more, used)| {
+        (bytes + more, items + used)
+    })
+}
+
+#[tokio::test]
+async fn a_value_in_memcached_takes_the_bytes_that_the_docs_say() {
+    for line in &LINES {
+        let Some((_, expected)) = line.memcached else {
+            continue;
+        };
+        let server = Memcached::start();
+        let memcached = backend::Memcached::connect(&server.url()).await.unwrap();
+        let limiter = limiter(memcached, line);
+        let before = bytes_in_use(&server);
+        fill(&limiter, 3).await;
+        let (bytes, items) = bytes_in_use(&server);
+        let bytes = (bytes - before.0) / (items - before.1);
+        assert!(about(expected).contains(&bytes), "{}: {bytes}", line.name);
+    }
+}
