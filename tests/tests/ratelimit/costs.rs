@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use tests::servers::{Memcached, Proxy, Redis};
 use tokio::time::Instant;
 use tower_dist_ratelimit::{
-    Limiter, Policy, Quota,
+    Limiter, Policy, Quota, Sharing,
     backend::{self, Backend},
 };
 
@@ -214,4 +214,39 @@ async fn a_value_in_memcached_takes_the_bytes_that_the_docs_say() {
         let bytes = (bytes - before.0) / (items - before.1);
         assert!(about(expected).contains(&bytes), "{}: {bytes}", line.name);
     }
+}
+
+#[tokio::test]
+async fn a_leased_key_takes_a_few_round_trips_per_lease_time_however_many_decisions() {
+    let server = Redis::start();
+    let scripts = || -> u32 {
+        let info = server.call(&["INFO", "commandstats"]).text();
+        let mut lines = info.lines();
+        let calls = lines.find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        let (calls, _) = calls.unwrap().split_once(',').unwrap();
+        calls.parse().unwrap()
+    };
+    let redis = backend::Redis::connect(&server.url()).await.unwrap();
+    let plenty = Policy::new("plenty", Quota::per_second(100_000_000));
+    let limiter = Limiter::builder(redis, plenty).sharing(Sharing::leases());
+    let limiter = limiter.backend_deadline(Duration::from_secs(30));
+    let limiter = limiter.build().unwrap();
+    let ask_for = async |time: Duration| {
+        let (start, mut decisions) = (Instant::now(), 0_u32);
+        while start.elapsed() < time {
+            for _ in 0..16 {
+                assert!(limiter.check("hot").await.unwrap().allowed);
+                decisions += 1;
+            }
+            tokio::task::yield_now().await;
+        }
+        decisions
+    };
+    ask_for(Duration::from_millis(500)).await;
+    let before = scripts();
+    let decisions = ask_for(Duration::from_secs(2)).await;
+    let trips = scripts() - before;
+    println!("{decisions} decisions, {trips} round trips");
+    assert!(trips <= 3 * 20, "{trips} in 20 lease times");
+    assert!(decisions >= 100 * trips, "{trips} for {decisions}");
 }
