@@ -129,6 +129,8 @@ fn refused(address: &Address, error: RedisError) -> ConnectError {
         }
         // A server that takes no more connections, too: what it says then is often lost.
         _ if error.is_io_error() => "closed the connection",
+        // The parser's own words are several lines, and say nothing more.
+        ErrorKind::Parse => return ConnectError::new(address, "does not speak Redis's protocol"),
         _ => "answers with an error",
     };
     ConnectError::because(address, problem, error)
