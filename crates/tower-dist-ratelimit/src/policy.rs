@@ -155,7 +155,7 @@ impl Policy {
 
     /// The time of every request: exactly the limit in any window.
     ///
-    /// For small limits that must hold, such as logins: at most 10,000, and 16 bytes per request in the window.
+    /// For small limits that must hold, such as logins: at most 10,000, and 16 to 32 bytes per token in the window.
     pub fn sliding_log(self) -> Self {
         self.counted(Algorithm::SlidingLog)
     }
