@@ -59,16 +59,21 @@ impl Store {
 
 /// What is wrong, and what to do about it where that is not said by what is wrong.
 fn no_store(error: &ConnectError, command: &str) -> String {
-    let unreachable = error
-        .source()
-        .is_some_and(|source| source.is::<io::Error>());
-    if !unreachable {
-        return format!("--backend: {error}");
-    }
-    format!(
-        "--backend: {error}; start it there (one server to try: {command}), \
-         or leave --backend out to count in this process"
-    )
+    let source = error.source().and_then(|source| source.downcast_ref());
+    let advice = match source.map(io::Error::kind) {
+        None => return format!("--backend: {error}"),
+        // What TLS says.
+        Some(io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            "rediss:// is for a server that encrypts, with a certificate that this machine trusts; \
+             for one that does not encrypt it is redis://"
+                .to_owned()
+        }
+        Some(_) => format!(
+            "start it there (one server to try: {command}), \
+             or leave --backend out to count in this process"
+        ),
+    };
+    format!("--backend: {error}; {advice}")
 }
 
 impl FromStr for Store {

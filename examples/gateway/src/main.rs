@@ -62,8 +62,10 @@ async fn run(options: Options) -> Result<(), BoxError> {
 }
 
 /// One line on stderr, in one piece: several gateways may share a terminal. Unlike `eprintln!` it does not panic when
-/// nobody reads there any more.
+/// nobody reads there any more. What others have put into a message, such as a server that answers something else, does
+/// not break the line.
 fn log(message: &str) {
-    let line = format!("gateway: {message}\n");
+    let words: Vec<_> = message.split_whitespace().collect();
+    let line = format!("gateway: {}\n", words.join(" "));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

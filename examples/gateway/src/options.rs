@@ -1,11 +1,12 @@
 //! The command line.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::http::Uri;
 use axum::http::uri::{Authority, Scheme};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::backend::Store;
 use crate::profile::Profile;
@@ -14,7 +15,7 @@ use crate::profile::Profile;
 ///
 /// Without a subcommand it serves until Ctrl-C or SIGTERM, and then lets the requests in flight finish.
 #[derive(Debug, Parser)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, allow_negative_numbers = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -44,15 +45,16 @@ pub(crate) struct ServeOptions {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct DemoOptions {
     /// Print one JSON array instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
     /// Requests per scenario.
-    #[arg(long, value_name = "N", default_value = "5000", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value = "5000", value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub(crate) requests: u64,
     /// Requests per second, sent on schedule whether or not earlier ones have been answered.
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = value_parser!(u32).range(1..=100_000))]
     pub(crate) load: u32,
     /// Only this scenario.
     #[arg(long, value_name = "SCENARIO", value_parser = SCENARIOS)]
@@ -74,10 +76,10 @@ const SCENARIOS: [&str; 6] = [
 #[command(next_help_heading = "Layers")]
 pub(crate) struct StackOptions {
     /// Requests per second that each client may send.
-    #[arg(long, global = true, value_name = "N", default_value = "50")]
+    #[arg(long, global = true, value_name = "N", default_value = "50", value_parser = value_parser!(u64).range(1..))]
     pub(crate) limit: u64,
     /// Requests that a client may send at once after a pause.
-    #[arg(long, global = true, value_name = "N", default_value = "100")]
+    #[arg(long, global = true, value_name = "N", default_value = "100", value_parser = value_parser!(u64).range(1..))]
     pub(crate) burst: u64,
     /// Where the limits are counted: memory (this process), or a store that several gateways share:
     /// redis://host:port, redis-cluster://host:port,.., redis-sentinel://host:port,../name or
@@ -86,16 +88,17 @@ pub(crate) struct StackOptions {
     pub(crate) backend: Store,
     /// Take shares of the limits of busy clients for so many milliseconds, and decide on those without
     /// asking the store. A fleet then admits at most what the limits allow in that much more time.
-    #[arg(long, global = true, value_name = "MS", value_parser = milliseconds)]
+    /// From 10 to 60000.
+    #[arg(long, global = true, value_name = "MS", value_parser = lease_time)]
     pub(crate) lease: Option<Duration>,
     /// How many gateways share the store; while it is away, each admits its share of the limits.
-    #[arg(long, global = true, value_name = "N", default_value = "1")]
+    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..))]
     pub(crate) fleet: u32,
     /// How long a request waits for the store to decide, in milliseconds.
-    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = milliseconds)]
+    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = deadline)]
     pub(crate) backend_deadline: Duration,
     /// Attempts per request through retries, the first included.
-    #[arg(long, global = true, value_name = "N", default_value = "3")]
+    #[arg(long, global = true, value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,
     /// Send a hedge when a request takes longer than this share of the recent ones.
     #[arg(long, global = true, value_name = "SHARE", default_value = "0.95")]
@@ -121,15 +124,32 @@ pub(crate) struct StackOptions {
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
+    milliseconds_of(text, 1..=3_600_000)
+}
+
+/// What leases can be, so that a wrong one is told by the name of its option.
+fn lease_time(text: &str) -> Result<Duration, String> {
+    milliseconds_of(text, 10..=60_000)
+}
+
+fn deadline(text: &str) -> Result<Duration, String> {
+    milliseconds_of(text, 1..=60_000)
+}
+
+fn milliseconds_of(text: &str, bounds: RangeInclusive<u64>) -> Result<Duration, String> {
     match text.parse() {
-        Ok(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
-        _ => Err("expected milliseconds, from 1 to 3600000".into()),
+        Ok(ms) if bounds.contains(&ms) => Ok(Duration::from_millis(ms)),
+        _ => {
+            let (least, most) = bounds.into_inner();
+            Err(format!("expected milliseconds, from {least} to {most}"))
+        }
     }
 }
 
 /// The authority of an `http://` URL that has nothing else.
 fn http_authority(text: &str) -> Result<Authority, String> {
-    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    const EXPECTED: &str = "expected http://host or http://host:port";
+    let uri: Uri = text.parse().map_err(|_| EXPECTED)?;
     if uri.scheme() == Some(&Scheme::HTTPS) {
         return Err("https is not supported, only http:// upstreams are".into());
     }
@@ -143,7 +163,7 @@ fn http_authority(text: &str) -> Result<Authority, String> {
         {
             Ok(authority.clone())
         }
-        _ => Err("expected http://host or http://host:port".into()),
+        _ => Err(EXPECTED.into()),
     }
 }
 

@@ -123,6 +123,8 @@ async fn a_store_that_does_not_do_is_one_line_on_stderr() {
     let nobody = format!("redis://127.0.0.1:{}", free_port());
     let no_memcached = format!("memcached://127.0.0.1:{}", free_port());
     let clusters = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let memcached = Memcached::start();
+    let other = format!("redis://127.0.0.1:{}", memcached.port());
     for (url, code, reason) in [
         (
             &*nobody,
@@ -136,6 +138,7 @@ async fn a_store_that_does_not_do_is_one_line_on_stderr() {
         ),
         (&locked, 1, "does not accept this user or password"),
         (&clusters, 1, "--backend: "),
+        (&other, 1, "does not speak Redis's protocol"),
         ("redis://", 1, "must name a host"),
         ("redis-sentinel://a", 1, "must name the primary"),
         (

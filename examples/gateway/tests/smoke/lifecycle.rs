@@ -16,13 +16,22 @@ async fn what_cannot_work_is_one_line_on_stderr() {
         ),
         (&["--upstream", "https://a"], "only http://"),
         (&["--upstream", "a:b:c"], "--upstream"),
+        (&["--upstream", "http://"], "expected http://host"),
         (&["--profile", "good"], "possible values: default, tail"),
         (&["--frobnicate"], "'--frobnicate'"),
         (&["--hedge-at", "0"], "from 1 to 3600000"),
         (&["--attempts", "0"], "attempts"),
         (&["--burst", "0"], "burst"),
         (&["--budget", "11"], "budget"),
+        (
+            &["--lease", "9"],
+            "'--lease <MS>': expected milliseconds, from 10 to 60000",
+        ),
+        (&["--fleet", "0"], "'--fleet <N>'"),
+        (&["--limit", "-1"], "invalid value '-1' for '--limit <N>'"),
+        (&["--backend-deadline", "60001"], "from 1 to 60000"),
         (&["demo", "--requests", "0"], "--requests"),
+        (&["demo", "--load", "-1"], "invalid value '-1' for '--load"),
         (&["demo", "--listen", "127.0.0.1:0"], "--listen"),
     ] {
         let output = output(args).await;
