@@ -15,6 +15,8 @@ mod health;
 #[cfg(feature = "memcached")]
 mod memcached;
 mod memory;
+#[cfg(any(feature = "memcached", feature = "redis"))]
+mod patience;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(any(feature = "memcached", feature = "redis"))]

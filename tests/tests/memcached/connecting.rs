@@ -142,6 +142,19 @@ async fn prefixes_keep_services_apart() {
 }
 
 #[tokio::test]
+async fn a_deadline_of_zero_is_refused() {
+    let builder = || Memcached::builder("memcached://localhost");
+    let none = Duration::ZERO;
+    for (builder, setting) in [
+        (builder().connect_deadline(none), "connect_deadline"),
+        (builder().answer_deadline(none), "answer_deadline"),
+    ] {
+        let error = builder.connect().await.unwrap_err().to_string();
+        assert_eq!(error, format!("{setting}: is 0ns, but must be above 0"));
+    }
+}
+
+#[tokio::test]
 async fn deadlines_can_be_as_long_as_there_are() {
     let server = Server::start();
     let builder = Memcached::builder(&server.url()).connect_deadline(Duration::MAX);

@@ -10,6 +10,7 @@ mod key;
 mod link;
 mod parts;
 mod pipe;
+mod registry;
 mod reply;
 mod request;
 mod set;
@@ -17,21 +18,17 @@ mod slot;
 mod target;
 mod wire;
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{fmt, sync::Arc};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tokio::{sync::oneshot, time::Instant};
 
 pub use self::builder::MemcachedBuilder;
 use self::{
-    counted::Counted,
     job::{Asked, Counting, Job, Swapping, Verb},
     link::Link,
     parts::Part,
-    set::Set,
+    registry::{Kept, Registry},
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
@@ -156,23 +153,7 @@ pub struct Memcached {
     servers: Arc<[(u64, Link)]>,
     seeds: Arc<[u64]>,
     prefix: Arc<str>,
-    registry: Arc<RwLock<Vec<Registered>>>,
-}
-
-/// One policy.
-#[derive(Clone)]
-struct Registered {
-    kept: Kept,
-    dynamic: bool,
-}
-
-/// Where a policy's states are.
-#[derive(Clone)]
-enum Kept {
-    /// Each window is a counter.
-    Counted(Arc<Counted>),
-    /// One of a set, at this place in its items.
-    InSet(Arc<Set>, usize),
+    registry: Arc<Registry>,
 }
 
 /// An answer that comes later.
@@ -231,13 +212,10 @@ impl Memcached {
         charges: &[Charge<'_>],
         verb: Verb,
     ) -> Result<SmallVec<[Part; 1]>, BackendError> {
-        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        let registered = self.registry.read();
         let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
         for (place, charge) in charges.iter().enumerate() {
-            let policy = usize::try_from(charge.policy.number()).ok();
-            let Some(policy) = policy.and_then(|number| registry.get(number)) else {
-                return Err(BackendError::new("this policy was not registered here"));
-            };
+            let policy = registered.policy(charge.policy)?;
             if charge.quota.is_some() && !policy.dynamic {
                 return Err(BackendError::new(
                     "a charge with a quota of its own, to a policy without dynamic_quotas",
@@ -294,22 +272,6 @@ impl Memcached {
             verb,
         )))
     }
-
-    /// The policies of a set, each with its place.
-    fn kept(&self, policies: &[Policy]) -> Result<SmallVec<[Kept; 1]>, BuildError> {
-        if let [policy] = policies {
-            let counted = Counted::new(&self.prefix, policy);
-            let counted = counted.map_err(|error| error.in_policy(policy.name()))?;
-            if let Some(counted) = counted {
-                return Ok(smallvec![Kept::Counted(Arc::new(counted))]);
-            }
-        }
-        let set = Arc::new(Set::new(&self.prefix, policies)?);
-        let places = 0..policies.len();
-        Ok(places
-            .map(|place| Kept::InSet(Arc::clone(&set), place))
-            .collect())
-    }
 }
 
 impl Backend for Memcached {
@@ -320,21 +282,7 @@ impl Backend for Memcached {
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        let kept = self.kept(policies)?;
-        let mut registry = self
-            .registry
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let first = registry.len();
-        let policies = policies.iter().zip(kept);
-        registry.extend(policies.map(|(policy, kept)| Registered {
-            kept,
-            dynamic: policy.has_dynamic_quotas(),
-        }));
-        let numbers = first..registry.len();
-        Ok(numbers
-            .map(|number| PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX)))
-            .collect())
+        self.registry.register(&self.prefix, policies)
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {

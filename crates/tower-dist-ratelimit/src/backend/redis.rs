@@ -34,6 +34,7 @@ pub use self::builder::RedisBuilder;
 use self::{key::Tags, link::Link, registry::Registry, route::Route, rule::Rule, wire::Wire};
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
+    patience::Patience,
 };
 use crate::{BuildError, Decision, Policy};
 
@@ -222,7 +223,7 @@ impl Redis {
             commands: Arc::new(connection),
             driver: Box::pin(std::future::pending()),
         };
-        let link = Link::on(wire, None, builder::PATIENCE);
+        let link = Link::on(wire, None, Patience::default());
         Ok(Self::new(Route::One(link), Arc::from(prefix)))
     }
 

@@ -3,10 +3,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{
     Memcached,
     key::seed,
-    link::{Link, Patience, Target},
+    link::{Link, Target},
     target,
 };
-use crate::backend::ConnectError;
+use crate::backend::{ConnectError, patience::Patience};
 
 /// Settings of a connection to Memcached, from [`Memcached::builder`].
 #[must_use = "nothing is connected until `connect`"]
@@ -21,10 +21,7 @@ impl MemcachedBuilder {
         Self {
             url: url.to_owned(),
             prefix: "rl".to_owned(),
-            patience: Patience {
-                connect: Duration::from_secs(5),
-                answer: Duration::from_millis(500),
-            },
+            patience: Patience::default(),
         }
     }
 
@@ -78,6 +75,7 @@ impl MemcachedBuilder {
     pub async fn connect(self) -> Result<Memcached, ConnectError> {
         let addresses = target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
+        self.patience.check()?;
         let prefix: Arc<str> = Arc::from(self.prefix);
         let mut servers = Vec::with_capacity(addresses.len());
         for address in addresses {

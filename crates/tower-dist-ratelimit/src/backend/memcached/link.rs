@@ -14,7 +14,9 @@ use super::{
     pipe::{End, Pipe},
     wire,
 };
-use crate::backend::{BackendError, ConnectError, Verdict, address::Address, health::Health};
+use crate::backend::{
+    BackendError, ConnectError, Verdict, address::Address, health::Health, patience::Patience,
+};
 
 /// How many requests wait to be taken up by the task. More than any service has at once; beyond it they fail at once
 /// rather than pile up in front of a server that does not answer.
@@ -24,15 +26,6 @@ const INBOX: usize = 8192;
 /// takes, and one that is gone sees two attempts a second and client, spread at random.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
-
-/// How long to wait for a server.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// For a connection.
-    pub(super) connect: Duration,
-    /// For an answer.
-    pub(super) answer: Duration,
-}
 
 /// Where a server is, and how to get there.
 #[derive(Clone, Debug)]

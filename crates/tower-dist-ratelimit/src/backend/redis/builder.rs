@@ -2,12 +2,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     ConnectError, Redis,
-    link::Patience,
     route::Route,
     target::{Kind, Target},
     tls::Tls,
     wire::Dialer,
 };
+use crate::backend::patience::Patience;
 
 /// Settings of a connection to Redis, from [`Redis::builder`].
 #[must_use = "nothing is connected until `connect`"]
@@ -25,7 +25,7 @@ impl RedisBuilder {
         Self {
             url: url.to_owned(),
             prefix: "rl".to_owned(),
-            patience: PATIENCE,
+            patience: Patience::default(),
             root_certificates: None,
             sentinel_user: None,
             sentinel_password: None,
@@ -175,25 +175,6 @@ impl RedisBuilder {
         }
         let problem = "is set, but the URL is not one of redis-sentinel://";
         Err(ConnectError::new(setting, problem))
-    }
-}
-
-/// What is waited where nothing else is said.
-pub(super) const PATIENCE: Patience = Patience {
-    connect: Duration::from_secs(5),
-    answer: Duration::from_millis(500),
-};
-
-impl Patience {
-    fn check(self) -> Result<(), ConnectError> {
-        let deadlines = [
-            ("connect_deadline", self.connect),
-            ("answer_deadline", self.answer),
-        ];
-        match deadlines.iter().find(|(_, deadline)| deadline.is_zero()) {
-            Some((field, _)) => Err(ConnectError::new(field, "is 0ns, but must be above 0")),
-            None => Ok(()),
-        }
     }
 }
 

@@ -15,13 +15,14 @@ use super::{
     ConnectError,
     batch::Pending,
     failure::Failure,
-    link::{Connect, Link, Patience},
+    link::{Connect, Link},
     reply::Words,
     route::Answers,
     target::Address,
     wire::Dialer,
     work::{How, Work},
 };
+use crate::backend::patience::Patience;
 
 /// How often at most the nodes are asked which of them has which slots.
 const REFRESH: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use super::{
     ConnectError, batch::Pending, combiner::Combiner, failure::Failure, outbox::Outbox, wire::Wire,
     work::Work,
 };
-use crate::backend::{BoxFuture, health::Health};
+use crate::backend::{BoxFuture, health::Health, patience::Patience};
 
 /// Before the first attempt to connect again, and at most. A server that restarts is missed for no longer than it
 /// takes, and one that is gone sees two attempts a second and client, spread at random.
@@ -17,15 +17,6 @@ const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// Makes a connection; again and again, to wherever the server is then.
 pub(super) type Connect =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Wire, ConnectError>> + Send + Sync>;
-
-/// How long to wait for a server.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// For a connection.
-    pub(super) connect: Duration,
-    /// For an answer.
-    pub(super) answer: Duration,
-}
 
 /// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once
 /// what was sent is answered.

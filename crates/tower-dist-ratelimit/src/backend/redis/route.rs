@@ -13,14 +13,14 @@ use super::{
     call::Call,
     cluster::Cluster,
     failure::Failure,
-    link::{Connect, Link, Patience},
+    link::{Connect, Link},
     reply::{Words, verdict},
     sentinel::Watched,
     target::{Kind, Target},
     wire::Dialer,
     work::{How, Work},
 };
-use crate::backend::{BackendError, BoxFuture, Verdict};
+use crate::backend::{BackendError, BoxFuture, Verdict, patience::Patience};
 
 /// Which server is asked.
 #[derive(Clone, Debug)]
