@@ -85,6 +85,17 @@ impl Model {
         }
     }
 
+    #[cfg(test)]
+    /// The same windows, of which what was counted stays counted, under another limit.
+    pub(crate) fn limited_to(self, limit: u64) -> Self {
+        let quota = Quota::new(limit, self.quota.window());
+        let kind = match self.kind {
+            Kind::Counted(windows) => Kind::Counted(windows.limited_to(quota)),
+            drained => drained,
+        };
+        Self { quota, kind }
+    }
+
     pub(crate) fn take(&mut self, nanos: u64, tokens: u64) {
         match &mut self.kind {
             Kind::Drained(one) => one.take(nanos, tokens),

@@ -137,3 +137,22 @@ impl Pace {
 fn most_per_window(window: u64) -> u128 {
     (u128::from(window) << 63) / HORIZON.as_nanos()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who changes the quota of a key again and again wins nothing by it.
+    #[test]
+    fn units_of_another_pace_are_rounded_up() {
+        let pace = Pace::new(Quota::per_second(1)).unwrap();
+        let bits = pace.token_bits();
+        assert_eq!(pace.converted(5, bits), 5);
+        assert_eq!(pace.converted(5, bits - 1), 10);
+        assert_eq!(pace.converted(4, bits + 1), 2);
+        assert_eq!(pace.converted(5, bits + 1), 3);
+        assert_eq!(pace.converted(1, bits + 9), 1);
+        assert_eq!(pace.converted(u64::MAX, 0), MAX_AHEAD);
+        assert_eq!(pace.converted(0, 0), 0);
+    }
+}

@@ -1,6 +1,8 @@
 //! What all algorithms promise alike: each against the model, and each under the same traffic.
 
+mod ends;
 pub(crate) mod key;
+mod one_number;
 mod overrides;
 mod traffic;
 mod worst;
@@ -13,8 +15,8 @@ use self::{
     key::Key,
     traffic::{Step, any_built, everyday},
 };
-use super::Ask;
-use crate::{Algorithm, Decision, model::Model};
+use super::{Ask, FixedWindow};
+use crate::{Algorithm, Decision, Quota, model::Model};
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
@@ -150,10 +152,15 @@ proptest! {
             let at = if step.settle.is_some() { earlier } else { now };
             let granted = if at == now { decision.granted } else { before.granted };
             key.take(at, &ask(step.cost), granted);
+            let told = if at == now { decision } else { before };
+            if told.allowed {
+                let reset = at + nanos(told.reset_after);
+                prop_assert_eq!(key.pressure(reset), 0);
+                prop_assert!(reset == at || key.pressure(reset - 1) > 0);
+            }
         }
     }
 
-    /// What is swapped is decided by one, and what is told by the other.
     #[test]
     fn nothing_overflows_whatever_can_be_built(
         (algorithm, quota) in any_built(),
@@ -173,6 +180,32 @@ proptest! {
                 key.decide(at, &Ask { cost: cost.min(quota.limit()), ..ask });
                 key.pressure(at);
             }
+        }
+    }
+
+    /// A key's windows are those of all others, some time earlier.
+    #[test]
+    fn a_phase_only_shifts_the_windows(bits: u64, (_, quota, steps) in everyday()) {
+        let quota = Quota::new(quota.limit(), quota.window());
+        let aligned = Algorithm::FixedWindow { phase_per_key: false };
+        let Ok(windows) = FixedWindow::new(quota, true) else {
+            return Ok(());
+        };
+        let mut key = Key::of(windows, bits);
+        let mut model = Model::new(aligned, quota);
+        let mut now = 0;
+        let phase = u64::try_from(u128::from(bits) * quota.window().as_nanos() >> 64).unwrap();
+        for step in steps {
+            now += step.wait;
+            let ask = Ask { cost: step.cost, want: step.want, quota: None };
+            let decision = key.decide(now, &ask);
+            prop_assert!(agrees(&model, step, now + phase, decision, 0), "{decision:?}");
+            if let (false, Some(wait)) = (decision.allowed, decision.retry_after) {
+                let expected = model.allowed_at(now + phase, step.cost).unwrap();
+                prop_assert_eq!(now + phase + nanos(wait), expected);
+            }
+            key.take(now, &ask, decision.granted);
+            model.take(now + phase, decision.granted);
         }
     }
 }

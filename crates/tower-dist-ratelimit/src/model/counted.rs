@@ -31,6 +31,11 @@ impl Counted {
         self.taken.last().map_or(0, |last| last.nanos)
     }
 
+    #[cfg(test)]
+    pub(super) fn limited_to(self, quota: Quota) -> Self {
+        Self { quota, ..self }
+    }
+
     fn window(&self) -> u64 {
         u64::try_from(self.quota.window().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Ask, Key, traffic::ALL};
-use crate::{Algorithm, Quota};
+use super::{
+    Ask, Key,
+    traffic::{ALL, everyday},
+};
+use crate::{Algorithm, Quota, model::Model};
 
 fn by(quota: &Quota, cost: u64) -> Ask<'_> {
     Ask {
@@ -135,6 +138,86 @@ proptest! {
             number += 1;
             let left = key.decide(0, &by(&quota, 0)).remaining;
             prop_assert!(left <= 500 - used && left + number >= 500 - used, "{left} after {used}");
+        }
+    }
+
+    #[test]
+    fn quotas_that_can_change_and_do_not_count_as_those_that_cannot((algorithm, quota, steps) in everyday()) {
+        let mut fixed = Key::new(algorithm, quota).unwrap();
+        let mut dynamic = Key::dynamic(algorithm, quota).unwrap();
+        let mut at = 0;
+        for (step, number) in steps.into_iter().zip(0..) {
+            at += step.wait;
+            let ask = Ask { cost: step.cost, want: step.want, quota: None };
+            let told = Ask { quota: Some(&quota), ..ask };
+            let decision = fixed.charge_by(at, &ask);
+            prop_assert_eq!(dynamic.charge_by(at, if number % 2 == 0 { &ask } else { &told }), decision);
+            if let Some(delta) = step.settle {
+                prop_assert_eq!(dynamic.settle(at, delta), fixed.settle(at, delta));
+            }
+            prop_assert_eq!(dynamic.pressure(at), fixed.pressure(at));
+        }
+    }
+
+    /// Windows and logs: the model with another limit, whatever was counted under others.
+    #[test]
+    fn a_window_has_the_limit_that_is_asked_by_and_the_count_that_it_has(
+        (algorithm, quota, steps) in everyday(),
+        limits in prop::collection::vec(0_u64..300, 6),
+    ) {
+        let drains = matches!(
+            algorithm,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. }
+        );
+        // The shortest windows cannot count so far.
+        prop_assume!(!drains && quota.window() >= Duration::from_millis(1));
+        let mut key = Key::dynamic(algorithm, quota).unwrap();
+        let mut model = Model::new(algorithm, quota);
+        let mut now = 0;
+        for (step, limit) in steps.into_iter().zip(limits.iter().cycle()) {
+            now += step.wait;
+            // The window of such a quota is nobody's.
+            let quota = Quota::new(*limit, Duration::from_secs(7));
+            model = model.limited_to(*limit);
+            let ask = Ask { cost: step.cost, want: step.want, quota: Some(&quota) };
+            let decision = key.decide(now, &ask);
+            let expected = model.decide(now, step.cost, step.want);
+            prop_assert_eq!(
+                (decision.allowed, decision.granted, decision.remaining, decision.limit),
+                (expected.allowed, expected.granted, expected.remaining, *limit)
+            );
+            if !decision.allowed {
+                let then = decision.retry_after.map(|wait| now + super::nanos(wait));
+                prop_assert_eq!(then, model.allowed_at(now, step.cost), "{:?}", decision);
+            }
+            key.take(now, &ask, decision.granted);
+            model.take(now, decision.granted);
+        }
+    }
+
+    /// Since they were last charged, buckets have drained at the rate that is asked by; in tokens, up to one of rounding at
+    /// each change.
+    #[test]
+    fn a_bucket_drains_at_the_rate_that_is_asked_by(
+        changes in prop::collection::vec((1_u64..1_000, 0_u64..3_000, 0_u64..20), 1..20),
+    ) {
+        let mut key = Key::dynamic(ALL[0], Quota::per_minute(1)).unwrap();
+        // In tokens times the milliseconds of the minute; and milliseconds since that was so.
+        let (mut used, mut since) = (0_u64, 0);
+        let (mut now, mut number) = (0, 0);
+        for (limit, millis, cost) in changes {
+            let quota = Quota::per_minute(limit).burst(500);
+            now += millis * 1_000_000;
+            since += millis;
+            let decision = key.charge_by(now, &by(&quota, cost));
+            let left = used.saturating_sub(limit * since);
+            let free = 500_u64.saturating_sub(left.div_ceil(60_000));
+            let told = decision.remaining + decision.granted;
+            prop_assert!(told.abs_diff(free) <= number, "{decision:?}, but {free}");
+            if decision.granted > 0 {
+                (used, since) = (left + decision.granted * 60_000, 0);
+                number += 1;
+            }
         }
     }
 }

@@ -162,6 +162,38 @@ fn a_queue_lets_one_in_at_a_time_exactly_as_far_apart_as_the_rate_says() {
     }
 }
 
+/// For a day, one request in a window, whose cost is the limit.
+#[test]
+fn no_window_is_lost_or_won_in_a_day() {
+    for algorithm in [
+        Algorithm::FixedWindow {
+            phase_per_key: false,
+        },
+        Algorithm::FirstHit,
+        Algorithm::SlidingLog,
+    ] {
+        for quota in [
+            Quota::per_second(3),
+            Quota::per_second(333),
+            Quota::new(1_000, Duration::from_millis(86_400)),
+            Quota::new(7, Duration::from_nanos(999_999_937)),
+        ] {
+            let mut key = Key::new(algorithm, quota).unwrap();
+            let mut admitted = Admitted::default();
+            admitted.greedy(&mut key, quota.limit(), 0, DAY);
+            let window = super::nanos(quota.window());
+            assert_eq!(admitted.0.len() as u64, DAY.div_ceil(window));
+            for (number, (at, cost)) in (0..).zip(&admitted.0) {
+                assert_eq!(
+                    (*at, *cost),
+                    (number * window, quota.limit()),
+                    "{algorithm:?}"
+                );
+            }
+        }
+    }
+}
+
 /// What can be sustained: all of the limit, but for whole sub-windows, which pay for being hard.
 #[test]
 fn what_can_be_sustained_is_the_limit_or_its_n_th_less() {

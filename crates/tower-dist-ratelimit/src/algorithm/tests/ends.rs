@@ -1,0 +1,116 @@
+//! Where numbers and times end.
+
+use super::{Key, nanos, traffic::ALL};
+use crate::{
+    Algorithm, Quota,
+    algorithm::{Ask, FixedWindow},
+    quota::HORIZON,
+};
+
+const LIMIT: u64 = 10;
+
+/// Limits that nobody has to wait for long.
+fn keys() -> impl Iterator<Item = (Algorithm, Key)> {
+    let quota = Quota::per_minute(LIMIT);
+    ALL.into_iter()
+        .map(move |algorithm| (algorithm, Key::new(algorithm, quota).unwrap()))
+}
+
+#[test]
+fn where_time_stands_still_limits_hold() {
+    for (algorithm, mut key) in keys() {
+        let before = nanos(HORIZON) - 1;
+        key.charge(before - 1, LIMIT);
+        let granted: u64 = [before, before + 1, before + 2, u64::MAX / 2, u64::MAX]
+            .map(|now| (0..30).map(|_| key.charge(now, 1).granted).sum::<u64>())
+            .into_iter()
+            .sum();
+        // A queue has had one that was as expensive as a minute, and has room for no more.
+        assert!(granted <= LIMIT, "{algorithm:?}: {granted}");
+        let refused = key.charge(u64::MAX, 1);
+        assert!(!refused.allowed, "{algorithm:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_debt_of_any_size_stays_where_it_was_made() {
+    for (algorithm, mut key) in keys() {
+        let unused = key.decide(0, &super::ask(0)).remaining;
+        for _ in 0..5 {
+            key.settle(0, i64::MAX);
+        }
+        let owing = key.charge(0, 1);
+        assert_eq!(
+            (owing.allowed, owing.remaining),
+            (false, 0),
+            "{algorithm:?}"
+        );
+        let over = nanos(owing.reset_after);
+        let drains = matches!(
+            algorithm,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. }
+        );
+        // Two windows are the longest that anything is counted.
+        assert!(drains || over <= 120_000_000_000, "{algorithm:?}: {over}");
+        assert!(
+            !drains || over > 86_400_000_000_000,
+            "{algorithm:?}: {over}"
+        );
+        let later = key.decide(over, &super::ask(0));
+        assert_eq!(later.remaining, unused, "{algorithm:?}");
+        // And it can be put back.
+        for _ in 0..6 {
+            key.settle(0, i64::MIN);
+        }
+        assert_eq!(
+            key.decide(0, &super::ask(0)).remaining,
+            unused,
+            "{algorithm:?}"
+        );
+    }
+}
+
+/// A clock that has jumped back by decades finds more taken than any debt.
+#[test]
+fn a_debt_is_never_less_than_what_was_taken_before() {
+    for (algorithm, mut key) in keys() {
+        key.charge(nanos(HORIZON), LIMIT);
+        let before = key.pressure(0);
+        key.settle(0, 1);
+        assert!(key.pressure(0) >= before, "{algorithm:?}");
+    }
+}
+
+/// There is one window more than the longest time has, since a phase can be almost as long as one.
+#[test]
+fn the_last_window_of_all_is_counted_like_the_others() {
+    // Windows, the one more, and the first, which is 1, just fill their bits.
+    let most = (1 << 20) - 2;
+    let window = HORIZON / most;
+    assert_eq!(HORIZON.as_nanos() / window.as_nanos(), u128::from(most));
+    let windows = FixedWindow::new(Quota::new(LIMIT, window), true).unwrap();
+    let mut key = Key::of(windows, u64::MAX);
+    assert!(key.charge(u64::MAX, LIMIT).allowed);
+    assert!(!key.charge(u64::MAX, 1).allowed);
+}
+
+#[test]
+fn a_limit_of_zero_leaves_nothing_also_to_who_has_used_nothing() {
+    for algorithm in ALL {
+        let key = Key::dynamic(algorithm, Quota::per_minute(LIMIT)).unwrap();
+        let zero = Quota::per_minute(0);
+        for cost in [0, 1] {
+            let ask = Ask {
+                cost,
+                want: cost,
+                quota: Some(&zero),
+            };
+            let decision = key.decide(0, &ask);
+            assert_eq!(
+                (decision.allowed, decision.remaining, decision.limit),
+                (cost == 0, 0, 0),
+                "{algorithm:?}"
+            );
+        }
+    }
+}

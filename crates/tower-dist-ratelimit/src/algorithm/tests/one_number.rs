@@ -1,0 +1,124 @@
+//! States that are swapped: what is granted is decided by one, and told by another.
+
+use proptest::prelude::*;
+
+use super::traffic::{Step, any_built, everyday};
+use crate::{
+    Algorithm, Decision, Quota,
+    algorithm::{Ask, FixedWindow, LeakyQueue, OneNumber, TokenBucket},
+};
+
+/// One key's state, which changes only by what is granted.
+struct Swapped<A> {
+    one: A,
+    state: u64,
+    bits: u64,
+}
+
+impl<A: OneNumber> Swapped<A> {
+    /// What is told at this time; an error if something else is granted.
+    fn told(&self, nanos: u64, ask: &Ask<'_>) -> Result<Decision, TestCaseError> {
+        let now = self.one.at(nanos, self.bits);
+        let mut told = Decision::default();
+        self.one.decide(&self.state, now, ask, &mut told);
+        let granted = self.one.granted(self.state, now, ask);
+        prop_assert_eq!(granted, told.granted, "{:?} of {:?}", told, ask);
+        Ok(told)
+    }
+
+    /// Asks at this time, at the last moment at which that is refused, and at the first at which it is not.
+    fn step(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> Result<(), TestCaseError> {
+        let told = self.told(nanos, ask)?;
+        if let (false, Some(wait)) = (told.allowed, told.retry_after) {
+            let then = nanos.saturating_add(super::nanos(wait));
+            self.told(then.saturating_sub(1), ask)?;
+            self.told(then, ask)?;
+        }
+        let now = self.one.at(nanos, self.bits);
+        if told.granted > 0 {
+            self.one.take(&mut self.state, now, ask, told.granted);
+        }
+        self.one.settle(&mut self.state, now, &ask.look(), delta);
+        self.told(nanos, ask)?;
+        Ok(())
+    }
+}
+
+/// Runs the requests, whose times may come in any order, if the state of this algorithm is one number.
+fn run(
+    algorithm: Algorithm,
+    quota: Quota,
+    bits: u64,
+    requests: impl Iterator<Item = (u64, Step, Option<Quota>)>,
+) -> Result<(), TestCaseError> {
+    fn each<A: OneNumber>(
+        one: A,
+        bits: u64,
+        requests: impl Iterator<Item = (u64, Step, Option<Quota>)>,
+    ) -> Result<(), TestCaseError> {
+        let mut key = Swapped {
+            one,
+            state: 0,
+            bits,
+        };
+        for (nanos, step, quota) in requests {
+            let ask = Ask {
+                cost: step.cost,
+                want: step.want,
+                quota: quota.as_ref(),
+            };
+            key.step(nanos, &ask, step.settle.unwrap_or(0))?;
+        }
+        Ok(())
+    }
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            each(TokenBucket::new(quota).unwrap(), bits, requests)
+        }
+        Algorithm::LeakyQueue { max_wait } => {
+            each(LeakyQueue::new(quota, max_wait).unwrap(), bits, requests)
+        }
+        Algorithm::FixedWindow { phase_per_key } => each(
+            FixedWindow::new(quota, phase_per_key).unwrap(),
+            bits,
+            requests,
+        ),
+        _ => Ok(()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn as_much_is_granted_as_is_told_in_everyday_traffic(
+        (algorithm, quota, steps) in everyday(),
+        bits: u64,
+        other in prop::option::of(0_u64..300),
+    ) {
+        let mut now = 0;
+        let requests = steps.into_iter().zip(0_u64..).map(|(step, number)| {
+            now += step.wait;
+            let other = other.filter(|_| number % 2 == 0);
+            (now, step, other.map(|limit| Quota::new(limit, quota.window())))
+        });
+        run(algorithm, quota, bits, requests)?;
+    }
+
+    #[test]
+    fn as_much_is_granted_as_is_told_whatever_can_be_built(
+        (algorithm, quota) in any_built(),
+        bits: u64,
+        steps in prop::collection::vec((any::<[u64; 3]>(), any::<[u32; 3]>(), any::<i64>()), 1..20),
+    ) {
+        let requests = steps.into_iter().map(|(numbers, shifts, delta)| {
+            let [at, cost, want] = [0, 1, 2].map(|i| numbers[i] >> (shifts[i] % 64));
+            // As often around the burst as anywhere.
+            let burst = quota.burst_size();
+            let cost = if shifts[0] % 2 == 0 { cost } else { burst - cost % burst.min(3) };
+            let settle = (shifts[1] % 3 == 0).then_some(delta >> (shifts[2] % 64));
+            (at, Step { wait: 0, cost, want, settle }, None)
+        });
+        run(algorithm, quota, bits, requests)?;
+    }
+}
