@@ -147,7 +147,7 @@ impl Arithmetic for SlidingWindow {
         let before = self.view(ring, nanos).total();
         let tokens = delta.unsigned_abs();
         if delta < 0 {
-            ring.give_back(self.sub_windows, nanos / self.length, tokens);
+            ring.give_back(tokens);
         } else if delta > 0 {
             let more = tokens.min(MAX_COUNT.saturating_sub(before));
             *ring.now(self.sub_windows, nanos / self.length) += more;

@@ -42,12 +42,8 @@ impl Ring {
     }
 
     /// Takes tokens out of the counts, the newest first.
-    pub(super) fn give_back(&mut self, sub_windows: u64, number: u64, mut tokens: u64) {
-        if self.counts.is_empty() {
-            return;
-        }
-        self.now(sub_windows, number);
-        let len = sub_windows + 1;
+    pub(super) fn give_back(&mut self, mut tokens: u64) {
+        let len = self.counts.len() as u64;
         for age in 0..len.min(self.newest + 1) {
             let place = place(self.newest - age, len);
             let back = tokens.min(self.counts[place]);
