@@ -6,6 +6,9 @@ use crate::{BuildError, Decision, Quota};
 /// The longest log, in tokens: sixteen bytes a request, for each key.
 pub(crate) const MAX_LOG: u64 = 10_000;
 
+/// The most entries: as many as requests of the cheapest kind.
+const LONGEST: usize = MAX_LOG as usize;
+
 /// The time of every request in the window, and what it cost: exactly the limit in any window.
 ///
 /// A quota of another window has the limit of that quota, up to the longest log, in the window of this one.
@@ -76,9 +79,12 @@ impl SlidingLog {
         log.gone = log.sum_before(left);
         log.entries.drain(..left);
         let sum = log.sum().wrapping_add(tokens);
+        let full = log.entries.len() >= LONGEST;
         match log.entries.back_mut() {
             // In one instant, or after the clock has jumped back.
             Some(last) if last.nanos >= now => last.sum = sum,
+            // Debts come in any number. Those that have no entry left count from the latest on, which is longer.
+            Some(last) if full => *last = Entry { nanos: now, sum },
             _ => log.entries.push_back(Entry { nanos: now, sum }),
         }
     }
@@ -160,5 +166,53 @@ impl Arithmetic for SlidingLog {
 
     fn pressure(&self, log: &Log, now: u64) -> u64 {
         self.used(log, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::tests::ask;
+
+    /// A response that streams can be charged for each of its pieces.
+    #[test]
+    fn debts_without_end_do_not_make_a_log_without_end() {
+        let log = SlidingLog::new(Quota::per_hour(10)).unwrap();
+        let (mut state, ask) = (Log::default(), ask(1));
+        let hour = 3_600_000_000_000;
+        for now in 0..3 * MAX_LOG {
+            assert!(log.settle(&mut state, now, &ask, 1));
+        }
+        assert_eq!(state.entries.len() as u64, MAX_LOG);
+        // None of them is forgotten before its time.
+        let (last, mut out) = (3 * MAX_LOG - 1, Decision::default());
+        for (now, used) in [(last, 3 * MAX_LOG), (hour + 4, 3 * MAX_LOG - 5)] {
+            assert_eq!(log.used(&state, now), used);
+        }
+        log.decide(&state, last, &ask, &mut out);
+        let wait = saturating_nanos(out.retry_after.unwrap());
+        assert_eq!(last + wait, last + hour);
+        assert_eq!(log.used(&state, last + wait), 0);
+        log.decide(&state, last + wait - 1, &ask, &mut out);
+        assert!(!out.allowed);
+    }
+
+    /// What is put back leaves nothing behind that counts for longer.
+    #[test]
+    fn a_request_that_is_put_back_is_as_if_it_had_not_been() {
+        let log = SlidingLog::new(Quota::per_second(10)).unwrap();
+        let look = |state: &Log, now| {
+            let mut out = Decision::default();
+            log.decide(state, now, &ask(0), &mut out);
+            out
+        };
+        let mut state = Log::default();
+        log.take(&mut state, 100, &ask(1), 3);
+        let before = look(&state, 300);
+        log.take(&mut state, 200, &ask(1), 2);
+        assert!(log.settle(&mut state, 300, &ask(2), -2));
+        assert_eq!(look(&state, 300), before);
+        assert!(log.settle(&mut state, 300, &ask(3), -3));
+        assert_eq!(look(&state, 300), look(&Log::default(), 300));
     }
 }
