@@ -1,6 +1,7 @@
 //! Requests that wait for their turn.
 
 mod bounds;
+mod chance;
 mod neighbours;
 
 use std::{
