@@ -1,15 +1,17 @@
 //! The kit for those who write a backend: the one in memory passes, and each check finds the backend that breaks what it
 //! is about.
 
-use std::{sync::Arc, time::Duration};
+mod faulty;
+
+use std::time::Duration;
 
 use tower_dist_ratelimit::{
-    Algorithm, BuildError, Decision, Decisions, Policy,
-    backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
-    },
+    Algorithm,
+    backend::{BoxFuture, Memory},
     conformance::{Clock, Conformance, Sleeping},
 };
+
+use self::faulty::{Fault, Faulty};
 
 /// The clock that moves only when it is told to.
 struct Paused;
@@ -53,170 +55,8 @@ async fn memory_admits_exactly_what_there_is_to_threads_that_race() {
         .unwrap();
 }
 
-/// What a backend does wrong.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    RemainingIsOneTooMany,
-    RefusesTheLast,
-    IgnoresWants,
-    RetryIsEarly,
-    RetryIsLate,
-    ResetIsEarly,
-    ForgetsResets,
-    RefusalsCharge,
-    ForgetsRefunds,
-    RefundsMoreThanTheCost,
-    CutsKeysAtNul,
-    CutsKeysAt1024,
-    ReadsKeysAsText,
-    TakesPartsForKeys,
-    LooksThenTakes,
-    ChargesOneByOne,
-    IgnoresQuotas,
-}
-
-struct Faulty {
-    memory: Arc<Memory>,
-    fault: Fault,
-}
-
-impl Faulty {
-    fn key<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
-        let until = |byte| key.split(|b| *b == byte).next().unwrap_or_default();
-        match self.fault {
-            Fault::CutsKeysAtNul => until(0).into(),
-            Fault::CutsKeysAt1024 => key[..key.len().min(1024)].into(),
-            Fault::ReadsKeysAsText => String::from_utf8_lossy(key)
-                .into_owned()
-                .into_bytes()
-                .into(),
-            // A hash tag, as of a Redis Cluster.
-            Fault::TakesPartsForKeys => match key.iter().position(|b| *b == b'{') {
-                Some(open) if key[open + 1..].contains(&b'}') => {
-                    let rest = &key[open + 1..];
-                    rest.split(|b| *b == b'}').next().unwrap_or_default().into()
-                }
-                _ => key.into(),
-            },
-            _ => key.into(),
-        }
-    }
-
-    fn acquire_one_by_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let mut all = true;
-        for (charge, out) in charges.iter().zip(out) {
-            let answer = self.memory.acquire(&[*charge], std::slice::from_mut(out));
-            all &= matches!(answer, Answer::Done(true));
-        }
-        Answer::Done(all)
-    }
-
-    /// What many do over a store: read, think, write.
-    fn look_then_take(&self, charge: &Charge<'_>) -> Answer {
-        let (memory, key) = (Arc::clone(&self.memory), charge.key.to_vec());
-        let (policy, cost) = (charge.policy, charge.cost);
-        Answer::Later(Box::pin(async move {
-            let mut decisions = Decisions::refused(1);
-            memory.acquire(&[Charge::new(policy, &key, 0)], &mut decisions);
-            tokio::task::yield_now().await;
-            let seen = decisions[0];
-            let allowed = seen.remaining >= cost;
-            decisions[0] = if allowed {
-                memory.settle(&[Charge::new(policy, &key, 0)], cost.cast_signed());
-                Decision::allow(cost, seen.limit, seen.remaining - cost, seen.reset_after)
-            } else {
-                Decision::refuse(seen.limit, seen.remaining, None, seen.reset_after)
-            };
-            Ok(Verdict { allowed, decisions })
-        }))
-    }
-
-    fn change(&self, charges: &[Charge<'_>], out: &mut [Decision]) {
-        let nano = Duration::from_nanos(1);
-        for (charge, out) in charges.iter().zip(out) {
-            let retry = out.retry_after.filter(|wait| !wait.is_zero());
-            match self.fault {
-                Fault::RemainingIsOneTooMany => out.remaining += 1,
-                Fault::RefusesTheLast if out.allowed && out.granted > 0 && out.remaining == 0 => {
-                    *out = Decision::refuse(out.limit, 0, Some(nano), out.reset_after);
-                }
-                Fault::RetryIsEarly if !out.allowed => out.retry_after = retry.map(|w| w - nano),
-                Fault::RetryIsLate if !out.allowed => out.retry_after = retry.map(|w| w + nano),
-                Fault::ResetIsEarly => out.reset_after = out.reset_after.saturating_sub(nano),
-                Fault::RefusalsCharge if !out.allowed => {
-                    self.memory.settle(&[*charge], 1);
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-impl Backend for Faulty {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-
-    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.memory.register(policies)
-    }
-
-    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let keys: Vec<_> = charges.iter().map(|charge| self.key(charge.key)).collect();
-        let charges: Vec<Charge<'_>> = charges
-            .iter()
-            .zip(&keys)
-            .map(|(charge, key)| {
-                let mut charge = *charge;
-                charge.key = key;
-                match self.fault {
-                    Fault::IgnoresWants => charge.want = charge.cost,
-                    Fault::IgnoresQuotas => charge.quota = None,
-                    _ => {}
-                }
-                charge
-            })
-            .collect();
-        let answer = match (self.fault, &charges[..]) {
-            (Fault::LooksThenTakes, [charge]) => return self.look_then_take(charge),
-            (Fault::ChargesOneByOne, many) => self.acquire_one_by_one(many, out),
-            (_, charges) => self.memory.acquire(charges, out),
-        };
-        self.change(&charges, out);
-        match answer {
-            Answer::Done(_) => Answer::Done(out.iter().all(|decision| decision.allowed)),
-            other => other,
-        }
-    }
-
-    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        match self.fault {
-            Fault::ForgetsRefunds if delta < 0 => Answer::Done(true),
-            Fault::RefundsMoreThanTheCost => {
-                let charges: Vec<_> = charges
-                    .iter()
-                    .map(|charge| Charge::new(charge.policy, charge.key, u64::MAX))
-                    .collect();
-                self.memory.settle(&charges, delta)
-            }
-            _ => self.memory.settle(charges, delta),
-        }
-    }
-
-    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        match self.fault {
-            Fault::ForgetsResets => Box::pin(std::future::ready(Ok(()))),
-            _ => self.memory.reset(policy, key),
-        }
-    }
-}
-
 fn kit(fault: Fault) -> Conformance {
-    let faulty = move || Faulty {
-        memory: Arc::new(Memory::default()),
-        fault,
-    };
-    Conformance::new(faulty, Paused)
+    Conformance::new(move || Faulty::new(fault), Paused)
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,6 +85,73 @@ async fn each_check_finds_the_backend_that_breaks_what_it_is_about() {
         assert_eq!(violation.check(), check, "{fault:?}");
         let all = kit(fault).run().await;
         assert!(all.is_err(), "{fault:?} passes");
+    }
+}
+
+/// By which of its promises.
+#[tokio::test(start_paused = true)]
+async fn each_promise_of_a_check_finds_what_no_other_does() {
+    for (fault, check, promise) in [
+        (Fault::SaysAnotherLimit, "decisions", "wanted"),
+        (Fault::LetsNobodyWait, "decisions", "wanted"),
+        (Fault::ForgetsRefunds, "decisions", "wanted"),
+        (Fault::TellsThoseWhoPassToWait, "decisions", "cost"),
+        (Fault::ResetIsLate, "expiry", "1 ns before it"),
+        (Fault::ResetIsFarAway, "expiry", "used, but"),
+        (Fault::UnusedKeysHaveAReset, "expiry", "nobody has used"),
+        (Fault::RemainingNeverRises, "expiry", "its time is over"),
+        (
+            Fault::ImpossibleRequestsCharge,
+            "nothing written",
+            "only refused",
+        ),
+        (Fault::ForgetsExtraCharges, "refunds", "3 more taken"),
+        (Fault::MakesNoDebts, "refunds", "the debt refunded"),
+        (Fault::ChargesTheNextKeyToo, "refunds", "another key"),
+        (Fault::ResetsAllKeys, "reset", "another key was reset"),
+        (
+            Fault::AllowsRefusedSets,
+            "all or nothing",
+            "the answer is true",
+        ),
+        (Fault::GrantsInRefusedSets, "all or nothing", "but charged"),
+        (
+            Fault::TakesALimitOfZeroForNone,
+            "dynamic quotas",
+            "a limit of 0",
+        ),
+        (
+            Fault::ForgetsWhenALimitIsRaised,
+            "dynamic quotas",
+            "is forgotten",
+        ),
+        (
+            Fault::KeepsALimitThatWasRaised,
+            "dynamic quotas",
+            "back to the policy's own",
+        ),
+    ] {
+        let alone = kit(fault).only(check).run().await;
+        let violation = alone.expect_err(&format!("{check} does not find {fault:?}"));
+        assert_eq!(violation.check(), check, "{fault:?}");
+        let said = violation.to_string();
+        assert!(said.contains(promise), "{fault:?}: {said}");
+    }
+}
+
+/// Where nobody knows when exactly a request was decided, only what is wrong by more than that.
+#[tokio::test(start_paused = true)]
+async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
+    for (fault, check, promise) in [
+        (Fault::RetryIsMuchTooEarly, "retry", "refused again"),
+        (Fault::RetryIsMuchTooLate, "retry", "allowed at most"),
+        (Fault::ResetIsMuchTooEarly, "expiry", "were left"),
+    ] {
+        let clock = Sleeping::new(Duration::from_millis(2));
+        let kit = Conformance::new(move || Faulty::new(fault), clock);
+        let violation = kit.only(check).run().await.unwrap_err();
+        let said = violation.to_string();
+        assert!(said.contains(promise), "{fault:?}: {said}");
     }
 }
 
