@@ -6,6 +6,7 @@ mod costs;
 mod greeter;
 mod grpc;
 mod http;
+mod layers;
 mod retry;
 mod settle;
 mod stacks;

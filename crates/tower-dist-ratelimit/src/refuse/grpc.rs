@@ -70,12 +70,8 @@ fn status(code: u16, message: &str, refusal: &Refusal<'_>) -> Vec<u8> {
     status.integer(1, code.into());
     status.bytes(2, message.as_bytes());
     if let Some(wait) = refusal.retry_after() {
-        let mut duration = Message::default();
-        // The most that the type may hold: 10,000 years.
-        duration.integer(1, wait.as_secs().min(315_576_000_000));
-        duration.integer(2, wait.subsec_nanos().into());
         let mut info = Message::default();
-        info.bytes(1, &duration.0);
+        info.bytes(1, &duration(wait).0);
         status.detail("RetryInfo", &info);
     }
     let mut failure = Message::default();
@@ -88,6 +84,15 @@ fn status(code: u16, message: &str, refusal: &Refusal<'_>) -> Vec<u8> {
         status.detail("QuotaFailure", &failure);
     }
     status.0
+}
+
+/// A `google.protobuf.Duration`.
+fn duration(wait: Duration) -> Message {
+    let mut duration = Message::default();
+    // The most that the type may hold: 10,000 years.
+    duration.integer(1, wait.as_secs().min(315_576_000_000));
+    duration.integer(2, wait.subsec_nanos().into());
+    duration
 }
 
 /// A protocol buffer under construction: fields one after the other.
@@ -153,6 +158,16 @@ mod tests {
         let mut longest = Message::default();
         longest.varint(u64::MAX);
         assert_eq!(longest.0.len(), 10);
+    }
+
+    #[test]
+    fn durations_are_what_their_type_may_hold() {
+        let wait = Duration::new(2, 500_000_000);
+        assert_eq!(duration(wait).0, [8, 2, 16, 128, 202, 181, 238, 1]);
+        let whole = duration(Duration::from_secs(315_576_000_000));
+        for longer in [315_576_000_001, u64::MAX] {
+            assert_eq!(duration(Duration::from_secs(longer)).0, whole.0);
+        }
     }
 
     #[test]

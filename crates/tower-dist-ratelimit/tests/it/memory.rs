@@ -129,6 +129,32 @@ fn threads_on_sets_admit_exactly_what_the_tightest_policy_allows() {
     assert_eq!(admitted, 10_000);
 }
 
+/// The moment in which it could slip in is that of the last token.
+#[test]
+fn the_last_token_goes_to_a_set_or_to_a_request_alone_and_not_to_both() {
+    const ROUNDS: u64 = 30_000;
+    let memory = Memory::default();
+    let [tight, roomy] = registered(&memory, &[frozen(1), frozen(ROUNDS)])[..] else {
+        panic!()
+    };
+    let together = Barrier::new(2);
+    let admitted = race(2, |thread| {
+        let round = |round: u64| {
+            let key = round.to_le_bytes();
+            let set = [
+                Charge::new(tight, &key, 1),
+                Charge::new(roomy, b"shared", 1),
+            ];
+            together.wait();
+            // Alone it can be of the one policy that applies.
+            let charges = if thread == 0 { &set[..] } else { &set[..1] };
+            u64::from(allowed(&memory, charges))
+        };
+        (0..ROUNDS).map(round).sum()
+    });
+    assert_eq!(admitted, ROUNDS);
+}
+
 #[test]
 fn sets_whose_keys_cross_neither_lock_up_nor_leak() {
     let memory = Memory::default();

@@ -1,12 +1,15 @@
 //! Shadows, exemptions, and what observers are told.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use http::StatusCode;
 use tower::{Layer, Service, ServiceExt};
 use tower_dist_ratelimit::{
-    Fields, MissingKey, OnError, Policy, RateLimitLayer, RateLimitLayerBuilder,
-    backend::{Backend, Memory},
+    Fields, MissingKey, Observer, OnError, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    backend::{Backend, BackendError, Memory},
     key,
 };
 
@@ -180,4 +183,56 @@ async fn older_fields_of_an_inner_service_stay_as_they_are() {
     let response = send(&mut layer.layer(inner), get()).await;
     assert_eq!(field(&response, "x-ratelimit-limit"), Some("7"));
     assert_eq!(field(&response, "x-ratelimit-remaining"), None);
+}
+
+/// What is not about one request.
+#[derive(Clone, Default)]
+struct Changes(Arc<Mutex<Vec<&'static str>>>);
+
+impl Observer for Changes {
+    fn failed(&self, _: &BackendError) {
+        self.0.lock().unwrap().push("failed");
+    }
+
+    fn circuit_opened(&self, _: &BackendError) {
+        self.0.lock().unwrap().push("opened");
+    }
+
+    fn circuit_closed(&self) {
+        self.0.lock().unwrap().push("closed");
+    }
+
+    fn waited(&self, _: Duration) {
+        self.0.lock().unwrap().push("waited");
+    }
+
+    fn cancelled(&self) {
+        self.0.lock().unwrap().push("cancelled");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_arc_of_an_observer_tells_it_of_everything() {
+    let changes = Changes::default();
+    let shared = Arc::new(changes.clone());
+    let error = BackendError::new("out of order");
+    Observer::failed(&shared, &error);
+    Observer::circuit_opened(&shared, &error);
+    Observer::circuit_closed(&shared);
+    Observer::waited(&shared, Duration::ZERO);
+    Observer::cancelled(&shared);
+    let all = ["failed", "opened", "closed", "waited", "cancelled"];
+    assert_eq!(*changes.0.lock().unwrap(), all);
+
+    let told = Told::default();
+    let shared = Arc::new(told.clone());
+    let open = builder(Memory::default()).observer(Arc::clone(&shared));
+    let mut service = open.build().unwrap().layer(Probe::default());
+    send(&mut service, from("a")).await;
+    send(&mut service, from("a")).await;
+    let shadow = builder(Memory::default()).observer(shared).shadow();
+    send(&mut shadow.build().unwrap().layer(Probe::default()), get()).await;
+    let outcomes = told.all();
+    let outcomes: Vec<_> = outcomes.iter().map(|one| one.split(' ').next()).collect();
+    assert_eq!(outcomes, ["allowed", "refused", "shadowed"].map(Some),);
 }

@@ -58,6 +58,22 @@ async fn a_place_that_is_given_back_can_be_taken() {
     assert_eq!(log.seen().last(), Some(&(12, 1000)));
 }
 
+/// Who comes before the one that moves up has asked does not go by what the one that has left was told.
+#[tokio::test(start_paused = true)]
+async fn an_expensive_request_that_leaves_takes_its_wait_along() {
+    let log = Log::default();
+    let mut service = layer(Memory::default(), ten(4)).layer(inner(&log));
+    assert_eq!(spawn(&mut service, Call(0, 0, 4)).await.unwrap(), Ok(0));
+    let expensive = service.call(Call(1, 0, 4));
+    let calls = [Call(2, 0, 1), Call(3, 0, 4)].map(|call| spawn(&mut service, call));
+    drop(expensive);
+    let late = spawn(&mut service, Call(4, 0, 3));
+    for call in calls.into_iter().chain([late]) {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(log.seen(), [(0, 0), (2, 100), (3, 500), (4, 800)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_over_all_keys() {
     let policy = Policy::new("p", ten(1)).by_request(|call: &Call| call.1);
@@ -113,6 +129,35 @@ async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait
     assert_eq!(passed, 11, "one each 100 ms, from 0 to 1000");
     let times: Vec<_> = log.seen().iter().map(|call| call.1).collect();
     assert_eq!(times, (0..11).map(|n| n * 100).collect::<Vec<_>>());
+}
+
+/// Those behind the first know what the policy that did not refuse it has in stock.
+#[tokio::test(start_paused = true)]
+async fn what_is_in_stock_need_not_be_waited_for() {
+    let layer = CallLimitLayer::builder(Memory::default())
+        .limit(Policy::new("stock", ten(30)))
+        .limit(Policy::new("even", Quota::per_second(100).burst(1)))
+        .waiting();
+    let log = Log::default();
+    let mut service = layer.build().unwrap().layer(inner(&log));
+    let calls = (0..40).map(|n| spawn(&mut service, Call(n, 0, 1)));
+    let calls: Vec<_> = calls.collect();
+    // A token may be almost there, as far as this one can see.
+    let hopes = spawn(&mut service, Call(40, 0, 1));
+    let started = Instant::now();
+    // 30 of the stock and those that come meanwhile go one each 10 ms, the others as they come: the 40th after a second.
+    let refused = spawn(&mut service, Call(41, 0, 1)).await.unwrap();
+    assert_eq!(refused, Err(Reason::TooLong));
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let expected = (0..33).map(|n| (n, u64::from(n) * 10));
+    let expected: Vec<_> = expected
+        .chain((33..40).map(|n| (n, u64::from(n - 29) * 100)))
+        .collect();
+    assert_eq!(log.seen(), expected);
+    assert_eq!(hopes.await.unwrap(), Err(Reason::TooLong));
 }
 
 #[test]
