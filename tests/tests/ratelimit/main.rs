@@ -10,6 +10,7 @@ mod layers;
 mod retry;
 mod settle;
 mod stacks;
+mod wire;
 
 use std::net::SocketAddr;
 
