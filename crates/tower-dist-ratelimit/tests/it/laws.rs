@@ -1,11 +1,13 @@
 //! What every tower layer has to keep.
 
-use std::{future::pending, task::Poll, time::Duration};
+use std::{cell::Cell, future::pending, rc::Rc, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
-use tower_dist_ratelimit::{Policy, Quota, RateLimit, RateLimitLayer, backend::Memory};
+use tower_dist_ratelimit::{
+    CallLimitLayer, Policy, Quota, RateLimit, RateLimitLayer, backend::Memory,
+};
 use tower_test::mock;
 
 use crate::support::{Probe, Remote, get, send, slow};
@@ -188,4 +190,58 @@ fn futures_and_layers_are_send_and_sync_when_the_service_is() {
     check::<tower_dist_ratelimit::Limiter>();
     check::<tower_dist_ratelimit::BuildError>();
     check::<tower_dist_ratelimit::backend::BackendError>();
+}
+
+/// Bodies of axum and tonic are no more than that.
+#[tokio::test(start_paused = true)]
+async fn bodies_need_not_be_sync_wherever_their_request_waits() {
+    let inner = service_fn(async |request: Request<Cell<u8>>| {
+        let body = Bytes::from(vec![request.into_body().get()]);
+        Ok::<_, std::convert::Infallible>(Response::new(body))
+    });
+    let request = || Request::new(Cell::new(7));
+    let queue = Policy::new("queue", Quota::per_second(1)).leaky_queue(Duration::from_secs(9));
+    let http = RateLimitLayer::builder(Remote::after(Duration::from_millis(1)))
+        .limit(queue)
+        .build()
+        .unwrap()
+        .layer(inner);
+    let remote = || Remote::after(Duration::from_millis(1));
+    let calls = CallLimitLayer::builder(remote()).limit(Policy::new("all", slow(9)));
+    let calls = calls.build().unwrap().layer(inner);
+    let waits = CallLimitLayer::builder(remote()).limit(Policy::new("all", slow(1)));
+    let waits = waits.waiting().build().unwrap().layer(inner);
+    for _ in 0..2 {
+        // Spawning takes what is `Send`.
+        let response = tokio::spawn(http.clone().oneshot(request())).await;
+        assert_eq!(response.unwrap().unwrap().status(), StatusCode::OK);
+        let response = tokio::spawn(calls.clone().oneshot(request())).await;
+        assert_eq!(response.unwrap().unwrap().status(), StatusCode::OK);
+        let response = tokio::spawn(waits.clone().oneshot(request())).await;
+        assert_eq!(response.unwrap().unwrap().status(), StatusCode::OK);
+    }
+}
+
+/// On one thread nothing has to be `Send`, either.
+#[tokio::test(start_paused = true)]
+async fn services_and_bodies_of_one_thread_are_limited_too() {
+    let calls = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&calls);
+    let inner = service_fn(move |request: Request<Rc<u8>>| {
+        counted.set(counted.get() + *request.into_body());
+        std::future::ready(Ok::<_, std::convert::Infallible>(Response::new(
+            Bytes::new(),
+        )))
+    });
+    let mut service = layer(slow(2)).layer(inner);
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let call = service
+            .ready()
+            .await
+            .unwrap()
+            .call(Request::new(Rc::new(3)));
+        answers.push(call.await.unwrap().status().as_u16());
+    }
+    assert_eq!((answers, calls.get()), (vec![200, 200, 429], 6));
 }

@@ -144,6 +144,25 @@ async fn a_debt_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_than_any_number_is_a_debt_and_not_a_refund() {
+    let layer = builder(Memory::default()).build().unwrap();
+    let handle = handle(&layer).await;
+    let mut service = layer.layer(Probe::default());
+    for tokens in [u64::MAX, u64::MAX, 1] {
+        handle.charge(tokens);
+        let response = send(&mut service, get()).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    let mut meter = handle.meter();
+    meter.add(u64::MAX);
+    meter.add(u64::MAX);
+    assert_eq!(meter.used(), u64::MAX);
+    drop(meter);
+    let response = send(&mut service, get()).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_policy_of_several_is_corrected_alone() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("requests", slow(100)))

@@ -185,6 +185,35 @@ fn without_a_peer_nobody_is_believed() {
 }
 
 #[test]
+fn the_first_network_that_is_none_is_named_whatever_follows() {
+    let wrong = |networks: &[&str]| {
+        let trusted = networks
+            .iter()
+            .fold(TrustedProxies::none(), |trusted, network| {
+                trusted.cidr(network)
+            });
+        client_ip(trusted)
+            .check()
+            .map_err(|error| error.value().to_owned())
+    };
+    assert_eq!(wrong(&["10.0.0.0/8", "::1"]), Ok(()));
+    assert_eq!(
+        wrong(&["10.0.0.0/8", "10.0.0.0/33", "x", "::1"]),
+        Err("\"10.0.0.0/33\"".to_owned())
+    );
+    for network in [
+        "",
+        " 10.0.0.0/8",
+        "10.0.0.0/8,::1",
+        "2001:db8::/129",
+        "localhost",
+        "*",
+    ] {
+        assert_eq!(wrong(&[network]), Err(format!("{network:?}")));
+    }
+}
+
+#[test]
 fn private_networks_are_not_on_the_internet() {
     let private = TrustedProxies::private();
     for inside in [

@@ -20,6 +20,11 @@ async fn who_would_wait_too_long_is_refused_at_once() {
     // At 100 ms there is one less before it.
     sleep(Duration::from_millis(100)).await;
     let fits = spawn(&mut service, Call(21, 0, 1));
+    // What the first of them knows is known to those who come then, too.
+    settled().await;
+    let refused = spawn(&mut service, Call(22, 0, 1)).await.unwrap();
+    assert_eq!(refused, Err(Reason::TooLong));
+    assert_eq!(started.elapsed(), Duration::from_millis(100));
     for call in calls {
         call.await.unwrap().unwrap();
     }
