@@ -1,5 +1,7 @@
 //! What cannot work is not built, and the error says what to change.
 
+mod stores;
+
 use std::time::Duration;
 
 use tower_dist_ratelimit::{
@@ -116,39 +118,6 @@ fn names_are_unique_and_can_stand_in_a_field() {
 }
 
 #[test]
-fn a_layer_has_at_least_one_policy_and_no_more_than_its_store_can_decide() {
-    rejects(
-        RateLimitLayer::builder(Memory::default()).build(),
-        None,
-        "number of policies",
-        "0",
-        "at least 1",
-    );
-    let all = (0..17).map(|n| Policy::new(n.to_string(), Quota::per_second(1)));
-    let many = all.fold(
-        RateLimitLayer::builder(Memory::default()),
-        |builder, policy| builder.limit(policy),
-    );
-    rejects(
-        many.build(),
-        None,
-        "number of policies",
-        "17",
-        "at most 16 with this backend",
-    );
-    let two = RateLimitLayer::builder(Broken)
-        .limit(Policy::new("a", Quota::per_second(1)))
-        .limit(Policy::new("b", Quota::per_second(1)));
-    rejects(
-        two.build(),
-        None,
-        "number of policies",
-        "2",
-        "at most 1 with this backend",
-    );
-}
-
-#[test]
 fn settings_out_of_range_are_rejected() {
     let builder =
         || RateLimitLayer::builder(Memory::default()).limit(Policy::new("p", Quota::per_second(1)));
@@ -193,57 +162,6 @@ fn settings_out_of_range_are_rejected() {
 }
 
 #[test]
-fn a_fleet_has_an_instance_and_a_share_is_what_a_memory_can_keep() {
-    let nobody = OnError::LocalFallback { fleet: 0 };
-    let policy = || Policy::new("p", Quota::per_second(1));
-    let http = RateLimitLayer::builder(Memory::default()).limit(policy());
-    let http = http.on_backend_error(nobody).build().map(|_| ());
-    let calls = CallLimitLayer::<()>::builder(Memory::default()).limit(policy());
-    let calls = calls.on_backend_error(nobody).build().map(|_| ());
-    let waiting = CallLimitLayer::<()>::builder(Memory::default()).limit(policy());
-    let waiting = waiting.on_backend_error(nobody).waiting().build();
-    let limiter = Limiter::builder(Memory::default(), policy());
-    let limiter = limiter.on_backend_error(nobody).build().map(|_| ());
-    for built in [http, calls, waiting.map(|_| ()), limiter] {
-        rejects(built, None, "fleet", "0", "at least 1");
-    }
-
-    let many = |on_error| {
-        let store = Scripted::new(Mood::AtOnce);
-        let all = (0..17).map(|n| Policy::new(n.to_string(), Quota::per_second(1)));
-        let builder = RateLimitLayer::builder(store).on_backend_error(on_error);
-        all.fold(builder, |builder, policy| builder.limit(policy))
-            .build()
-    };
-    rejects(
-        many(OnError::default()),
-        None,
-        "number of policies",
-        "17",
-        "at most 16 with OnError::LocalFallback",
-    );
-    assert!(many(OnError::Deny).is_ok());
-}
-
-#[test]
-fn a_share_that_this_process_cannot_count_is_said_to_be_about_the_fleet() {
-    let build = |fleet| {
-        // This store takes whatever it is given.
-        let policy = Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
-        let limiter = Limiter::builder(Broken, policy);
-        let on_error = OnError::LocalFallback { fleet };
-        limiter.on_backend_error(on_error).build().map(|_| ())
-    };
-    let error = build(2).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "policy \"huge\": fleet is 2, but must be so many that this process can count its share of the limit, whose limit \
-         is 5000000000 and must be at most 2922710230 in a window of 1s; else choose OnError::Allow or OnError::Deny"
-    );
-    assert!(build(4).is_ok());
-}
-
-#[test]
 fn a_limiter_takes_no_policy_about_requests() {
     let policy = || Policy::new("p", Quota::per_second(5));
     let limiter = |policy| Limiter::new(Memory::default(), policy);
@@ -274,75 +192,6 @@ fn a_limiter_takes_no_policy_about_requests() {
         "cost",
         "6",
         "at most the burst, 5",
-    );
-}
-
-#[test]
-fn a_memory_keeps_64_policies_and_those_it_has_when_one_more_comes() {
-    let memory = Memory::with_capacity(1);
-    for _ in 0..64 {
-        memory
-            .register(&[Policy::new("p", Quota::per_second(1))])
-            .unwrap();
-    }
-    let more = memory.register(&[Policy::new("p", Quota::per_second(1))]);
-    rejects(more, None, "policies of a Memory", "65", "at most 64");
-}
-
-#[test]
-fn a_capacity_beyond_the_address_space_is_rejected() {
-    let limiter = Limiter::new(
-        Memory::with_capacity(usize::MAX),
-        Policy::new("p", Quota::per_second(1)),
-    );
-    let max = usize::MAX.to_string();
-    rejects(
-        limiter,
-        Some("p"),
-        "capacity",
-        &max,
-        "what the system has memory for",
-    );
-}
-
-/// Names only the first of its policies.
-struct Forgetful;
-
-impl Backend for Forgetful {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { max_policies: 2 }
-    }
-
-    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        Broken.register(policies)
-    }
-
-    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        Broken.acquire(charges, out)
-    }
-
-    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        Broken.settle(charges, delta)
-    }
-
-    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        Broken.reset(policy, key)
-    }
-}
-
-/// The others would let everything through.
-#[test]
-fn a_backend_has_to_name_every_policy() {
-    let layer = RateLimitLayer::builder(Forgetful)
-        .limit(Policy::new("a", Quota::per_second(1)))
-        .limit(Policy::new("b", Quota::per_second(1)))
-        .build();
-    rejects(
-        layer,
-        None,
-        "backend",
-        "one that names 1 of 2 policies",
-        "one that names each",
     );
 }
 

@@ -101,6 +101,32 @@ fn as_many_keys_as_the_capacity_are_all_remembered() {
     }
 }
 
+/// Of the latest, which are as much limited as those before them.
+#[test]
+fn a_flood_leaves_no_more_keys_than_there_are_places_for() {
+    const CAPACITY: usize = 1_000;
+    for (of, number) in KEPT.into_iter().zip(0..) {
+        let memory = Memory::with_capacity(CAPACITY);
+        let policy = memory.register(&[of(frozen(2))]).unwrap()[0];
+        for key in 0..30 * CAPACITY {
+            charge(&memory, policy, &key.to_le_bytes(), 1);
+        }
+        let kept = (0..30 * CAPACITY)
+            .filter(|key| {
+                let seen = charge(&memory, policy, &key.to_le_bytes(), 0);
+                !seen.reset_after.is_zero()
+            })
+            .count();
+        // Two places for each where a state is a number, else half as many again, in whole buckets.
+        let places = if number < 2 {
+            2 * CAPACITY
+        } else {
+            3 * CAPACITY / 2 + 8
+        };
+        assert!((CAPACITY..=places).contains(&kept), "{kept} of {CAPACITY}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_whose_time_is_over_make_room_without_a_task() {
     for of in [Policy::first_hit, Policy::two_windows, Policy::sliding_log] {

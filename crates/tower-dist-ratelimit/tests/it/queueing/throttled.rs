@@ -1,0 +1,71 @@
+//! Queues under a throttle, which waits no longer than it may.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_a_queue_that_is_not_used_is_given_to_nobody() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&log);
+    let started = Instant::now();
+    let inner = service_fn(move |number: u32| {
+        seen.lock().unwrap().push((number, millis(started)));
+        ready(Ok::<_, Infallible>(()))
+    });
+    let layer = CallLimitLayer::builder(Memory::default())
+        .limit(Policy::new("queue", Quota::per_second(10)).leaky_queue(Duration::from_secs(9)));
+    let layer = layer.waiting().build().unwrap();
+    // The first has its turn at once, but the inner service is not ready for it.
+    let (never_ready, mut handle) = tower_test::mock::pair::<u32, ()>();
+    handle.allow(0);
+    let mut first = Box::pin(layer.layer(never_ready).call(0));
+    assert!(timeout(Duration::ZERO, &mut first).await.is_err());
+    let mut service = layer.layer(inner);
+    let second = service.call(1);
+    let third = service.call(2);
+    drop((first, third));
+    let fourth = service.call(3);
+    let (second, fourth) = tokio::join!(second, fourth);
+    second.unwrap();
+    fourth.unwrap();
+    assert_eq!(*log.lock().unwrap(), [(1, 100), (3, 300)]);
+}
+
+/// Everybody asks at once, and a far store takes its time: nobody's place is taken and then thrown away.
+#[tokio::test(start_paused = true)]
+async fn a_throttle_over_a_full_queue_lets_as_many_in_as_the_rate_says() {
+    for delay in [0, 1, 7] {
+        let backend = Remote::after(Duration::from_millis(delay));
+        let layer = CallLimitLayer::builder(backend).limit(
+            Policy::new("queue", Quota::per_second(500)).leaky_queue(Duration::from_secs(60)),
+        );
+        let layer = layer.waiting().max_wait(Duration::from_millis(100));
+        let layer = layer.build().unwrap();
+        let passed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&passed);
+        let inner = service_fn(move |()| {
+            counted.fetch_add(1, Relaxed);
+            ready(Ok::<_, Infallible>(()))
+        });
+        let mut service = layer.layer(inner);
+        for _ in 0..2_000 {
+            tokio::spawn(service.call(()));
+            sleep(Duration::from_millis(1)).await;
+        }
+        let passed = passed.load(Relaxed);
+        assert!((940..=1_050).contains(&passed), "{passed} of 1000");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_a_queue_puts_the_tokens_of_other_policies_back() {
+    let layer = CallLimitLayer::builder(Memory::default())
+        .limit(Policy::new("bucket", Quota::per_hour(3)))
+        .limit(Policy::new("queue", Quota::per_second(10)).leaky_queue(Duration::from_secs(9)));
+    let layer = layer.waiting().build().unwrap();
+    let mut service = layer.layer(service_fn(|()| ready(Ok::<_, Infallible>(()))));
+    let calls: Vec<_> = (0..3).map(|_| service.call(())).collect();
+    drop(calls);
+    for _ in 0..3 {
+        service.call(()).await.unwrap();
+    }
+}

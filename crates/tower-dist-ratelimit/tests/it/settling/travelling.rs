@@ -1,0 +1,91 @@
+//! Corrections on their way to a store.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn corrections_travel_to_a_remote_store_and_nobody_waits_for_them() {
+    let layer = builder(Remote::after(Duration::from_millis(20)))
+        .build()
+        .unwrap();
+    handle(&layer).await.settle(1);
+    sleep(Duration::from_millis(21)).await;
+    assert_eq!(left(&layer).await, 99);
+    assert_eq!(layer.lost_corrections(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrections_that_do_not_arrive_are_counted() {
+    // Decides in time; from then on it does not.
+    let remote = Remote::after(Duration::from_millis(1));
+    let delay = remote.delay();
+    let layer = builder(remote).build().unwrap();
+    let first = handle(&layer).await;
+    let second = handle(&layer).await;
+    *delay.lock().unwrap() = Duration::from_secs(9);
+    first.settle(1);
+    assert_eq!(layer.lost_corrections(), 0);
+    sleep(Duration::from_millis(51)).await;
+    assert_eq!(layer.lost_corrections(), 1);
+    // Nobody to send it.
+    std::thread::spawn(move || second.settle(1)).join().unwrap();
+    assert_eq!(layer.lost_corrections(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_of_corrections_is_bounded() {
+    let remote = Remote::after(Duration::from_millis(1));
+    let delay = remote.delay();
+    let layer = RateLimitLayer::builder(remote).limit(Policy::new("p", slow(9_999)));
+    let layer = layer.handle().build().unwrap();
+    let handle = handle(&layer).await;
+    *delay.lock().unwrap() = Duration::from_millis(20);
+    for _ in 0..1_030 {
+        handle.charge(1);
+    }
+    assert_eq!(layer.lost_corrections(), 6);
+    sleep(Duration::from_millis(21)).await;
+    handle.charge(1);
+    sleep(Duration::from_millis(21)).await;
+    assert_eq!(layer.lost_corrections(), 6, "there is room again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrections_end_with_the_layer() {
+    let remote = Remote::after(Duration::from_millis(1));
+    let delay = remote.delay();
+    let layer = builder(remote).build().unwrap();
+    let handle = handle(&layer).await;
+    *delay.lock().unwrap() = Duration::from_secs(9);
+    handle.settle(1);
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    assert_eq!(tasks(), 1);
+    drop((handle, layer));
+    tokio::task::yield_now().await;
+    assert_eq!(tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_passes_undecided_has_nothing_to_settle() {
+    let layer = builder(Broken).on_backend_error(OnError::Allow);
+    let layer = layer.build().unwrap();
+    let handle = handle(&layer).await;
+    let (_, decision) = handle.decisions().next().unwrap();
+    assert_eq!((decision.source, decision.granted), (Source::Allowed, 0));
+    handle.settle(7);
+    handle.charge(7);
+    assert_eq!(layer.lost_corrections(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_store_sees_the_same_corrections() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::default());
+    let layer = builder(Arc::clone(&store)).build().unwrap();
+    let limiter = Limiter::new(store, policy()).unwrap();
+    handle(&layer).await.settle(1);
+    // Another policy of the same name has a bucket of its own.
+    assert_eq!(limiter.peek(None::<&str>).await.unwrap().remaining, 100);
+}
