@@ -4,10 +4,10 @@ use super::{Arithmetic, Ask, MAX_COUNT, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The longest log, in tokens: sixteen bytes a request, for each key.
-pub(crate) const MAX_LOG: u64 = 10_000;
+pub(crate) const MAX_LOG: u64 = LONGEST as u64;
 
-/// The most entries: as many as requests of the cheapest kind.
-const LONGEST: usize = MAX_LOG as usize;
+/// In entries: as many as requests that cost one token each.
+const LONGEST: usize = 10_000;
 
 /// The time of every request in the window, and what it cost: exactly the limit in any window.
 ///

@@ -194,7 +194,7 @@ proptest! {
         let mut key = Key::of(windows, bits);
         let mut model = Model::new(aligned, quota);
         let mut now = 0;
-        let phase = u64::try_from(u128::from(bits) * quota.window().as_nanos() >> 64).unwrap();
+        let phase = u64::try_from((u128::from(bits) * quota.window().as_nanos()) >> 64).unwrap();
         for step in steps {
             now += step.wait;
             let ask = Ask { cost: step.cost, want: step.want, quota: None };

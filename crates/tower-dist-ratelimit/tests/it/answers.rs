@@ -107,6 +107,32 @@ async fn several_refusals_give_the_longest_wait_and_one_member_each() {
     );
 }
 
+/// To who is refused it matters when the same can pass; to the others, when all is as it was.
+#[tokio::test(start_paused = true)]
+async fn the_fields_of_a_refusal_say_when_it_can_pass_and_those_of_others_when_the_bucket_is_full()
+{
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("a", Quota::per_second(1).burst(9)).cost(3))
+        .x_ratelimit()
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    for (state, remaining, reset) in [
+        (r#""a";r=6;t=3"#, "6", "3"),
+        (r#""a";r=3;t=6"#, "3", "6"),
+        (r#""a";r=0;t=9"#, "0", "9"),
+        (r#""a";r=0;t=3"#, "0", "3"),
+    ] {
+        let response = send(&mut service, get()).await;
+        assert_eq!(field(&response, "ratelimit"), Some(state));
+        assert_eq!(field(&response, "x-ratelimit-limit"), Some("1"));
+        assert_eq!(field(&response, "x-ratelimit-remaining"), Some(remaining));
+        assert_eq!(field(&response, "x-ratelimit-reset"), Some(reset));
+    }
+    let response = send(&mut service, get()).await;
+    assert_eq!(field(&response, "retry-after"), Some("3"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_can_never_pass_is_not_told_to_come_back() {
     let mut service = RateLimitLayer::builder(Memory::default())

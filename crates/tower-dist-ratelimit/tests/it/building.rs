@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tower_dist_ratelimit::{
     BuildError, CallLimitLayer, Decision, Fields, Limiter, MissingKey, OnError, Policy, Quota,
-    RateLimitLayer,
+    RateLimitLayer, TrustedProxies,
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
-    key,
+    key::{self, KeyExtractor},
 };
 
 use crate::support::{Broken, Mood, Scripted};
@@ -159,6 +159,39 @@ fn settings_out_of_range_are_rejected() {
         deadline,
     );
     assert!(builder().backend_deadline(Duration::MAX).build().is_err());
+}
+
+/// Wherever in a key they are.
+#[test]
+fn keys_that_no_request_can_have_are_rejected() {
+    let good = || key::header("key");
+    let bad = || key::header("no header");
+    let policy = || Policy::new("p", Quota::per_second(1));
+    assert!(built(policy().by((good(), good().or(good())))).is_ok());
+    for policy in [
+        policy().by(bad()),
+        policy().by((bad(), good())),
+        policy().by((good(), bad())),
+        policy().by(bad().or(good())),
+        policy().by(good().or(bad())),
+        policy().by((good(), good().or((good(), bad())))),
+    ] {
+        rejects(
+            built(policy),
+            Some("p"),
+            "header",
+            "\"no header\"",
+            "the name of a header",
+        );
+    }
+    let network = TrustedProxies::private().cidr("10.0.0.0/33");
+    rejects(
+        built(policy().by(good().or(key::client_ip(network)))),
+        Some("p"),
+        "cidr",
+        "\"10.0.0.0/33\"",
+        "a network such as 10.0.0.0/8, or an address",
+    );
 }
 
 #[test]

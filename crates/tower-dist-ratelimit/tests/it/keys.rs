@@ -143,6 +143,15 @@ async fn a_bearer_token_is_a_key_however_its_scheme_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn as_many_tokens_are_as_many_clients() {
+    let mut service = service(Policy::new("token", slow(1)).by(key::bearer()));
+    for number in 0..1_000 {
+        let request = with("authorization", &format!("Bearer {number}"));
+        assert_eq!(send(&mut service, request).await.status(), OK, "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_extension_is_a_key() {
     #[derive(Clone)]
     struct User(u64);

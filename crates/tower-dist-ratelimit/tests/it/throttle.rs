@@ -17,8 +17,8 @@ use tower::{
     BoxError, Layer, Service, limit::ConcurrencyLimitLayer, service_fn, util::BoxCloneService,
 };
 use tower_dist_ratelimit::{
-    CallLimitLayer, Decided, LimitError, Observer, OnError, Policy, Quota, Reason, Refusal,
-    RequestPolicy, Throttle, ThrottleLayer,
+    CallLimitLayer, Decided, LimitError, MissingKey, Observer, OnError, Policy, Quota, Reason,
+    Refusal, RequestPolicy, Throttle, ThrottleLayer,
     backend::{Backend, Memory},
 };
 use tower_test::mock;
@@ -160,6 +160,28 @@ async fn keys_do_not_wait_for_one_another() {
     let calls: Vec<_> = (0..6)
         .map(|n| spawn(&mut service, Call(n, u64::from(n % 2), 1)))
         .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let expected = [(0, 0), (1, 0), (2, 100), (3, 100), (4, 200), (5, 200)];
+    assert_eq!(log.seen(), expected);
+}
+
+/// The same key is another's where another policy asks for it.
+#[tokio::test(start_paused = true)]
+async fn policies_that_do_not_apply_together_do_not_wait_for_one_another() {
+    let policies = [0, 1].map(|rest| {
+        let policy = Policy::new(rest.to_string(), ten(1)).missing_key(MissingKey::Skip);
+        policy.by_request(move |call: &Call| (u64::from(call.0) % 2 == rest).then_some(call.1))
+    });
+    let layer = CallLimitLayer::builder(Memory::default());
+    let layer = policies
+        .into_iter()
+        .fold(layer, |layer, policy| layer.limit(policy));
+    let layer = layer.waiting();
+    let log = Log::default();
+    let mut service = layer.build().unwrap().layer(inner(&log));
+    let calls: Vec<_> = (0..6).map(|n| spawn(&mut service, Call(n, 7, 1))).collect();
     for call in calls {
         call.await.unwrap().unwrap();
     }

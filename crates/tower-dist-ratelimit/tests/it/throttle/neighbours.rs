@@ -79,6 +79,25 @@ async fn a_remote_store_is_asked_by_the_first_in_line_only() {
     assert_eq!(log.seen(), [(0, 7), (1, 114), (2, 221), (3, 328)]);
 }
 
+/// A wait begins with the call and not with the store's answer.
+#[tokio::test(start_paused = true)]
+async fn the_store_s_time_counts_as_a_wait() {
+    let log = Log::default();
+    let remote = Remote::after(Duration::from_millis(40));
+    let mut service = layer(remote, ten(20)).layer(inner(&log));
+    let first = spawn(&mut service, Call(0, 0, 20));
+    sleep(Duration::from_millis(10)).await;
+    let started = Instant::now();
+    // In 990 ms, as is heard 40 ms later.
+    let refused = spawn(&mut service, Call(1, 0, 10)).await.unwrap();
+    assert_eq!(refused, Err(Reason::TooLong));
+    assert_eq!(started.elapsed(), Duration::from_millis(40));
+    assert_eq!(first.await.unwrap(), Ok(0));
+    // In 940 ms, which is early enough; and then the store is asked once more.
+    assert_eq!(spawn(&mut service, Call(2, 0, 9)).await.unwrap(), Ok(2));
+    assert_eq!(log.seen(), [(0, 40), (2, 980)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_refuses_or_allows_and_nobody_waits() {
     for (action, result) in [
