@@ -55,8 +55,10 @@ pub(super) fn peer(head: RequestHead<'_>) -> Option<IpAddr> {
     if let Some(info) = head
         .extensions()
         .get::<tonic::transport::server::TcpConnectInfo>()
+        // A socket that has no such address may be behind something that knows it.
+        && let Some(peer) = info.remote_addr()
     {
-        return Some(info.remote_addr()?.ip());
+        return Some(peer.ip());
     }
     head.extensions().get::<SocketAddr>().map(SocketAddr::ip)
 }
@@ -115,5 +117,20 @@ mod tests {
             remote_addr: Some(peer),
         };
         assert_eq!(key(info), key(peer));
+    }
+
+    #[cfg(feature = "tonic-014")]
+    #[test]
+    fn a_tonic_server_that_does_not_know_its_peer_hides_nobody_else_s_word() {
+        let info = tonic::transport::server::TcpConnectInfo {
+            local_addr: None,
+            remote_addr: None,
+        };
+        assert_eq!(key(info.clone()), (Vec::new(), false));
+        let mut request = http::Request::new(());
+        request.extensions_mut().insert(info);
+        request.extensions_mut().insert(socket("192.0.2.9:80"));
+        let found = peer(RequestHead::new(&request));
+        assert_eq!(found, Some(socket("192.0.2.9:80").ip()));
     }
 }
