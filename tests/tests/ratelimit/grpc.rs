@@ -161,8 +161,7 @@ async fn a_tonic_client_waits_for_its_turn_and_is_refused_beyond_that() {
             Policy::new("mine", Quota::per_second(20).burst(1))
                 .by_request(|call: &http::Request<Body>| call.uri().path().to_owned()),
         )
-        .waiting()
-        .max_wait(Duration::from_millis(180));
+        .waiting();
     let service = layer.build().unwrap().layer(channel);
     let started = Instant::now();
     let calls = (0..4).map(|_| greet(service.clone(), "ada"));
@@ -171,10 +170,11 @@ async fn a_tonic_client_waits_for_its_turn_and_is_refused_beyond_that() {
     assert!(started.elapsed() >= Duration::from_millis(150));
     assert_eq!(requests.load(SeqCst), 4);
 
-    let calls = (0..8).map(|_| greet(service.clone(), "ada"));
+    // 20 of them in the second that each waits at most, and fewer where this machine is slow.
+    let calls = (0..30).map(|_| greet(service.clone(), "ada"));
     let calls = futures_util::future::join_all(calls).await;
     let refused: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
-    assert!((3..=5).contains(&refused.len()), "{refused:?}");
+    assert!((8..30).contains(&refused.len()), "{}", refused.len());
     for status in refused {
         assert_eq!(status.code(), Code::Unknown);
         let error = status.source().unwrap();
