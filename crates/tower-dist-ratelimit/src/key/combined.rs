@@ -54,3 +54,18 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
         self.0.hint().or_else(|| self.1.hint())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::key::{self, KeyExtractor};
+
+    #[test]
+    fn what_is_missing_is_hinted_at_wherever_it_is() {
+        let hint = key::peer_addr().hint();
+        assert!(hint.is_some());
+        assert_eq!((key::peer_addr(), key::method()).hint(), hint);
+        assert_eq!((key::method(), key::peer_addr()).hint(), hint);
+        assert_eq!(key::peer_addr().or(key::method()).hint(), hint);
+        assert_eq!(key::method().or(key::peer_addr()).hint(), hint);
+    }
+}

@@ -172,17 +172,40 @@ async fn older_fields_are_for_the_policy_that_refuses_or_would_first() {
     assert_eq!(standing(&response), [1, 0, 1]);
 }
 
+/// Also when another has less left, which is enough for it.
+#[tokio::test(start_paused = true)]
+async fn older_fields_of_a_refusal_are_not_those_of_a_policy_that_allows() {
+    let layer = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("dear", slow(5)).cost(3))
+        .limit(Policy::new("cheap", slow(2)))
+        .x_ratelimit();
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    for remaining in ["1", "2"] {
+        let response = send(&mut service, get()).await;
+        assert_eq!(field(&response, "x-ratelimit-remaining"), Some(remaining));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn older_fields_of_an_inner_service_stay_as_they_are() {
-    let inner = tower::service_fn(async |_| {
-        let response = http::Response::builder().header("x-ratelimit-limit", "7");
-        Ok::<_, std::convert::Infallible>(response.body(bytes::Bytes::new()).unwrap())
-    });
-    let layer = RateLimitLayer::builder(Memory::default()).limit(Policy::new("p", slow(9)));
-    let layer = layer.x_ratelimit().build().unwrap();
-    let response = send(&mut layer.layer(inner), get()).await;
-    assert_eq!(field(&response, "x-ratelimit-limit"), Some("7"));
-    assert_eq!(field(&response, "x-ratelimit-remaining"), None);
+    const NAMES: [&str; 3] = [
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+    ];
+    for own in NAMES {
+        let inner = tower::service_fn(async |_| {
+            let response = http::Response::builder().header(own, "7");
+            Ok::<_, std::convert::Infallible>(response.body(bytes::Bytes::new()).unwrap())
+        });
+        let layer = RateLimitLayer::builder(Memory::default()).limit(Policy::new("p", slow(9)));
+        let layer = layer.x_ratelimit().build().unwrap();
+        let response = send(&mut layer.layer(inner), get()).await;
+        for name in NAMES {
+            let expected = (name == own).then_some("7");
+            assert_eq!(field(&response, name), expected, "{own}");
+        }
+    }
 }
 
 /// What is not about one request.

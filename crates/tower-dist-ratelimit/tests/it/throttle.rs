@@ -181,11 +181,11 @@ async fn policies_that_do_not_apply_together_do_not_wait_for_one_another() {
     let layer = layer.waiting();
     let log = Log::default();
     let mut service = layer.build().unwrap().layer(inner(&log));
-    let calls: Vec<_> = (0..6).map(|n| spawn(&mut service, Call(n, 7, 1))).collect();
+    let calls = [0, 2, 4, 1, 3].map(|n| spawn(&mut service, Call(n, 7, 1)));
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    let expected = [(0, 0), (1, 0), (2, 100), (3, 100), (4, 200), (5, 200)];
+    let expected = [(0, 0), (1, 0), (2, 100), (3, 100), (4, 200)];
     assert_eq!(log.seen(), expected);
 }
 
