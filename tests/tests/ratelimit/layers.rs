@@ -33,6 +33,15 @@ fn request() -> Request<Full<Bytes>> {
     Request::new(Full::default())
 }
 
+/// The answer to one more request.
+async fn ask<S>(service: &mut S) -> Answer
+where
+    S: Service<Request<Full<Bytes>>, Response = Answer, Error: std::fmt::Debug>,
+{
+    let ready = service.ready().await.unwrap();
+    ready.call(request()).await.unwrap()
+}
+
 /// Answers after this long, and counts.
 #[derive(Clone)]
 struct Slow {
@@ -115,13 +124,7 @@ async fn a_timeout_around_a_limit_ends_waits_and_gives_places_back() {
     let mut service = timely.layer(limited);
     let late = service.ready().await.unwrap().call(request()).await;
     assert!(late.unwrap_err().is::<Elapsed>());
-    let counted = service
-        .ready()
-        .await
-        .unwrap()
-        .call(request())
-        .await
-        .unwrap();
+    let counted = ask(&mut service).await;
     assert_eq!(counted.status(), StatusCode::TOO_MANY_REQUESTS);
 
     let throttle: ThrottleLayer<Request<Full<Bytes>>> = CallLimitLayer::builder(Memory::default())
@@ -188,13 +191,7 @@ async fn two_limits_of_one_name_over_one_store_count_apart() {
     let mut service = limit(9).layer(limit(2).layer(inner.clone()));
     let mut told = Vec::new();
     for _ in 0..3 {
-        let answer = service
-            .ready()
-            .await
-            .unwrap()
-            .call(request())
-            .await
-            .unwrap();
+        let answer = ask(&mut service).await;
         let lines = answer.headers().get_all("ratelimit").iter();
         let lines: Vec<_> = lines
             .map(|line| {
@@ -238,13 +235,7 @@ async fn endpoints_of_a_balancer_share_a_layer_and_not_a_builder() {
         let mut balance = Balance::new(ServiceList::new::<Request<Full<Bytes>>>(endpoints));
         let mut passed = 0;
         for _ in 0..200 {
-            let answer = balance
-                .ready()
-                .await
-                .unwrap()
-                .call(request())
-                .await
-                .unwrap();
+            let answer = ask(&mut balance).await;
             passed += usize::from(answer.status() == StatusCode::OK);
         }
         assert_eq!(passed, allowed);
@@ -303,13 +294,7 @@ async fn what_the_inner_limit_refuses_can_be_left_uncounted_by_the_outer() {
         .unwrap();
     let mut service = outer.layer(inner.layer(Slow::new(0)));
     for _ in 0..20 {
-        let answer = service
-            .ready()
-            .await
-            .unwrap()
-            .call(request())
-            .await
-            .unwrap();
+        let answer = ask(&mut service).await;
         let last = answer
             .headers()
             .get_all("ratelimit")

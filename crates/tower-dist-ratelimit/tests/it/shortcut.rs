@@ -4,6 +4,7 @@
 mod calls;
 mod http;
 mod limiter;
+mod sides;
 
 use std::{
     fmt,

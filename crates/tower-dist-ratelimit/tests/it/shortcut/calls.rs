@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     future::{Ready, ready},
     sync::Arc,
     task::{Context, Poll},
@@ -10,11 +9,13 @@ use std::{
 };
 
 use proptest::prelude::*;
-use tokio::task::{AbortHandle, JoinSet, yield_now};
-use tower::{Layer, Service, ServiceExt, util::BoxCloneService};
+use tower::{Layer, Service, util::BoxCloneService};
 use tower_dist_ratelimit::{CallLimitLayer, LimitError, Quota, backend::Backend};
 
-use super::{Log, Pause, Rules, both, costs, keys, pauses, play, rules};
+use super::{
+    Log, Pause, Rules, costs, keys, pauses, play, rules,
+    sides::{Turn, run},
+};
 
 #[derive(Clone, Debug)]
 struct Call {
@@ -22,7 +23,6 @@ struct Call {
     key: Option<u8>,
     cost: u64,
     quota: Option<u64>,
-    /// Its caller waits no longer than until the next one comes.
     dropped: bool,
 }
 
@@ -103,7 +103,7 @@ impl Service<Call> for Inner {
     }
 }
 
-fn told(outcome: &Result<(), LimitError<Infallible>>) -> impl fmt::Debug {
+fn told(outcome: &Result<(), LimitError<Infallible>>) -> String {
     match outcome {
         Ok(()) => "passed".to_owned(),
         Err(LimitError::Refused(refused)) => {
@@ -115,50 +115,20 @@ fn told(outcome: &Result<(), LimitError<Infallible>>) -> impl fmt::Debug {
     }
 }
 
-struct Side {
-    service: Limited,
-    log: Log,
-    tasks: JoinSet<()>,
-}
+impl Turn for Call {
+    type Request = Self;
 
-impl Side {
-    async fn send(&mut self, call: &Call, number: usize) -> Option<AbortHandle> {
-        let answer = self.service.ready().await.unwrap().call(call.clone());
-        let log = self.log.clone();
-        let task = self.tasks.spawn(async move {
-            let outcome = answer.await;
-            log.note(format_args!("{number}: {:?}", told(&outcome)));
-        });
-        call.dropped.then_some(task)
+    fn pause(&self) -> Pause {
+        self.pause
     }
-}
 
-async fn run(rules: Rules, form: Form, room: usize, calls: Vec<Call>) -> [Vec<String>; 2] {
-    let mut sides = both(room, |backend| {
-        let log = Log::start();
-        Side {
-            service: service(&rules, form, &log, backend),
-            log,
-            tasks: JoinSet::new(),
-        }
-    });
-    let mut dropped = Vec::new();
-    for (number, call) in calls.iter().enumerate() {
-        call.pause.wait(&sides[0].log).await;
-        for task in dropped.drain(..) {
-            AbortHandle::abort(&task);
-        }
-        for side in &mut sides {
-            dropped.extend(side.send(call, number).await);
-        }
-        yield_now().await;
+    fn request(&self) -> Self {
+        self.clone()
     }
-    let mut logs = Vec::new();
-    for mut side in sides {
-        while side.tasks.join_next().await.is_some() {}
-        logs.push(side.log.all());
+
+    fn is_dropped(&self) -> bool {
+        self.dropped
     }
-    logs.try_into().unwrap()
 }
 
 proptest! {
@@ -168,7 +138,8 @@ proptest! {
     fn calls_pass_wait_and_are_refused_alike_by_the_shortcut_and_by_the_way_of_all(
         rules in rules(), form in forms(), room in 1_usize..40, calls in calls()
     ) {
-        let [short, long] = play(run(rules, form, room, calls));
+        let service = |log: &Log, backend| service(&rules, form, log, backend);
+        let [short, long] = play(run(room, service, calls, told));
         prop_assert_eq!(short, long);
     }
 }

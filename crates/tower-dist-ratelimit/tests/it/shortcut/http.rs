@@ -10,15 +10,17 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use proptest::prelude::*;
-use tokio::task::{AbortHandle, JoinSet, yield_now};
-use tower::{Layer, Service, ServiceExt, util::BoxCloneService};
+use tower::{Layer, Service, util::BoxCloneService};
 use tower_dist_ratelimit::{
     Fields, MissingKey, Quota, RateLimitHandle, RateLimitLayer,
     backend::Backend,
     key::{self, RequestHead},
 };
 
-use super::{Log, Pause, Rules, both, costs, keys, pauses, play, rules};
+use super::{
+    Log, Pause, Rules, costs, keys, pauses, play, rules,
+    sides::{Turn, run},
+};
 
 /// How a layer is set up.
 #[derive(Clone, Debug)]
@@ -78,7 +80,6 @@ struct Visit {
     exempt: bool,
     fails: bool,
     correction: Correction,
-    /// Its client waits no longer than until the next one comes.
     dropped: bool,
 }
 
@@ -115,7 +116,17 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
     prop::collection::vec(visit, 1..40)
 }
 
-impl Visit {
+impl Turn for Visit {
+    type Request = Request<()>;
+
+    fn pause(&self) -> Pause {
+        self.pause
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.dropped
+    }
+
     fn request(&self) -> Request<()> {
         let mut request = Request::builder().header("cost", self.cost);
         if let Some(key) = self.key {
@@ -210,56 +221,11 @@ fn service(rules: &Rules, setup: &Setup, log: &Log, backend: Arc<dyn Backend>) -
     }
 }
 
-fn told(response: &Response<Bytes>) -> String {
+fn told(outcome: &Result<Response<Bytes>, Infallible>) -> String {
+    let response = outcome.as_ref().unwrap();
     let fields: &HeaderMap = response.headers();
     let (status, body) = (response.status(), response.body());
     format!("{status} {fields:?} {body:?}")
-}
-
-struct Side {
-    service: Limited,
-    log: Log,
-    tasks: JoinSet<()>,
-}
-
-impl Side {
-    async fn send(&mut self, visit: &Visit, number: usize) -> Option<AbortHandle> {
-        let answer = self.service.ready().await.unwrap().call(visit.request());
-        let log = self.log.clone();
-        let task = self.tasks.spawn(async move {
-            let Ok(response) = answer.await;
-            log.note(format_args!("{number}: {}", told(&response)));
-        });
-        visit.dropped.then_some(task)
-    }
-}
-
-async fn run(rules: Rules, setup: Setup, room: usize, visits: Vec<Visit>) -> [Vec<String>; 2] {
-    let mut sides = both(room, |backend| {
-        let log = Log::start();
-        Side {
-            service: service(&rules, &setup, &log, backend),
-            log,
-            tasks: JoinSet::new(),
-        }
-    });
-    let mut dropped = Vec::new();
-    for (number, visit) in visits.iter().enumerate() {
-        visit.pause.wait(&sides[0].log).await;
-        for task in dropped.drain(..) {
-            AbortHandle::abort(&task);
-        }
-        for side in &mut sides {
-            dropped.extend(side.send(visit, number).await);
-        }
-        yield_now().await;
-    }
-    let mut logs = Vec::new();
-    for mut side in sides {
-        while side.tasks.join_next().await.is_some() {}
-        logs.push(side.log.all());
-    }
-    logs.try_into().unwrap()
 }
 
 proptest! {
@@ -269,7 +235,8 @@ proptest! {
     fn a_layer_answers_alike_by_the_shortcut_and_by_the_way_of_all(
         rules in rules(), setup in setups(), room in 1_usize..40, visits in visits()
     ) {
-        let [short, long] = play(run(rules, setup, room, visits));
+        let service = |log: &Log, backend| service(&rules, &setup, log, backend);
+        let [short, long] = play(run(room, service, visits, told));
         prop_assert_eq!(short, long);
     }
 }
