@@ -124,6 +124,7 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
 impl<S: Service<Req> + Clone, Req, O: Observer> Future for CallFuture<S, Req, O> {
     type Output = Result<S::Response, LimitError<S::Error>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         loop {

@@ -88,19 +88,38 @@ where
         self.inner.poll_ready(cx).map_err(LimitError::Inner)
     }
 
+    #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
+        // Here to stay, because moving it takes longer than deciding.
+        let mut question = None;
+        let short = self
+            .calls
+            .decide_shortly(&request, &self.observer, &mut question);
+        if let Short::Pass(()) = short {
+            return CallFuture::calling(self.inner.call(request));
+        }
+        self.go_on(short, question.get_or_insert_with(Question::new), request)
+    }
+}
+
+impl<S, Req, O> CallLimit<S, Req, O>
+where
+    S: Service<Req> + Clone,
+    O: Observer + Clone,
+{
+    /// The long way, from where the shortest one ends; apart, so that callers have that one in line.
+    #[inline(never)]
+    fn go_on(
+        &mut self,
+        short: Short<()>,
+        question: &mut Question,
+        request: Req,
+    ) -> CallFuture<S, Req, O> {
         let Self {
             inner,
             calls,
             observer,
         } = self;
-        // Here to stay, because moving it takes longer than deciding.
-        let mut question = None;
-        let short = calls.decide_shortly(&request, observer, &mut question);
-        if let Short::Pass(()) = short {
-            return CallFuture::calling(inner.call(request));
-        }
-        let question = question.get_or_insert_with(Question::new);
         let limits = &calls.limits;
         let outcome = match short {
             Short::Else(answer, leave) => limits.outcome(question, answer, leave, observer, None),
