@@ -1,4 +1,5 @@
 mod question;
+mod register;
 mod rule;
 mod short;
 mod waiting;
@@ -14,13 +15,14 @@ use tokio::time::Instant;
 use self::waiting::LookUp;
 pub(crate) use self::{
     question::{Asked, Question},
+    register::register,
     rule::{Applies, Quoted, Rule},
     short::Short,
     waiting::Waiting,
 };
 use crate::{
     BuildError, Decision, Decisions, Observer, Policy, Quota, Reason, Source,
-    backend::{Alone, Answer, Backend, BackendError, PolicyId, Verdict},
+    backend::{Alone, Answer, Backend, BackendError, Verdict},
     handle::Corrections,
     key::KeySink,
     ladder::{Instead, Ladder, Leave, NotAsked, OnError},
@@ -301,44 +303,4 @@ const MAX_DEADLINE: Duration = Duration::from_secs(60);
 /// A quota that could not have been built is none; but zero is, for who may do nothing.
 fn usable(quota: Option<Quota>) -> Option<Quota> {
     quota.filter(|quota| quota.limit() == 0 || quota.burst_size() == 0 || quota.check().is_ok())
-}
-
-/// Checks a set of policies and registers it.
-pub(crate) fn register(
-    backend: &dyn Backend,
-    policies: &[Policy],
-) -> Result<Vec<PolicyId>, BuildError> {
-    let most = backend.capabilities().max_policies;
-    if policies.is_empty() {
-        return Err(BuildError::new("number of policies", 0, "at least 1"));
-    }
-    if policies.len() > most {
-        let bound = format_args!("at most {most} with this backend");
-        return Err(BuildError::new("number of policies", policies.len(), bound));
-    }
-    for (number, policy) in policies.iter().enumerate() {
-        policy.check()?;
-        if policies[..number]
-            .iter()
-            .any(|other| other.name() == policy.name())
-        {
-            return Err(BuildError::new(
-                "name",
-                format_args!("{:?}", policy.name()),
-                "another for each policy",
-            )
-            .in_policy(policy.name()));
-        }
-    }
-    let ids = backend.register(policies)?;
-    if ids.len() != policies.len() {
-        // Else the policies without one would let everything through.
-        let value = format_args!(
-            "one that names {} of {} policies",
-            ids.len(),
-            policies.len()
-        );
-        return Err(BuildError::new("backend", value, "one that names each"));
-    }
-    Ok(ids)
 }

@@ -1,0 +1,44 @@
+use crate::{
+    BuildError, Policy,
+    backend::{Backend, PolicyId},
+};
+
+/// Checks a set of policies and registers it.
+pub(crate) fn register(
+    backend: &dyn Backend,
+    policies: &[Policy],
+) -> Result<Vec<PolicyId>, BuildError> {
+    let most = backend.capabilities().max_policies;
+    if policies.is_empty() {
+        return Err(BuildError::new("number of policies", 0, "at least 1"));
+    }
+    if policies.len() > most {
+        let bound = format_args!("at most {most} with this backend");
+        return Err(BuildError::new("number of policies", policies.len(), bound));
+    }
+    for (number, policy) in policies.iter().enumerate() {
+        policy.check()?;
+        if policies[..number]
+            .iter()
+            .any(|other| other.name() == policy.name())
+        {
+            return Err(BuildError::new(
+                "name",
+                format_args!("{:?}", policy.name()),
+                "another for each policy",
+            )
+            .in_policy(policy.name()));
+        }
+    }
+    let ids = backend.register(policies)?;
+    if ids.len() != policies.len() {
+        // Else the policies without one would let everything through.
+        let value = format_args!(
+            "one that names {} of {} policies",
+            ids.len(),
+            policies.len()
+        );
+        return Err(BuildError::new("backend", value, "one that names each"));
+    }
+    Ok(ids)
+}
