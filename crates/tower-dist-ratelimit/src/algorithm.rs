@@ -74,7 +74,7 @@ pub(crate) trait Restored: Arithmetic {
 pub(crate) type Words = smallvec::SmallVec<[u64; 3]>;
 
 /// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
-pub(crate) trait OneNumber: Arithmetic<State = u64> {
+pub(crate) trait OneNumber: Arithmetic<State = u64> + Copy {
     /// As many tokens as [`decide`](Arithmetic::decide) grants, without the rest of the decision.
     fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
 }
@@ -96,6 +96,15 @@ impl<'a> Ask<'a> {
             cost: charge.cost,
             want: charge.want,
             quota: charge.quota.as_ref(),
+        }
+    }
+
+    /// By the policy's own quota, all or nothing.
+    pub(crate) fn own(cost: u64) -> Self {
+        Self {
+            cost,
+            want: cost,
+            quota: None,
         }
     }
 

@@ -1,5 +1,6 @@
 mod alone;
 mod bucket;
+mod charged;
 mod fingerprint;
 mod frame;
 mod shelves;
@@ -76,6 +77,7 @@ pub struct Memory {
 /// One policy.
 struct Table {
     store: Arc<dyn Store>,
+    limit: u64,
     /// It is decided together with others.
     in_set: bool,
     dynamic_quotas: bool,
@@ -150,10 +152,10 @@ impl Memory {
         if table.in_set {
             return None;
         }
-        // The time first: reading it lets nothing overtake, and hashing can begin while it is converted.
-        let now = self.frame.now();
         let key = self.frame.hash(charge.key);
-        table.store.charge(key, now, &Ask::of(charge), out);
+        table
+            .store
+            .charge(key, self.frame.now(), &Ask::of(charge), out);
         Some(out.allowed)
     }
 
@@ -229,6 +231,7 @@ impl Backend for Memory {
                     store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
                 Ok(Table {
                     store,
+                    limit: policy.quota().limit(),
                     in_set,
                     dynamic_quotas: policy.has_dynamic_quotas(),
                 })
@@ -248,7 +251,7 @@ impl Backend for Memory {
     fn alone(&self, policy: PolicyId) -> Option<Alone> {
         let (_, table) = self.table(&Charge::new(policy, &[], 0))?;
         let alone = !table.in_set && !table.dynamic_quotas;
-        alone.then(|| Alone::new(self.frame, Arc::clone(&table.store)))
+        alone.then(|| Alone::new(self.frame, Arc::clone(&table.store), table.limit))
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {

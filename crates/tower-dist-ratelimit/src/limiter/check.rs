@@ -56,54 +56,51 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         look
     }
 
-    /// What [`poll`](Future::poll) returns goes to `made`, where the store writes it: moving it takes as long as a part of
-    /// making it. For the same reason what leads there is part of the caller.
-    #[inline(always)]
-    fn proceed(&mut self, made: &mut Made, cx: &mut Context<'_>) {
-        match mem::replace(&mut self.step, Step::Done) {
-            Step::Ask(key) => self.ask(key, made, cx),
-            Step::Wait(later) => self.wait(later, made, cx),
-            Step::Done => panic!("polled again after it was ready"),
-        }
-    }
-
     /// Asks the store; without making what only those need who do not get an answer at once.
     #[inline(always)]
-    fn ask(&mut self, key: K, made: &mut Made, cx: &mut Context<'_>) {
+    fn ask(&mut self, key: K, cx: &mut Context<'_>) -> Made {
         let limiter = self.limiter;
-        let Poll::Ready(Ok(out)) = made else {
-            return;
-        };
         if limiter.quota.is_some()
             && let Err(error) = limiter.check_quota()
         {
-            *made = Poll::Ready(Err(error));
-            return;
+            return Poll::Ready(Err(error));
         }
         let limits = &*limiter.limits;
         let mut sink = KeySink::new();
         let _ = sink.key(|sink| key.write(sink));
-        if let Some(alone) = &limits.alone {
-            alone.charge(sink.bytes(), self.cost, out);
-            if out.allowed || !limiter.watched {
-                return self.tell_if_allowed(&sink, out);
-            }
-            return self.go_on(sink, Some((Answer::Done(false), Leave::Quiet)), made, cx);
+        let Some(alone) = &limits.alone else {
+            return self.ask_store(sink, cx);
+        };
+        let decision = alone.charge(sink.bytes(), self.cost);
+        if decision.allowed || !limiter.watched {
+            self.tell_if_allowed(&sink, &decision);
+            return Poll::Ready(Ok(decision));
         }
+        let answer = Some((Answer::Done(false), Leave::Quiet));
+        self.go_on(sink, decision, answer, cx)
+    }
+
+    /// Asks a store that can fail, or be late.
+    #[inline(never)]
+    fn ask_store(&mut self, sink: KeySink, cx: &mut Context<'_>) -> Made {
+        let limiter = self.limiter;
+        let limits = &*limiter.limits;
+        let mut out = Decision::default();
         let Some(leave) = limits.ladder.leave_if_closed() else {
-            return self.go_on(sink, None, made, cx);
+            return self.go_on(sink, out, None, cx);
         };
         let charge = Charge {
             quota: limiter.quota,
             ..Charge::new(limiter.id, sink.bytes(), self.cost)
         };
-        let (charges, decisions) = (slice::from_ref(&charge), slice::from_mut(&mut *out));
+        let (charges, decisions) = (slice::from_ref(&charge), slice::from_mut(&mut out));
         match limits.backend.acquire(charges, decisions) {
             Answer::Done(allowed) if allowed || !limiter.watched => {
                 limits.ladder.answered_at_once(leave, &limiter.observer);
-                self.tell_if_allowed(&sink, out);
+                self.tell_if_allowed(&sink, &out);
+                Poll::Ready(Ok(out))
             }
-            answer => self.go_on(sink, Some((answer, leave)), made, cx),
+            answer => self.go_on(sink, out, Some((answer, leave)), cx),
         }
     }
 
@@ -127,43 +124,39 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
     fn go_on(
         &mut self,
         sink: KeySink,
+        decision: Decision,
         answer: Option<(Answer, Leave)>,
-        made: &mut Made,
         cx: &mut Context<'_>,
-    ) {
+    ) -> Made {
         let limiter = self.limiter;
         let Limiter {
             limits, observer, ..
         } = limiter;
         let asked = limiter.asked(0..sink.bytes().len(), self.cost);
-        let decision = match made {
-            Poll::Ready(Ok(decision)) => *decision,
-            _ => Decision::default(),
-        };
         let mut question = Question::one(sink, asked, decision);
         let outcome = match answer {
             None => limits.ask(&mut question, observer, None),
             Some((answer, leave)) => limits.outcome(&mut question, answer, leave, observer, None),
         };
         match outcome {
-            Outcome::Later(waiting) => self.wait(Box::new((question, waiting)), made, cx),
-            outcome => *made = Poll::Ready(self.decided(&outcome, &mut question)),
+            Outcome::Later(waiting) => self.wait(Box::new((question, waiting)), cx),
+            outcome => Poll::Ready(self.decided(&outcome, &mut question)),
         }
     }
 
     #[cold]
-    fn wait(&mut self, mut later: Box<(Question, Waiting)>, made: &mut Made, cx: &mut Context<'_>) {
+    fn wait(&mut self, mut later: Box<(Question, Waiting)>, cx: &mut Context<'_>) -> Made {
         let (question, waiting) = &mut *later;
         let Limiter {
             limits, observer, ..
         } = self.limiter;
-        *made = match waiting.poll(limits, question, observer, cx) {
+        match waiting.poll(limits, question, observer, cx) {
             Poll::Ready(outcome) => Poll::Ready(self.decided(&outcome, question)),
             Poll::Pending => {
                 self.step = Step::Wait(later);
                 Poll::Pending
             }
-        };
+        }
     }
 
     /// What comes of it, told to the observer.
@@ -210,9 +203,11 @@ impl<K: IntoKey, O: Observer> Future for Check<'_, K, O> {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Made {
-        let mut made = Poll::Ready(Ok(Decision::default()));
-        self.proceed(&mut made, cx);
-        made
+        match mem::replace(&mut self.step, Step::Done) {
+            Step::Ask(key) => self.ask(key, cx),
+            Step::Wait(later) => self.wait(later, cx),
+            Step::Done => panic!("polled again after it was ready"),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Limits {
         let mut decision = Decision::default();
         let answer = match &self.alone {
             Some(alone) => {
-                alone.charge(asked.key(sink.bytes()), cost, &mut decision);
+                decision = alone.charge(asked.key(sink.bytes()), cost);
                 Answer::Done(decision.allowed)
             }
             None => {

@@ -8,17 +8,23 @@ use crate::Decision;
 pub struct Alone {
     frame: Frame,
     store: Arc<dyn Store>,
+    limit: u64,
 }
 
 impl Alone {
-    pub(super) fn new(frame: Frame, store: Arc<dyn Store>) -> Self {
-        Self { frame, store }
+    pub(super) fn new(frame: Frame, store: Arc<dyn Store>, limit: u64) -> Self {
+        Self {
+            frame,
+            store,
+            limit,
+        }
     }
 
     /// Takes `cost` tokens, if they are there.
-    #[inline]
-    pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) {
-        self.store.charge_now(&self.frame, key, cost, out);
+    #[inline(always)]
+    pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
+        let charged = self.store.charge_now(&self.frame, key, cost);
+        charged.decision(cost, self.limit)
     }
 }
 

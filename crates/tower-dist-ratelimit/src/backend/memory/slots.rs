@@ -9,7 +9,9 @@ use std::{
 
 use super::{
     bucket::{Bucket, Buckets, Slot, WAYS},
+    charged::Charged,
     fingerprint::Fingerprint,
+    frame::Frame,
     store::Store,
     sync::{Mutex, MutexGuard},
 };
@@ -42,15 +44,12 @@ pub(super) struct Slots<A> {
 impl<A: OneNumber> Store for Slots<A> {
     #[inline(always)]
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        // The first bucket is where most keys are. What others need is not in the way.
-        let charged = |state| self.charged(state, now, ask);
-        let here = self.bucket(key, 0).find(key);
-        match here.and_then(|slot| self.swap(slot, key, charged)) {
-            // Only now: the swap waits for everything that is written before.
-            Some(state) => self.arithmetic.decide(&state, now, ask, out),
-            None => self.charge_elsewhere(key, nanos, ask, out),
-        }
+        *out = self.take(key, nanos, ask);
+    }
+
+    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Charged {
+        let key = frame.hash(key);
+        Charged::of(self.take(key, frame.now(), &Ask::own(cost)))
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
@@ -90,23 +89,28 @@ impl<A: OneNumber> Slots<A> {
         })
     }
 
-    /// Charges a key wherever it is.
-    #[inline(never)]
-    fn charge_elsewhere(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        let state = self.update(key, |state| self.charged(state, now, ask));
-        self.arithmetic.decide(&state, now, ask, out);
+    /// Charges a key.
+    #[inline(always)]
+    fn take(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        // Read as a whole beforehand: the swap lets nothing be read before it is done.
+        let arithmetic = self.arithmetic;
+        let now = arithmetic.at(nanos, key.bits());
+        // The first bucket is where most keys are. What others need is not in the way.
+        let here = self.bucket(key, 0).find(key);
+        let charge = |state| charged(&arithmetic, state, now, ask);
+        match here.and_then(|slot| self.swap(slot, key, charge)) {
+            // Only now: the swap waits for everything that is written before.
+            Some(state) => decision(&arithmetic, state, now, ask),
+            None => self.take_elsewhere(key, nanos, ask),
+        }
     }
 
-    /// What a charge makes of a value; nothing if none is granted.
-    #[inline(always)]
-    fn charged(&self, state: u64, now: A::Moment, ask: &Ask<'_>) -> Option<u64> {
-        let granted = self.arithmetic.granted(state, now, ask);
-        (granted > 0).then(|| {
-            let mut next = state;
-            self.arithmetic.take(&mut next, now, ask, granted);
-            next
-        })
+    /// Charges a key wherever it is.
+    #[inline(never)]
+    fn take_elsewhere(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        let now = self.arithmetic.at(nanos, key.bits());
+        let state = self.update(key, |state| charged(&self.arithmetic, state, now, ask));
+        decision(&self.arithmetic, state, now, ask)
     }
 
     /// Changes a key's value in one atomic step: `change` gets it (0 when the key has none) and says what it becomes,
@@ -239,6 +243,24 @@ impl<A: OneNumber> Slots<A> {
             Some(stripe.lock().unwrap_or_else(PoisonError::into_inner))
         })
     }
+}
+
+/// What a charge makes of a value; nothing if none is granted.
+#[inline(always)]
+fn charged<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<'_>) -> Option<u64> {
+    let granted = arithmetic.granted(state, now, ask);
+    (granted > 0).then(|| {
+        let mut next = state;
+        arithmetic.take(&mut next, now, ask, granted);
+        next
+    })
+}
+
+#[inline(always)]
+fn decision<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<'_>) -> Decision {
+    let mut out = Decision::default();
+    arithmetic.decide(&state, now, ask, &mut out);
+    out
 }
 
 /// How many buckets hold so many keys.

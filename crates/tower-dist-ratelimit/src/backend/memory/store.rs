@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use super::{fingerprint::Fingerprint, frame::Frame, shelves::Shelves, slots::Slots};
+use super::{
+    charged::Charged, fingerprint::Fingerprint, frame::Frame, shelves::Shelves, slots::Slots,
+};
 use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::{
@@ -15,14 +17,13 @@ pub(super) trait Store: Send + Sync {
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
     /// Takes tokens now, by the policy's own quota. The whole way in one call.
-    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64, out: &mut Decision) {
-        let ask = Ask {
-            cost,
-            want: cost,
-            quota: None,
-        };
-        let now = frame.now();
-        self.charge(frame.hash(key), now, &ask, out);
+    ///
+    /// The key first: a processor can hash it while it still writes the last decision, but cannot read the clock.
+    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Charged {
+        let key = frame.hash(key);
+        let mut out = Decision::default();
+        self.charge(key, frame.now(), &Ask::own(cost), &mut out);
+        Charged::of(out)
     }
 
     /// What [`charge`](Self::charge) would say, without taking anything.
