@@ -1,11 +1,15 @@
+use std::convert::Infallible;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
-use axum::response::IntoResponse;
-use axum::{Router, routing::get};
-use http::{HeaderName, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::{Router, routing::Route, routing::get};
+use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
+use tower::layer::layer_fn;
+use tower::util::{MapResponseLayer, service_fn};
 use tower_dist_ratelimit::Quota;
 
 use crate::limit::{by_header, plenty, tower_governor, tower_governor_refusing};
@@ -101,23 +105,24 @@ fn routes() -> Router {
         .route(BARE, hello())
         .route(OURS, hello().layer(ours))
         .route(OURS_REFUSING, hello().layer(ours_refusing))
-        .route(FIELDS, get(fields))
-        .route(REFUSAL, get(refusal))
+        .route(FIELDS, hello().layer(MapResponseLayer::new(put_fields)))
+        .route(REFUSAL, hello().layer(layer_fn(|_: Route| service_fn(refuse))))
         .route(GOVERNOR, hello().layer(tower_governor()))
         .route(GOVERNOR_REFUSING, hello().layer(tower_governor_refusing()))
 }
 
 /// What our layer says of a request that passes, as constants.
-async fn fields() -> impl IntoResponse {
-    let fields = [
-        (RATELIMIT_POLICY, r#""per-client";q=1000000000;w=1"#),
-        (RATELIMIT, r#""per-client";r=999999999;t=1"#),
-    ];
-    (fields, "Hello, World!")
+fn put_fields(mut response: Response) -> Response {
+    const POLICY: HeaderValue = HeaderValue::from_static(r#""per-client";q=1000000000;w=1"#);
+    const STATE: HeaderValue = HeaderValue::from_static(r#""per-client";r=999999999;t=1"#);
+    let fields = response.headers_mut();
+    fields.append(RATELIMIT_POLICY, POLICY);
+    fields.append(RATELIMIT, STATE);
+    response
 }
 
 /// What it says of one that does not.
-async fn refusal() -> impl IntoResponse {
+async fn refuse(_: Request) -> Result<Response, Infallible> {
     let fields = [
         (CONTENT_TYPE, "application/problem+json"),
         (RETRY_AFTER, "3600"),
@@ -125,7 +130,7 @@ async fn refusal() -> impl IntoResponse {
         (RATELIMIT, r#""per-client";r=0;t=3600"#),
     ];
     let problem = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"violated-policies":["per-client"]}"#;
-    (StatusCode::TOO_MANY_REQUESTS, fields, problem)
+    Ok((StatusCode::TOO_MANY_REQUESTS, fields, problem).into_response())
 }
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
