@@ -1,6 +1,5 @@
 use std::{
     future::Future,
-    mem,
     pin::Pin,
     slice,
     task::{Context, Poll},
@@ -25,14 +24,10 @@ pub(super) struct Check<'a, K, O: Observer> {
     cost: u64,
     /// Whether the observer is told: not of who only looks.
     told: bool,
-    step: Step<K>,
-}
-
-enum Step<K> {
-    Ask(K),
+    /// Until the store is asked.
+    key: Option<K>,
     /// In a box, so that not every future is as long as a key.
-    Wait(Box<(Question, Waiting)>),
-    Done,
+    later: Option<Box<(Question, Waiting)>>,
 }
 
 // Nothing in it stays where it is: the key is moved out, and what waits is in boxes.
@@ -45,7 +40,8 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
             limiter,
             cost,
             told: true,
-            step: Step::Ask(key),
+            key: Some(key),
+            later: None,
         }
     }
 
@@ -153,7 +149,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         match waiting.poll(limits, question, observer, cx) {
             Poll::Ready(outcome) => Poll::Ready(self.decided(&outcome, question)),
             Poll::Pending => {
-                self.step = Step::Wait(later);
+                self.later = Some(later);
                 Poll::Pending
             }
         }
@@ -203,17 +199,17 @@ impl<K: IntoKey, O: Observer> Future for Check<'_, K, O> {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Made {
-        match mem::replace(&mut self.step, Step::Done) {
-            Step::Ask(key) => self.ask(key, cx),
-            Step::Wait(later) => self.wait(later, cx),
-            Step::Done => panic!("polled again after it was ready"),
+        match (self.key.take(), self.later.take()) {
+            (Some(key), _) => self.ask(key, cx),
+            (None, Some(later)) => self.wait(later, cx),
+            (None, None) => panic!("polled again after it was ready"),
         }
     }
 }
 
 impl<K, O: Observer> Drop for Check<'_, K, O> {
     fn drop(&mut self) {
-        if self.told && matches!(self.step, Step::Wait(_)) {
+        if self.told && self.later.is_some() {
             self.limiter.observer.cancelled();
         }
     }
