@@ -1,5 +1,5 @@
-//! A whole server, axum's hello world, as `wrk` sees it: with a limit and without, allowing and refusing; and what the same
-//! messages take when nobody has decided on them.
+//! A whole server, axum's hello world, as `wrk` sees it: with a limit and without, allowing and refusing; and what layers take
+//! that decide nothing and say the same.
 //!
 //! The server runs in a process of its own on one core, and `wrk` on another.
 

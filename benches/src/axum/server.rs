@@ -106,7 +106,10 @@ fn routes() -> Router {
         .route(OURS, hello().layer(ours))
         .route(OURS_REFUSING, hello().layer(ours_refusing))
         .route(FIELDS, hello().layer(MapResponseLayer::new(put_fields)))
-        .route(REFUSAL, hello().layer(layer_fn(|_: Route| service_fn(refuse))))
+        .route(
+            REFUSAL,
+            hello().layer(layer_fn(|_: Route| service_fn(refuse))),
+        )
         .route(GOVERNOR, hello().layer(tower_governor()))
         .route(GOVERNOR_REFUSING, hello().layer(tower_governor_refusing()))
 }
