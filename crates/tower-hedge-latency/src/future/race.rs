@@ -114,9 +114,10 @@ where
         }
     }
 
-    /// When the next hedge is due; never if there is nothing to make it from.
+    /// When the next hedge is due; never if there is nothing to make it from, or no time left.
     pub(super) fn due(&self) -> Due {
-        if self.spare.is_none() {
+        // A hedge that was due before the deadline may get its turn later.
+        if self.spare.is_none() || !self.deadline.leaves(Duration::ZERO) {
             return Due::Never;
         }
         let (stage, postponed) = (self.stage, self.postponed);

@@ -3,6 +3,7 @@
 
 mod cancel;
 mod counts;
+mod deadline;
 #[cfg(feature = "drain")]
 mod drain;
 mod learned;

@@ -1,7 +1,5 @@
 //! What follows from failures.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 use tower_attempt::{Attempt, Classify, Hint, Replays, Verdict};
 use tower_service::Service;
@@ -84,8 +82,6 @@ where
 
     /// Whether a failure now is a reason for a hedge.
     fn hedges_on_failure(&self) -> bool {
-        self.settings.tuning.on_failure
-            && !matches!(self.due(), Due::Never)
-            && self.deadline.leaves(Duration::ZERO)
+        self.settings.tuning.on_failure && !matches!(self.due(), Due::Never)
     }
 }

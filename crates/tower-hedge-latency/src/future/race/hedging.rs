@@ -1,6 +1,7 @@
 //! Hedges, from the moment they are due.
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tower_attempt::{Attempt, Classify, Replays};
 use tower_service::Service;
@@ -103,7 +104,8 @@ where
         let Some(hedge) = self.hedges.get_mut(place) else {
             return Poll::Pending;
         };
-        let Some(mut request) = ready!(hedge.poll_ready(cx)) else {
+        let ready = ready!(hedge.poll_ready(cx));
+        let Some(mut request) = ready.filter(|_| self.deadline.leaves(Duration::ZERO)) else {
             return Poll::Ready(End::Skipped(SkipReason::NotReady));
         };
         let own = self.rules.classify.budget(&self.context);
