@@ -5,6 +5,7 @@ mod hedging;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tower_attempt::{Attempt, Budget, Classify, Deadline, Replays, Rules};
 use tower_service::Service;
 
@@ -47,6 +48,8 @@ where
     hurry: bool,
     /// By how much later hedges are due since a server asked to wait.
     postponed: Duration,
+    /// When the last of the waits that servers asked for is over.
+    earliest: Option<Instant>,
     ended: bool,
 }
 
@@ -110,6 +113,7 @@ where
             hedges: Vec::new(),
             hurry: false,
             postponed: Duration::ZERO,
+            earliest: None,
             ended: false,
         }
     }

@@ -2,7 +2,7 @@
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
-use tower_hedge_latency::{Budget, HedgeLayerBuilder, SkipReason, Verdict};
+use tower_hedge_latency::{Attempt, Budget, HedgeLayerBuilder, SkipReason, Verdict};
 
 use crate::support::*;
 
@@ -84,4 +84,49 @@ async fn a_failure_that_a_retry_would_not_repeat_ends_the_call() {
     next(&mut handle).await.send_error("forbidden");
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "forbidden");
     assert_no_request(&mut handle);
+}
+
+/// A failure that says "busy" asks to wait for so many milliseconds.
+fn busy(millis: u64) -> impl Fn(&Result<u32, Error>, &Attempt) -> Verdict + Clone {
+    move |outcome, _| match outcome {
+        Ok(_) => Verdict::Success,
+        Err(error) if error.to_string() == "busy" => Verdict::throttled().after(ms(millis)),
+        Err(_) => Verdict::transient(),
+    }
+}
+
+/// The third attempt is sent at 20 ms and fails at 22 ms; the fourth is due at 30 ms.
+#[tokio::test(start_paused = true)]
+async fn a_failure_hurries_nobody_before_a_server_had_the_time_it_asked_for() {
+    for (wait, first_fails, fourth_is_sent) in [(5, 23, 30), (30, 23, 52), (5, 27, 27)] {
+        let (mut call, mut handle) = call!(eager(3).classify_fn(busy(wait)));
+        let mut attempts = Vec::new();
+        for millis in [10, 10, 2] {
+            assert_pending!(call.poll());
+            attempts.push(next(&mut handle).await);
+            advance(ms(millis)).await;
+        }
+        attempts.pop().unwrap().send_error("busy");
+        assert_pending!(call.poll());
+        advance(ms(first_fails - 22)).await;
+        attempts.remove(0).send_error("reset");
+        for _ in first_fails..fourth_is_sent {
+            assert_pending!(call.poll());
+            assert_no_request(&mut handle);
+            advance(ms(1)).await;
+        }
+        assert_pending!(call.poll());
+        next(&mut handle).await.send_response(4);
+        assert_eq!(assert_ready_ok!(call.poll()), 4);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_wait_for_nothing_is_no_wait() {
+    let (mut call, mut handle) = call!(eager(1).classify_fn(busy(0)));
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_error("busy");
+    assert_pending!(call.poll());
+    next(&mut handle).await.send_response(2);
+    assert_eq!(assert_ready_ok!(call.poll()), 2);
 }

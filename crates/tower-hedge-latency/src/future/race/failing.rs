@@ -1,5 +1,7 @@
 //! What follows from failures.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 use tower_attempt::{Attempt, Classify, Hint, Replays, Verdict};
 use tower_service::Service;
@@ -40,21 +42,19 @@ where
     #[cold]
     fn failed(&mut self, verdict: Verdict) {
         self.budget().record_failure();
-        self.hurry = false;
-        let wait = match verdict {
+        match verdict {
             Verdict::Retry {
                 hint: Some(Hint::AtLeast(wait) | Hint::Exactly(wait)),
                 ..
-            } => wait,
-            Verdict::Retry { hint: Some(_), .. } => {
-                self.spare = None;
-                return;
-            }
-            _ => {
-                self.hurry = self.hedges_on_failure();
-                return;
-            }
-        };
+            } => self.postpone(wait),
+            Verdict::Retry { hint: Some(_), .. } => self.spare = None,
+            _ => {}
+        }
+        self.hurry = self.hedges_on_failure();
+    }
+
+    /// No hedge goes out before so much time has passed.
+    fn postpone(&mut self, wait: Duration) {
         let now = Instant::now();
         let due = match self.due() {
             Due::Never => return,
@@ -62,7 +62,10 @@ where
             Due::At(due) => due,
         };
         match now.checked_add(wait) {
-            Some(earliest) => self.postponed += earliest.saturating_duration_since(due),
+            Some(earliest) => {
+                self.postponed += earliest.saturating_duration_since(due);
+                self.earliest = self.earliest.max(Some(earliest));
+            }
             None => self.spare = None,
         }
     }
@@ -80,8 +83,12 @@ where
         self.timing.primary_failed();
     }
 
-    /// Whether a failure now is a reason for a hedge.
+    /// Whether a failure now is a reason for a hedge: not while a server has asked to wait.
     fn hedges_on_failure(&self) -> bool {
-        self.settings.tuning.on_failure && !matches!(self.due(), Due::Never)
+        self.settings.tuning.on_failure
+            && !matches!(self.due(), Due::Never)
+            && self
+                .earliest
+                .is_none_or(|earliest| earliest <= Instant::now())
     }
 }
