@@ -71,7 +71,8 @@ pub enum SkipReason {
     Denied,
     /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent.
     HeldBack,
-    /// No instance of the service was ready before the call's deadline or end, or none will be.
+    /// No instance of the service was ready before the call's deadline or end, or before a server asked to
+    /// wait; or none will be.
     NotReady,
     /// The request can't be copied: its body is too long, its connection is about to become something
     /// else, or it is a hedge of another client already.

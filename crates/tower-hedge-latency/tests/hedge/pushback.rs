@@ -1,9 +1,11 @@
 //! Servers that ask to wait.
 
+use std::time::Duration;
+
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 use tower_attempt::ByClone;
-use tower_hedge_latency::{Attempt, Classify, HedgeLayerBuilder, Hint, Rules, Verdict};
+use tower_hedge_latency::{Attempt, Classify, HedgeLayerBuilder, Hint, Rules, SkipReason, Verdict};
 
 use crate::support::*;
 
@@ -128,7 +130,7 @@ async fn a_failure_that_asks_to_wait_is_no_reason_to_hurry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pushback_beyond_the_clock_is_never() {
-    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(std::time::Duration::MAX)));
+    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(Duration::MAX)));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;
     advance(ms(10)).await;
@@ -138,4 +140,38 @@ async fn a_pushback_beyond_the_clock_is_never() {
     assert_pending!(call.poll());
     first.send_response(2);
     assert_eq!(assert_ready_ok!(call.poll()), 2);
+}
+
+/// The second hedge was due before, but its service has not been ready.
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_gets_ready_after_a_pushback_is_not_sent() {
+    let hints = [
+        Hint::Never,
+        Hint::AtLeast(ms(30)),
+        Hint::AtLeast(Duration::MAX),
+    ];
+    // The last one, and one after which another is to come.
+    for (hint, hedges) in hints.into_iter().flat_map(|hint| [(hint, 2), (hint, 3)]) {
+        let log = Log::default();
+        let layer = hinted(hint).max_hedges(hedges).observer(log.clone());
+        let (mut call, mut handle) = call!(layer, ready: 2);
+        assert_pending!(call.poll());
+        let primary = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        let first = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        first.send_error("busy");
+        assert_pending!(call.poll());
+        handle.allow(1);
+        assert!(call.is_woken());
+        assert_pending!(call.poll());
+        assert_no_request(&mut handle);
+        primary.send_response(1);
+        assert_eq!(assert_ready_ok!(call.poll()), 1);
+        let skipped = Skipped(3, SkipReason::NotReady);
+        let expected = [Started(1), Started(2), Failed(2), skipped, Finished(1)];
+        assert_eq!(log.take(), expected, "{hint:?}, {hedges} hedges");
+    }
 }

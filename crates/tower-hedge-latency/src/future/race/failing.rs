@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Classify, Hint, Replays, Verdict};
+use tower_attempt::{Attempt, Classify, Deadline, Hint, Replays, Verdict};
 use tower_service::Service;
 
 use super::super::Outcome;
@@ -47,7 +47,7 @@ where
                 hint: Some(Hint::AtLeast(wait) | Hint::Exactly(wait)),
                 ..
             } => self.postpone(wait),
-            Verdict::Retry { hint: Some(_), .. } => self.spare = None,
+            Verdict::Retry { hint: Some(_), .. } => self.call_off(),
             _ => {}
         }
         self.hurry = self.hedges_on_failure();
@@ -56,18 +56,22 @@ where
     /// No hedge goes out before so much time has passed.
     fn postpone(&mut self, wait: Duration) {
         let now = Instant::now();
+        let Some(earliest) = now.checked_add(wait) else {
+            return self.call_off();
+        };
+        self.earliest = self.earliest.max(Some(earliest));
         let due = match self.due() {
             Due::Never => return,
             Due::Now => now,
             Due::At(due) => due,
         };
-        match now.checked_add(wait) {
-            Some(earliest) => {
-                self.postponed += earliest.saturating_duration_since(due);
-                self.earliest = self.earliest.max(Some(earliest));
-            }
-            None => self.spare = None,
-        }
+        self.postponed += earliest.saturating_duration_since(due);
+    }
+
+    /// No hedge goes out any more, nor one that was due already.
+    fn call_off(&mut self) {
+        self.spare = None;
+        self.deadline = Deadline::at(Instant::now());
     }
 
     /// Whether the call goes on when its first attempt has failed.
@@ -83,12 +87,14 @@ where
         self.timing.primary_failed();
     }
 
-    /// Whether a failure now is a reason for a hedge: not while a server has asked to wait.
+    /// Whether a failure now is a reason for a hedge.
     fn hedges_on_failure(&self) -> bool {
-        self.settings.tuning.on_failure
-            && !matches!(self.due(), Due::Never)
-            && self
-                .earliest
-                .is_none_or(|earliest| earliest <= Instant::now())
+        self.settings.tuning.on_failure && !matches!(self.due(), Due::Never) && self.may_send()
+    }
+
+    /// Whether a hedge may go out now: before the deadline, and not while a server has asked to wait.
+    pub(super) fn may_send(&self) -> bool {
+        let is_over = |earliest| earliest <= Instant::now();
+        self.deadline.leaves(Duration::ZERO) && self.earliest.is_none_or(is_over)
     }
 }

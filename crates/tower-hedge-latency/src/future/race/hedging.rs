@@ -1,7 +1,6 @@
 //! Hedges, from the moment they are due.
 
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tower_attempt::{Attempt, Classify, Replays};
 use tower_service::Service;
@@ -101,11 +100,12 @@ where
 
     /// Sends the hedge at this place once its service is ready for it, and polls it.
     fn send(&mut self, cx: &mut Context<'_>, place: usize) -> Poll<End<Outcome<S, Req>>> {
+        let may_send = self.may_send();
         let Some(hedge) = self.hedges.get_mut(place) else {
             return Poll::Pending;
         };
         let ready = ready!(hedge.poll_ready(cx));
-        let Some(mut request) = ready.filter(|_| self.deadline.leaves(Duration::ZERO)) else {
+        let Some(mut request) = ready.filter(|_| may_send) else {
             return Poll::Ready(End::Skipped(SkipReason::NotReady));
         };
         let own = self.rules.classify.budget(&self.context);
