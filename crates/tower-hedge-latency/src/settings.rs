@@ -187,11 +187,25 @@ impl Settings {
     #[inline]
     pub(crate) fn begin(&self, is_eligible: bool, budget: &Budget) {
         match is_eligible {
-            true if self.tuning.deposits => budget.deposit(),
+            true if self.tuning.deposits && !counts_successes(budget) => budget.deposit(),
             false if self.tuning.mode != Mode::Off => {
                 self.state.counters.ineligible.count();
             }
             _ => {}
         }
     }
+
+    /// An eligible call has ended well.
+    #[inline]
+    pub(crate) fn succeed(&self, budget: &Budget) {
+        if self.tuning.deposits && counts_successes(budget) {
+            budget.deposit();
+        }
+    }
+}
+
+/// Whether calls pay in when they have ended well, as gRFC A6 has it for a throttle, and not when they begin.
+fn counts_successes(budget: &Budget) -> bool {
+    // A budget without one that is no throttle counts nothing.
+    budget.share().is_none()
 }

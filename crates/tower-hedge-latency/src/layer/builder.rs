@@ -160,7 +160,8 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
         self
     }
 
-    /// The allowance that hedges draw on and eligible calls pay into.
+    /// The allowance that hedges draw on and eligible calls pay into: [`grpc_throttle`](Budget::grpc_throttle)
+    /// when they have ended well, any other when they begin.
     ///
     /// For the outermost layer that uses this budget; layers below take a clone of it with
     /// [`shared_budget`](Self::shared_budget).

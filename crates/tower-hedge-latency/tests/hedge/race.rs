@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
-use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tower_hedge_latency::{
     Attempt, Budget, Budgets, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict,
 };
@@ -293,6 +293,38 @@ async fn the_budget_hears_of_every_failure() {
     advance(ms(10)).await;
     assert_pending!(call.poll());
     assert_no_request(&mut handle);
+}
+
+/// A throttle counts successes and not calls: otherwise one that gets a whole token for each would stay open
+/// whatever fails.
+#[tokio::test(start_paused = true)]
+async fn only_calls_that_went_well_open_a_throttle_again() {
+    let throttle = Budget::grpc_throttle(2, 1.0);
+    let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+        Ok(404) => Verdict::Fatal,
+        Ok(_) => Verdict::Success,
+        Err(_) => Verdict::transient(),
+    };
+    let layer = fixed(10).budget(throttle.clone()).classify_fn(judge);
+    let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer.build().unwrap());
+    for (status, open) in [
+        (503, false),
+        (503, false),
+        (404, false),
+        (200, false),
+        (200, true),
+    ] {
+        assert_ready_ok!(service.poll_ready());
+        let mut call = task::spawn(service.call(7));
+        assert_pending!(call.poll());
+        let primary = next(&mut handle).await;
+        match status {
+            503 => primary.send_error("503"),
+            _ => primary.send_response(status),
+        }
+        assert_eq!(assert_ready!(call.poll()).is_ok(), status != 503);
+        assert_eq!(throttle.withdraw().is_some(), open, "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,9 @@ where
         let classify = &self.rules.classify;
         let verdict = classify.classify(&self.context, attempt, outcome);
         if !verdict.is_retry() {
+            if self.watched && verdict == Verdict::Success {
+                self.settings.succeed(self.budget());
+            }
             return true;
         }
         self.failed(verdict);
