@@ -9,6 +9,9 @@ use tower_attempt::{Deadline, Elapsed};
 
 use super::{Limits, Timer};
 
+/// Nobody waits for longer. tokio's timer adds to its deadline, which the end of the clock leaves no room for.
+const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
 /// Watches hard time limits.
 ///
 /// One timer serves the attempt and the call: it is made when an attempt is first waited for, and
@@ -62,6 +65,9 @@ impl Timer for Clock {
             (None, Some(attempt), Some(limit)) => (attempt, Elapsed::Attempt(limit)),
             _ => return Poll::Pending,
         };
+        if end.duration_since(*this.start) > CENTURY {
+            return Poll::Pending;
+        }
         match this.timer.as_mut().as_pin_mut() {
             Some(timer) if timer.deadline() == end => {}
             Some(timer) => timer.reset(end),

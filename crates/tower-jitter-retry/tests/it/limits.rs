@@ -160,6 +160,41 @@ async fn limits_beyond_the_clock_are_no_limits() {
     assert_eq!(assert_ready_ok!(call.poll()), 2);
 }
 
+/// The longest time from now on that the clock can hold, to within some nanoseconds.
+fn longest() -> Duration {
+    let (now, mut longest, mut step) = (Instant::now(), Duration::ZERO, Duration::MAX);
+    while !step.is_zero() {
+        let more = longest.saturating_add(step);
+        if now.checked_add(more).is_some() {
+            longest = more;
+        }
+        step /= 2;
+    }
+    longest
+}
+
+/// tokio's timer rounds up to a millisecond, which the end of the clock leaves no room for.
+#[tokio::test(start_paused = true)]
+async fn limits_up_to_the_end_of_the_clock_are_no_panic() {
+    for layer in [
+        builder().attempt_timeout(longest()),
+        builder().deadline(longest()),
+        builder().deadline(longest()).attempt_timeout(ms(2_000)),
+    ] {
+        let (mut call, mut handle) = call!(layer.build().unwrap());
+        assert_pending!(call.poll());
+        let first = next(&mut handle).await;
+        advance(ms(1_000)).await;
+        assert_pending!(call.poll());
+        first.send_error("failed");
+        assert_pending!(call.poll());
+        advance(ms(100)).await;
+        assert_pending!(call.poll());
+        next(&mut handle).await.send_response(2);
+        assert_eq!(assert_ready_ok!(call.poll()), 2);
+    }
+}
+
 #[derive(Debug, PartialEq)]
 enum StoreError {
     Late(Elapsed),
