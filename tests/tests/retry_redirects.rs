@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::response::Redirect;
 use axum::routing::post;
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt};
-use tower_jitter_retry::RetryLayer;
+use tower_jitter_retry::{Backoff, RetryLayer};
 
 /// POST / Redirect / GET: the order is placed, the page that it redirects to is on a host that is down.
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn a_429_behind_a_redirect_does_not_repeat_the_post() {
         count.fetch_add(1, SeqCst);
         async { Redirect::to("/thanks") } // 303
     };
-    let refuse = || async { axum::http::StatusCode::TOO_MANY_REQUESTS };
+    let refuse = || async { StatusCode::TOO_MANY_REQUESTS };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let router: Router = Router::new()
@@ -65,4 +66,32 @@ async fn a_429_behind_a_redirect_does_not_repeat_the_post() {
         .unwrap();
     assert_eq!(response.status(), 429);
     assert_eq!(orders.load(SeqCst), 1, "orders placed");
+}
+
+/// A fragment stays with the client: no answer comes from a URL that has one.
+#[tokio::test]
+async fn a_429_repeats_a_post_to_a_url_with_a_fragment() {
+    let orders = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&orders);
+    let refuse_once = move || {
+        let refused = count.fetch_add(1, SeqCst) == 0;
+        async move {
+            match refused {
+                true => StatusCode::TOO_MANY_REQUESTS,
+                false => StatusCode::OK,
+            }
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/orders?a=b#new", listener.local_addr().unwrap());
+    let router: Router = Router::new().route("/orders", post(refuse_once));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.post(&url).body("order").build().unwrap();
+    let retry = RetryLayer::builder().backoff(Backoff::none()).http();
+    let service = retry.build().unwrap().layer(client);
+    let response = service.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(orders.load(SeqCst), 2);
 }

@@ -29,8 +29,10 @@ pub struct Target(u64);
 impl Target {
     pub(super) fn new(url: &reqwest::Url) -> Self {
         use std::hash::{DefaultHasher, Hash, Hasher};
+        // A fragment is not sent, and an answer's URL may be without it.
+        let sent = url.as_str().split('#').next();
         let mut hasher = DefaultHasher::new();
-        url.hash(&mut hasher);
+        sent.hash(&mut hasher);
         Self(hasher.finish())
     }
 }
