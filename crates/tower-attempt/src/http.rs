@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue};
 pub use self::context::HttpContext;
 pub(crate) use self::fault::Fault;
 pub use self::idempotency_key::GenerateKey;
-use self::judge::{is_success, judge_answer, judge_error};
+use self::judge::{hint, is_success, judge_answer, judge_error};
 pub use self::message::{HttpRequest, HttpResponse, Target};
 pub(crate) use self::nested::Nested;
 pub use self::outcome::HttpOutcome;
@@ -149,7 +149,7 @@ impl<F> HttpClassify<F> {
     {
         let verdict = self.last_word.say(outcome, verdict);
         if let (Verdict::Retry { hint: None, .. }, Ok(response)) = (verdict, outcome)
-            && let Some(floor) = retry_after::parse(response.headers())
+            && let Some(floor) = hint(response)
         {
             // Where a closure wants a repeat, what the server says of it counts all the same.
             return verdict.after(floor);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use http::StatusCode;
 
 use super::{Fault, HttpContext, HttpResponse, ratelimit, retry_after};
@@ -36,11 +38,11 @@ pub(super) fn judge_answer<Res: HttpResponse>(
     spare_429: bool,
 ) -> Verdict {
     let status = response.status();
-    let retry_after = || retry_after::parse(response.headers());
+    let hint = hint(response);
     let verdict = match status {
         StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
-        StatusCode::SERVICE_UNAVAILABLE if retry_after().is_some() => Verdict::throttled(),
+        StatusCode::SERVICE_UNAVAILABLE if hint.is_some() => Verdict::throttled(),
         StatusCode::TOO_EARLY
         | StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
@@ -55,13 +57,18 @@ pub(super) fn judge_answer<Res: HttpResponse>(
     if !(context.idempotent || is_refused()) {
         return Verdict::Fatal;
     }
-    let hint = match (retry_after(), status) {
-        // Elsewhere it tells when the quota is whole again, which is no reason to wait.
-        (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(response.headers()),
-        (hint, _) => hint,
-    };
     match hint {
         Some(hint) => verdict.after(hint),
         None => verdict,
+    }
+}
+
+/// How long the server asks to wait with a repeat.
+pub(super) fn hint<Res: HttpResponse>(response: &Res) -> Option<Duration> {
+    let fields = response.headers();
+    match (retry_after::parse(fields), response.status()) {
+        // Elsewhere it tells when the quota is whole again, which is no reason to wait.
+        (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
+        (hint, _) => hint,
     }
 }

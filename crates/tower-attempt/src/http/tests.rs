@@ -165,6 +165,27 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
 }
 
 #[test]
+fn the_ratelimit_field_serves_also_where_a_closure_asks_for_the_retry() {
+    let classify = HttpClassify::default().last_word(|_| Verdict::throttled());
+    let post = request(Method::POST, &[]);
+    let context = Classify::<_, Response<()>, &str>::context(&classify, &post);
+    for (status, hint) in [(429, Some(Duration::from_secs(3))), (503, None)] {
+        let response = Response::builder().status(status);
+        let response = response.header("ratelimit", r#""default";r=0;t=3"#);
+        let outcome: Outcome = Ok(response.body(()).unwrap());
+        let verdict = Classify::<Request<()>, _, _>::classify(
+            &classify,
+            &context,
+            &Attempt::PRIMARY,
+            &outcome,
+        );
+        let expected = Verdict::throttled();
+        let expected = hint.map_or(expected, |hint| expected.after(hint));
+        assert_eq!(verdict, expected, "{status}");
+    }
+}
+
+#[test]
 fn a_closure_sees_the_outcome_and_the_standard_verdict() {
     let classify = HttpClassify::default().last_word(|outcome| match outcome.status() {
         Some(StatusCode::NOT_FOUND) => Verdict::transient(),
