@@ -5,7 +5,9 @@ use tokio::time::Instant;
 /// When the caller stops waiting, in an HTTP request's extensions.
 ///
 /// No extra attempt is sent at this instant or later, and a failure whose repeat would come that
-/// late is returned at once. It does not end what is in flight: that takes a timeout.
+/// late is returned at once. It does not end what is in flight, nor the wait for a service to become
+/// ready for a retry that was decided on in time, after which there is no other answer to give: that takes
+/// a timeout.
 ///
 /// ```
 /// use std::time::Duration;
