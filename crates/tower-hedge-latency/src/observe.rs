@@ -74,8 +74,9 @@ pub enum SkipReason {
     /// No instance of the service was ready before the call's deadline or end, or before a server asked to
     /// wait; or none will be.
     NotReady,
-    /// The request can't be copied: its body is too long, its connection is about to become something
-    /// else, or it is a hedge of another client already.
+    /// The request can't be copied: its body is too long, or still streams with an error type that
+    /// could not interrupt it, its connection is about to become something else, or it is a hedge of another
+    /// client already.
     NotRepeatable,
     /// The layer is set to [`Shadow`](crate::Mode::Shadow).
     Shadow,

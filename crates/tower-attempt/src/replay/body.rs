@@ -21,8 +21,9 @@ use super::unread::in_memory;
 /// An attempt that must break off in the middle of a stream, see
 /// [`Interrupted`](crate::Interrupted), gives the body's own error. `BoxBody` and `UnsyncBoxBody`
 /// can do so if their error is a boxed `Error + Send + Sync`, an `io::Error`, or one of axum's or
-/// tonic's. With any other error type, such an attempt stays pending until it is dropped, as it
-/// must not end as if the body was complete.
+/// tonic's. With any other error type, such as hyper's, what streams is not hedged before all of it is
+/// recorded, and a connection on which an attempt has failed stays pending when it does not get the rest,
+/// as it must not end as if the body was complete.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -59,6 +60,17 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// A body that reads what [`into_memory`](Self::into_memory) gave back, recorded or replayed.
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
+
+    /// Whether an attempt that reads this body can be told that it does not get the rest. A hedge that can't
+    /// is not sent as long as another attempt may cut it off.
+    ///
+    /// # Default
+    ///
+    /// `true`.
+    #[must_use]
+    fn can_be_interrupted() -> bool {
+        true
+    }
 }
 
 impl ReplayableBody for Full<Bytes> {
@@ -121,6 +133,10 @@ impl<E: Send + Sync + 'static> ReplayableBody for BoxBody<Bytes, E> {
     fn from_replay(body: ReplayBody<Self>) -> Self {
         Self::new(Native::new(body, native::interrupted))
     }
+
+    fn can_be_interrupted() -> bool {
+        native::interrupted::<E>().is_some()
+    }
 }
 
 impl<E: Send + 'static> ReplayableBody for UnsyncBoxBody<Bytes, E> {
@@ -142,6 +158,10 @@ impl<E: Send + 'static> ReplayableBody for UnsyncBoxBody<Bytes, E> {
 
     fn from_replay(body: ReplayBody<Self>) -> Self {
         Self::new(Native::new(body, native::interrupted))
+    }
+
+    fn can_be_interrupted() -> bool {
+        native::interrupted::<E>().is_some()
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body::Body;
 
-use super::ReplayBody;
 use super::reader::Reader;
 use super::record::Record;
+use super::{ReplayBody, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
 /// What further readers of a body that streams are made from. Without it nothing is recorded.
@@ -21,14 +21,17 @@ impl<S: Body> Recording<S> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> Recording<S> {
-    /// The body for a further attempt, if the record is whole.
-    pub(super) fn read_again(&self, attempt: Attempt) -> Option<ReplayBody<S>> {
+    /// The body for a further attempt, which as a `B` may not be able to say that it is interrupted. If
+    /// the record is whole.
+    pub(super) fn read_again<B>(&self, attempt: Attempt) -> Option<B>
+    where
+        B: ReplayableBody<Source = S>,
+    {
         let others_ended = attempt.kind() == AttemptKind::Retry;
-        let id = self.record.lock().join(others_ended)?;
-        Some(ReplayBody::reader(Reader::new(
-            Arc::clone(&self.record),
-            id,
-        )))
+        let is_mute = !B::can_be_interrupted();
+        let id = self.record.lock().join(others_ended, is_mute)?;
+        let reader = Reader::new(Arc::clone(&self.record), id);
+        Some(B::from_replay(ReplayBody::reader(reader)))
     }
 }
 

@@ -120,16 +120,37 @@ async fn reqwest_requests_are_recorded() {
 /// Nothing can be said in a foreign error type, and an end would be a lie.
 #[tokio::test]
 async fn a_box_of_a_foreign_error_is_pending_when_it_is_interrupted() {
-    let (one, saved) = first(script(false).boxed_unsync(), 1_000);
-    let mut two = again(&saved, Attempt::hedge(2)).unwrap();
-    data(&mut two).await;
-    data(&mut two).await;
+    let (mut over, saved) = first(script(false).boxed_unsync(), 1_000);
+    let live = again(&saved, Attempt::retry(2)).unwrap();
+    data(&mut over).await;
+    data(&mut over).await;
     for _ in 0..3 {
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(Pin::new(&mut two).poll_frame(&mut cx).is_pending());
-        assert!(!two.is_end_stream());
+        assert!(Pin::new(&mut over).poll_frame(&mut cx).is_pending());
+        assert!(!over.is_end_stream());
     }
-    assert_eq!(read(one).await.unwrap().len(), 1_600);
+    assert_eq!(read(live).await.unwrap().len(), 1_600);
+}
+
+/// It would wait for the rest for ever, and its call with it once the first attempt has failed.
+#[tokio::test]
+async fn a_box_of_a_foreign_error_is_hedged_only_when_nothing_can_cut_it_off() {
+    let (mut one, saved) = first(script(false).boxed(), 10_000);
+    assert!(again(&saved, Attempt::hedge(2)).is_none());
+    data(&mut one).await;
+    assert!(again(&saved, Attempt::hedge(2)).is_none());
+    read(one).await.unwrap();
+    // All of it is recorded.
+    let two = again(&saved, Attempt::hedge(2)).unwrap();
+    let three = last(saved, Attempt::hedge(3)).unwrap();
+    assert_eq!(read(two).await.unwrap().len(), 1_600);
+    assert_eq!(read(three).await.unwrap().len(), 1_600);
+    // The first attempt is gone.
+    let (one, saved) = first(script(false).boxed(), 1_000);
+    drop(one);
+    let two = again(&saved, Attempt::hedge(2)).unwrap();
+    assert!(again(&saved, Attempt::hedge(3)).is_none());
+    assert_eq!(read(two).await.unwrap().len(), 1_600);
 }
 
 #[tokio::test]

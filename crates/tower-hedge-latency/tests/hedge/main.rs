@@ -1,6 +1,8 @@
 //! What a hedge layer does, at which instant.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+#[cfg(feature = "http")]
+mod bodies;
 mod cancel;
 mod counts;
 mod deadline;

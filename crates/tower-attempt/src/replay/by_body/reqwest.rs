@@ -69,8 +69,7 @@ fn fill(
         return None;
     }
     if let Some(recording) = recording {
-        let body = recording.read_again(attempt)?;
-        *request.body_mut() = Some(Body::from_replay(body));
+        *request.body_mut() = Some(recording.read_again(attempt)?);
     }
     Some(request)
 }

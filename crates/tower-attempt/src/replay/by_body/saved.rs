@@ -53,7 +53,7 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
         }
         Some(match &self.content {
             Content::Memory(content) => in_memory(content.clone()),
-            Content::Recorded(recording) => B::from_replay(recording.read_again(attempt)?),
+            Content::Recorded(recording) => recording.read_again(attempt)?,
         })
     }
 }

@@ -47,8 +47,12 @@ impl<S: Body> State<S> {
     }
 
     /// Another reader, if the record is whole. `others_ended`: all earlier attempts are over.
-    pub(in crate::replay) fn join(&mut self, others_ended: bool) -> Option<Id> {
-        if !self.saved {
+    ///
+    /// One that `is_mute` would wait for ever if it was interrupted, so there is none while an earlier attempt
+    /// may still cut it off.
+    pub(in crate::replay) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<Id> {
+        let is_safe = others_ended || self.ended || self.readers.is_empty();
+        if !self.saved || is_mute && !is_safe {
             return None;
         }
         if others_ended {

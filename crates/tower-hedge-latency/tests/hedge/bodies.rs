@@ -1,0 +1,59 @@
+//! Requests whose bodies stream.
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Channel, Empty};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::*;
+
+/// One that can't say that an attempt does not get the rest.
+#[derive(Debug)]
+struct Foreign;
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("foreign")
+    }
+}
+
+impl StdError for Foreign {}
+
+/// 200 KiB in 40 ms, of which 64 KiB are kept; the first attempt fails when it has read all of it.
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_when_its_first_attempt_fails_beyond_the_replay_limit() {
+    let attempts = Arc::new(AtomicU32::new(0));
+    let inner = service_fn(move |request: Request<UnsyncBoxBody<Bytes, Foreign>>| {
+        let status = match attempts.fetch_add(1, Relaxed) {
+            0 => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::OK,
+        };
+        async move {
+            request.into_body().collect().await.unwrap();
+            let response = Response::builder().status(status);
+            Ok::<_, Infallible>(response.body(Empty::<Bytes>::new()).unwrap())
+        }
+    });
+    let (mut frames, body) = Channel::new(1);
+    tokio::spawn(async move {
+        for _ in 0..20 {
+            sleep(ms(2)).await;
+            let frame = Bytes::from(vec![7; 10 * 1024]);
+            frames.send_data(frame).await.unwrap();
+        }
+    });
+    let service = fixed(10).http().build().unwrap().layer(inner);
+    let start = Instant::now();
+    let call = service.oneshot(Request::put("/").body(body.boxed_unsync()).unwrap());
+    let response = tokio::time::timeout(ms(1_000), call).await.unwrap();
+    assert_eq!(response.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(start.elapsed(), ms(40));
+}
