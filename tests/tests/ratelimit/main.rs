@@ -7,6 +7,7 @@ mod greeter;
 mod grpc;
 mod http;
 mod layers;
+mod leaving;
 mod retry;
 mod settle;
 mod stacks;

@@ -73,7 +73,8 @@ impl Question {
         }
     }
 
-    /// Puts back what was taken for a request that was not made after all. Nobody waits for a store that takes its time.
+    /// Puts back what was taken for a request that was not made after all. Nobody is left to wait for a store that takes its time,
+    /// so that is told in the background.
     ///
     /// A place in a leaky queue stays taken: who waits behind it has a time already, and who got the place as the next in line would
     /// come together with the last of those.
@@ -86,7 +87,7 @@ impl Question {
         for (asked, decision) in taken {
             let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
             let charge = asked.charge(self.keys());
-            drop(limits.settle(decision.source, asked.rule, charge, refund));
+            limits.correct(decision.source, asked.rule, charge, refund);
         }
     }
 

@@ -18,9 +18,8 @@ use crate::{LimitError, Observer, Reason, Refused, limits::Question, observe::Un
 /// # Cancel safety
 ///
 /// Dropping it while it waits gives its place to those behind it. Dropped between its turn and the call of the inner
-/// service, it puts its tokens back (but not a place in a leaky queue); a store that takes its time to confirm that is not waited
-/// for. Later, it drops the inner
-/// call.
+/// service, it puts its tokens back (but not a place in a leaky queue). A store that takes its time is told in the background, for
+/// as long as there is a handle on the layer. Later, it drops the inner call.
 ///
 /// # Panics
 ///

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod chance;
+mod leaving;
 mod neighbours;
 
 use std::{

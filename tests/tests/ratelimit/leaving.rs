@@ -1,0 +1,66 @@
+//! Calls that are given up between their turn and the service, over stores that have to be told so.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tests::servers::{Memcached, Redis};
+use tokio::sync::Notify;
+use tower::{Layer, Service};
+use tower_dist_ratelimit::backend::{self, Backend};
+use tower_dist_ratelimit::{CallLimitLayer, Limiter, Policy, Quota};
+
+/// Longer than a busy machine keeps any store from answering.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Never ready, and tells when it is to be.
+#[derive(Clone)]
+struct Full(Arc<Notify>);
+
+impl Service<&'static str> for Full {
+    type Response = ();
+    type Error = Infallible;
+    type Future = Ready<Result<(), Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.notify_one();
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: &'static str) -> Self::Future {
+        ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_before_it_is_made_has_its_tokens_back_in_any_store() {
+    let (redis, memcached) = (Redis::start(), Memcached::start());
+    let redis = backend::Redis::connect(&redis.url()).await.unwrap();
+    let memcached = backend::Memcached::connect(&memcached.url()).await.unwrap();
+    let stores: [Arc<dyn Backend>; 2] = [Arc::new(redis), Arc::new(memcached)];
+    for store in stores {
+        let policy = || Policy::new("calls", Quota::per_hour(3));
+        let limiter = Limiter::builder(Arc::clone(&store), policy()).backend_deadline(LONG);
+        let limiter = limiter.build().unwrap();
+        let left = async || limiter.peek("k").await.unwrap().remaining;
+        let layer = CallLimitLayer::builder(store)
+            .limit(policy().by_request(|key: &&'static str| *key))
+            .backend_deadline(LONG)
+            .waiting()
+            .build()
+            .unwrap();
+        let turn = Arc::new(Notify::new());
+        let call = tokio::spawn(layer.layer(Full(Arc::clone(&turn))).call("k"));
+        tests::soon(turn.notified()).await;
+        assert_eq!(left().await, 2);
+        call.abort();
+        tests::soon(async {
+            while left().await < 3 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    }
+}
