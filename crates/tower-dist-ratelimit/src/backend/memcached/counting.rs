@@ -106,13 +106,20 @@ impl Pipe {
     }
 
     /// The count of an older window.
-    pub(super) fn part(&mut self, meta: Option<&Meta>) {
-        self.parts.push(meta.and_then(count).unwrap_or(0));
+    pub(super) fn part(&mut self, answer: Result<Meta, Failure>) {
+        self.parts
+            .push(answer.map(|meta| count(&meta).unwrap_or(0)));
+    }
+
+    /// Gives the question the counts that were read for it; one that is not known fails it.
+    fn take_parts(&mut self, job: &mut Counting) -> Result<(), Failure> {
+        job.older = self.parts.drain(..).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     pub(super) fn looked(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
-        job.older = self.parts.drain(..).collect();
-        match answer {
+        let older = self.take_parts(&mut job);
+        match older.and(answer) {
             Ok(meta) => {
                 let ours = count(&meta).filter(|_| job.rule.ends(meta.ttl));
                 job.ttl = ours.and(meta.ttl);
@@ -125,8 +132,8 @@ impl Pipe {
     }
 
     pub(super) fn charged(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
-        job.older = self.parts.drain(..).collect();
-        let meta = match answer {
+        let older = self.take_parts(&mut job);
+        let meta = match older.and(answer) {
             Ok(meta) => meta,
             Err(failure) if failure.is_no_number() => return self.inspect(job),
             Err(failure) => return job.answer(Err(failure)),

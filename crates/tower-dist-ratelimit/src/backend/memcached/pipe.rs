@@ -52,8 +52,8 @@ pub(super) struct Pipe {
     pub(super) out: BytesMut,
     sent: VecDeque<Sent>,
     opaque: u64,
-    /// The counts of older windows that were read for the next question.
-    pub(super) parts: SmallVec<[u64; 4]>,
+    /// The counts of older windows that were read for the next question, as far as the server could say.
+    pub(super) parts: SmallVec<[Result<u64, Failure>; 4]>,
     /// What a counter said that was charged for the next question.
     pub(super) added: Option<Result<Meta, Failure>>,
     pub(super) cells: HashMap<CellKey, Cell>,
@@ -223,7 +223,7 @@ impl Pipe {
     fn then(&mut self, then: Then, answer: Result<Meta, Failure>) {
         match then {
             Then::Nothing => {}
-            Then::Part => self.part(answer.as_ref().ok()),
+            Then::Part => self.part(answer),
             Then::Look(job) => self.looked(job, answer),
             Then::Charged(job) => self.charged(job, answer),
             Then::Added => self.added = Some(answer),

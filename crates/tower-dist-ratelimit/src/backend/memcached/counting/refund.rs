@@ -32,8 +32,8 @@ impl Pipe {
         mut job: Box<Counting>,
         answer: Result<Meta, Failure>,
     ) {
-        job.older = self.parts.drain(..).collect();
-        let meta = match answer {
+        let older = self.take_parts(&mut job);
+        let meta = match older.and(answer) {
             Ok(meta) => meta,
             Err(failure) => return job.answer(Err(failure)),
         };

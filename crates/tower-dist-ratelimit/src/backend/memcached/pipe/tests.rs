@@ -211,6 +211,31 @@ async fn sub_windows_are_read_after_one_of_them_is_charged() {
     assert_eq!(commands, ["ma", "mg", "mg", "mg"]);
 }
 
+/// What is not known is not nothing: an older sub-window could be full.
+#[tokio::test]
+async fn who_cannot_be_told_of_older_sub_windows_is_not_let_in() {
+    let policy = Policy::new("p", Quota::per_hour(5)).whole_sub_windows(2);
+    for verb in [Verb::Acquire, Verb::Settle(-2)] {
+        let (job, told) = counting(&policy, verb);
+        let mut wire = Wire::new();
+        wire.send(job);
+        let mut asked = vec![0; 4096];
+        let n = wire.server.read(&mut asked).await.unwrap();
+        let commands = String::from_utf8_lossy(&asked[..n]).lines().count();
+        let answers: String = (1..=commands)
+            .map(|number| match number {
+                1 => reply(number, "VA", "5", ""),
+                2 => reply(number, "SERVER_ERROR out of memory", "", ""),
+                _ => reply(number, "EN", "", ""),
+            })
+            .collect();
+        wire.server.write_all(answers.as_bytes()).await.unwrap();
+        let failure = told.await.unwrap().unwrap_err();
+        let error = crate::backend::BackendError::from(failure).to_string();
+        assert!(error.contains("out of memory"), "{error}");
+    }
+}
+
 /// What a server could say to the command of this number, right or wrong.
 fn reply(opaque: usize, code: &str, value: &str, flags: &str) -> String {
     match code {
