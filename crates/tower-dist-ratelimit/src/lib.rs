@@ -104,14 +104,14 @@
 //!
 //! Times are one thread's for a key in the processor's caches; one of a million takes 200 ns instead of 60. Quotas by key
 //! ([`Policy::dynamic`]) make a bucket in `Memory` 75 ns and 60 B. What a layer over HTTP adds to the service that it is around is 100 ns, with the
-//! fields on the response 240 ns and 3 allocations, and for a refusal 390 ns and 5. (As `benches` in the repository measures them on one
+//! fields on the response 240 ns and 3 allocations, and for a refusal 360 ns and 5. (As `benches` in the repository measures them on one
 //! machine; algorithms that it leaves out are told in proportion to the bucket, beside which they ran. Bytes and round trips are
 //! held by tests.)
 //!
 //! | backend | whose limits | choose it when | a decision | what is worse |
 //! |---|---|---|---|---|
 //! | [`Memory`](backend::Memory) | one process's | there is one, or each may have its share | no wait | behind a load balancer a client gets as many limits as there are processes |
-//! | `backend::Redis` | a fleet's, by the server's clock | limits have to be exact | waits for the server once; takes 3 to 6 µs of its time, 0.4 µs for a hot key | a server of its own to run; Clusters ask keys of different slots apart |
+//! | `backend::Redis` | a fleet's, by the server's clock | limits have to be exact | waits for the server once; takes 3 to 6 µs of its time, 0.2 µs for a hot key | a server of its own to run; Clusters ask keys of different slots apart |
 //! | `backend::Memcached` | a fleet's, mostly by each machine's clock | there is one already | waits once or twice; takes 1 µs of the server's time for each counter or value | machines whose clocks are `s` apart let through what is allowed in `s` more; a full server forgets; 2 round trips or more for a bucket that others change, and for a window's refusals |
 //!
 //! | [`Sharing`] | round trips | in any time D at most | choose it when |

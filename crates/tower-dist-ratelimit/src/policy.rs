@@ -173,7 +173,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory) a bucket then needs a short lock, and 100 bytes per key.
+    /// In [`Memory`](crate::backend::Memory) a bucket then needs a short lock, and 60 bytes per key.
     pub fn dynamic_quotas(self) -> Self {
         Self {
             dynamic_quotas: true,

@@ -31,8 +31,8 @@ pub enum Sharing {
     /// Tokens of keys that are asked about often are paid for in advance, and spent without a round trip.
     ///
     /// A key is leased from 16 requests per lease time on. This instance then debits up to three quarters of what it needs in that time,
-    /// and at most a quarter of what the store has left; it asks for more before they are used up, in the background, and one at a
-    /// time. Requests with several policies, with a [leaky queue](crate::Policy::leaky_queue), and of keys that are seldom asked about are
+    /// and at most a quarter of what the store has left, or when that is little the tokens of 16 requests; it asks for more before they
+    /// are used up, in the background, and one at a time. Requests with several policies, with a [leaky queue](crate::Policy::leaky_queue), and of keys that are seldom asked about are
     /// decided exactly.
     ///
     /// What [remains](crate::Decision::remaining) counts what is leased here as left; a [look](crate::Limiter::peek) tells what the store has
@@ -53,7 +53,8 @@ pub enum Sharing {
     ///
     /// # Cost
     ///
-    /// 170 kB per limiter. A request that is paid for takes no allocation, no lock and no wait.
+    /// 240 kB per limiter. A request that is paid for takes no wait; and no allocation and no lock, unless it is the one that asks for
+    /// more.
     Leases(Duration),
     /// This instance decides by what it believes, and exchanges with the store at intervals: what it has used, and what all have.
     ///

@@ -1,6 +1,7 @@
 //! What is allocated, and what is not.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+mod nearby;
 mod per_key;
 mod rate_limit;
 mod replay;

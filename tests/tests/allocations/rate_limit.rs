@@ -137,8 +137,32 @@ fn an_allowed_request_of_any_type_allocates_nothing_also_if_it_could_wait() {
     }
 }
 
+/// As the docs say of what is there to be paid for.
+#[test]
+fn fields_handles_and_refunds_take_what_the_docs_say() {
+    let layer = || {
+        let policy = Policy::new("p", Quota::per_second(1_000)).by(key::header("key"));
+        RateLimitLayer::builder(Memory::default()).limit(policy)
+    };
+    let counted = |layer: RateLimitLayer| {
+        let mut service = layer.layer(Inner);
+        // The first one makes what all share.
+        let [_, count] = [(); 2].map(|()| {
+            let request = Request::builder().header("key", "a-key").body(()).unwrap();
+            allocations(|| now(service.call(request)).unwrap()).0
+        });
+        count
+    };
+    let fields = counted(layer().build().unwrap());
+    let bare = || layer().headers(Fields::Never);
+    let handle = counted(bare().handle().build().unwrap());
+    let refund = counted(bare().refund_when(|_| false).build().unwrap());
+    // A request's first extension takes three.
+    assert_eq!([fields, handle, refund], [3, 3 + 3, 4]);
+}
+
 /// Fails at once.
-struct Broken;
+pub(crate) struct Broken;
 
 impl Backend for Broken {
     fn capabilities(&self) -> Capabilities {

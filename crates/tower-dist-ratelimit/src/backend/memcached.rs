@@ -110,8 +110,8 @@ const MAX_POLICIES: usize = 16;
 ///
 /// Keys are `prefix:version:hash:policy`, and the number of the window; with 128 bits of the BLAKE3 of what a client is
 /// known by. So keys are short whatever clients send, the same on every machine, and do not show who the clients are to
-/// those who cannot guess. A set's last part is a hash of its policies' names. A counter takes about 120 bytes of the
-/// server, a bucket 140; each has a time to live, but for what would end after 2038. A refused request leaves nothing
+/// those who cannot guess. A set's last part is a hash of its policies' names. A counter takes 120 to 150 bytes of the
+/// server, a bucket 150; each has a time to live, but for what would end after 2038. A refused request leaves nothing
 /// changed, nor does one of zero cost. Values that are not ours count as nothing and are replaced.
 ///
 /// When a policy is deployed with another limit, what was used in a window counts on, also while instances with the old one

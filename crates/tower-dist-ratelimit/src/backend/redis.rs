@@ -146,16 +146,17 @@ const MAX_POLICIES: usize = 16;
 /// what carries it with others. While a call is on its way requests wait for each other, for a few milliseconds at most, and
 /// up to 32 keys go out in one call of a script, with any number of requests of the same cost to one token bucket; with
 /// little load each goes out at once. Of the server's time a token bucket takes 6 µs alone, and 3 to 4 µs among others that
-/// go out together, or less than 0.1 µs if they have the same key and cost.
+/// go out together, or 0.2 µs if many have the same key and cost.
 ///
 /// What was registered is kept until the last handle is gone, some kilobytes for each set. A set that is built again with
 /// nothing changed, as when settings are read anew, is the one that is there already.
 ///
 /// # Errors
 ///
-/// Building a limiter fails with a number that cannot be counted exactly: a burst of more than 2⁵² · rate ÷ window, both
-/// reduced and in tokens per microsecond; a limit of a counter above 10¹⁴ - 1; a window that is not whole microseconds, or
-/// of a counter below 1 ms; a `max_wait` beyond 2⁵² parts of a token. A set has at most 16 policies.
+/// Building a limiter fails with a number that cannot be counted exactly: a bucket's burst of more than 2⁵² parts of a token, of
+/// which a token has as many as its window has microseconds, reduced by what it has in common with the limit; a `max_wait`
+/// beyond 2⁵² such parts; a limit of a counter above 10¹⁴ - 1; a window that is not whole microseconds, or of a counter below
+/// 1 ms. A set has at most 16 policies.
 #[derive(Clone)]
 pub struct Redis {
     route: Route,

@@ -155,6 +155,21 @@ mod tests {
         assert_eq!((rate.rate, rate.token), (1, 200));
     }
 
+    /// As the docs of the backend state it.
+    #[test]
+    fn a_burst_is_at_most_so_many_parts_of_a_token() {
+        // 7 in 60,000,000 µs have nothing in common, 5,000 in 1,000,000 µs have 5,000.
+        for (quota, parts) in [
+            (Quota::per_minute(7), 60_000_000),
+            (Quota::per_second(5_000), 200),
+        ] {
+            let most = MOST_USED / parts;
+            assert!(Rate::new(quota.burst(most)).is_ok());
+            let error = Rate::new(quota.burst(most + 1)).unwrap_err();
+            assert_eq!(error.field(), "burst");
+        }
+    }
+
     #[test]
     fn of_a_burst_of_long_tokens_there_is_as_much_as_can_be_counted() {
         let quota = Quota::new(1, Duration::from_millis(781_027)).burst(5_766_254);
