@@ -150,14 +150,16 @@ impl Pipe {
         }
         // Somebody else was quicker.
         let (patience, now) = (self.patience, self.now);
-        for (job, _) in batch.jobs.into_iter().rev() {
+        let mut again = Vec::with_capacity(batch.jobs.len());
+        for (job, _) in batch.jobs {
             if now.saturating_duration_since(job.since) < patience {
-                cell.waiting.insert(0, job);
+                again.push(job);
             } else {
                 let late = format_args!("others changed the key again and again for {patience:?}");
                 let _ = job.answer.send(Err(Failure::new(late)));
             }
         }
+        cell.waiting.splice(..0, again);
         cell.losses += 1;
         let mut delays = Backoff::exponential(FIRST_DELAY, LONGEST_DELAY).schedule();
         match cell.losses.checked_sub(2) {

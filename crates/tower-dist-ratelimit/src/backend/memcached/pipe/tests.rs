@@ -143,6 +143,31 @@ async fn nobody_is_refused_by_what_was_not_looked_at() {
     assert!(receiver.await.unwrap().unwrap().allowed);
 }
 
+#[tokio::test]
+async fn who_has_lost_a_race_goes_before_those_who_have_come_meanwhile() {
+    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(13))]).unwrap());
+    let mut wire = Wire::new();
+    let (mut jobs, mut told) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (job, receiver) = swapping(&set, Verb::Acquire);
+        jobs.push(job);
+        told.push(receiver);
+    }
+    let last = jobs.pop().unwrap();
+    jobs.into_iter().for_each(|job| wire.send(job));
+    wire.answer("mg ", "EN", "", "").await;
+    wire.send(last);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    wire.answer(" ME c", "NS", "", "").await;
+    wire.answer("mg ", "EN", "", "").await;
+    wire.answer(" ME c", "HD", "", " c5").await;
+    let mut granted = Vec::new();
+    for told in told {
+        granted.push(told.await.unwrap().unwrap().decisions[0].granted);
+    }
+    assert_eq!(granted, [5, 5, 3]);
+}
+
 /// With a pause between the attempts, and an end to them.
 #[tokio::test(start_paused = true)]
 async fn who_always_comes_too_late_pauses_and_is_told_at_the_deadline() {
