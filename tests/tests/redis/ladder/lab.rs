@@ -25,9 +25,15 @@ impl Lab {
         self.server.call(&["CONFIG", "SET", setting, value]);
     }
 
-    /// Copies another, empty server from now on; which begins after five seconds, so that it still has what it counted.
+    /// Copies another, empty server from now on; which begins after an hour, so that it still has what it counted.
     pub(super) fn replicate(&mut self) {
-        let other = Redis::start();
+        let later = [
+            "--repl-diskless-sync",
+            "yes",
+            "--repl-diskless-sync-delay",
+            "3600",
+        ];
+        let other = Redis::with(&later);
         let port = other.port().to_string();
         self.server.call(&["REPLICAOF", "127.0.0.1", &port]);
         self.other = Some(other);

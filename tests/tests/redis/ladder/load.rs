@@ -13,7 +13,7 @@ use tokio::{
 use tower_dist_ratelimit::{Limiter, Source};
 use tracing::Level;
 
-use super::{CALM, lines::Lines};
+use super::{CALM, DEADLINE, ENOUGH, lines::Lines};
 
 /// Between two requests. They do not wait for one another, as those of a service's clients do not.
 const EVERY: Duration = Duration::from_millis(1);
@@ -42,7 +42,7 @@ impl Sample {
 pub(crate) struct Load {
     samples: Arc<Mutex<Vec<Sample>>>,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<(Duration, Vec<Level>)>,
+    thread: JoinHandle<(Lateness, Vec<Level>)>,
 }
 
 impl Load {
@@ -53,7 +53,7 @@ impl Load {
         let thread = std::thread::spawn(|| {
             let (lines, _guard) = Lines::listen();
             let runtime = Builder::new_current_thread().enable_time().build();
-            let mut late = Duration::ZERO;
+            let mut late = Lateness::default();
             runtime.unwrap().block_on(async {
                 tokio::select! {
                     _ = stopped => {}
@@ -70,16 +70,23 @@ impl Load {
         }
     }
 
-    /// Whether for some time only the store has decided on what came later than this.
+    /// How many decisions there are on what came later than this.
+    pub(super) fn decided_since(&self, since: Instant) -> usize {
+        let samples = self.samples.lock().unwrap();
+        let later = samples.iter().filter(|sample| sample.started >= since);
+        later.count()
+    }
+
+    /// Whether for some time only the store has decided on what came later than this, and often.
     pub(crate) fn is_calm(&self, later_than: Instant) -> bool {
         let samples = self.samples.lock().unwrap();
         let since = samples
             .iter()
             .rfind(|sample| !sample.is_by_store())
             .map_or(later_than, |last| last.ended.max(later_than));
-        samples
-            .last()
-            .is_some_and(|last| last.started >= since + CALM)
+        let last = samples.last().map(|sample| sample.started);
+        let later = samples.iter().filter(|sample| sample.started >= since);
+        last.is_some_and(|last| last >= since + CALM) && later.count() > ENOUGH
     }
 
     pub(crate) async fn stop(self) -> Done {
@@ -87,10 +94,11 @@ impl Load {
             .send(())
             .expect("it goes on until it is told to stop");
         let joined = tokio::task::spawn_blocking(|| self.thread.join());
-        let (scheduling, lines) = joined.await.unwrap().unwrap();
+        let (late, lines) = joined.await.unwrap().unwrap();
         Done {
             samples: std::mem::take(&mut *self.samples.lock().unwrap()),
-            scheduling,
+            scheduling: late.most,
+            standstills: late.standstills,
             lines,
         }
     }
@@ -101,8 +109,24 @@ pub(crate) struct Done {
     pub(crate) samples: Vec<Sample>,
     /// How late this machine has been for anything.
     pub(crate) scheduling: Duration,
+    /// Whenever that alone was enough to make decisions late.
+    pub(crate) standstills: Vec<Standstill>,
     /// What the log said meanwhile.
     pub(crate) lines: Vec<Level>,
+}
+
+/// The machine has not let this thread work for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standstill {
+    pub(crate) lasted: Duration,
+    pub(crate) ended: Instant,
+}
+
+/// How late timers have been.
+#[derive(Default)]
+struct Lateness {
+    most: Duration,
+    standstills: Vec<Standstill>,
 }
 
 async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
@@ -127,11 +151,15 @@ async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
     }
 }
 
-/// What the machine, and not the limiter, adds to a wait: the most that a timer on this thread has been late.
-async fn lateness(most: &mut Duration) {
+/// What the machine, and not the limiter, adds to a wait: how late timers on this thread are.
+async fn lateness(late: &mut Lateness) {
     loop {
         let due = Instant::now() + EVERY;
         sleep_until(due).await;
-        *most = due.elapsed().max(*most);
+        let (ended, lasted) = (Instant::now(), due.elapsed());
+        late.most = late.most.max(lasted);
+        if lasted >= DEADLINE {
+            late.standstills.push(Standstill { lasted, ended });
+        }
     }
 }

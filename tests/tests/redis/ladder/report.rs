@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::Source;
 
 use super::{
-    DEADLINE,
+    BACK, DEADLINE,
     load::{Done, Sample},
 };
 
@@ -57,6 +57,16 @@ impl Report {
         last.map_or(Duration::ZERO, |last| {
             last.saturating_duration_since(self.ended)
         })
+    }
+
+    /// Fails if that was longer than it may be: than the longest pauses, which can begin anew when the machine stands still, since what
+    /// tries the server is late then.
+    pub(crate) fn is_back_in_time(&self) {
+        let standstills = self.load.standstills.iter();
+        let since = standstills.filter(|one| one.ended >= self.ended);
+        let most = since.fold(BACK, |most, one| most + BACK + one.lasted);
+        let (name, back) = (self.name, self.back());
+        assert!(back <= most, "{name}: back after {back:?}, not {most:?}");
     }
 
     /// Whether the machine has kept this thread or the server from working for so long that decisions can have been late
