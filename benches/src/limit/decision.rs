@@ -5,9 +5,10 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use governor::DefaultKeyedRateLimiter;
-use tower_dist_ratelimit::{Limiter, Policy, backend::Memory};
+use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
 
 use super::{governors_plenty, plenty, together::together};
 use crate::measure::{Case, Figure, Subject};
@@ -15,6 +16,7 @@ use crate::report::OURS;
 
 pub(crate) const HOT: &str = "decision, 1 hot String key";
 pub(crate) const MANY: &str = "decision, 1 M String keys";
+const ALGORITHMS: &str = "decision, 1 hot String key, by algorithm";
 const TOGETHER: &str = "decision, 2 threads, 1 hot String key";
 pub(crate) const RESIDENT: &str = "resident bytes per String key";
 
@@ -30,6 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
             Figure::Call,
             vec![ours_hot(), governor_hot().goal(0.8)],
         ),
+        Case::new(ALGORITHMS, Figure::Call, by_algorithm()),
         Case::new(
             MANY,
             Figure::Access,
@@ -49,8 +52,11 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn limiter(capacity: u32) -> Limiter {
+    limiter_of(Policy::new("per-client", plenty()), capacity)
+}
+
+fn limiter_of(policy: Policy, capacity: u32) -> Limiter {
     let capacity = usize::try_from(capacity).expect("at least 32 bits");
-    let policy = Policy::new("per-client", plenty());
     Limiter::new(Memory::with_capacity(capacity), policy).expect("valid")
 }
 
@@ -82,12 +88,35 @@ fn check_governor(limiter: &DefaultKeyedRateLimiter<String>, key: &String) {
 }
 
 fn ours_hot() -> Subject {
-    let (limiter, key) = (limiter(100_000), name(42));
-    Subject::looping(OURS, move |calls| {
+    hot(OURS, Policy::new("per-client", plenty()))
+}
+
+fn hot(subject: &'static str, policy: Policy) -> Subject {
+    let (limiter, key) = (limiter_of(policy, 100_000), name(42));
+    Subject::looping(subject, move |calls| {
         for _ in 0..calls {
             check(black_box(&limiter), black_box(&key));
         }
     })
+}
+
+/// `ours` is a token bucket.
+fn by_algorithm() -> Vec<Subject> {
+    let policy = || Policy::new("per-client", plenty());
+    // Of so little time that none is refused: a log keeps those of the last 0.1 ms, which are about a thousand.
+    let log = Policy::new("per-client", Quota::new(10_000, Duration::from_micros(100)));
+    vec![
+        ours_hot(),
+        governor_hot(),
+        hot("leaky queue", policy().leaky_queue(Duration::from_secs(60))),
+        hot("fixed window", policy().fixed_window()),
+        hot("first hit", policy().first_hit()),
+        hot("two windows", policy().two_windows()),
+        hot("4 sub-windows", policy().sub_windows(4)),
+        hot("60 sub-windows", policy().sub_windows(60)),
+        hot("sliding log", log.sliding_log()),
+        hot("dynamic bucket", policy().dynamic_quotas()),
+    ]
 }
 
 fn governor_hot() -> Subject {
