@@ -175,7 +175,11 @@ impl Leasing {
         let (id, extra) = match set.plan(ask, charge, self.shared.lease) {
             Plan::Exact => return self.inner.acquire(slice::from_ref(charge), out),
             Plan::Refuse(until) => {
-                if let (Some(slot), Some(out)) = (set.slot(ask.tag), out.first_mut()) {
+                let Some(slot) = set.slot(ask.tag) else {
+                    // Another key has taken its place meanwhile, and what is known of it is gone.
+                    return self.inner.acquire(slice::from_ref(charge), out);
+                };
+                if let Some(out) = out.first_mut() {
                     refuse(slot, ask, until, out);
                 }
                 return Answer::Done(false);
