@@ -47,6 +47,7 @@ fn verdict(status: u16, grpc_status: Option<HeaderValue>, pushback: Option<Heade
         });
     let expected = match (code, hint) {
         (Some(0), _) => Verdict::Success,
+        (_, Some(Hint::Never)) => Verdict::transient().hinted(Hint::Never),
         (Some(UNAVAILABLE), None) => Verdict::transient(),
         (Some(UNAVAILABLE), Some(hint)) => Verdict::transient().hinted(hint),
         (Some(RESOURCE_EXHAUSTED), Some(hint)) => Verdict::throttled().hinted(hint),
@@ -84,9 +85,9 @@ fn time(previous: u32, timeout: Option<HeaderValue>) {
     let before = Instant::now();
     let mut context = Classify::<_, Response<()>, Infallible>::context(&rules, &request);
     let after = Instant::now();
-    let deadline = Classify::<Request<()>, Response<()>, Infallible>::deadline(&rules, &context);
+    let expiry = Classify::<Request<()>, Response<()>, Infallible>::expiry(&rules, &context);
     let limit = timeout.as_ref().and_then(text).and_then(duration);
-    match (deadline.and_then(|deadline| deadline.instant()), limit) {
+    match (expiry.and_then(|expiry| expiry.instant()), limit) {
         (Some(end), Some(limit)) => assert!(before + limit <= end && end <= after + limit),
         (end, limit) => assert_eq!((end, limit), (None, None)),
     }

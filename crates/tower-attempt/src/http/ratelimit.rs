@@ -88,10 +88,12 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Without a sign.
+/// An integer that is not negative; -0 is none that is.
 fn number(value: &str) -> Option<u64> {
-    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-    value.parse().ok().filter(|_| is_number)
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| is_number)?;
+    (number == 0 || digits == value).then_some(number)
 }
 
 /// Finds the end of a string.
@@ -139,6 +141,9 @@ mod tests {
             (&["token;r=0;t=3"], Some(3)),
             (&[r#""a";r=0;t=99999999999999999999"#], None),
             (&[r#""a";r=0;t=-1"#], None),
+            (&[r#""a";r=-0;t=3"#], Some(3)),
+            (&[r#""a";r=--0;t=3"#], None),
+            (&[r#""a";r=-;t=3"#], None),
             (&[r#""a";r=0;t=1.5"#], None),
             (&[], None),
         ] {
