@@ -1,6 +1,7 @@
 use super::{
     Arithmetic, Ask, OneNumber,
     pace::{Moment, Pace},
+    saturating_nanos,
 };
 use crate::{Decision, Quota};
 
@@ -29,6 +30,9 @@ pub(crate) struct Used {
     token_bits: u32,
     /// In nanoseconds since the limiter's creation.
     written: u64,
+    /// When nothing of it counts any more, in the same, by the slowest of the quotas that it was taken by. Whoever makes room asks
+    /// this, who does not know the key's quota.
+    until: u64,
 }
 
 impl<A: Paced> Adjusted<A> {
@@ -55,10 +59,13 @@ impl<A: Paced> Adjusted<A> {
 
     fn write(one: &A, state: u64, nanos: u64) -> Used {
         let pace = one.pace();
+        let now = pace.at(nanos);
+        let units = state.saturating_sub(now.units);
         Used {
-            units: state.saturating_sub(pace.at(nanos).units),
+            units,
             token_bits: pace.token_bits(),
             written: nanos,
+            until: nanos.saturating_add(saturating_nanos(pace.span(now, units))),
         }
     }
 }
@@ -80,7 +87,9 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
         let one = self.asked(ask);
         let mut state = Self::read(&one, used);
         one.take(&mut state, one.at(nanos, 0), ask, tokens);
-        *used = Self::write(&one, state, nanos);
+        let taken = Self::write(&one, state, nanos);
+        let until = taken.until.max(used.until);
+        *used = Used { until, ..taken };
     }
 
     fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
@@ -94,8 +103,7 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
     }
 
     fn pressure(&self, used: &Used, nanos: u64) -> u64 {
-        let state = Self::read(&self.one, used);
-        self.one.pressure(&state, self.one.at(nanos, 0))
+        used.until.saturating_sub(nanos)
     }
 }
 
@@ -119,6 +127,8 @@ impl<A: Paced> super::Restored for Adjusted<A> {
                 units,
                 token_bits: u32::try_from(token_bits).ok()?,
                 written,
+                // Where words are kept nobody has to make room.
+                until: 0,
             }),
             _ => None,
         }

@@ -147,3 +147,33 @@ async fn keys_whose_time_is_over_make_room_without_a_task() {
         }
     }
 }
+
+/// The policy's own quota is faster, and says that nothing counts any more.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_limited_by_a_quota_of_its_own_keeps_its_place_when_others_come() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    for of in [(|policy| policy) as fn(Policy) -> Policy, |policy| {
+        policy.leaky_queue(HOUR)
+    }] {
+        let memory = Memory::with_capacity(1_000);
+        let policy = of(Policy::new("p", Quota::per_second(100))).dynamic_quotas();
+        let policy = memory.register(&[policy]).unwrap()[0];
+        let slow = || {
+            let mut out = [Decision::default()];
+            let charge = Charge::new(policy, b"slow", 1).quota(Quota::per_hour(10));
+            memory.acquire(&[charge], &mut out);
+            out[0]
+        };
+        while slow().allowed {}
+        for minute in 1..=5_u64 {
+            tokio::time::advance(Duration::from_secs(60)).await;
+            for key in 0..100_u64 {
+                let key = (minute << 32 | key).to_le_bytes();
+                assert!(charge(&memory, policy, &key, 1).allowed);
+            }
+            assert!(!slow().allowed, "after {minute} of 6 minutes");
+        }
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(slow().allowed);
+    }
+}
