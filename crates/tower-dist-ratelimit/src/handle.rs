@@ -15,7 +15,7 @@ pub use meter::Meter;
 pub use metered_body::MeteredBody;
 
 use crate::{
-    Algorithm, Decision,
+    Decision,
     limits::{Asked, Limits, Question},
 };
 
@@ -244,9 +244,10 @@ impl Account {
 
 /// When the windows are over that this was counted in.
 fn over(limits: &Limits, asked: &Asked, decision: &Decision) -> Option<Instant> {
-    match limits.rules[asked.rule].policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => None,
-        _ => Instant::now().checked_add(decision.reset_after),
+    if limits.rules[asked.rule].policy.algorithm().has_windows() {
+        Instant::now().checked_add(decision.reset_after)
+    } else {
+        None
     }
 }
 

@@ -1,6 +1,7 @@
 use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::Limits;
 use crate::{
@@ -77,12 +78,18 @@ impl Question {
     /// so that is told in the background.
     ///
     /// A place in a leaky queue stays taken: who waits behind it has a time already, and who got the place as the next in line would
-    /// come together with the last of those.
-    pub(crate) fn take_back(&self, limits: &Limits) {
+    /// come together with the last of those. And what was taken from a window that is over is gone: the next one has nothing of it.
+    /// `since` is when it was taken; if that is not given, a moment ago.
+    pub(crate) fn take_back(&self, limits: &Limits, since: Option<Instant>) {
         let decided = self.asked.iter().zip(self.decisions.iter());
+        let is_over =
+            |decision: &Decision| since.is_some_and(|then| then.elapsed() >= decision.reset_after);
         let taken = decided.filter(|(asked, decision)| {
-            let algorithm = limits.rules[asked.rule].policy.algorithm();
-            decision.granted > 0 && !matches!(algorithm, Algorithm::LeakyQueue { .. })
+            let comes_back = match limits.rules[asked.rule].policy.algorithm() {
+                Algorithm::LeakyQueue { .. } => false,
+                algorithm => !(algorithm.has_windows() && is_over(decision)),
+            };
+            decision.granted > 0 && comes_back
         });
         for (asked, decision) in taken {
             let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);

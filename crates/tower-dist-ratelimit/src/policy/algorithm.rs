@@ -53,6 +53,14 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// Whether what was taken counts until its time is over; else it comes back evenly.
+    pub(crate) fn has_windows(self) -> bool {
+        !matches!(
+            self,
+            Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. }
+        )
+    }
+
     /// What holds of a key's quota where the policy has its own: windows keep their length, and a log its bound.
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use pin_project::pin_project;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tower_service::Service;
 
 use super::{Gate, turn::Turn};
@@ -18,8 +18,8 @@ use crate::{LimitError, Observer, Reason, Refused, limits::Question, observe::Un
 /// # Cancel safety
 ///
 /// Dropping it while it waits gives its place to those behind it. Dropped between its turn and the call of the inner
-/// service, it puts its tokens back (but not a place in a leaky queue). A store that takes its time is told in the background, for
-/// as long as there is a handle on the layer. Later, it drops the inner call.
+/// service, it puts its tokens back (but not a place in a leaky queue, nor what was counted in a window that is over). A store
+/// that takes its time is told in the background, for as long as there is a handle on the layer. Later, it drops the inner call.
 ///
 /// # Panics
 ///
@@ -63,6 +63,8 @@ struct Readying<S, Req> {
 /// Tokens that are put back unless they are used.
 struct Paid<Req> {
     gate: Arc<Gate<Req>>,
+    /// When, if some are a window's.
+    since: Option<Instant>,
     /// None once the inner service is called.
     question: Option<Question>,
 }
@@ -70,7 +72,7 @@ struct Paid<Req> {
 impl<Req> Drop for Paid<Req> {
     fn drop(&mut self) {
         if let Some(question) = &self.question {
-            question.take_back(&self.gate.calls.limits);
+            question.take_back(&self.gate.calls.limits, self.since);
         }
     }
 }
@@ -117,12 +119,19 @@ impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
     fn readying(question: Question, inner: S, request: Req, gate: Arc<Gate<Req>>) -> Self {
         let delay = gate.calls.delay(&question);
         let delay = (!delay.is_zero()).then(|| Box::pin(sleep(delay)));
+        let mut rules = gate.calls.limits.rules.iter();
+        let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
+        let since = has_windows.then(Instant::now);
         let question = Some(question);
         Self::Readying(Some(Readying {
             delay,
             inner,
             request,
-            paid: Paid { gate, question },
+            paid: Paid {
+                gate,
+                since,
+                question,
+            },
         }))
     }
 }

@@ -130,7 +130,7 @@ impl Turn {
                 if due.is_some_and(|due| due <= end) {
                     Step::Done(None)
                 } else {
-                    self.question.take_back(&gate.calls.limits);
+                    self.question.take_back(&gate.calls.limits, None);
                     Turned::TooLong.into()
                 }
             }

@@ -53,6 +53,42 @@ async fn tokens_that_were_not_used_come_back() {
     assert_eq!(started.elapsed(), Duration::ZERO);
 }
 
+/// Five in ten seconds, of which one was for a request whose inner service has not been ready since.
+#[tokio::test(start_paused = true)]
+async fn tokens_of_a_window_that_is_over_are_not_put_into_the_next() {
+    let quota = Quota::new(5, Duration::from_secs(10));
+    for policy in [
+        Policy::new("fixed", quota).fixed_window(),
+        Policy::new("first", quota).first_hit(),
+        Policy::new("log", quota).sliding_log(),
+    ] {
+        let name = policy.name().to_owned();
+        let layer = CallLimitLayer::builder(Memory::default()).limit(policy);
+        let layer: ThrottleLayer<Call> = layer.waiting().build().unwrap();
+        let (never_ready, mut handle) = mock::pair::<Call, u32>();
+        handle.allow(0);
+        let call = || Box::pin(layer.layer(never_ready.clone()).call(Call(0, 0, 1)));
+        let [mut early, mut late] = [call(), call()];
+        for unready in [&mut early, &mut late] {
+            assert!(timeout(Duration::ZERO, unready).await.is_err());
+        }
+        let mut service = layer.layer(inner(&Log::default()));
+        drop(early);
+        for n in 0..4 {
+            assert_eq!(spawn(&mut service, Call(n, 0, 1)).await.unwrap(), Ok(n));
+        }
+        let full = spawn(&mut service, Call(4, 0, 1)).await.unwrap();
+        assert_eq!(full, Err(Reason::TooLong), "{name}");
+        advance(quota.window()).await;
+        for n in 5..10 {
+            assert_eq!(spawn(&mut service, Call(n, 0, 1)).await.unwrap(), Ok(n));
+        }
+        drop(late);
+        let full = spawn(&mut service, Call(10, 0, 1)).await.unwrap();
+        assert_eq!(full, Err(Reason::TooLong), "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn readiness_that_fails_is_the_call_s_error() {
     let (mock, mut handle) = mock::pair::<Call, u32>();
