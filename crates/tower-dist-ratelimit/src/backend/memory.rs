@@ -48,8 +48,8 @@ const LOCKS: usize = 256;
 ///
 /// # Errors
 ///
-/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if a set has more than
-/// 16 policies, or if this `Memory` has kept 64 policies already. It never fails at call time.
+/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if the system has no memory for so
+/// many keys, if a set has more than 16 policies, or if this `Memory` has kept 64 policies already. It never fails at call time.
 ///
 /// # Cost
 ///

@@ -1,12 +1,12 @@
-use std::sync::PoisonError;
+use std::{hint::black_box, sync::PoisonError};
 
 use super::{
     fingerprint::Fingerprint,
-    store::Store,
+    store::{Store, no_memory},
     sync::{Mutex, MutexGuard},
 };
 use crate::{
-    Decision,
+    BuildError, Decision,
     algorithm::{Arithmetic, Ask},
 };
 
@@ -39,15 +39,24 @@ struct Entry<S> {
 
 impl<A: Arithmetic> Shelves<A> {
     /// Places for `capacity` keys.
-    pub(super) fn new(arithmetic: A, capacity: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for them.
+    pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
         let buckets = buckets_for(capacity);
         let shelves = (buckets / BUCKETS).clamp(1, SHELVES);
+        let mut room = Vec::<Vec<Entry<A::State>>>::new();
+        room.try_reserve_exact(buckets)
+            .map_err(|_| no_memory(capacity))?;
+        // Only tried; but seen, or else the compiler leaves it out.
+        drop(black_box(room));
         let shelf = || (0..buckets.div_ceil(shelves)).map(|_| Vec::new()).collect();
         let shelves = (0..shelves).map(|_| Mutex::new(Shelf(shelf())));
-        Self {
+        Ok(Self {
             arithmetic,
             shelves: shelves.collect(),
-        }
+        })
     }
 
     fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shelf<A::State>> {

@@ -12,7 +12,7 @@ use super::{
     charged::Charged,
     fingerprint::Fingerprint,
     frame::Frame,
-    store::Store,
+    store::{Store, no_memory},
     sync::{Mutex, MutexGuard},
 };
 use crate::{
@@ -79,9 +79,7 @@ impl<A: OneNumber> Slots<A> {
     ///
     /// When there is no memory for them.
     pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
-        let buckets = Buckets::unused(buckets_for(capacity)).ok_or_else(|| {
-            BuildError::new("capacity", capacity, "what the system has memory for")
-        })?;
+        let buckets = Buckets::unused(buckets_for(capacity)).ok_or_else(|| no_memory(capacity))?;
         Ok(Self {
             arithmetic,
             buckets,

@@ -48,7 +48,7 @@ pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, 
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             let bucket = TokenBucket::new(quota)?;
             if dynamic {
-                Ok(shelves(Adjusted::new(quota, bucket), capacity))
+                shelves(Adjusted::new(quota, bucket), capacity)
             } else {
                 slots(bucket, capacity)
             }
@@ -56,7 +56,7 @@ pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, 
         Algorithm::LeakyQueue { max_wait } => {
             let queue = LeakyQueue::new(quota, max_wait)?;
             if dynamic {
-                Ok(shelves(Adjusted::new(quota, queue), capacity))
+                shelves(Adjusted::new(quota, queue), capacity)
             } else {
                 slots(queue, capacity)
             }
@@ -64,19 +64,19 @@ pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, 
         Algorithm::FixedWindow { phase_per_key } => {
             slots(FixedWindow::new(quota, phase_per_key)?, capacity)
         }
-        Algorithm::FirstHit => Ok(shelves(FirstHit::new(quota)?, capacity)),
+        Algorithm::FirstHit => shelves(FirstHit::new(quota)?, capacity),
         Algorithm::TwoWindows => {
             let windows = SlidingWindow::interpolated(quota, 1)?;
-            Ok(shelves(windows, capacity))
+            shelves(windows, capacity)
         }
         Algorithm::SubWindows { count } => {
             let windows = SlidingWindow::interpolated(quota, count)?;
-            Ok(shelves(windows, capacity))
+            shelves(windows, capacity)
         }
         Algorithm::WholeSubWindows { count } => {
-            Ok(shelves(SlidingWindow::whole(quota, count)?, capacity))
+            shelves(SlidingWindow::whole(quota, count)?, capacity)
         }
-        Algorithm::SlidingLog => Ok(shelves(SlidingLog::new(quota)?, capacity)),
+        Algorithm::SlidingLog => shelves(SlidingLog::new(quota)?, capacity),
     }
 }
 
@@ -84,6 +84,10 @@ fn slots(arithmetic: impl OneNumber, capacity: usize) -> Result<Arc<dyn Store>, 
     Ok(Arc::new(Slots::new(arithmetic, capacity)?))
 }
 
-fn shelves(arithmetic: impl Arithmetic, capacity: usize) -> Arc<dyn Store> {
-    Arc::new(Shelves::new(arithmetic, capacity))
+fn shelves(arithmetic: impl Arithmetic, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
+    Ok(Arc::new(Shelves::new(arithmetic, capacity)?))
+}
+
+pub(super) fn no_memory(capacity: usize) -> BuildError {
+    BuildError::new("capacity", capacity, "what the system has memory for")
 }

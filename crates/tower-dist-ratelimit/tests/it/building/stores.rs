@@ -82,18 +82,18 @@ fn a_memory_keeps_64_policies_and_those_it_has_when_one_more_comes() {
 
 #[test]
 fn a_capacity_beyond_the_address_space_is_rejected() {
-    let limiter = Limiter::new(
-        Memory::with_capacity(usize::MAX),
-        Policy::new("p", Quota::per_second(1)),
-    );
-    let max = usize::MAX.to_string();
-    rejects(
-        limiter,
-        Some("p"),
-        "capacity",
-        &max,
-        "what the system has memory for",
-    );
+    let policy = || Policy::new("p", Quota::per_second(1));
+    for policy in [policy(), policy().sliding_log(), policy().dynamic_quotas()] {
+        let limiter = Limiter::new(Memory::with_capacity(usize::MAX), policy);
+        let max = usize::MAX.to_string();
+        rejects(
+            limiter,
+            Some("p"),
+            "capacity",
+            &max,
+            "what the system has memory for",
+        );
+    }
 }
 
 /// Names only the first of its policies.
