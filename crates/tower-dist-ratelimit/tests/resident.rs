@@ -63,10 +63,12 @@ fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
 #[test]
 fn memory_is_claimed_as_keys_arrive() {
     let _alone = ALONE.lock().unwrap();
-    let before = resident();
-    let policy = Policy::new("p", Quota::per_second(1));
-    let limiter = Limiter::new(Memory::with_capacity(2_000_000), policy).unwrap();
-    let more = resident().saturating_sub(before);
-    assert!(more < 1_024, "{more} KiB before the first key");
-    drop(limiter);
+    let policy = || Policy::new("p", Quota::per_second(1));
+    for policy in [policy(), policy().sliding_log(), policy().dynamic_quotas()] {
+        let before = resident();
+        let limiter = Limiter::new(Memory::with_capacity(2_000_000), policy).unwrap();
+        let more = resident().saturating_sub(before);
+        assert!(more < 1_024, "{more} KiB before the first key");
+        drop(limiter);
+    }
 }

@@ -27,10 +27,12 @@ const WAYS: usize = 8;
 pub(super) struct Shelves<A: Arithmetic> {
     arithmetic: A,
     shelves: Box<[Mutex<Shelf<A::State>>]>,
+    /// Of each shelf.
+    buckets: usize,
 }
 
-/// Buckets that claim their memory as keys arrive.
-struct Shelf<S>(Box<[Vec<Entry<S>>]>);
+/// Buckets that claim their memory as keys arrive, and are there from the first on.
+struct Shelf<S>(Vec<Vec<Entry<S>>>);
 
 struct Entry<S> {
     key: Fingerprint,
@@ -51,11 +53,11 @@ impl<A: Arithmetic> Shelves<A> {
             .map_err(|_| no_memory(capacity))?;
         // Only tried; but seen, or else the compiler leaves it out.
         drop(black_box(room));
-        let shelf = || (0..buckets.div_ceil(shelves)).map(|_| Vec::new()).collect();
-        let shelves = (0..shelves).map(|_| Mutex::new(Shelf(shelf())));
+        let empty = |_| Mutex::new(Shelf(Vec::new()));
         Ok(Self {
             arithmetic,
-            shelves: shelves.collect(),
+            shelves: (0..shelves).map(empty).collect(),
+            buckets: buckets.div_ceil(shelves),
         })
     }
 
@@ -72,6 +74,7 @@ impl<A: Arithmetic> Shelves<A> {
             let now = self.arithmetic.at(nanos, entry.key.bits());
             self.arithmetic.pressure(&entry.state, now)
         };
+        shelf.0.resize_with(self.buckets, Vec::new);
         let [first, second] = shelf.places(entry.key);
         for place in [first, second] {
             shelf.0[place].retain(|entry| pressure(entry) > 0);
@@ -102,15 +105,18 @@ impl<S> Shelf<S> {
 
     fn find(&mut self, key: Fingerprint) -> Option<&mut S> {
         let [first, second] = self.places(key);
-        let place = [first, second]
-            .into_iter()
-            .find_map(|place| Some((place, self.0[place].iter().position(|e| e.key == key)?)));
+        let place = [first, second].into_iter().find_map(|place| {
+            let way = self.0.get(place)?.iter().position(|e| e.key == key)?;
+            Some((place, way))
+        });
         place.map(|(place, way)| &mut self.0[place][way].state)
     }
 
     fn remove(&mut self, key: Fingerprint) {
         for place in self.places(key) {
-            self.0[place].retain(|entry| entry.key != key);
+            if let Some(bucket) = self.0.get_mut(place) {
+                bucket.retain(|entry| entry.key != key);
+            }
         }
     }
 }
