@@ -186,6 +186,19 @@ mod tests {
         assert_eq!(value, members.join(", "));
     }
 
+    /// The longest names, of which each character is written as two.
+    #[test]
+    fn a_first_member_that_is_longer_than_the_line_has_inline_is_a_member_of_its_own() {
+        for escaped in 60..=64 {
+            let name = format!("{}{}", "\\".repeat(escaped), "n".repeat(64 - escaped));
+            let quoted = [quote(&name), quote("other")];
+            let quota = Quota::per_minute(7);
+            let value = policies(quoted.iter().map(|name| (name.as_str(), quota))).unwrap();
+            let list: sfv::List = sfv::Parser::new(value.as_bytes()).parse().unwrap();
+            assert_eq!(list.len(), 2, "{value:?}");
+        }
+    }
+
     #[test]
     fn numbers_of_any_length_are_written_out() {
         for value in (0..20).flat_map(|digits| [10_u64.pow(digits) - 1, 10_u64.pow(digits)]) {

@@ -27,7 +27,7 @@ impl Line {
 
     #[inline]
     pub(super) fn member(&mut self, quoted: &str) {
-        if self.len > 0 {
+        if !self.text().is_empty() {
             self.push(b", ");
         }
         self.push(quoted.as_bytes());
