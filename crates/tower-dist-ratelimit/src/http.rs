@@ -222,8 +222,8 @@ impl HttpLimits {
 
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {
         decided.asked().any(|(asked, decision)| {
-            let own = self.limits.rules[asked.rule].policy.quota();
-            decision.remaining <= near(asked.quota.unwrap_or(own).burst_size(), share)
+            let quota = self.limits.rules[asked.rule].quota(asked);
+            decision.remaining <= near(quota.burst_size(), share)
         })
     }
 

@@ -51,14 +51,12 @@ impl Stamp {
     }
 }
 
-/// With the quotas of this very key, as far as they hold: windows keep their length, and logs are bounded.
+/// With the quotas of this very key.
 fn policies_of(http: &HttpLimits, decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = http.limits.rules.iter().enumerate();
     headers::policies(rules.map(|(number, rule)| {
-        let own = rule.policy.quota();
-        let mut asked = decided.asked().filter(|(asked, _)| asked.rule == number);
-        let quota = asked.find_map(|(asked, _)| asked.quota);
-        let kept = quota.map(|quota| rule.policy.algorithm().kept(quota, own));
-        (rule.quoted.as_str(), kept.unwrap_or(own))
+        let asked = decided.asked().find(|(asked, _)| asked.rule == number);
+        let quota = asked.map_or(rule.policy.quota(), |(asked, _)| rule.quota(asked));
+        (rule.quoted.as_str(), quota)
     }))
 }

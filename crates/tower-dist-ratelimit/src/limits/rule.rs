@@ -2,6 +2,7 @@ use std::{ops::Range, sync::Arc, sync::Once};
 
 use bytes::Bytes;
 
+use super::Asked;
 use crate::{
     Policy, Quota,
     backend::{BoxFuture, PolicyId},
@@ -89,6 +90,13 @@ impl Rule {
             return Ok(key);
         }
         self.without_key(extractor.hint()).map(|()| key)
+    }
+
+    /// What a key is allowed, as far as it holds: windows keep their length, and logs are bounded.
+    pub(crate) fn quota(&self, asked: &Asked) -> Quota {
+        let own = self.policy.quota();
+        let kept = |quota| self.policy.algorithm().kept(quota, own);
+        asked.quota.map_or(own, kept)
     }
 
     /// A key that is missing is the empty one, if the policy applies at all.

@@ -88,6 +88,22 @@ async fn the_fields_tell_the_window_and_the_limit_that_hold() {
     }
 }
 
+/// Windows have no burst, so that of a quota that is a bucket's, too, says nothing about how near its limit is.
+#[tokio::test(start_paused = true)]
+async fn what_is_near_in_a_window_is_a_share_of_its_limit() {
+    for burst in [1, 1_000] {
+        let quota = move |_: key::RequestHead<'_>| Some(Quota::per_minute(4).burst(burst));
+        let policy = Policy::new("p", Quota::per_minute(9)).fixed_window();
+        let layer = RateLimitLayer::builder(Memory::default()).limit(policy.dynamic(quota));
+        let layer = layer.headers(Fields::NearLimit(0.5)).build().unwrap();
+        let mut service = layer.layer(Probe::default());
+        for told in [false, true, true, true, true] {
+            let response = send(&mut service, get()).await;
+            assert_eq!(field(&response, "ratelimit").is_some(), told, "{burst}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_quota_changes_from_one_request_to_the_next() {
     let limit = Arc::new(AtomicU64::new(5));
