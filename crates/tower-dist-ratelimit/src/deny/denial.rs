@@ -21,8 +21,9 @@ pub(super) struct Denial {
 /// How long it takes for more tokens to come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The most that there can be.
-    burst: u64,
+    /// The most that there can be: the burst, or the limit where there is none.
+    most: u64,
+    has_windows: bool,
     /// The time of one token, as a fraction, where they come evenly.
     token: Option<(Duration, u64)>,
 }
@@ -34,7 +35,8 @@ impl Pace {
             Algorithm::TokenBucket | Algorithm::LeakyBucket
         );
         let pace = Self {
-            burst: 0,
+            most: 0,
+            has_windows: policy.algorithm().has_windows(),
             token: evenly.then_some((Duration::ZERO, 1)),
         };
         pace.with(policy.quota())
@@ -43,7 +45,12 @@ impl Pace {
     /// The same with another quota.
     pub(super) fn with(self, quota: Quota) -> Self {
         Self {
-            burst: quota.burst_size(),
+            most: if self.has_windows {
+                quota.limit()
+            } else {
+                quota.burst_size()
+            },
+            has_windows: self.has_windows,
             token: self.token.map(|_| (quota.window(), quota.limit().max(1))),
         }
     }
@@ -78,7 +85,7 @@ impl Denial {
         let told = self.decisions[number];
         let since = Duration::from_nanos(now.saturating_sub(self.told));
         let more = pace.time(cost.saturating_sub(self.costs[number]));
-        let wait = told.retry_after.filter(|_| cost <= pace.burst);
+        let wait = told.retry_after.filter(|_| cost <= pace.most);
         Decision {
             retry_after: if told.allowed {
                 told.retry_after

@@ -170,6 +170,25 @@ async fn a_raised_limit_is_seen_at_once_also_after_it_is_lowered_again() {
     assert_eq!(small.check("key").await.unwrap().source, Source::Backend);
 }
 
+/// Windows have no burst, so that of a quota that is a bucket's, too, says nothing about what can pass.
+#[tokio::test(start_paused = true)]
+async fn what_can_pass_in_a_window_is_its_limit_whatever_the_burst_of_a_quota() {
+    let policy = Policy::new("window", Quota::per_minute(9)).fixed_window();
+    let limiter = limiter(&Wan::away(Duration::ZERO), policy.dynamic_quotas());
+    for burst in [1, 1_000] {
+        let limiter = limiter.with_quota(Quota::per_minute(4).burst(burst));
+        for allowed in [true, true, false] {
+            let decision = limiter.check_n(burst, 2).await.unwrap();
+            assert_eq!(decision.allowed, allowed);
+        }
+        for (cost, passes) in [(2, true), (4, true), (5, false)] {
+            let refused = limiter.check_n(burst, cost).await.unwrap();
+            assert_eq!(refused.source, Source::DenyCache);
+            assert_eq!(refused.retry_after.is_some(), passes, "{cost} of {burst}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_have_refusals_of_their_own_and_a_flood_of_them_only_costs_round_trips() {
     let wan = Wan::away(Duration::ZERO);
