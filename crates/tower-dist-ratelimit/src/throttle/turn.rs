@@ -60,13 +60,22 @@ impl Turn {
         let look = gate.calls.look(request);
         turn.step = match gate.calls.limits.prepare(&mut turn.question, look) {
             Err(reason) => Step::Done(Some(reason)),
-            Ok(_) if gate.lines.any() && !gate.calls.shadow => match turn.join_others(gate) {
-                Some(step) => step,
-                None => turn.ask(gate, observer),
-            },
+            Ok(_) if gate.lines.any() && !gate.calls.shadow && turn.can_pass(gate) => {
+                match turn.join_others(gate) {
+                    Some(step) => step,
+                    None => turn.ask(gate, observer),
+                }
+            }
             Ok(_) => turn.ask(gate, observer),
         };
         turn
+    }
+
+    /// Whether there will ever be as many tokens. Who asks for more need not wait to hear that there will not.
+    fn can_pass<Req>(&self, gate: &Gate<Req>) -> bool {
+        let rules = &gate.calls.limits.rules;
+        let mut asked = self.question.asked.iter();
+        asked.all(|asked| asked.cost <= rules[asked.rule].quota(asked).burst_size())
     }
 
     /// What came of it, if that is known already.

@@ -47,6 +47,25 @@ async fn the_first_in_line_is_refused_at_once_too_if_its_cost_takes_too_long() {
     assert_eq!(log.seen(), [(0, 0), (3, 1000)]);
 }
 
+/// Neither behind those who wait, nor because of them.
+#[tokio::test(start_paused = true)]
+async fn what_can_never_pass_is_refused_at_once_for_what_it_costs_whoever_waits() {
+    let log = Log::default();
+    let mut service = layer(Memory::default(), ten(4)).layer(inner(&log));
+    assert_eq!(spawn(&mut service, Call(0, 0, 4)).await.unwrap(), Ok(0));
+    let waits = [1, 2].map(|n| spawn(&mut service, Call(n, 0, 1)));
+    let started = Instant::now();
+    for cost in [5, 1_000, u64::MAX] {
+        let never = spawn(&mut service, Call(3, 0, cost)).await.unwrap();
+        assert_eq!(never, Err(Reason::Quota), "{cost}");
+    }
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    for call in waits {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(log.seen(), [(0, 0), (1, 100), (2, 200)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_given_back_can_be_taken() {
     let log = Log::default();
