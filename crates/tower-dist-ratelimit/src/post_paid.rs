@@ -39,6 +39,17 @@ struct Exchange {
     number: usize,
     key: Box<[u8]>,
     deadline: Duration,
+    /// Nobody asks about the key any more.
+    over: bool,
+}
+
+/// Also one that ends before its time, with its runtime or because the store panics, leaves the key to another.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.over {
+            self.ledger.forget(self.number, &self.key);
+        }
+    }
 }
 
 impl PostPaid {
@@ -81,27 +92,29 @@ impl PostPaid {
             number,
             key: charge.key.into(),
             deadline: self.deadline,
+            over: false,
         };
-        let (mut wait, period) = (self.phase(), self.period);
         let mut exchanges = self
             .exchanges
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         while exchanges.try_join_next().is_some() {}
-        exchanges.spawn_on(
-            async move {
-                while exchange.ledger.goes_on(exchange.number, &exchange.key) {
-                    exchange.once().await;
-                    sleep(wait).await;
-                    wait = period;
-                }
-            },
-            runtime,
-        );
+        exchanges.spawn_on(exchange.go_on(self.phase(), self.period), runtime);
     }
 }
 
 impl Exchange {
+    /// Until nobody has asked about the key for a period. The first one is shorter.
+    async fn go_on(mut self, first: Duration, period: Duration) {
+        let mut wait = first;
+        while self.ledger.goes_on(self.number, &self.key) {
+            self.once().await;
+            sleep(wait).await;
+            wait = period;
+        }
+        self.over = true;
+    }
+
     fn charge(&self, cost: u64, quota: Option<Quota>) -> Charge<'_> {
         Charge {
             quota,

@@ -122,6 +122,11 @@ impl Ledger {
         goes_on
     }
 
+    /// Nobody exchanges about the key any more, though there may be something.
+    pub(super) fn forget(&self, number: usize, key: &[u8]) {
+        self.books[number].accounts().remove(key);
+    }
+
     /// What was used since the last exchange, which is this one, and the quota it is used by.
     pub(super) fn take(&self, number: usize, key: &[u8]) -> (u64, Option<Quota>) {
         let mut accounts = self.books[number].accounts();

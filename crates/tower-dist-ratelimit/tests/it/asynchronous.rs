@@ -68,6 +68,31 @@ async fn a_key_that_is_not_asked_about_any_more_costs_no_round_trips() {
     assert_eq!(alive, 0);
 }
 
+/// Threads that have a runtime each start and end as they like.
+#[test]
+fn a_key_whose_runtime_has_ended_is_exchanged_about_by_the_next() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    };
+    let (shared, exact) = runtime().block_on(async {
+        let (shared, exact) = hour(&Wan::away(Duration::ZERO));
+        take(&shared, 5).await;
+        sleep(Duration::from_millis(1)).await;
+        // Goes with the runtime.
+        take(&shared, 1).await;
+        (shared, exact)
+    });
+    runtime().block_on(async {
+        take(&shared, 3).await;
+        sleep(3 * PERIOD).await;
+        assert_eq!(exact.peek("key").await.unwrap().remaining, 100 - 5 - 3);
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_silent_stops_nobody() {
     let wan = Wan::away(Duration::ZERO);
