@@ -1,4 +1,4 @@
-use std::sync::atomic::Ordering::Acquire;
+use std::{ptr, sync::atomic::Ordering::Acquire};
 
 #[cfg(not(all(test, tower_dist_ratelimit_loom)))]
 use zerocopy::FromZeros;
@@ -91,6 +91,16 @@ impl<'a> Bucket<'a> {
 }
 
 impl Slot<'_> {
+    /// Another number for each.
+    pub(super) fn place(self) -> usize {
+        ptr::from_ref(self.key).addr()
+    }
+
+    /// The same for all of a bucket, and one more for the next.
+    pub(super) fn line(self) -> usize {
+        self.place() / LINE
+    }
+
     pub(super) fn belongs_to(self, key: Fingerprint) -> bool {
         self.key.load(Acquire) == key.bits()
     }

@@ -39,6 +39,15 @@ pub(super) struct Slots<A> {
     arithmetic: A,
     buckets: Buckets,
     stripes: Box<[Mutex<()>; STRIPES]>,
+    /// What each of the stripes has given out last, which only who holds it asks.
+    given: Box<[Mutex<Given>; STRIPES]>,
+}
+
+/// Which slot was given to a key, and with what value.
+#[derive(Default, PartialEq, Eq)]
+struct Given {
+    place: usize,
+    value: u64,
 }
 
 impl<A: OneNumber> Store for Slots<A> {
@@ -84,6 +93,7 @@ impl<A: OneNumber> Slots<A> {
             arithmetic,
             buckets,
             stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
+            given: Box::new(array::from_fn(|_| Mutex::new(Given::default()))),
         })
     }
 
@@ -163,15 +173,23 @@ impl<A: OneNumber> Slots<A> {
     }
 
     /// An insert has its eye on the slot. Once it is through: either it has found the new value and given the slot back,
-    /// or its own value happened to be just the one that was seen, and what was taken goes back to its owner.
+    /// perhaps to take it after all, of which the new owner knows nothing; or its own value happened to be just the one that was
+    /// seen, and what was taken goes back to its owner.
     #[cold]
     fn got_back(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
         let mine = slot.belongs_to(key);
-        if !mine {
+        if !mine && *self.given(slot) == Given::of(slot, seen) {
             let _ = slot.value.compare_exchange(next, seen, AcqRel, Acquire);
         }
         mine
+    }
+
+    /// What was last given out of the stripe that this slot belongs to: a bucket is a line, and each stripe's are as far apart as
+    /// there are stripes.
+    fn given(&self, slot: Slot<'_>) -> MutexGuard<'_, Given> {
+        let given = &self.given[slot.line() % STRIPES];
+        given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the key, which has none, a slot with this value. All its buckets are locked.
@@ -188,6 +206,7 @@ impl<A: OneNumber> Slots<A> {
                 .is_ok()
             {
                 slot.key.store(key.bits(), Release);
+                *self.given(slot) = Given::of(slot, value);
                 return;
             }
             // The owner was charged in the meantime, and may not be the least limited any more.
@@ -259,6 +278,13 @@ fn decision<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<
     let mut out = Decision::default();
     arithmetic.decide(&state, now, ask, &mut out);
     out
+}
+
+impl Given {
+    fn of(slot: Slot<'_>, value: u64) -> Self {
+        let place = slot.place();
+        Self { place, value }
+    }
 }
 
 /// How many buckets hold so many keys.

@@ -130,3 +130,28 @@ fn a_charge_that_meets_a_new_owner_with_the_same_state_is_not_the_new_owner_s() 
         assert!([(6, 8), (8, 7)].contains(&both), "{both:?}");
     });
 }
+
+/// A charge is found, its slot given back, and taken again with by chance the very number that the charge has left there: that
+/// is the new owner's own.
+#[test]
+fn a_charge_that_is_found_and_forgotten_takes_nothing_of_the_new_owner_s_back() {
+    let find = |places: [usize; 3]| {
+        let mut keys = (0_u32..).map(|number| key(&number.to_le_bytes()));
+        keys.find(|key| CHOICES.map(|choice| key.place(choice, 2)) == places)
+            .unwrap()
+    };
+    // Where the one can go the other need not push it out again.
+    let (a, b) = (find([0, 1, 1]), find([0, 0, 0]));
+    explore(move || {
+        let bucket = TokenBucket::new(Quota::new(1, YEARS).burst(8)).unwrap();
+        let slots = Arc::new(Slots::new(bucket, 2).unwrap());
+        charge(&slots, a, 1);
+        let other = {
+            let slots = Arc::clone(&slots);
+            thread::spawn(move || charge(&slots, b, 3))
+        };
+        let granted = charge(&slots, a, 2);
+        assert_eq!((granted, other.join().unwrap()), (2, 3));
+        assert_eq!(left(&slots, b), 5);
+    });
+}
