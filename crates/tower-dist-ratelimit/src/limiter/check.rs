@@ -1,5 +1,6 @@
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     slice,
     task::{Context, Poll},
@@ -65,7 +66,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         let mut sink = KeySink::new();
         let _ = sink.key(|sink| key.write(sink));
         let Some(alone) = &limits.alone else {
-            return self.ask_store(sink, cx);
+            return self.ask_store(&mut sink, cx);
         };
         let decision = alone.charge(sink.bytes(), self.cost);
         if decision.allowed || !limiter.watched {
@@ -76,14 +77,14 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         self.go_on(sink, decision, answer, cx)
     }
 
-    /// Asks a store that can fail, or be late.
+    /// Asks a store that can fail, or be late. The key is moved only where it has to outlive this.
     #[inline(never)]
-    fn ask_store(&mut self, sink: KeySink, cx: &mut Context<'_>) -> Made {
+    fn ask_store(&mut self, sink: &mut KeySink, cx: &mut Context<'_>) -> Made {
         let limiter = self.limiter;
         let limits = &*limiter.limits;
         let mut out = Decision::default();
         let Some(leave) = limits.ladder.leave_if_closed() else {
-            return self.go_on(sink, out, None, cx);
+            return self.go_on(mem::replace(sink, KeySink::new()), out, None, cx);
         };
         let charge = Charge {
             quota: limiter.quota,
@@ -93,10 +94,15 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         match limits.backend.acquire(charges, decisions) {
             Answer::Done(allowed) if allowed || !limiter.watched => {
                 limits.ladder.answered_at_once(leave, &limiter.observer);
-                self.tell_if_allowed(&sink, &out);
+                self.tell_if_allowed(sink, &out);
                 Poll::Ready(Ok(out))
             }
-            answer => self.go_on(sink, out, Some((answer, leave)), cx),
+            answer => self.go_on(
+                mem::replace(sink, KeySink::new()),
+                out,
+                Some((answer, leave)),
+                cx,
+            ),
         }
     }
 
