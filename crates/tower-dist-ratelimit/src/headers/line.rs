@@ -45,8 +45,12 @@ impl Line {
         write_number(number, self.place(digits(number)));
     }
 
+    /// None of an empty list: that is told by no field at all (RFC 9651, 3.1).
     pub(super) fn finish(&self) -> Option<HeaderValue> {
-        HeaderValue::from_bytes(self.text()).ok()
+        match self.text() {
+            [] => None,
+            text => HeaderValue::from_bytes(text).ok(),
+        }
     }
 
     #[inline]

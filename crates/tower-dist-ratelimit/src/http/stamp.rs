@@ -21,10 +21,8 @@ impl Stamp {
             return None;
         }
         let named = decided.named();
-        let state = named.clone().map(|(rule, one)| (rule.quoted.as_str(), one));
-        let state = headers::state(state).filter(|value| !value.is_empty())?;
         let standing = http.answers.x_ratelimit.then(|| {
-            let tightest = named.map(|(_, decision)| decision);
+            let tightest = named.clone().map(|(_, decision)| decision);
             // Who is refused wants to know by whom; who is not, who will be first.
             tightest.min_by_key(|decision| (decision.allowed, decision.remaining))
         });
@@ -33,9 +31,10 @@ impl Stamp {
             Some(policies) => Some(policies.clone()),
             None => policies_of(http, decided),
         };
+        let state = named.map(|(rule, one)| (rule.quoted.as_str(), one));
         Some(Self {
             policies,
-            state,
+            state: headers::state(state)?,
             standing,
         })
     }
