@@ -43,7 +43,8 @@ const LOCKS: usize = 256;
 /// 100,000 keys per policy. Memory is bounded, and claimed as keys arrive: 32 bytes a key for buckets, queues and fixed
 /// windows; 50 to 85 for windows from the first hit, dynamic quotas and two windows; 100 and 8 for each of several windows; and 100 and
 /// 16 to 32 for each token in a log. At capacity a new key takes the place of the least limited among its twelve or sixteen neighbours, which then starts
-/// anew. Keys of which nothing counts any more need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
+/// anew. Where a key's neighbours are is chance: when 100,000 keys fill a capacity of 100,000, one of them loses its place early in about one
+/// process in sixty, and at half of that none does. Keys of which nothing counts any more need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
 /// clean-up to run. An attacker who can make up keys at will can push others out; use keys that cost something to get.
 ///
 /// # Errors

@@ -289,8 +289,8 @@ impl Given {
 
 /// How many buckets hold so many keys.
 ///
-/// Twice as many slots as keys: at half full, three choices of four leave nobody without one, and six of seven in the
-/// first. (In a simulation of 100,000 keys hardly anybody is in sixty runs, and 0.4 of a run at 57 %. Two choices of eight, at two
+/// Twice as many slots as keys: at half full, three choices of four leave hardly anybody without one, and six of seven in the
+/// first. (In a simulation of 100,000 keys one is in sixty runs, and 0.4 of a run at 57 %. Two choices of eight, at two
 /// thirds, do as well in less memory, but take two lines of it for each key.)
 fn buckets_for(capacity: usize) -> usize {
     // Of a single bucket, keys that meet are to be modelled.
