@@ -13,10 +13,15 @@ pub(crate) async fn connect(url: &str) -> Redis {
     Redis::connect(url).await.unwrap()
 }
 
+/// What the store says, or else its error: not what this process would decide instead. Patient, as the machine may be busy
+/// with other tests; but pauses after failures grow with this.
 pub(crate) fn limiter(redis: &Redis, policy: Policy) -> Limiter {
-    // What the store says, or else its error: not what this process would decide instead.
     let builder = Limiter::builder(redis.clone(), policy);
-    builder.on_backend_error(OnError::Deny).build().unwrap()
+    let builder = builder.on_backend_error(OnError::Deny);
+    builder
+        .backend_deadline(Duration::from_secs(1))
+        .build()
+        .unwrap()
 }
 
 /// What an answer says, however long it takes.

@@ -21,6 +21,10 @@ impl Lab {
         }
     }
 
+    pub(super) fn ping(&mut self) {
+        self.server.call(&["PING"]);
+    }
+
     pub(super) fn set(&self, setting: &str, value: &str) {
         self.server.call(&["CONFIG", "SET", setting, value]);
     }
