@@ -55,6 +55,12 @@ async fn memory_admits_exactly_what_there_is_to_threads_that_race() {
         .unwrap();
 }
 
+#[test]
+#[should_panic(expected = r#"no check is called "race""#)]
+fn a_check_that_there_is_not_is_no_check_that_passes() {
+    let _ = Conformance::new(Memory::default, Paused).only("race");
+}
+
 fn kit(fault: Fault) -> Conformance {
     Conformance::new(move || Faulty::new(fault), Paused)
 }
