@@ -8,7 +8,8 @@ use super::{Observer, SkipReason};
 ///
 /// Target `tower_hedge_latency`; a call that ends before its first hedge is due writes nothing. All
 /// events of one call have the same number as `call`, which links its attempts; what else they are
-/// part of, the span says in which the call is polled.
+/// part of, the span says in which the call is polled. Each call has a clone: in an [`Arc`](std::sync::Arc), of which all
+/// clones are one, all calls have the same number.
 ///
 /// | event | level | fields |
 /// |---|---|---|
