@@ -112,21 +112,21 @@ const MAX_POLICIES: usize = 16;
 ///
 /// | what happens to the server | meanwhile decisions are made by | p99 | longest | the store's again after |
 /// |---|---|---|---|---|
-/// | nothing | the store | 11 ms | 14 ms | |
-/// | killed, and started again later | this process | 3 ms | 6 ms | 1.2 s |
-/// | restarted empty | this process | 4 ms | 6 ms | 0.0 s |
-/// | frozen, and thawed | this process | 52 ms | 52 ms | 0.3 s |
-/// | its scripts are flushed, again and again | the store | 1 ms | 2 ms | |
-/// | out of memory | this process | 3 ms | 8 ms | 1.4 s |
-/// | garbage or another type at all keys | the store | 10 ms | 14 ms | |
-/// | becomes a read-only replica | this process | 2 ms | 9 ms | 1.4 s |
-/// | closes all connections, and takes none | this process | 1 ms | 8 ms | 0.4 s |
-/// | slow: answers after 20 ms | the store | 32 ms | 35 ms | |
-/// | too slow: answers after 200 ms | this process | 51 ms | 55 ms | 0.2 s |
-/// | a Cluster's primary of three frozen | the store, and this process for those keys | 52 ms | 54 ms | 2.7 s, with the failover |
-/// | a primary that sentinels watch killed | this process | 2 ms | 7 ms | 1.2 s after the election |
+/// | nothing | the store | 0.5 ms | 3 ms | |
+/// | killed, and started again later | this process | 0.6 ms | 2 ms | 1.5 s |
+/// | restarted empty | this process | 0.8 ms | 2 ms | 0.1 s |
+/// | frozen, and thawed | this process | 52 ms | 52 ms | 0.1 s |
+/// | its scripts are flushed, again and again | the store | 1.1 ms | 4 ms | |
+/// | out of memory | this process | 0.6 ms | 2 ms | 0.9 s |
+/// | garbage or another type at all keys | the store | 0.7 ms | 4 ms | |
+/// | becomes a read-only replica | this process | 0.5 ms | 2 ms | 1.1 s |
+/// | closes all connections, and takes none | this process | 0.4 ms | 3 ms | 1.5 s |
+/// | slow: answers after 20 ms | the store | 25 ms | 26 ms | |
+/// | too slow: answers after 200 ms | this process | 51 ms | 52 ms | 0.3 s |
+/// | a Cluster's primary of three frozen | the store, and this process for those keys | 52 ms | 52 ms | 2.5 s, with the failover |
+/// | a primary that sentinels watch killed | this process | 0.5 ms | 1.3 ms | 1.9 s after the election |
 ///
-/// One run of a debug build, on two cores that were busy with other things, so that timers were up to 14 ms late: see
+/// The longest of three runs of a debug build, on two cores with nothing else to do, where timers were up to 6 ms late: see
 /// `tests/tests/redis/ladder.rs`, which prints the table. How long decisions take to be the store's again is up to 3 s,
 /// by chance: the pauses of the breaker and those between attempts to connect are random.
 ///
