@@ -84,8 +84,12 @@ impl Algorithm {
             }
             Self::SubWindows { count } | Self::WholeSubWindows { count } => {
                 if !(2..=MAX_SUB_WINDOWS).contains(&count) {
+                    let field = match self {
+                        Self::SubWindows { .. } => "sub_windows",
+                        _ => "whole_sub_windows",
+                    };
                     let bound = format_args!("2 to {MAX_SUB_WINDOWS}");
-                    return Err(BuildError::new("sub_windows", count, bound));
+                    return Err(BuildError::new(field, count, bound));
                 }
                 if quota.window() < Duration::from_nanos(count.into()) {
                     let value = format_args!("{:?}", quota.window());

@@ -17,9 +17,11 @@ fn expect(field: &str, value: impl ToString, bound: &str) -> (String, String, St
 fn numbers_that_an_algorithm_cannot_have_are_rejected() {
     let max = u64::MAX;
     for count in [0, 1, 101, u32::MAX] {
-        let expected = expect("sub_windows", count, "2 to 100");
-        assert_eq!(rejected(per_minute(5).sub_windows(count)), expected);
-        assert_eq!(rejected(per_minute(5).whole_sub_windows(count)), expected);
+        let expected = |field| expect(field, count, "2 to 100");
+        let sub_windows = rejected(per_minute(5).sub_windows(count));
+        assert_eq!(sub_windows, expected("sub_windows"));
+        let whole = rejected(per_minute(5).whole_sub_windows(count));
+        assert_eq!(whole, expected("whole_sub_windows"));
     }
     assert_eq!(
         rejected(Policy::new("p", Quota::new(1, Duration::from_nanos(3))).sub_windows(4)),
