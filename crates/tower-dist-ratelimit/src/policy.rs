@@ -270,7 +270,7 @@ impl Policy {
         RequestPolicy::by(self, key)
     }
 
-    /// What each request costs, in tokens, from 1 to the burst.
+    /// What each request costs, in tokens, from 1 to the burst, or to the limit where there is no burst.
     ///
     /// # Default
     ///
@@ -282,7 +282,7 @@ impl Policy {
         }
     }
 
-    /// What a request costs, in tokens. Zero is free; above the burst it can never pass.
+    /// What a request costs, in tokens. Zero is free; above the burst, or the limit where there is no burst, it can never pass.
     pub fn cost_fn<F>(self, cost: F) -> Self
     where
         F: Fn(RequestHead<'_>) -> u64 + Send + Sync + 'static,
@@ -421,7 +421,9 @@ impl Policy {
         }
         self.quota.check()?;
         self.algorithm.check(self.quota)?;
-        self.cost.check(self.quota.burst_size())?;
+        // Where there is no burst, it is the limit.
+        let most = self.quota.burst_size();
+        self.cost.check(self.algorithm.largest(), most)?;
         self.key.as_ref().map_or(Ok(()), |key| key.check())
     }
 }

@@ -61,6 +61,14 @@ impl Algorithm {
         )
     }
 
+    /// What a request can cost at most, by name: all that a bucket holds, or what passes in a window or in a queue.
+    pub(crate) fn largest(self) -> &'static str {
+        match self {
+            Self::TokenBucket | Self::LeakyBucket => "burst",
+            _ => "limit",
+        }
+    }
+
     /// What holds of a key's quota where the policy has its own: windows keep their length, and a log its bound.
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {

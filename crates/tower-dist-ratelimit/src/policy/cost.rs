@@ -16,13 +16,14 @@ impl Cost {
         }
     }
 
-    pub(crate) fn check(&self, burst: u64) -> Result<(), BuildError> {
+    /// Checks it against the `most` that a request can cost, which is called `largest`.
+    pub(crate) fn check(&self, largest: &str, most: u64) -> Result<(), BuildError> {
         match *self {
             Self::Fixed(0) => Err(BuildError::new("cost", 0, "at least 1")),
-            Self::Fixed(tokens) if tokens > burst => Err(BuildError::new(
+            Self::Fixed(tokens) if tokens > most => Err(BuildError::new(
                 "cost",
                 tokens,
-                format_args!("at most the burst, {burst}"),
+                format_args!("at most the {largest}, {most}"),
             )),
             _ => Ok(()),
         }

@@ -45,7 +45,7 @@ impl<Req> RequestPolicy<Req> {
         }
     }
 
-    /// What a request costs, in tokens. Zero is free; above the burst it can never pass.
+    /// What a request costs, in tokens. Zero is free; above the burst, or the limit where there is no burst, it can never pass.
     ///
     /// # Default
     ///

@@ -84,3 +84,13 @@ fn a_burst_is_rejected_where_there_is_none() {
         assert_eq!(rejected(of(burst)), expect("burst", 5, bound), "{name}");
     }
 }
+
+#[test]
+fn a_cost_is_measured_by_what_the_algorithm_has() {
+    for (index, (name, of)) in ALL.into_iter().enumerate() {
+        let largest = if index < 2 { "burst" } else { "limit" };
+        let bound = format!("at most the {largest}, 5");
+        let costing = of(per_minute(5)).cost(6);
+        assert_eq!(rejected(costing), expect("cost", 6, &bound), "{name}");
+    }
+}
