@@ -28,6 +28,7 @@ async fn what_is_wrong_is_said_at_connect() {
     let prefix = Memcached::builder(&server.url()).prefix("a b").connect();
     let prefix = prefix.await.unwrap_err().to_string();
     assert!(prefix.contains("the prefix of keys"), "{prefix}");
+    assert!(prefix.contains("without spaces"), "{prefix}");
 }
 
 #[tokio::test]

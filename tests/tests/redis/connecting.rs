@@ -192,6 +192,10 @@ async fn a_prefix_that_could_move_the_tag_is_refused() {
             .await
             .unwrap_err();
         assert!(error.to_string().contains("prefix"), "{error}");
+        assert!(
+            error.to_string().contains("without spaces and braces"),
+            "{error}"
+        );
     }
 }
 

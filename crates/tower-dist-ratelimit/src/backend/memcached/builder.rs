@@ -95,7 +95,8 @@ fn check_prefix(prefix: &str) -> Result<(), ConnectError> {
     if (1..=64).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
-    let problem = format!("is {prefix:?}, but must be 1 to 64 printable ASCII characters");
+    let problem =
+        format!("is {prefix:?}, but must be 1 to 64 printable ASCII characters without spaces");
     Err(ConnectError::new("the prefix of keys", problem))
 }
 

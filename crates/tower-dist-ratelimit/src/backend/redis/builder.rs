@@ -32,7 +32,7 @@ impl RedisBuilder {
         }
     }
 
-    /// What all keys begin with: 1 to 64 printable ASCII characters, without braces, which have a meaning in keys.
+    /// What all keys begin with: 1 to 64 printable ASCII characters, without spaces, and without braces, which have a meaning in keys.
     ///
     /// Services that share a server and have policies of the same name share their limits, if they have the same prefix.
     ///
@@ -183,8 +183,9 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), ConnectError> {
     if (1..=64).contains(&prefix.len()) && prefix.bytes().all(fine) {
         return Ok(());
     }
-    let problem =
-        format!("is {prefix:?}, but must be 1 to 64 printable ASCII characters without braces");
+    let problem = format!(
+        "is {prefix:?}, but must be 1 to 64 printable ASCII characters without spaces and braces"
+    );
     Err(ConnectError::new("the prefix of keys", problem))
 }
 
