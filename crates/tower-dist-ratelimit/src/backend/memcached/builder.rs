@@ -39,7 +39,7 @@ impl MemcachedBuilder {
         }
     }
 
-    /// How long [`connect`](Self::connect) waits for each server; and each attempt to connect again later.
+    /// How long [`connect`](Self::connect) waits for each server; and each attempt to connect again later. Above zero.
     ///
     /// # Default
     ///
@@ -53,7 +53,7 @@ impl MemcachedBuilder {
     /// compare-and-swap is tried that others come before.
     ///
     /// It is not what a request waits for: that is the deadline of whoever asks, which is shorter. What comes after it,
-    /// but within this time, is charged and not read by anyone.
+    /// but within this time, is charged and not read by anyone. Above zero.
     ///
     /// # Default
     ///
@@ -67,7 +67,7 @@ impl MemcachedBuilder {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]; and a prefix that cannot be one.
+    /// See [`ConnectError`]; a prefix that cannot be one; and a deadline of zero.
     ///
     /// # Panics
     ///
