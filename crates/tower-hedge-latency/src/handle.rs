@@ -80,7 +80,8 @@ impl HedgeHandle {
         });
     }
 
-    /// Takes over another layer's mode, trigger, number of hedges and budget.
+    /// Takes over another layer's mode, trigger, number of hedges, budget, and whether it
+    /// [hedges on failure](crate::HedgeLayerBuilder::hedge_on_failure).
     ///
     /// Every service of this handle's layer follows from its next call on; calls that are under way
     /// end as they began. Rules, observer, counts and what was learned stay. The budget is then shared

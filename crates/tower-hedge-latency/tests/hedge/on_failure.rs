@@ -1,8 +1,9 @@
 //! Hedges that follow a failure at once.
 
 use tokio::time::advance;
-use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower_hedge_latency::{Attempt, Budget, HedgeLayerBuilder, SkipReason, Verdict};
+use tower_test::mock;
 
 use crate::support::*;
 
@@ -52,6 +53,26 @@ async fn when_no_hedges_are_left_the_first_failure_is_returned() {
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("the second");
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_is_retuned_takes_it_over() {
+    let layer = fixed(10).build().unwrap();
+    let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer.clone());
+    for (other, hedges) in [(eager(1), true), (fixed(10), false)] {
+        layer.handle().retune(&other.build().unwrap());
+        assert_ready_ok!(service.poll_ready());
+        let mut call = task::spawn(service.call(7));
+        assert_pending!(call.poll());
+        next(&mut mock).await.send_error("reset");
+        if hedges {
+            assert_pending!(call.poll());
+            next(&mut mock).await.send_response(2);
+            assert_eq!(assert_ready_ok!(call.poll()), 2);
+        } else {
+            assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
