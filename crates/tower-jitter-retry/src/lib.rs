@@ -62,8 +62,8 @@
 //!
 //! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
 //! |---|---|---|
-//! | 429 | after the server's hint or 1 s | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
-//! | 503 with `Retry-After` | after the server's hint or 1 s | no |
+//! | 429 | after a backoff from 1 s, not before the server's hint | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
+//! | 503 with `Retry-After` | after a backoff from 1 s, not before the server's hint | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
 //! | proof that the server did not process it: no connection, HTTP/2's REFUSED_STREAM and GOAWAY | yes, the first time at once and for free | the same |
 //! | any other error of the client | yes | no |
