@@ -11,7 +11,7 @@ use crate::{HedgeCounts, HedgeLayer, Mode};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_hedge_latency::{Budget, HedgeLayer, Mode};
+/// use tower_hedge_latency::{HedgeLayer, Mode};
 ///
 /// // Count first, hedge later.
 /// let layer = HedgeLayer::builder().percentile(0.95).mode(Mode::Shadow).build()?;

@@ -11,7 +11,7 @@ use super::{MeteredBody, RateLimitHandle};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use axum::{Extension, Router, body::{Body, Bytes}, routing::get};
+/// use axum::{Extension, Router, body::Body, routing::get};
 /// use futures_util::{StreamExt, stream};
 /// use http::Request;
 /// use http_body_util::BodyExt;

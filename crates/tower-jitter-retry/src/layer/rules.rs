@@ -74,7 +74,7 @@ impl<O, T> RetryLayerBuilder<Plain, O, T> {
     /// Judges outcomes with a closure.
     ///
     /// ```
-    /// use tower_jitter_retry::{Attempt, RetryLayer, Verdict};
+    /// use tower_jitter_retry::{RetryLayer, Verdict};
     ///
     /// let layer = RetryLayer::builder()
     ///     .classify_fn(|outcome: &Result<String, std::io::Error>, _| match outcome {
@@ -157,7 +157,6 @@ impl<F, O, T> RetryLayerBuilder<Rules<HttpClassify<F>, ByBody>, O, T> {
     /// refused may be that of the page after the order was placed, and is no proof.
     ///
     /// ```
-    /// use tower::{Layer, ServiceBuilder};
     /// use tower_jitter_retry::RetryLayer;
     ///
     /// let retry = RetryLayer::builder().http().without_redirects().build()?;
