@@ -26,6 +26,10 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// Dropping it drops every attempt that is in flight. A hedge that was not sent yet has no token
 /// of the budget.
+///
+/// # Panics
+///
+/// When it is polled again after it was ready.
 #[pin_project]
 pub struct ResponseFuture<S, C, R, O, A, L, Req>
 where

@@ -21,6 +21,10 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// Dropping it drops the attempt that is in flight or ends the wait for the next one. The token for
 /// an attempt that was not sent yet goes back to the budget.
+///
+/// # Panics
+///
+/// When it is polled again after it was ready.
 #[pin_project]
 pub struct ResponseFuture<S, C, R, O, T, Req>
 where
