@@ -63,11 +63,16 @@ impl Default for GrpcClassify {
 
 impl<F> GrpcClassify<F> {
     /// Methods that may run more than once for one call, by their full names, such as
-    /// `/helloworld.Greeter/SayHello`.
+    /// `/helloworld.Greeter/SayHello`; the slash in front may be missing, as where gRPC's own libraries
+    /// write them.
     #[must_use]
     pub fn idempotent_methods<T: Into<String>>(self, paths: impl IntoIterator<Item = T>) -> Self {
+        let with_slash = |path: T| match path.into() {
+            path if path.starts_with('/') => path,
+            name => format!("/{name}"),
+        };
         Self {
-            idempotent: Some(paths.into_iter().map(Into::into).collect()),
+            idempotent: Some(paths.into_iter().map(with_slash).collect()),
             ..self
         }
     }

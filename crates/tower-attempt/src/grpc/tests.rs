@@ -41,6 +41,14 @@ fn only_listed_methods_are_hedged_and_no_hedge_is() {
 }
 
 #[test]
+fn a_method_is_listed_with_or_without_the_slash_in_front() {
+    for name in [METHOD, &METHOD[1..]] {
+        let rules = GrpcClassify::default().idempotent_methods([name]);
+        assert!(may_hedge(&rules, request()), "{name}");
+    }
+}
+
+#[test]
 fn an_attempt_cut_off_on_this_side_is_final_unless_it_is_a_hedge() {
     let cut = || Err(Interrupted.into());
     assert_eq!(verdict(Attempt::PRIMARY, &cut()), Verdict::Fatal);

@@ -16,8 +16,8 @@ impl<C, O, X> HedgeLayerBuilder<Rules<C, ByMessage>, O, X> {
 }
 
 impl<F, O, X> HedgeLayerBuilder<Rules<GrpcClassify<F>, ByMessage>, O, X> {
-    /// Methods that may run more than once for one call, by their full names. Calls of any other are not
-    /// hedged.
+    /// Methods that may run more than once for one call, by their full names, such as
+    /// `/helloworld.Greeter/SayHello`. Calls of any other are not hedged.
     ///
     /// # Default
     ///
