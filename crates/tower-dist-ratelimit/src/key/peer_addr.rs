@@ -31,9 +31,10 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The mistake that everyone makes once.
+/// The mistakes that everyone makes once.
 pub(super) const HINT: &str = "the peer's address is not among a request's extensions: serve axum's router with \
-     into_make_service_with_connect_info::<SocketAddr>(), or put a SocketAddr there";
+     into_make_service_with_connect_info::<SocketAddr>() and the feature axum-08 of tower-dist-ratelimit, tonic's server \
+     with the feature tonic-014, or put a SocketAddr there";
 
 /// The address that a request comes from.
 pub(super) fn peer(head: RequestHead<'_>) -> Option<IpAddr> {

@@ -103,7 +103,9 @@ async fn a_server_that_hides_the_peer_is_warned_of_once_whatever_is_done_without
             assert_eq!(levels.seen(), vec![Level::WARN], "{action:?}");
             let text = levels.text.lock().unwrap();
             assert!(
-                text.contains("into_make_service_with_connect_info"),
+                text.contains("into_make_service_with_connect_info")
+                    && text.contains("axum-08")
+                    && text.contains("tonic-014"),
                 "{text}"
             );
         }
