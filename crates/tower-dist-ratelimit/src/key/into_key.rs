@@ -4,7 +4,8 @@ use http::HeaderValue;
 
 use super::KeySink;
 
-/// What can be a key: text, bytes, a number, an address, a header's value, pairs of these, and an `Option` of these.
+/// What can be a key: text (`&str`, `String`), bytes (`&[u8]`), a `u64`, an `IpAddr`, a `HeaderValue`, pairs of these, and
+/// an `Option` of these.
 ///
 /// - `None`, also inside a pair, is a missing key.
 /// - An `IpAddr` is what one client can use: IPv6 addresses are taken by their /64 network, which is the least that a
@@ -21,7 +22,7 @@ use super::KeySink;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
     label = "not a key",
-    note = "keys are `&'static str`, `String`, bytes, `u64`, `IpAddr`, `HeaderValue`, pairs of these, and `Option` of these",
+    note = "keys are `&'static str`, `String`, `&'static [u8]`, `u64`, `IpAddr`, `HeaderValue`, pairs of these, and `Option` of these",
     note = "a key that is borrowed from the request goes through `by_str`"
 )]
 pub trait IntoKey {
