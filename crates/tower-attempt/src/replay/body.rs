@@ -35,7 +35,7 @@ use super::unread::in_memory;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "the body `{Self}` can't be sent again",
-    note = "to retry or hedge, use one of the bodies that implement `ReplayableBody`: `Full`, `Empty`, `BoxBody`, `UnsyncBoxBody`, or a framework's own behind its feature",
+    note = "to retry or hedge, use one of the bodies that implement `ReplayableBody`: `Full`, `Empty`, `BoxBody`, `UnsyncBoxBody`, or a framework's own, with the feature `axum-08`, `tonic-014` or `reqwest-013`",
     note = "any other body, such as a server's `Incoming`, can be sent again as a `ReplayBody`: put `map_request(|request| request.map(ReplayBody::new))` above the layer"
 )]
 pub trait ReplayableBody: Body<Data = Bytes> + Default {
