@@ -37,9 +37,9 @@ pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-at
 /// | an error of this side: the request's body, tower's `Overloaded` and `Closed` | fatal | fatal |
 /// | any other `Err` | transient | fatal |
 ///
-/// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), and any request
-/// with an `Idempotency-Key`. A 429 is repeated for every method, since a server refuses before it
-/// processes. CONNECT and switched protocols are left alone, and [`ByBody`](crate::ByBody) copies no
+/// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
+/// (draft-ietf-httpbis-safe-method-w-body), and any request with an `Idempotency-Key`. A 429 is repeated
+/// for every method, since a server refuses before it processes. CONNECT and switched protocols are left alone, and [`ByBody`](crate::ByBody) copies no
 /// request with `Upgrade`.
 ///
 /// Hedged are requests of idempotent methods that are no hedge already, neither by the

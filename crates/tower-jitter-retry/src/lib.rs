@@ -60,7 +60,7 @@
 //!
 //! # What is repeated
 //!
-//! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
+//! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, QUERY, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
 //! |---|---|---|
 //! | 429 | after a backoff from 1 s, not before the server's hint | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
 //! | 503 with `Retry-After` | after a backoff from 1 s, not before the server's hint | no |

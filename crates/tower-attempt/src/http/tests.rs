@@ -54,8 +54,8 @@ fn every_status_has_the_verdict_of_the_table() {
 }
 
 #[test]
-fn methods_are_idempotent_as_rfc_9110_says() {
-    for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"] {
+fn methods_are_idempotent_as_rfc_9110_and_the_draft_of_query_say() {
+    for method in ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "PUT", "DELETE"] {
         let request = request(method.parse().unwrap(), &[]);
         assert_eq!(
             verdict(&request, &Err("reset")),
