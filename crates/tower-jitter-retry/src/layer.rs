@@ -167,6 +167,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// [`shared_budget`](Self::shared_budget).
     pub fn budget(mut self, budget: Budget) -> Self {
         self.knobs.budget = budget;
+        self.knobs.has_own_budget = true;
         self.knobs.deposits = true;
         self
     }
@@ -174,6 +175,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// An allowance that retries draw on, and that a layer above pays into.
     pub fn shared_budget(mut self, budget: Budget) -> Self {
         self.knobs.budget = budget;
+        self.knobs.has_own_budget = true;
         self.knobs.deposits = false;
         self
     }
@@ -220,7 +222,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range.
+    /// Names the first setting that is out of its range, with its value and its range; and a budget besides
+    /// [`budget_by`](RetryLayerBuilder::budget_by).
     pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError> {
         self.knobs.validate()?;
         Ok(self.finish())

@@ -50,6 +50,8 @@ pub(crate) struct Knobs {
     pub(crate) deadline: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) budget: Budget,
+    /// Whether somebody asked for it.
+    pub(crate) has_own_budget: bool,
     /// Which the rules take one out of for each request, in place of `budget`; here to be validated.
     pub(crate) budgets: Option<Budgets>,
     /// Whether successful calls deposit into the budget, or another layer's do.
@@ -67,6 +69,7 @@ impl Default for Knobs {
             deadline: None,
             backoff: Backoff::default(),
             budget: Budget::default(),
+            has_own_budget: false,
             budgets: None,
             deposits: true,
         }
@@ -89,7 +92,14 @@ impl Knobs {
         }
         self.backoff.validate()?;
         self.budget.validate()?;
-        self.budgets.as_ref().map_or(Ok(()), Budgets::validate)
+        if let Some(budgets) = &self.budgets {
+            budgets.validate()?;
+            if self.has_own_budget {
+                let bound = "unset: each request has one that is picked for it";
+                return Err(BuildError::new("budget", &self.budget, bound));
+            }
+        }
+        Ok(())
     }
 }
 

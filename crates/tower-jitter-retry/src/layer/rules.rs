@@ -306,8 +306,8 @@ impl<C, R, O, T> RetryLayerBuilder<Rules<C, R>, O, T> {
 
     /// The allowances that retries draw on and successful calls pay into, of which the closure picks one
     /// for each request: a backend that fails does not use up what is there for the others. In place of
-    /// [`budget`](Self::budget), and not changed by a [handle](crate::RetryHandle). Comes after the rules
-    /// are chosen.
+    /// [`budget`](Self::budget), which together with it is an error of [`build`](Self::build), and not changed
+    /// by a [handle](crate::RetryHandle). Comes after the rules are chosen.
     ///
     /// ```
     /// use http::Request;

@@ -70,6 +70,23 @@ fn a_wrong_capacity_is_named_with_its_bound() {
     assert_eq!(error.to_string(), expected);
 }
 
+#[test]
+fn a_budget_besides_one_for_each_request_is_an_error() {
+    let by_request = || {
+        let budgets = Budgets::new(Budget::ratio(0.1));
+        RetryLayer::builder().budget_by(budgets, |budgets: &Budgets, n: &u32| budgets.get(n))
+    };
+    assert!(by_request().build().is_ok());
+    for builder in [
+        by_request().budget(Budget::none()),
+        by_request().shared_budget(Budget::none()),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        let expected = "budget is Budget::none(), but must be unset: each request has one that is picked for it";
+        assert_eq!(error, expected);
+    }
+}
+
 /// gRFC A6: each failure takes one, also the last of a call; above half of the tokens retries go out.
 #[tokio::test(start_paused = true)]
 async fn a_throttle_closes_at_half_and_opens_with_successes() {
