@@ -25,7 +25,8 @@ pub enum Jitter {
     Full,
     /// At least half of the backoff: for when a very short wait would be useless.
     Equal,
-    /// Between the base and three times the previous delay.
+    /// Between the base and three times the previous delay. For a backoff that grows: of a
+    /// [constant](crate::Backoff::constant) one, whose base is its cap, it leaves nothing to chance.
     Decorrelated,
 }
 

@@ -209,3 +209,10 @@ proptest! {
         prop_assert!(delay(Jitter::Equal) <= delay(Jitter::None));
     }
 }
+
+#[test]
+fn decorrelated_jitter_leaves_a_constant_backoff_as_it_is() {
+    let delay = Duration::from_millis(100);
+    let backoff = Backoff::constant(delay).jitter(Jitter::Decorrelated);
+    assert!(backoff.schedule().take(100).all(|each| each == delay));
+}
