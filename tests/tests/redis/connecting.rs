@@ -193,7 +193,7 @@ async fn a_prefix_that_could_move_the_tag_is_refused() {
             .unwrap_err();
         assert!(error.to_string().contains("prefix"), "{error}");
         assert!(
-            error.to_string().contains("without spaces and braces"),
+            error.to_string().contains("without spaces or braces"),
             "{error}"
         );
     }

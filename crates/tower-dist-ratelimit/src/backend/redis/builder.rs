@@ -184,7 +184,7 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), ConnectError> {
         return Ok(());
     }
     let problem = format!(
-        "is {prefix:?}, but must be 1 to 64 printable ASCII characters without spaces and braces"
+        "is {prefix:?}, but must be 1 to 64 printable ASCII characters without spaces or braces"
     );
     Err(ConnectError::new("the prefix of keys", problem))
 }
