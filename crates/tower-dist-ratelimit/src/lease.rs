@@ -105,7 +105,7 @@ impl Leasing {
     fn ask(&self, charges: &[Charge<'_>]) -> Option<Ask> {
         let [charge] = charges else { return None };
         let terms = self.terms.iter().find(|terms| terms.id == charge.policy)?;
-        let burst = charge.quota.unwrap_or(terms.quota).burst_size();
+        let burst = terms.most(charge.quota);
         if charge.cost == 0 || charge.cost > burst {
             return None;
         }

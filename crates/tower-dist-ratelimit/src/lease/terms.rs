@@ -10,6 +10,7 @@ pub(super) struct Terms {
     pub(super) quota: Quota,
     /// Its tokens come evenly.
     evenly: bool,
+    has_windows: bool,
 }
 
 impl Terms {
@@ -26,8 +27,19 @@ impl Terms {
                 policy.algorithm(),
                 Algorithm::TokenBucket | Algorithm::LeakyBucket
             ),
+            has_windows: policy.algorithm().has_windows(),
         });
         terms.collect()
+    }
+
+    /// The most that there can be of a quota: the burst, or the limit where there is none.
+    pub(super) fn most(&self, quota: Option<Quota>) -> u64 {
+        let quota = quota.unwrap_or(self.quota);
+        if self.has_windows {
+            quota.limit()
+        } else {
+            quota.burst_size()
+        }
     }
 
     /// What this owner's bucket gains in a time, at most, in nanoseconds; none if it gains in steps.

@@ -102,3 +102,29 @@ async fn hopeless_costs_keep_no_key_from_its_lease() {
     }
     assert!(leased >= 290, "{leased}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_with_a_quota_of_its_own_leases_as_much_as_that_allows() {
+    let wan = Wan::away(Duration::ZERO);
+    let policy = Policy::new("few", Quota::per_second(3)).dynamic_quotas();
+    let limiter = leasing(&wan, policy).build().unwrap();
+    let own = limiter.with_quota(Quota::per_second(10_000));
+    warm_up(&own, 100).await;
+    let decision = own.check_n("hot", 5).await.unwrap();
+    assert_eq!((decision.source, decision.granted), (Source::Lease, 5));
+    assert!(decision.remaining > 9_000, "{decision:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_window_is_told_whatever_the_burst_of_a_quota() {
+    let wan = Wan::away(Duration::ZERO);
+    let policy = Policy::new("day", Quota::per_day(10))
+        .fixed_window()
+        .dynamic_quotas();
+    let limiter = leasing(&wan, policy).build().unwrap();
+    let own = limiter.with_quota(Quota::per_day(10_000).burst(20));
+    warm_up(&own, 100).await;
+    let decision = own.check_n("hot", 30).await.unwrap();
+    assert_eq!(decision.source, Source::Lease);
+    assert_eq!(decision.remaining, 10_000 - 130);
+}
