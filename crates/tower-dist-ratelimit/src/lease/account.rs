@@ -68,7 +68,7 @@ impl Account {
         let seen = slot.seen.swap(0, Relaxed);
         self.demand = self.demand.seen(seen, ask.now, lease);
         let demand = self.demand.expected(lease);
-        let is_short = !ask.ahead && ask.cost >= slot.refuse_from.load(Relaxed);
+        let is_short = ask.cost >= slot.refuse_from.load(Relaxed);
         if self.asking != 0 {
             return if self.shortage.lasts() && is_short {
                 let pause = self.shortage.pause(demand, lease);
