@@ -322,3 +322,6 @@ impl Backend for Leasing {
         })
     }
 }
+
+#[cfg(all(test, not(tower_dist_ratelimit_loom)))]
+mod tests;

@@ -81,3 +81,33 @@ fn who_takes_the_place_of_another_has_none_of_its_tokens() {
     plan(&set, 5, 1);
     assert_eq!(set.slot(5).unwrap().held(1), 0);
 }
+
+#[test]
+fn a_lease_takes_the_place_of_what_is_used_up_and_not_of_what_is_left() {
+    let set = Set::new();
+    plan(&set, 1, 0);
+    let slot = set.slot(1).unwrap();
+    slot.fill(5, 200, 0);
+    slot.fill(7, 100, 0);
+    // All that was in the one that would have died last.
+    assert!(slot.spend(1, 7, 0, 0).is_some() && slot.spend(1, 5, 0, 0).is_some());
+    slot.fill(3, 150, 0);
+    slot.fill(4, 300, 0);
+    assert_eq!(slot.held(0), 7);
+}
+
+#[test]
+fn what_dies_before_an_answer_can_be_here_is_asked_for_again() {
+    let extra = |dying| {
+        let set = Set::new();
+        plan(&set, 1, 0);
+        set.slot(1).unwrap().fill(dying, LEASE + LEASE / 8, 0);
+        let Plan::Ask { extra, .. } = heat(&set, 1, 0) else {
+            panic!("it is hot");
+        };
+        extra
+    };
+    assert_eq!(extra(1_000), extra(0));
+}
+
+mod telling;

@@ -128,3 +128,20 @@ async fn a_store_that_is_silent_is_asked_for_more_only_now_and_then() {
     let trips = wan.trips() - before;
     assert!((1..=4).contains(&trips), "{trips}");
 }
+
+/// What is left may be less than a request costs.
+#[tokio::test(start_paused = true)]
+async fn who_asks_ahead_takes_whatever_is_there() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    for _ in 0..100 {
+        sleep(AWAY).await;
+        let before = wan.trips();
+        let decision = limiter.check_n("hot", 10).await.unwrap();
+        let exact = decision.source == Source::Backend;
+        let costs = wan.asked()[before..].iter().map(|one| one.cost).max();
+        assert_eq!(costs.unwrap_or(1), if exact { 10 } else { 1 });
+    }
+    let ahead = wan.asked().iter().filter(|one| one.cost == 1).count();
+    assert!(ahead > 1, "{ahead}");
+}
