@@ -109,5 +109,6 @@ mod tests {
         let demand = Demand::default().seen(5, 10 * LEASE, LEASE);
         let after = demand.seen(3, 9 * LEASE, LEASE);
         assert_eq!(after.per_lease(), demand.per_lease() + 3);
+        assert_eq!(after.seen(0, 10 * LEASE, LEASE), after);
     }
 }

@@ -108,6 +108,26 @@ mod tests {
     }
 
     #[test]
+    fn of_little_a_batch_of_requests_is_asked_for_whatever_they_cost() {
+        let costly = Outlook {
+            cost: 3,
+            remaining: 0,
+            ..PLENTY
+        };
+        assert_eq!(costly.extra(), 3 * BATCH);
+    }
+
+    #[test]
+    fn a_shortage_lasts_from_the_third_answer_on() {
+        let (mut short, mut lasts) = (Shortage::default(), Vec::new());
+        for _ in 0..4 {
+            short = short.after(true);
+            lasts.push(short.lasts());
+        }
+        assert_eq!(lasts, [false, false, true, true]);
+    }
+
+    #[test]
     fn of_a_burst_too_small_to_share_nothing_is_asked_for() {
         let small = Outlook {
             burst: 3,
