@@ -1,6 +1,7 @@
 //! What is left when an instance is shut down.
 
 use super::*;
+use crate::support::{Mood, Scripted};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_lease_is_given_back_and_others_find_it() {
@@ -48,26 +49,27 @@ async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_tha
     assert_eq!(limiter.check("hot").await.unwrap().source, Source::Lease);
 }
 
-/// A token of this key takes half the time that a token of the policy does.
+/// The key's bucket gains twice as much as the policy says, and keeps that.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
-    let wan = Wan::away(AWAY);
-    let day = || Policy::new("day", Quota::per_day(1_000)).dynamic_quotas();
-    let limiter = leasing(&wan, day()).build().unwrap();
-    let own = |limiter: &Limiter| limiter.with_quota(Quota::per_day(2_000));
-    for _ in 0..60 {
-        sleep(AWAY).await;
-        own(&limiter).check("hot").await.unwrap();
+    let wan = Wan::away(Duration::ZERO);
+    let policy = || Policy::new("fast", Quota::per_second(20).burst(2_000)).dynamic_quotas();
+    let own = |limiter: Limiter| limiter.with_quota(Quota::per_second(40).burst(2_000));
+    let limiter = own(leasing(&wan, policy()).build().unwrap());
+    for _ in 0..200 {
+        advance(Duration::from_millis(5)).await;
+        limiter.check("hot").await.unwrap();
     }
-    sleep(3 * AWAY).await;
-    let other = leasing(&wan, day()).build().unwrap();
-    let before = own(&other).peek("hot").await.unwrap().remaining;
+    let exact = own(Limiter::new(wan.clone(), policy()).unwrap());
+    let store = exact.peek("hot").await.unwrap().remaining;
+    // All of it was granted, and 200 are spent.
+    let leased: u64 = wan.asked().iter().map(|one| one.want).sum();
+    let here = leased - 200;
+    assert!(here > 50, "{here}");
     limiter.return_leases().await.unwrap();
-    let after = own(&other).peek("hot").await.unwrap().remaining;
-    assert!(
-        before < 1_939 && after == 1_939,
-        "{before} and then {after}"
-    );
+    let back = exact.peek("hot").await.unwrap().remaining - store;
+    // 40 in a lease time, and 2 in the deadline.
+    assert_eq!(back, here - 42);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,4 +93,16 @@ async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_
     limiter.return_leases().await.unwrap();
     let back = exact.peek("hot").await.unwrap().remaining - store;
     assert_eq!(back, here - 20 - 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_shuts_down_is_told_that_nothing_could_be_given_back() {
+    let store = Scripted::new(Mood::AtOnce);
+    let day = Policy::new("day", Quota::per_day(1_000));
+    let limiter = Limiter::builder(store.clone(), day).sharing(Sharing::leases_of(LEASE));
+    let limiter = limiter.build().unwrap();
+    warm_up(&limiter, 60).await;
+    assert_eq!(next(&limiter).await.source, Source::Lease);
+    store.is(Mood::Failing);
+    assert!(limiter.return_leases().await.is_err());
 }

@@ -248,3 +248,44 @@ async fn a_refusal_of_the_store_names_no_instant_at_which_it_would_not_be_asked(
     }
     assert!(rounds >= 3, "{rounds}");
 }
+
+/// It was asked after the refund was sent, and before that has arrived.
+#[tokio::test(start_paused = true)]
+async fn a_shortage_that_a_refund_overtakes_is_forgotten() {
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
+    let limiter = limiter.deny_cache(false).build().unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    // The pause is over, and the next request asks.
+    advance(LEASE).await;
+    wan.is_off(2 * AWAY, AWAY);
+    let refund = limiter.refund("hot", 5);
+    let short = async {
+        wan.is_away(AWAY / 2);
+        assert!(!limiter.check("hot").await.unwrap().allowed);
+    };
+    let (refund, ()) = futures_util::future::join(refund, short).await;
+    refund.unwrap();
+    assert!(limiter.check("hot").await.unwrap().allowed);
+}
+
+/// However long the store would refuse it for.
+#[tokio::test(start_paused = true)]
+async fn what_another_instance_puts_back_is_found_after_a_lease_time() {
+    let wan = Wan::away(Duration::ZERO);
+    let day = || Policy::new("day", Quota::per_day(40));
+    let limiter = leasing(&wan, day()).deny_cache(false).build().unwrap();
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+    let refused = limiter.check("hot").await.unwrap();
+    assert_eq!((refused.allowed, refused.source), (false, Source::Lease));
+    let other = Limiter::new(wan.clone(), day()).unwrap();
+    other.reset("hot").await.unwrap();
+    advance(LEASE).await;
+    assert!(limiter.check("hot").await.unwrap().allowed);
+}
