@@ -1,5 +1,7 @@
 //! Refusals that are remembered.
 
+mod remembering;
+
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep, sleep_until};
