@@ -104,10 +104,7 @@ impl Fallback {
 
 impl Share {
     fn of(&self, quota: Quota) -> Quota {
-        if quota.limit() == 0 || quota.burst_size() == 0 {
-            // Whoever is allowed nothing gets no share of it.
-            return quota;
-        }
+        // Whoever is allowed nothing gets no share of it.
         let share = |tokens: u64, least: u64| (tokens / self.fleet).max(least).min(tokens);
         let burst = share(quota.burst_size(), self.cost.max(1));
         let limit = match self.algorithm {

@@ -115,3 +115,16 @@ async fn several_policies_are_still_decided_together_and_dynamic_ones_by_their_s
     // The refusals by "each" took nothing from the three that "all" has.
     assert_eq!(statuses, [200, 200, 503, 503, 200, 503]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_less_than_a_request_costs_has_no_larger_share() {
+    for policy in [
+        Policy::new("p", Quota::per_minute(60)),
+        Policy::new("p", Quota::per_minute(60)).fixed_window(),
+    ] {
+        let limiter = fallback(policy.cost(10).dynamic_quotas(), 2);
+        let small = limiter.with_quota(Quota::per_minute(6));
+        let refused = small.check("a").await.unwrap();
+        assert_eq!((refused.allowed, refused.retry_after), (false, None));
+    }
+}
