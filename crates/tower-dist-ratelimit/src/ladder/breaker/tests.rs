@@ -75,3 +75,16 @@ fn a_store_that_answers_at_once_is_counted_only_after_a_failure() {
     breaker.answered(Leave::Closed, ms(1_000), true);
     assert!(is_quiet(&breaker));
 }
+
+#[test]
+fn the_pause_after_a_probe_begins_when_it_has_failed() {
+    for seed in 0..100 {
+        let breaker = open(seed);
+        let at = due(&breaker);
+        let probe = breaker.leave(|| at).unwrap();
+        // As long as it has, and a pause of 100 to 200 ms.
+        assert!((at + ms(150)..=at + ms(250)).contains(&due(&breaker)));
+        breaker.failed(probe, at + ms(1));
+        assert!((at + ms(101)..=at + ms(201)).contains(&due(&breaker)));
+    }
+}
