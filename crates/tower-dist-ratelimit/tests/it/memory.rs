@@ -1,5 +1,7 @@
 //! The store in this process, under load.
 
+mod places;
+
 use std::sync::{
     Arc, Barrier,
     atomic::{AtomicU64, Ordering::Relaxed},
