@@ -70,7 +70,7 @@ impl SlidingWindow {
         }
         let left = u128::from(room) * u128::from(self.length) / u128::from(count);
         let left = u64::try_from(left).unwrap_or(u64::MAX);
-        (left > 0).then(|| self.length - left)
+        Some(self.length - left)
     }
 
     fn used(&self, view: &View<'_>) -> u64 {
@@ -156,12 +156,7 @@ impl Arithmetic for SlidingWindow {
     }
 
     fn pressure(&self, ring: &Ring, nanos: u64) -> u64 {
-        let view = self.view(ring, nanos);
-        if view.newest().is_none() {
-            0
-        } else {
-            view.total()
-        }
+        self.view(ring, nanos).total()
     }
 }
 

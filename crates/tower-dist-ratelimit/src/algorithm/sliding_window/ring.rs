@@ -92,7 +92,7 @@ impl Ring {
 impl<'a> View<'a> {
     pub(super) fn new(ring: &'a Ring, sub_windows: u64, length: u64, nanos: u64) -> Self {
         let number = nanos / length;
-        let early = ring.newest > number && !ring.counts.is_empty();
+        let early = ring.newest > number;
         Self {
             ring,
             sub_windows,
