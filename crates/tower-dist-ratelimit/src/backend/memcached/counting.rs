@@ -169,7 +169,6 @@ impl Pipe {
             return job.answer(Err(Failure::new(why)));
         }
         job.tries += 1;
-        job.older.clear();
         if job
             .answer
             .as_ref()
