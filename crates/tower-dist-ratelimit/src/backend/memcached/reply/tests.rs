@@ -58,6 +58,7 @@ fn what_is_not_the_protocol_is_said_to_be_so() {
         b"HD t18446744073709551616\r\n",
         b"VA 99999999999\r\n",
         &[b'x'; 3000],
+        &[&b"VERSION "[..], &[b'1'; 2048], b"\r\n"].concat(),
     ] {
         assert!(all(input).is_err(), "{}", String::from_utf8_lossy(input));
     }
@@ -129,4 +130,14 @@ fn read(parser: &mut Parser, bytes: &mut BytesMut) -> (Vec<Reply>, bool) {
             Err(_) => return (replies, true),
         }
     }
+}
+
+#[test]
+fn a_value_as_long_as_any_of_ours_is_read() {
+    let value = vec![b'v'; LONGEST_VALUE];
+    let mut input = format!("VA {LONGEST_VALUE} O1\r\n").into_bytes();
+    input.extend_from_slice(&value);
+    input.extend_from_slice(b"\r\n");
+    let read = meta(Code::Value, Some(&value), [None, None, Some(1)]);
+    assert_eq!(all(&input).unwrap(), [read]);
 }
