@@ -186,3 +186,55 @@ impl Counted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(policy: Policy) -> Option<Counted> {
+        Counted::new("rl", &policy).unwrap()
+    }
+
+    fn of(seconds: u64) -> Policy {
+        Policy::new("p", Quota::new(5, Duration::from_secs(seconds)))
+    }
+
+    #[test]
+    fn windows_from_the_first_hit_are_counted_if_the_server_can_be_told_their_end() {
+        let month = LONGEST_FIRST_HIT.as_secs();
+        for (seconds, can) in [(1, false), (2, true), (month - 1, true), (month, false)] {
+            assert_eq!(counted(of(seconds).first_hit()).is_some(), can, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn windows_are_kept_for_as_long_as_they_count_by_clocks_that_differ() {
+        let time = Time { nanos: 0, unix: 0 };
+        for (policy, windows) in [
+            (of(60).fixed_window(), 61),
+            (of(60).two_windows(), 61 + 61),
+            (of(60).sub_windows(4), 61 + 16),
+        ] {
+            let kept = windows + SKEW.as_secs() + SLACK;
+            let ttl = counted(policy).unwrap().ttl(time);
+            assert_eq!(ttl, Ttl::seconds(kept, 0));
+        }
+    }
+
+    #[test]
+    fn a_window_of_which_all_was_put_back_has_nothing_to_reset() {
+        let rule = counted(of(60).first_hit()).unwrap();
+        let counts = Counts {
+            present: 0,
+            older: &[],
+            number: None,
+            ttl: Some(30),
+        };
+        let mut out = Decision::default();
+        let at = At { nanos: 0, key: 0 };
+        rule.decide(counts, at, &Ask::own(0), &mut out);
+        assert_eq!((out.remaining, out.reset_after), (5, Duration::ZERO));
+        rule.decide(counts, at, &Ask::own(1), &mut out);
+        assert_eq!(out.reset_after, Duration::from_secs(30));
+    }
+}
