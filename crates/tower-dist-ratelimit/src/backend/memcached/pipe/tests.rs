@@ -1,3 +1,5 @@
+mod windows;
+
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
