@@ -213,3 +213,22 @@ async fn with_a_server_far_away_nobody_waits_for_two_ways_there_and_back() {
     assert!(second.await.is_ok());
     assert_eq!(began.elapsed(), away + Duration::from_millis(5));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_attempt_to_connect_is_made_at_once() {
+    let (lab, began) = (Lab::new(1), Instant::now());
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    assert_eq!(lab.attempts.lock().unwrap()[..], [began]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_can_make_again_is_not_given_up_for_silence() {
+    let lab = Lab::new(1);
+    let link = Link::on(lab.attempt().unwrap(), None, PATIENCE);
+    lab.server.silent_for.store(3, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(ask(&link).await.is_err());
+    }
+    ask(&link).await.unwrap();
+}

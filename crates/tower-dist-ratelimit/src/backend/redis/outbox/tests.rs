@@ -1,5 +1,7 @@
 //! Which requests go out together, when, and what each is told; without a server.
 
+mod bounds;
+
 use std::{task::Poll, time::Duration};
 
 use futures_util::task::noop_waker;
