@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_of_two_ranges_is_one_node_and_a_host_that_is_not_known_is_the_one_asked() {
+        let answer = array([
+            array([Value::Int(0), Value::Int(4), node("?", 1), node("b", 2)]),
+            array([Value::Int(5), Value::Int(9), node("", 1), node("b", 2)]),
+        ]);
+        let slots = slots(answer, &at("asked", 1)).unwrap();
+        let nodes: Vec<_> = slots.nodes().collect();
+        assert_eq!(nodes, [&at("asked", 1), &at("b", 2)]);
+    }
+
+    #[test]
     fn nonsense_is_no_map() {
         for answer in [
             Value::Nil,
