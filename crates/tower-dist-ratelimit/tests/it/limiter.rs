@@ -1,5 +1,7 @@
 //! The limiter without HTTP.
 
+mod watching;
+
 use std::time::Duration;
 
 use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};

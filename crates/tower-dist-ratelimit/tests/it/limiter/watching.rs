@@ -1,0 +1,48 @@
+//! What a limiter without a service notices, and lets others know.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
+
+use crate::support::{Mood, Remote, Scripted, Told};
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_dropped_is_no_request_that_is_given_up() {
+    let told = Told::default();
+    let remote = Remote::after(Duration::from_millis(1));
+    let limiter = Limiter::builder(remote, Policy::new("p", Quota::per_hour(1)));
+    let limiter = limiter.observer(told.clone()).build().unwrap();
+    assert!(limiter.peek("a").now_or_never().is_none());
+    assert!(told.all().is_empty());
+    assert!(limiter.check("a").now_or_never().is_none());
+    assert_eq!(told.all(), ["cancelled"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_at_once_ends_a_row_of_failures() {
+    let store = Scripted::new(Mood::Failing);
+    let limiter = Limiter::builder(store.clone(), Policy::new("p", Quota::per_hour(1_000)));
+    let limiter = limiter.on_backend_error(OnError::Allow).build().unwrap();
+    // The first of them opens the circuit when it is the fifth in a row.
+    for (mood, requests, asked) in [
+        (Mood::Failing, 4, 4),
+        (Mood::AtOnce, 1, 5),
+        (Mood::Failing, 9, 10),
+    ] {
+        store.is(mood);
+        for _ in 0..requests {
+            assert!(limiter.check("a").await.unwrap().allowed);
+        }
+        assert_eq!(store.asked(), asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_without_a_burst_is_no_error_and_refuses() {
+    let policy = Policy::new("p", Quota::per_second(1)).dynamic_quotas();
+    let limiter = Limiter::new(Memory::default(), policy).unwrap();
+    let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
+    let refused = nothing.check("a").await.unwrap();
+    assert_eq!((refused.allowed, refused.retry_after), (false, None));
+}
