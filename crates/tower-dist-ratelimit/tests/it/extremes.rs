@@ -1,5 +1,7 @@
 //! The largest, the smallest, and the longest.
 
+mod beyond;
+
 use std::{convert::Infallible, time::Duration};
 
 use http::{HeaderValue, StatusCode};
