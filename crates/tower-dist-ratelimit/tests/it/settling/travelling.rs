@@ -1,6 +1,7 @@
 //! Corrections on their way to a store.
 
 use super::*;
+use crate::support::{Mood, Scripted};
 
 #[tokio::test(start_paused = true)]
 async fn corrections_travel_to_a_remote_store_and_nobody_waits_for_them() {
@@ -88,4 +89,14 @@ async fn a_shared_store_sees_the_same_corrections() {
     handle(&layer).await.settle(1);
     // Another policy of the same name has a bucket of its own.
     assert_eq!(limiter.peek(None::<&str>).await.unwrap().remaining, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_cost_as_much_as_was_reserved_is_not_told_to_a_store() {
+    let store = Scripted::new(Mood::AtOnce);
+    let layer = builder(store.clone()).build().unwrap();
+    for (actual, asked) in [(10, 1), (9, 3)] {
+        handle(&layer).await.settle(actual);
+        assert_eq!(store.asked(), asked);
+    }
 }
