@@ -96,3 +96,6 @@ fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, b
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
