@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex, split},
     sync::{mpsc, oneshot},
+    task::JoinHandle,
     time::Instant,
 };
 
-use super::Pipe;
+use super::{End, Pipe};
 use crate::{
     Policy, Quota,
     backend::{
@@ -74,18 +75,20 @@ fn jobs() -> Vec<(Job, Receiver)> {
 struct Wire {
     server: tokio::io::DuplexStream,
     inbox: mpsc::Sender<Job>,
+    /// Why the pipe has given the connection up.
+    end: JoinHandle<Option<End>>,
 }
 
 impl Wire {
     fn new() -> Self {
         let (client, server) = duplex(1 << 16);
         let (inbox, mut jobs) = mpsc::channel(8);
-        tokio::spawn(async move {
+        let end = tokio::spawn(async move {
             let (read, write) = split(client);
             let mut pipe = Pipe::new(Duration::from_secs(5), clock::now);
             pipe.run(read, write, &mut jobs).await
         });
-        Self { server, inbox }
+        Self { server, inbox, end }
     }
 
     fn send(&self, job: Job) {
