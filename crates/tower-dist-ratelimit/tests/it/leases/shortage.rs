@@ -2,6 +2,14 @@
 
 use super::*;
 
+/// A request a millisecond, which is more than any of these quotas has.
+async fn ask_for_200_ms(limiter: &Limiter) {
+    for _ in 0..200 {
+        advance(Duration::from_millis(1)).await;
+        limiter.check("hot").await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn near_the_limit_shares_shrink_to_single_requests() {
     let wan = Wan::away(Duration::ZERO);
@@ -55,10 +63,7 @@ async fn what_is_put_back_ends_a_pause() {
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)))
         .build()
         .unwrap();
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        limiter.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&limiter).await;
     assert!(!limiter.check("hot").await.unwrap().allowed);
     limiter.refund("hot", 5).await.unwrap();
     assert!(limiter.check("hot").await.unwrap().allowed);
@@ -74,10 +79,7 @@ async fn a_shortage_that_a_reset_overtakes_is_forgotten() {
         .deny_cache(false)
         .build()
         .unwrap();
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        limiter.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&limiter).await;
     // The pause is over, and the next request asks.
     advance(LEASE).await;
     wan.is_away(2 * AWAY);
@@ -98,10 +100,7 @@ async fn a_reset_ends_the_pause_of_every_quota_of_the_key() {
     let policy = Policy::new("slow", Quota::per_hour(10)).dynamic_quotas();
     let limiter = leasing(&wan, policy).build().unwrap();
     let own = limiter.with_quota(Quota::per_hour(40));
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        own.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&own).await;
     assert_eq!(own.check("hot").await.unwrap().source, Source::Lease);
     limiter.reset("hot").await.unwrap();
     assert!(own.check("hot").await.unwrap().allowed);
@@ -150,10 +149,7 @@ async fn what_is_put_back_is_found_before_that_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.build().unwrap();
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        limiter.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&limiter).await;
     wan.is_off(Duration::ZERO, 2 * AWAY);
     let refund = limiter.refund("hot", 5);
     let meanwhile = async {
@@ -173,10 +169,7 @@ async fn a_shortage_from_before_a_refund_is_no_reason_to_pause_after_it() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.deny_cache(false).build().unwrap();
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        limiter.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&limiter).await;
     // The pause is over, and the next request asks.
     advance(LEASE).await;
     wan.is_off(Duration::ZERO, 3 * AWAY);
@@ -255,10 +248,7 @@ async fn a_shortage_that_a_refund_overtakes_is_forgotten() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.deny_cache(false).build().unwrap();
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        limiter.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&limiter).await;
     // The pause is over, and the next request asks.
     advance(LEASE).await;
     wan.is_off(2 * AWAY, AWAY);
@@ -278,10 +268,7 @@ async fn what_another_instance_puts_back_is_found_after_a_lease_time() {
     let wan = Wan::away(Duration::ZERO);
     let day = || Policy::new("day", Quota::per_day(40));
     let limiter = leasing(&wan, day()).deny_cache(false).build().unwrap();
-    for _ in 0..200 {
-        advance(Duration::from_millis(1)).await;
-        limiter.check("hot").await.unwrap();
-    }
+    ask_for_200_ms(&limiter).await;
     let refused = limiter.check("hot").await.unwrap();
     assert_eq!((refused.allowed, refused.source), (false, Source::Lease));
     let other = Limiter::new(wan.clone(), day()).unwrap();
