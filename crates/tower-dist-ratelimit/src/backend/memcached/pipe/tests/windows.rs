@@ -124,7 +124,7 @@ async fn after_a_server_without_memory_has_said_so_it_is_asked_again() {
 }
 
 /// One that is told to number no changes says zero.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_written_without_a_number_is_read_before_it_is_changed() {
     let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(13))]).unwrap());
     let (first, second) = (swapping(&set, Verb::Acquire), swapping(&set, Verb::Acquire));
@@ -183,7 +183,7 @@ async fn of_each_sub_window_no_more_is_put_back_than_the_newer_ones_have_left_ov
 }
 
 /// Whoever connects again pauses only if nothing came of the last time.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_was_of_use_if_anything_was_answered() {
     for of_use in [false, true] {
         let (mut wire, _told) = asking(5);
