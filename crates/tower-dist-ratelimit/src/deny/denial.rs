@@ -2,9 +2,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::{
-    Algorithm, Decision, Decisions, Policy, Quota, algorithm::saturating_nanos, backend::Charge,
-};
+use crate::{Decision, Decisions, Policy, Quota, algorithm::saturating_nanos, backend::Charge};
 
 /// A refusal, and how long it holds. Times are nanoseconds since some beginning.
 pub(super) struct Denial {
@@ -30,14 +28,13 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn of(policy: &Policy) -> Self {
-        let evenly = matches!(
-            policy.algorithm(),
-            Algorithm::TokenBucket | Algorithm::LeakyBucket
-        );
         let pace = Self {
             most: 0,
             has_windows: policy.algorithm().has_windows(),
-            token: evenly.then_some((Duration::ZERO, 1)),
+            token: policy
+                .algorithm()
+                .is_bucket()
+                .then_some((Duration::ZERO, 1)),
         };
         pace.with(policy.quota())
     }

@@ -10,7 +10,6 @@ pub(super) struct Terms {
     pub(super) quota: Quota,
     /// Its tokens come evenly.
     evenly: bool,
-    has_windows: bool,
 }
 
 impl Terms {
@@ -23,11 +22,7 @@ impl Terms {
         let terms = terms.map(|(policy, &id)| Self {
             id,
             quota: policy.quota(),
-            evenly: matches!(
-                policy.algorithm(),
-                Algorithm::TokenBucket | Algorithm::LeakyBucket
-            ),
-            has_windows: policy.algorithm().has_windows(),
+            evenly: policy.algorithm().is_bucket(),
         });
         terms.collect()
     }
@@ -35,10 +30,10 @@ impl Terms {
     /// The most that there can be of a quota: the burst, or the limit where there is none.
     pub(super) fn most(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
-        if self.has_windows {
-            quota.limit()
-        } else {
+        if self.evenly {
             quota.burst_size()
+        } else {
+            quota.limit()
         }
     }
 

@@ -61,12 +61,14 @@ impl Algorithm {
         )
     }
 
+    /// Whether tokens come back evenly, up to a burst.
+    pub(crate) fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket)
+    }
+
     /// What a request can cost at most, by name: all that a bucket holds, or what passes in a window or in a queue.
     pub(crate) fn largest(self) -> &'static str {
-        match self {
-            Self::TokenBucket | Self::LeakyBucket => "burst",
-            _ => "limit",
-        }
+        if self.is_bucket() { "burst" } else { "limit" }
     }
 
     /// What holds of a key's quota where the policy has its own: windows keep their length, and a log its bound.

@@ -7,7 +7,7 @@ use std::{
 use smallvec::SmallVec;
 
 use crate::{
-    Algorithm, BuildError, Decision, Policy, Quota,
+    BuildError, Decision, Policy, Quota,
     algorithm::saturating_nanos,
     backend::{Answer, Backend, Charge, Memory, PolicyId},
     limits,
@@ -56,10 +56,7 @@ impl Ledger {
             id,
             own,
             quota: policy.quota(),
-            evenly: matches!(
-                policy.algorithm(),
-                Algorithm::TokenBucket | Algorithm::LeakyBucket
-            ),
+            evenly: policy.algorithm().is_bucket(),
             accounts: Mutex::default(),
         });
         Ok(Self {

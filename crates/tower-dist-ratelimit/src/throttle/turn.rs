@@ -272,10 +272,7 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
 /// How long this many tokens take to come, at least.
 fn time(limits: &Limits, asked: &Asked, tokens: u64) -> Duration {
     let policy = &limits.rules[asked.rule].policy;
-    if !matches!(
-        policy.algorithm(),
-        Algorithm::TokenBucket | Algorithm::LeakyBucket
-    ) {
+    if !policy.algorithm().is_bucket() {
         // Where tokens come in heaps, many can go at once.
         return Duration::ZERO;
     }
