@@ -101,11 +101,7 @@ impl Limits {
     }
 
     /// Asks the backend, which has the whole deadline from now.
-    pub(crate) fn ask<O: Observer>(
-        &self,
-        question: &mut Question,
-        observer: &O,
-    ) -> Outcome {
+    pub(crate) fn ask<O: Observer>(&self, question: &mut Question, observer: &O) -> Outcome {
         if question.asked.is_empty() {
             return Outcome::Pass;
         }
