@@ -17,7 +17,7 @@ pub struct HedgeCounts {
     pub late: u64,
     /// Hedges that were sent.
     pub hedges: u64,
-    /// Calls that a hedge has won.
+    /// Calls whose outcome is a hedge's success.
     pub hedge_wins: u64,
     /// Hedges that were due, but the budget had no token.
     pub denied: u64,
@@ -31,7 +31,7 @@ pub struct HedgeCounts {
     pub shadowed: u64,
     /// Calls that their callers gave up.
     pub cancelled: u64,
-    /// Calls whose outcome a retry would repeat: no attempt was good.
+    /// Calls that ended without a success: their outcome is a failure, retryable or not.
     pub failed: u64,
 }
 

@@ -28,8 +28,8 @@ pub trait Observer {
     /// An attempt failed while others were in flight or follow.
     fn attempt_failed(&self, _attempt: &Attempt) {}
 
-    /// The call ended with the outcome of `winner`.
-    fn finished(&self, _winner: &Attempt) {}
+    /// The call ended: with the success of `winner`, or without one, when no attempt succeeded.
+    fn finished(&self, _winner: Option<&Attempt>) {}
 
     /// The caller dropped the call.
     fn cancelled(&self) {}
@@ -54,7 +54,7 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
         (**self).attempt_failed(attempt);
     }
 
-    fn finished(&self, winner: &Attempt) {
+    fn finished(&self, winner: Option<&Attempt>) {
         (**self).finished(winner);
     }
 

@@ -15,3 +15,4 @@ mod permits;
 mod pushback;
 mod race;
 mod support;
+mod throttle;
