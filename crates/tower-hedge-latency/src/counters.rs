@@ -10,7 +10,8 @@ use crate::SkipReason;
 pub struct HedgeCounts {
     /// Calls that have ended, all of them.
     pub calls: u64,
-    /// Calls whose request may not be hedged.
+    /// Calls whose request may not be hedged, such as one that is a hedge of another client. They neither deposit
+    /// into the budget nor train the trigger.
     pub ineligible: u64,
     /// Calls that were still out when their first hedge was due. With a percentile `q` that is
     /// learned, they settle at a share of 1 − q of the eligible ones.

@@ -75,8 +75,7 @@ pub enum SkipReason {
     /// wait; or none will be.
     NotReady,
     /// The request can't be copied: its body is too long, or still streams with an error type that
-    /// could not interrupt it, its connection is about to become something else, or it is a hedge of another
-    /// client already.
+    /// could not interrupt it, or its connection is about to become something else.
     NotRepeatable,
     /// The layer is set to [`Shadow`](crate::Mode::Shadow).
     Shadow,
