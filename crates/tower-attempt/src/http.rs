@@ -23,11 +23,6 @@ use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
 /// it on does not hedge it again.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
-/// Whether the request is a hedge of a client that sent it here.
-pub(crate) fn is_hedge<Req: HttpRequest>(request: &Req) -> bool {
-    request.headers().contains_key(HEDGE_ATTEMPT)
-}
-
 /// The rules for HTTP.
 ///
 /// | | idempotent request | other request |
@@ -208,8 +203,8 @@ where
         context.may_repeat()
     }
 
-    fn may_hedge(&self, context: &HttpContext, request: &Req) -> bool {
-        context.may_hedge() && !is_hedge(request)
+    fn may_hedge(&self, context: &HttpContext) -> bool {
+        context.may_hedge()
     }
 
     fn deadline(&self, context: &HttpContext) -> Option<Deadline> {

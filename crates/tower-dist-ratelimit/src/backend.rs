@@ -19,6 +19,7 @@ mod memory;
 mod patience;
 #[cfg(feature = "redis")]
 mod redis;
+mod registry;
 #[cfg(any(feature = "memcached", feature = "redis"))]
 mod tag;
 
@@ -69,6 +70,7 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Prepares a set of policies that are decided together, and names each for the calls to come, in the same order.
+    /// Returns the same names for a set that is equal to one that was prepared before.
     ///
     /// # Errors
     ///
@@ -98,6 +100,9 @@ pub trait Backend: Send + Sync + 'static {
 
 /// A shared backend: one store for several layers, or for a layer and a [`Limiter`](crate::Limiter), and one that is
 /// chosen at run time.
+///
+/// Over one backend, equal sets of policies are one set: limiters that are built with them share their counts. Limits that
+/// are not to share them have different names.
 ///
 /// ```
 /// use std::sync::Arc;

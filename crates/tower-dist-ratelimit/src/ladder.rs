@@ -59,12 +59,13 @@ impl Ladder {
         on_error: OnError,
         deadline: Duration,
         policies: &[Policy],
+        is_remote: bool,
     ) -> Result<Self, BuildError> {
         let instead = match on_error {
             OnError::Allow => Instead::Allow,
             OnError::Deny => Instead::Deny,
             OnError::LocalFallback { fleet } => {
-                Instead::Decide(Box::new(Fallback::new(policies, fleet)?))
+                Instead::Decide(Box::new(Fallback::new(policies, fleet, is_remote)?))
             }
         };
         Ok(Self {

@@ -10,13 +10,18 @@ use std::{
     time::Duration,
 };
 
-use self::waiting::LookUp;
+use tokio::time::Instant;
+
 pub(crate) use self::{
     question::{Asked, Question},
     register::register,
     rule::{Applies, Quoted, Rule},
     short::Short,
     waiting::Waiting,
+};
+use self::{
+    register::{check, register_checked},
+    waiting::LookUp,
 };
 use crate::{
     BuildError, Decision, Decisions, Observer, Policy, Quota, Reason, Source,
@@ -58,7 +63,7 @@ impl Limits {
         look: impl FnMut(&Rule, &mut KeySink) -> Applies,
     ) -> Outcome {
         match self.prepare(question, look) {
-            Ok(lookups) if lookups.is_empty() => self.ask(question, observer),
+            Ok(lookups) if lookups.is_empty() => self.ask(question, observer, None),
             Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.deadline, lookups)),
             Err(reason) => Outcome::Refuse(reason),
         }
@@ -100,8 +105,13 @@ impl Limits {
         Ok(lookups)
     }
 
-    /// Asks the backend, which has the whole deadline from now.
-    pub(crate) fn ask<O: Observer>(&self, question: &mut Question, observer: &O) -> Outcome {
+    /// Asks the store, which may take until `end`; by default, until the deadline from now.
+    pub(crate) fn ask<O: Observer>(
+        &self,
+        question: &mut Question,
+        observer: &O,
+        end: Option<Instant>,
+    ) -> Outcome {
         if question.asked.is_empty() {
             return Outcome::Pass;
         }
@@ -114,7 +124,7 @@ impl Limits {
         match self.ladder.leave() {
             Ok(leave) => {
                 let answer = question.ask(&*self.backend);
-                self.outcome(question, answer, leave, observer)
+                self.outcome(question, answer, leave, observer, end)
             }
             Err(_) if question.spend(self.leasing.as_deref()) => Outcome::Pass,
             Err(error) => self.undecided(question, error, observer),
@@ -128,6 +138,7 @@ impl Limits {
         answer: Answer,
         leave: Leave,
         observer: &O,
+        end: Option<Instant>,
     ) -> Outcome {
         match answer {
             Answer::Done(allowed) => {
@@ -137,7 +148,8 @@ impl Limits {
             Answer::Failed(error) => self.failed(question, leave, error, observer),
             Answer::Later(answer) => {
                 self.ladder.answers_later();
-                Outcome::Later(Waiting::for_backend(self.deadline, answer, leave))
+                let end = end.unwrap_or_else(|| Instant::now() + self.deadline);
+                Outcome::Later(Waiting::for_store(end, self.deadline, answer, leave))
             }
         }
     }
@@ -251,9 +263,12 @@ impl Limits {
         }
         on_error.check()?;
         nearby.sharing.check()?;
-        let ids = register(&*backend, &policies)?;
-        let ladder = Ladder::new(on_error, deadline, &policies)?;
-        let Front { backend, leasing } = nearby.front(backend, &policies, &ids, deadline)?;
+        check(&*backend, &policies)?;
+        let ladder = Ladder::new(on_error, deadline, &policies, backend.is_remote())?;
+        let ledger = nearby.ledger(&policies)?;
+        // The last step that can fail: a build that fails has registered nothing.
+        let ids = register_checked(&*backend, &policies)?;
+        let Front { backend, leasing } = nearby.front(backend, &policies, &ids, ledger, deadline);
         let alone = match ids[..] {
             [only] => backend.alone(only),
             _ => None,

@@ -5,7 +5,7 @@ use crate::{
     backend::{Backend, PolicyId},
     deny::Denying,
     lease::Leasing,
-    post_paid::PostPaid,
+    post_paid::{Ledger, PostPaid},
 };
 
 /// What this process answers without a round trip to a store.
@@ -32,34 +32,43 @@ pub(crate) struct Front {
 }
 
 impl Nearby {
+    /// The only part of the front that can fail, made before the store registers anything.
+    pub(crate) fn ledger(self, policies: &[Policy]) -> Result<Option<Ledger>, BuildError> {
+        match self.sharing {
+            Sharing::Asynchronous(_) => Ledger::new(policies).map(Some),
+            Sharing::Exact | Sharing::Leases(_) => Ok(None),
+        }
+    }
+
     /// In front of a store that knows these policies by these names. Without anything to do it is the store itself.
     pub(crate) fn front(
         self,
         store: Arc<dyn Backend>,
         policies: &[Policy],
         ids: &[PolicyId],
+        ledger: Option<Ledger>,
         deadline: Duration,
-    ) -> Result<Front, BuildError> {
+    ) -> Front {
         let mut backend = store;
         if self.deny_cache && backend.is_remote() {
             backend = Arc::new(Denying::new(backend, policies, ids));
         }
-        Ok(match self.sharing {
-            Sharing::Exact => Front {
-                backend,
-                leasing: None,
-            },
-            Sharing::Leases(time) => {
+        match (self.sharing, ledger) {
+            (Sharing::Leases(time), _) => {
                 let leasing = Arc::new(Leasing::new(backend, policies, ids, time, deadline));
                 Front {
                     backend: Arc::clone(&leasing) as Arc<dyn Backend>,
                     leasing: Some(leasing),
                 }
             }
-            Sharing::Asynchronous(period) => Front {
-                backend: Arc::new(PostPaid::new(backend, policies, ids, period, deadline)?),
+            (Sharing::Asynchronous(period), Some(ledger)) => Front {
+                backend: Arc::new(PostPaid::new(backend, ledger.of(ids), period, deadline)),
                 leasing: None,
             },
-        })
+            (Sharing::Exact | Sharing::Asynchronous(_), _) => Front {
+                backend,
+                leasing: None,
+            },
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use self::ledger::Ledger;
+pub(crate) use self::ledger::Ledger;
 use crate::{
     BuildError, Decision, Policy, Quota, Source,
     algorithm::saturating_nanos,
@@ -53,22 +53,21 @@ impl Drop for Exchange {
 }
 
 impl PostPaid {
-    /// Over a store that knows these policies by these names.
+    /// Over a store that knows the policies of this ledger.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
-        policies: &[Policy],
-        ids: &[PolicyId],
+        ledger: Ledger,
         period: Duration,
         deadline: Duration,
-    ) -> Result<Self, BuildError> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             inner,
-            ledger: Arc::new(Ledger::new(policies, ids)?),
+            ledger: Arc::new(ledger),
             created: Instant::now(),
             period,
             deadline,
             exchanges: Mutex::default(),
-        })
+        }
     }
 
     /// How long after the first exchange the second one is: anything up to a period, so that instances which were asked together

@@ -409,3 +409,83 @@ async fn a_quota_of_more_than_can_be_counted_is_one_that_never_refuses() {
         answered(redis.settle(&charge, i64::MAX)).await.unwrap();
     }
 }
+
+/// The number of scripts that the server keeps.
+fn scripts(server: &Server) -> u64 {
+    let info = server.call(&["INFO", "memory"]).text();
+    let mut lines = info.lines();
+    let count = lines.find_map(|line| line.strip_prefix("number_of_cached_scripts:"));
+    count.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn all_subsets_of_a_set_share_a_script_and_decide_as_they_would_alone() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let before = scripts(&server);
+    let quota = Quota::per_hour(1_000);
+    let policies = [
+        Policy::new("bucket", quota),
+        Policy::new("fixed", quota).fixed_window(),
+        Policy::new("log", quota).sliding_log(),
+        Policy::new("own", quota).dynamic_quotas().colocate("here"),
+        Policy::new("two", quota).two_windows(),
+    ];
+    let all = Set::new(&redis, &policies);
+    let mut used = [0; 5];
+    for mask in 1_usize..32 {
+        let applies: Vec<usize> = (0..5).filter(|place| mask >> place & 1 == 1).collect();
+        let some = Set {
+            redis: redis.clone(),
+            ids: applies.iter().map(|&place| all.ids[place]).collect(),
+        };
+        for cost in [1, 2] {
+            let verdict = some.acquire("k", cost).await.unwrap();
+            let left = verdict.decisions.iter().map(|one| one.remaining);
+            for (&place, left) in applies.iter().zip(left) {
+                used[place] += cost;
+                assert_eq!(left, 1_000 - used[place], "{mask:b}");
+            }
+        }
+        some.settle("k", 2, -2).await.unwrap();
+        applies.iter().for_each(|&place| used[place] -= 2);
+        assert!(!some.acquire("k", 1_001).await.unwrap().allowed);
+    }
+    // One for each policy, and one for them all.
+    assert!(scripts(&server) - before <= 6, "{}", scripts(&server));
+}
+
+#[tokio::test]
+async fn subsets_that_are_asked_at_the_same_time_are_told_apart() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let names = ["a", "b", "c"];
+    let all = Set::new(
+        &redis,
+        &names.map(|name| Policy::new(name, Quota::per_hour(9))),
+    );
+    let charges = |places: &[usize], key: &'static str, cost| -> Vec<Charge<'static>> {
+        let charge = |&place: &usize| Charge::new(all.ids[place], key.as_bytes(), cost);
+        places.iter().map(charge).collect()
+    };
+    let asked = [
+        (charges(&[0, 1, 2], "k", 1), vec![8, 8, 8]),
+        (charges(&[0, 1], "k", 2), vec![6, 6]),
+        (charges(&[2, 1], "k", 3), vec![5, 3]),
+        (charges(&[0, 2], "k", 1), vec![5, 4]),
+        (charges(&[0, 2], "other", 4), vec![5, 5]),
+        (charges(&[1, 2], "k", 4), vec![3, 4]),
+        (charges(&[1, 2], "k", 0), vec![3, 4]),
+    ];
+    let sent: Vec<_> = asked
+        .iter()
+        .map(|(charges, _)| answered(redis.acquire(charges, &mut [])))
+        .collect();
+    for (sent, (_, left)) in sent.into_iter().zip(&asked) {
+        let decisions = sent.await.unwrap().decisions;
+        let said: Vec<u64> = decisions.iter().map(|one| one.remaining).collect();
+        assert_eq!(said, *left);
+    }
+    let twice = charges(&[1, 1], "k", 1);
+    assert!(answered(redis.acquire(&twice, &mut [])).await.is_err());
+}

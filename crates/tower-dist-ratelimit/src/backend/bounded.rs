@@ -34,9 +34,18 @@ impl<T> Bounded<T> {
         deadline: Duration,
         answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
+        Self::until(Instant::now() + deadline, deadline, answer)
+    }
+
+    /// The deadline has begun to count before; this is where it ends.
+    pub(crate) fn until(
+        end: Instant,
+        deadline: Duration,
+        answer: BoxFuture<'static, Result<T, BackendError>>,
+    ) -> Self {
         Self {
             answer: Mutex::new(answer),
-            end: Instant::now() + deadline,
+            end,
             deadline,
             timer: None,
         }

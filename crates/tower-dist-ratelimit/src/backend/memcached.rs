@@ -10,7 +10,6 @@ mod key;
 mod link;
 mod parts;
 mod pipe;
-mod registry;
 mod reply;
 mod request;
 mod set;
@@ -28,16 +27,15 @@ use self::{
     job::{Asked, Counting, Job, Swapping, Verb},
     link::Link,
     parts::Part,
-    registry::{Kept, Registry},
+    set::Kept,
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
-    Verdict, tag::tag,
+    Verdict,
+    registry::{MAX_POLICIES, Registry},
+    tag::tag,
 };
 use crate::{BuildError, Decision, Policy};
-
-/// The most policies in a set: as many as in [`Memory`](super::Memory).
-const MAX_POLICIES: usize = 16;
 
 /// Keeps limits in Memcached, for a whole fleet.
 ///
@@ -153,7 +151,7 @@ pub struct Memcached {
     servers: Arc<[(u64, Link)]>,
     seeds: Arc<[u64]>,
     prefix: Arc<str>,
-    registry: Arc<Registry>,
+    registry: Arc<Registry<Box<[Kept]>>>,
 }
 
 /// An answer that comes later.
@@ -212,21 +210,16 @@ impl Memcached {
         charges: &[Charge<'_>],
         verb: Verb,
     ) -> Result<SmallVec<[Part; 1]>, BackendError> {
-        let registered = self.registry.read();
         let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
         for (place, charge) in charges.iter().enumerate() {
-            let policy = registered.policy(charge.policy)?;
-            if charge.quota.is_some() && !policy.dynamic {
-                return Err(BackendError::new(
-                    "a charge with a quota of its own, to a policy without dynamic_quotas",
-                ));
-            }
+            let (set, slot) = self.registry.find(charge)?;
+            let kept = &set[slot];
             let (tag, asked) = (tag(charge.key), Asked::of(charge));
             let joined = parts
                 .iter_mut()
-                .any(|part| part.join(&policy.kept, &tag, place, asked));
+                .any(|part| part.join(kept, &tag, place, asked));
             if !joined {
-                parts.push(Part::new(policy.kept.clone(), tag, verb, place, asked));
+                parts.push(Part::new(kept.clone(), tag, verb, place, asked));
             }
         }
         Ok(parts)
@@ -282,7 +275,8 @@ impl Backend for Memcached {
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.registry.register(&self.prefix, policies)
+        self.registry
+            .register(policies, || Kept::new(&self.prefix, policies))
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {

@@ -10,7 +10,7 @@ mod sync;
 
 use std::{
     array, fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use smallvec::SmallVec;
@@ -21,14 +21,11 @@ use self::{
     frame::Frame,
     store::{Store, store},
 };
-use super::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId};
+use super::{
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
+    registry::{MAX_POLICIES, Registry},
+};
 use crate::{BuildError, Decision, Policy, algorithm::Ask};
-
-/// The most policies that one `Memory` keeps in its life.
-const MAX_TABLES: usize = 64;
-
-/// The most policies in a set: as many as anyone has, and few enough to lock one after the other.
-const MAX_POLICIES: usize = 16;
 
 /// More locks than a machine has cores, so that two sets seldom share one by accident.
 const LOCKS: usize = 256;
@@ -49,8 +46,16 @@ const LOCKS: usize = 256;
 ///
 /// # Errors
 ///
-/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if the system has no memory for so
-/// many keys, if a set has more than 16 policies, or if this `Memory` has kept 64 policies already. It never fails at call time.
+/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if the system has no memory for
+/// that many keys, or if a set has more than 16 policies. It never fails at call time.
+///
+/// # Sharing
+///
+/// Limiters over the same `Arc<Memory>` share their counts if their sets of policies are equal: the same names, quotas and
+/// algorithms in the same order. Rebuilding a limiter, any number of times, therefore keeps its counts. Keys are not
+/// compared: give two limits that must not share counts different names. A set with a changed quota is a new set with
+/// counts of its own; the old set keeps its memory until the `Memory` is dropped. For quotas that change often, use
+/// [dynamic quotas](crate::Policy::dynamic), or a `Memory` per rebuild.
 ///
 /// # Cost
 ///
@@ -67,10 +72,7 @@ const LOCKS: usize = 256;
 pub struct Memory {
     capacity: usize,
     frame: Frame,
-    /// Filled from the front and never emptied, so that finding a policy takes no lock.
-    tables: Box<[OnceLock<Table>; MAX_TABLES]>,
-    /// How many of the tables there are; held while adding to them.
-    registered: Mutex<usize>,
+    registry: Registry<Box<[Table]>>,
     /// The keys of sets. See [`Memory::lock`].
     locks: Box<[Mutex<()>; LOCKS]>,
 }
@@ -101,28 +103,26 @@ impl Memory {
         Self {
             capacity: keys,
             frame: Frame::here_and_now(),
-            tables: Box::new(array::from_fn(|_| OnceLock::new())),
-            registered: Mutex::new(0),
+            registry: Registry::default(),
             locks: Box::new(array::from_fn(|_| Mutex::new(()))),
         }
     }
 
-    /// The policy of a charge; none if the charge cannot be made.
     #[inline]
-    fn table(&self, charge: &Charge<'_>) -> Option<(usize, &Table)> {
-        let number = usize::try_from(charge.policy.number()).ok()?;
-        let table = self.tables.get(number)?.get()?;
-        (charge.quota.is_none() || table.dynamic_quotas).then_some((number, table))
+    fn table(&self, charge: &Charge<'_>) -> Result<&Table, BackendError> {
+        let (tables, place) = self.registry.find(charge)?;
+        Ok(&tables[place])
     }
 
     fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Asked<'a>, BackendError> {
-        let (number, table) = self.table(charge).ok_or_else(wrong_charge)?;
+        let table = self.table(charge)?;
         let key = self.frame.hash(charge.key);
+        let salt = charge.policy.number() as usize;
         Ok(Asked {
             store: &*table.store,
             key,
             ask: Ask::of(charge),
-            lock: table.in_set.then(|| key.spread(number, LOCKS)),
+            lock: table.in_set.then(|| key.spread(salt, LOCKS)),
         })
     }
 
@@ -149,7 +149,7 @@ impl Memory {
         let ([charge], [out]) = (charges, out) else {
             return None;
         };
-        let (_, table) = self.table(charge)?;
+        let table = self.table(charge).ok()?;
         if table.in_set {
             return None;
         }
@@ -212,45 +212,22 @@ impl Backend for Memory {
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        let mut registered = self
-            .registered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let after = registered.saturating_add(policies.len());
-        if after > MAX_TABLES {
-            return Err(BuildError::new(
-                "policies of a Memory",
-                after,
-                format_args!("at most {MAX_TABLES}"),
-            ));
-        }
-        let in_set = policies.len() > 1;
-        let tables = policies
-            .iter()
-            .map(|policy| {
-                let store =
-                    store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
-                Ok(Table {
-                    store,
-                    limit: policy.quota().limit(),
-                    in_set,
-                    dynamic_quotas: policy.has_dynamic_quotas(),
-                })
+        let table = |policy: &Policy| {
+            let store =
+                store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
+            Ok(Table {
+                store,
+                limit: policy.quota().limit(),
+                in_set: policies.len() > 1,
+                dynamic_quotas: policy.has_dynamic_quotas(),
             })
-            .collect::<Result<Vec<_>, BuildError>>()?;
-        Ok(tables
-            .into_iter()
-            .map(|table| {
-                let number = *registered;
-                self.tables[number].get_or_init(|| table);
-                *registered += 1;
-                PolicyId::new(u32::try_from(number).unwrap_or(u32::MAX))
-            })
-            .collect())
+        };
+        self.registry
+            .register(policies, || policies.iter().map(table).collect())
     }
 
     fn alone(&self, policy: PolicyId) -> Option<Alone> {
-        let (_, table) = self.table(&Charge::new(policy, &[], 0))?;
+        let table = self.table(&Charge::new(policy, &[], 0)).ok()?;
         let alone = !table.in_set && !table.dynamic_quotas;
         alone.then(|| Alone::new(self.frame, Arc::clone(&table.store), table.limit))
     }
@@ -274,13 +251,6 @@ impl Backend for Memory {
             .map(|one| one.store.reset(one.key));
         Box::pin(std::future::ready(done))
     }
-}
-
-#[cold]
-fn wrong_charge() -> BackendError {
-    BackendError::new(
-        "a charge to a policy that was not registered here, or with a quota of its own to one without dynamic_quotas",
-    )
 }
 
 impl Default for Memory {

@@ -12,13 +12,13 @@ mod key;
 mod link;
 mod outbox;
 mod rate;
-mod registry;
 mod reply;
 mod route;
 mod rows;
 mod rule;
 mod run;
 mod script;
+mod scripts;
 mod sentinel;
 mod source;
 mod target;
@@ -31,15 +31,13 @@ mod work;
 use std::{fmt, sync::Arc};
 
 pub use self::builder::RedisBuilder;
-use self::{key::Tags, link::Link, registry::Registry, route::Route, rule::Rule, wire::Wire};
+use self::{key::Tags, link::Link, route::Route, rule::Rule, scripts::Scripts, wire::Wire};
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
     patience::Patience,
+    registry::{MAX_POLICIES, Registry},
 };
 use crate::{BuildError, Decision, Policy};
-
-/// The most policies in a set: as many as in [`Memory`](super::Memory).
-const MAX_POLICIES: usize = 16;
 
 /// Keeps limits in Redis or Valkey, for a whole fleet.
 ///
@@ -148,8 +146,9 @@ const MAX_POLICIES: usize = 16;
 /// little load each goes out at once. Of the server's time a token bucket takes 6 µs alone, and 3 to 4 µs among others that
 /// go out together, or 0.2 µs if many have the same key and cost.
 ///
-/// What was registered is kept until the last handle is gone, some kilobytes for each set. A set that is built again with
-/// nothing changed, as when settings are read anew, is the one that is there already.
+/// A registered set stays until the last handle is dropped: some kilobytes for each policy. A set that is built again with
+/// nothing changed, as when settings are read anew, is the registered one. The server caches at most one script per policy
+/// and one per set, whichever of the policies apply to the requests.
 ///
 /// # Errors
 ///
@@ -161,7 +160,7 @@ const MAX_POLICIES: usize = 16;
 pub struct Redis {
     route: Route,
     prefix: Arc<str>,
-    registry: Arc<Registry>,
+    registry: Arc<Registry<Scripts>>,
     tags: Arc<Tags>,
 }
 
@@ -248,9 +247,10 @@ impl Backend for Redis {
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         let rules = policies
             .iter()
-            .map(|policy| Rule::new(&self.prefix, policy))
-            .collect::<Result<Vec<_>, BuildError>>()?;
-        Ok(self.registry.register(rules))
+            .map(|policy| Rule::new(&self.prefix, policy));
+        self.registry.register(policies, || {
+            Ok(Scripts::new(rules.collect::<Result<_, _>>()?))
+        })
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
@@ -270,7 +270,7 @@ impl Backend for Redis {
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let sent = self.registry.rule(policy).and_then(|rule| {
+        let sent = self.rule(&Charge::new(policy, key, 0)).and_then(|rule| {
             let (tag, mut name) = (self.tags.of(key), Vec::new());
             rule.keys.write(&tag, &mut name);
             Ok(self.route.delete(name, rule.keys.slot(&tag))?)

@@ -25,7 +25,16 @@ struct Share {
 
 impl Fallback {
     /// For one of `fleet` instances that share these policies.
-    pub(super) fn new(policies: &[Policy], fleet: u32) -> Result<Self, BuildError> {
+    ///
+    /// # Errors
+    ///
+    /// A share that this process cannot count. Without a remote backend, the whole quota of one instance is counted in this
+    /// process anyway; then the error is about the policy, not about the fallback.
+    pub(super) fn new(
+        policies: &[Policy],
+        fleet: u32,
+        is_remote: bool,
+    ) -> Result<Self, BuildError> {
         let memory = Memory::default();
         let most = memory.capabilities().max_policies;
         if policies.len() > most {
@@ -53,8 +62,11 @@ impl Fallback {
                 own
             }
         });
-        let ids = limits::register(&memory, &own.collect::<Vec<_>>())
-            .map_err(|error| no_share(fleet, &error))?;
+        let ids =
+            limits::register(&memory, &own.collect::<Vec<_>>()).map_err(|error| match fleet {
+                1 if !is_remote => error,
+                _ => no_share(fleet, &error),
+            })?;
         for (share, id) in shares.iter_mut().zip(ids) {
             share.id = id;
         }

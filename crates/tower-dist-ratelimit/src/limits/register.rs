@@ -8,6 +8,12 @@ pub(crate) fn register(
     backend: &dyn Backend,
     policies: &[Policy],
 ) -> Result<Vec<PolicyId>, BuildError> {
+    check(backend, policies)?;
+    register_checked(backend, policies)
+}
+
+/// Checks a set of policies, but for the limits of the backend's arithmetic.
+pub(super) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.capabilities().max_policies;
     if policies.is_empty() {
         return Err(BuildError::new("number of policies", 0, "at least 1"));
@@ -30,6 +36,14 @@ pub(crate) fn register(
             .in_policy(policy.name()));
         }
     }
+    Ok(())
+}
+
+/// Registers a set of checked policies.
+pub(super) fn register_checked(
+    backend: &dyn Backend,
+    policies: &[Policy],
+) -> Result<Vec<PolicyId>, BuildError> {
     let ids = backend.register(policies)?;
     if ids.len() != policies.len() {
         // Else the policies without one would let everything through.

@@ -21,7 +21,7 @@ const MAX_KEYS: usize = 10_000;
 const LONGEST_KEY: usize = 1_000;
 
 /// What this process believes the store to hold, and what it has not told it yet.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     pub(super) memory: Memory,
     books: Vec<Book>,
 }
@@ -48,12 +48,12 @@ struct Account {
 }
 
 impl Ledger {
-    pub(super) fn new(policies: &[Policy], ids: &[PolicyId]) -> Result<Self, BuildError> {
+    pub(crate) fn new(policies: &[Policy]) -> Result<Self, BuildError> {
         let memory = Memory::default();
         let own = limits::register(&memory, policies)?;
-        let books = policies.iter().zip(ids).zip(own);
-        let books = books.map(|((policy, &id), own)| Book {
-            id,
+        let books = policies.iter().zip(own);
+        let books = books.map(|(policy, own)| Book {
+            id: own,
             own,
             quota: policy.quota(),
             evenly: policy.algorithm().is_bucket(),
@@ -63,6 +63,14 @@ impl Ledger {
             memory,
             books: books.collect(),
         })
+    }
+
+    /// The same, for policies that the store knows by these ids.
+    pub(crate) fn of(mut self, ids: &[PolicyId]) -> Self {
+        for (book, &id) in self.books.iter_mut().zip(ids) {
+            book.id = id;
+        }
+        self
     }
 
     /// The same charges to the memory, with the numbers of their policies. None if one of their keys has no room.

@@ -124,7 +124,7 @@ impl Turn {
     }
 
     fn ask<Req, O: Observer>(&mut self, gate: &Gate<Req>, observer: &O) -> Step {
-        let outcome = gate.calls.limits.ask(&mut self.question, observer);
+        let outcome = gate.calls.limits.ask(&mut self.question, observer, None);
         self.next(gate, outcome)
     }
 

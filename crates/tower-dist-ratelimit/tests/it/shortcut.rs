@@ -9,7 +9,10 @@ mod sides;
 use std::{
     fmt,
     future::Future,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -176,9 +179,12 @@ impl Rules {
         }
     }
 
+    /// Another policy at each call, with counts of its own: a memory keeps no servers apart, but policies by their place.
     fn policy(&self) -> Policy {
+        static PLACES: AtomicU64 = AtomicU64::new(0);
+        let place = PLACES.fetch_add(1, Relaxed).to_string();
         let (smooth, in_windows) = (self.quota.burst(self.burst), self.quota);
-        let policy = |quota| Policy::new("p", quota);
+        let policy = |quota| Policy::new("p", quota).colocate(place.as_str());
         let policy = match self.counting {
             Counting::Tokens => policy(smooth),
             Counting::Leaky => policy(smooth).leaky_bucket(),

@@ -8,8 +8,6 @@ mod counts;
 mod deadline;
 #[cfg(feature = "drain")]
 mod drain;
-#[cfg(feature = "http")]
-mod hops;
 mod learned;
 mod modes;
 mod on_failure;
@@ -17,4 +15,3 @@ mod permits;
 mod pushback;
 mod race;
 mod support;
-mod throttle;

@@ -1,7 +1,8 @@
-use http::header::{EXPECT, UPGRADE};
+use http::header::EXPECT;
 use reqwest::{Body, Request};
 
 use super::ByBody;
+use super::saved::may_be_copied;
 use crate::replay::Recording;
 use crate::{Attempt, ReplayableBody, Replays};
 
@@ -64,7 +65,7 @@ fn fill(
     recording: Option<&Recording<Body>>,
     attempt: Attempt,
 ) -> Option<Request> {
-    if request.headers().contains_key(UPGRADE) {
+    if !may_be_copied(|name| request.headers().contains_key(name), attempt) {
         return None;
     }
     if let Some(recording) = recording {

@@ -1,4 +1,5 @@
--- One decision after the other: each has a key and an ask per policy. They see what those before them took.
+-- One decision after the other: each has a key and an ask per policy, '-' for a policy that does not apply. They see what
+-- those before them took.
 local replies, n, states = {}, 0, {}
 -- What is the same for all is there once: the keys, or what is asked.
 local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
@@ -6,50 +7,55 @@ for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true
   for p = 1, POLICIES do
     local key, text = KEYS[one_row and p or first + p - 1], one_ask or ARGV[first + p - 1]
-    local policy = policies[p]
-    local state = states[key]
-    if not state then
-      state = policy.open(key)
-      state.policy = policy
-      states[key] = state
-    end
-    local cost = tonumber(text)
-    local want, quota = cost, nil
-    local kind = ''
-    if not cost then
-      kind, cost, want, quota = match(text, '^(%a?)(%-?%d+) (%d+) ?(.*)$')
-      cost, want = tonumber(cost), tonumber(want)
-    end
-    if policy.quota then policy.quota(quota) end
-    if kind == 's' then
-      if policy.settle(state, cost) then touch(state) end
-      allowed = nil
-    else
-      local ask = asks[p]
-      ask.state, ask.cost, ask.quota = state, cost, quota
-      ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(state, cost, want)
-      if ask.granted < 0 then allowed = false end
+    asks[p].state = false
+    if text ~= '-' then
+      local policy = policies[p]
+      local state = states[key]
+      if not state then
+        state = policy.open(key)
+        state.policy = policy
+        states[key] = state
+      end
+      local cost = tonumber(text)
+      local want, quota = cost, nil
+      local kind = ''
+      if not cost then
+        kind, cost, want, quota = match(text, '^(%a?)(%-?%d+) (%d+) ?(.*)$')
+        cost, want = tonumber(cost), tonumber(want)
+      end
+      if policy.quota then policy.quota(quota) end
+      if kind == 's' then
+        if policy.settle(state, cost) then touch(state) end
+        allowed = nil
+      else
+        local ask = asks[p]
+        ask.state, ask.cost, ask.quota = state, cost, quota
+        ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(state, cost, want)
+        if ask.granted < 0 then allowed = false end
+      end
     end
   end
   if allowed ~= nil then
     for p = 1, POLICIES do
       local policy, ask = policies[p], asks[p]
-      if ask.granted > 0 then
-        if policy.quota then policy.quota(ask.quota) end
-        if allowed then
-          policy.take(ask.state, ask.granted)
-          touch(ask.state)
-        else
-          -- It would have passed, but nothing is taken: say what is really left.
-          ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
+      if ask.state then
+        if ask.granted > 0 then
+          if policy.quota then policy.quota(ask.quota) end
+          if allowed then
+            policy.take(ask.state, ask.granted)
+            touch(ask.state)
+          else
+            -- It would have passed, but nothing is taken: say what is really left.
+            ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
+          end
         end
-      end
-      if ask.granted == ask.cost and ask.wait == 0 then
-        replies[n + 1], replies[n + 2] = ask.remaining, ask.reset
-        n = n + 2
-      else
-        replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - ask.remaining, ask.reset, ask.granted, ask.wait
-        n = n + 4
+        if ask.granted == ask.cost and ask.wait == 0 then
+          replies[n + 1], replies[n + 2] = ask.remaining, ask.reset
+          n = n + 2
+        else
+          replies[n + 1], replies[n + 2], replies[n + 3], replies[n + 4] = -1 - ask.remaining, ask.reset, ask.granted, ask.wait
+          n = n + 4
+        end
       end
     end
   end

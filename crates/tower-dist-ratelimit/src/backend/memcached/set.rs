@@ -1,9 +1,10 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
 use super::{
     clock::{SKEW, SLACK, Time},
+    counted::Counted,
     key::{Keys, layout},
     request::Ttl,
     slot::{self, At, Slot},
@@ -12,6 +13,37 @@ use crate::{
     Algorithm, BuildError, Decision, Policy, Quota,
     algorithm::{Ask, Words},
 };
+
+/// Where a policy's states are.
+#[derive(Clone)]
+pub(super) enum Kept {
+    /// Each window is a counter.
+    Counted(Arc<Counted>),
+    /// One of a set, at this place in its items.
+    InSet(Arc<Set>, usize),
+}
+
+impl Kept {
+    /// The policies of a set, each with its place.
+    ///
+    /// # Errors
+    ///
+    /// A policy that cannot be kept.
+    pub(super) fn new(prefix: &str, policies: &[Policy]) -> Result<Box<[Self]>, BuildError> {
+        if let [policy] = policies {
+            let counted = Counted::new(prefix, policy);
+            let counted = counted.map_err(|error| error.in_policy(policy.name()))?;
+            if let Some(counted) = counted {
+                return Ok(Box::new([Self::Counted(Arc::new(counted))]));
+            }
+        }
+        let set = Arc::new(Set::new(prefix, policies)?);
+        let places = 0..policies.len();
+        Ok(places
+            .map(|place| Self::InSet(Arc::clone(&set), place))
+            .collect())
+    }
+}
 
 /// Policies that are decided together, whose states for one key are one item.
 pub(super) struct Set {

@@ -96,8 +96,8 @@ impl Singly {
         let part = |(place, policy, ask)| {
             let call = Call {
                 // Of the charge only the policy counts here.
-                script: self.redis.registry.script(&[Charge::new(policy, b"", 0)])?,
-                asks: smallvec![ask],
+                script: self.redis.script(&[Charge::new(policy, b"", 0)])?,
+                asks: smallvec![Asked { place: 0, ..ask }],
                 settles: self.settles,
             };
             let places = smallvec![place];

@@ -3,7 +3,7 @@ use std::io::Write;
 use smallvec::SmallVec;
 
 use super::{
-    reply::{Words, word},
+    reply::{Said, Words, word},
     rows::{Row, Rows},
     run::Run,
 };
@@ -21,16 +21,14 @@ impl<'a> Arguments<'a> {
         let rows = rows.as_slice();
         let first = rows.first();
         let asks = |row: &'a Row| row.call.asks.iter();
-        let same_keys = |row: &'a Row| {
-            let mut tags = first.into_iter().flat_map(asks).zip(asks(row));
-            tags.all(|(one, other)| one.tag == other.tag)
-        };
+        let keys = |row: &'a Row| asks(row).map(|ask| (ask.place, &ask.tag));
+        let same_keys = |row: &'a Row| first.is_some_and(|first| keys(first).eq(keys(row)));
         let one_row = rows.len() > 1 && rows.iter().all(same_keys);
         let text = first.and_then(|first| first.call.asks.first());
         let text = text.map(|ask| &ask.text);
         let same_ask = |row: &'a Row| {
             let as_often = first.is_some_and(|first| first.times == row.times);
-            as_often && asks(row).all(|ask| Some(&ask.text) == text)
+            as_often && row.call.is_whole() && asks(row).all(|ask| Some(&ask.text) == text)
         };
         let one_ask = !one_row && rows.iter().all(same_ask);
         Self {
@@ -47,16 +45,19 @@ impl<'a> Arguments<'a> {
 
     pub(super) fn number_of_keys(&self) -> usize {
         let rows = self.with_keys().iter();
-        rows.map(|row| row.call.asks.len()).sum()
+        rows.map(|row| row.call.script.rules.len()).sum()
     }
 
-    /// Hands each key over.
+    /// Hands each key over. For a policy that does not apply, this is a key of another policy, since all keys of a call have
+    /// to be in one slot of a Cluster; the script does not use it.
     pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
         let mut key = Vec::with_capacity(128);
         for Row { call, .. } in self.with_keys() {
-            for (ask, rule) in call.asks.iter().zip(&call.script.rules) {
-                rule.keys.write(&ask.tag, &mut key);
-                each(&key);
+            for number in call.by_policy() {
+                if let Some(ask) = call.asks.get(number.unwrap_or(0)) {
+                    call.script.rules[ask.place].keys.write(&ask.tag, &mut key);
+                    each(&key);
+                }
             }
         }
     }
@@ -64,7 +65,11 @@ impl<'a> Arguments<'a> {
     /// Hands each ask over.
     pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
         for Row { call, times } in self.rows {
-            for ask in &call.asks {
+            for number in call.by_policy() {
+                let Some(ask) = number.map(|number| &call.asks[number]) else {
+                    each(b"-");
+                    continue;
+                };
                 if *times == 1 {
                     each(&ask.text);
                 } else {
@@ -106,8 +111,9 @@ pub(super) fn told(rows: &Rows, numbers: &[i64]) -> Option<Vec<Told>> {
         told.push(if *times == 1 {
             let mut said = Words::new();
             if !call.settles {
-                for ask in &call.asks {
-                    said.push(word(&mut numbers, ask.cost)?);
+                said.resize(call.asks.len(), Said::default());
+                for number in call.by_policy().flatten() {
+                    said[number] = word(&mut numbers, call.asks[number].cost)?;
                 }
             }
             Told::One(said)
@@ -125,7 +131,7 @@ mod tests {
     use super::*;
     use crate::{
         Policy, Quota,
-        backend::redis::{call::Call, reply::Said, rule::Rule, script::Script},
+        backend::redis::{call::Call, rule::Rule, script::Script},
     };
 
     /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.

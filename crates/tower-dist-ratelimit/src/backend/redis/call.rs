@@ -8,12 +8,13 @@ use super::{
     rule::{Counts, Rule},
     script::Script,
 };
-use crate::backend::{BackendError, Charge};
+use crate::backend::Charge;
 
-/// What a script is asked once: one ask per policy of it.
+/// What a script is asked once.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) script: Arc<Script>,
+    /// In any order. A policy that does not apply has none.
     pub(super) asks: SmallVec<[Asked; 1]>,
     /// It is a correction, on which there is nothing to decide.
     pub(super) settles: bool,
@@ -22,8 +23,24 @@ pub(super) struct Call {
 impl Call {
     /// The slots of the keys, in a Cluster.
     pub(super) fn slots(&self) -> impl Iterator<Item = u16> {
-        let asks = self.asks.iter().zip(&self.script.rules);
+        let asks = self.asks.iter().zip(self.rules());
         asks.map(|(ask, rule)| rule.keys.slot(&ask.tag))
+    }
+
+    /// The rule of each ask.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.asks.iter().map(|ask| &*self.script.rules[ask.place])
+    }
+
+    /// One item per policy of the script: the number of its ask, if it applies.
+    pub(super) fn by_policy(&self) -> impl Iterator<Item = Option<usize>> {
+        let places = 0..self.script.rules.len();
+        places.map(|place| self.asks.iter().position(|ask| ask.place == place))
+    }
+
+    /// Whether all policies of the script apply.
+    pub(super) fn is_whole(&self) -> bool {
+        self.asks.len() == self.script.rules.len()
     }
 
     /// The slot of the first key, which is that of all.
@@ -38,19 +55,22 @@ impl Call {
     pub(super) fn to_one(script: &Arc<Script>, key: &str, cost: u64) -> Self {
         let charge = Charge::new(crate::backend::PolicyId::new(0), key.as_bytes(), cost);
         let tag = crate::backend::tag::tag(charge.key);
-        let ask = Asked::new(&charge, tag, &script.rules[0], Verb::Acquire);
+        let ask = Asked::new(&charge, tag, &script.rules[0], 0, Verb::Acquire);
         Self {
             script: Arc::clone(script),
-            asks: ask.into_iter().collect(),
+            asks: SmallVec::from_iter([ask]),
             settles: false,
         }
     }
 }
 
 /// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those;
-/// `xcost times` is what a [run](super::run) is sent as.
+/// `xcost times` is what a [run](super::run) is sent as, and
+/// `-` is sent for a policy that does not apply.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
+    /// The place of its policy in the script.
+    pub(super) place: usize,
     pub(super) tag: Tag,
     /// What is granted if not more.
     pub(super) cost: i64,
@@ -69,13 +89,9 @@ impl Asked {
         charge: &Charge<'_>,
         tag: Tag,
         rule: &Rule,
+        place: usize,
         verb: Verb,
-    ) -> Result<Self, BackendError> {
-        if charge.quota.is_some() && !rule.dynamic {
-            return Err(BackendError::new(
-                "a charge with a quota of its own, to a policy without dynamic_quotas",
-            ));
-        }
+    ) -> Self {
         // What is more can never be paid, and would not be exact.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
@@ -103,11 +119,12 @@ impl Asked {
                 }
             };
         }
-        Ok(Self {
+        Self {
+            place,
             tag,
             cost: i64::try_from(cost).unwrap_or(i64::MAX),
             text,
-        })
+        }
     }
 }
 
@@ -117,9 +134,9 @@ impl Asked {
         let mut text = SmallVec::new();
         let _ = write!(text, "s-{tokens} 0");
         Self {
-            tag: self.tag,
             cost: 0,
             text,
+            ..*self
         }
     }
 }

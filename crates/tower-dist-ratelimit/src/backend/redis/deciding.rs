@@ -1,3 +1,5 @@
+use std::{ptr, sync::Arc};
+
 use smallvec::{SmallVec, smallvec};
 
 use super::{
@@ -6,6 +8,8 @@ use super::{
     call::{Asked, Call, Verb},
     failure::Failure,
     route::Deciding,
+    rule::Rule,
+    script::Script,
 };
 use crate::{
     Decisions,
@@ -50,17 +54,51 @@ impl Redis {
     }
 
     fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
-        let script = self.registry.script(charges)?;
+        let script = self.script(charges)?;
+        let is_single = script.rules.len() == 1;
         let mut asks = SmallVec::new();
-        for (charge, rule) in charges.iter().zip(&script.rules) {
+        for charge in charges {
+            let (_, place) = self.registry.find(charge)?;
+            let place = if is_single { 0 } else { place };
             let tag = self.tags.of(charge.key);
-            asks.push(Asked::new(charge, tag, rule, verb)?);
+            asks.push(Asked::new(charge, tag, &script.rules[place], place, verb));
         }
         Ok(Call {
             script,
             asks,
             settles: matches!(verb, Verb::Settle(_)),
         })
+    }
+
+    /// The script that decides on these charges.
+    ///
+    /// # Errors
+    ///
+    /// Charges to policies of several sets, or several to one policy.
+    pub(super) fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
+        let Some((first, others)) = charges.split_first() else {
+            return Err(BackendError::new("no charges"));
+        };
+        let (scripts, place) = self.registry.find(first)?;
+        if others.is_empty() {
+            return Ok(Arc::clone(scripts.single(place)));
+        }
+        let mut seen = 1_u32 << place;
+        for other in others {
+            let (of, place) = self.registry.find(other)?;
+            if !ptr::eq(of, scripts) || seen & 1 << place != 0 {
+                return Err(BackendError::new(
+                    "charges to policies of several sets, or several charges to one policy",
+                ));
+            }
+            seen |= 1 << place;
+        }
+        Ok(Arc::clone(scripts.whole()))
+    }
+
+    pub(super) fn rule(&self, charge: &Charge<'_>) -> Result<&Arc<Rule>, BackendError> {
+        let (scripts, place) = self.registry.find(charge)?;
+        Ok(&scripts.single(place).rules[0])
     }
 
     /// Sends the charges; the future has the verdict.
@@ -71,7 +109,7 @@ impl Redis {
         let parts = self.parts(charges, Verb::Acquire)?;
         let limits = charges
             .iter()
-            .map(|charge| Ok(self.registry.rule(charge.policy)?.limit(charge.quota)))
+            .map(|charge| Ok(self.rule(charge)?.limit(charge.quota)))
             .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
         let singly = parts.iter().map(|part| Singly::new(self, charges, part));
         let singly: SmallVec<[Singly; 1]> = singly.collect();
@@ -90,10 +128,9 @@ impl Redis {
     }
 
     fn decide_in_one(&self, charges: &[Charge<'_>], call: Call) -> Result<Decided, BackendError> {
-        let rules = charges.iter().zip(&call.script.rules);
-        let limits: SmallVec<[u64; 2]> = rules
-            .map(|(charge, rule)| rule.limit(charge.quota))
-            .collect();
+        let limits = charges.iter().zip(call.rules());
+        let limits = limits.map(|(charge, rule)| rule.limit(charge.quota));
+        let limits: SmallVec<[u64; 2]> = limits.collect();
         let answers = self.route.send(call)?;
         Ok(Box::pin(Deciding { answers, limits }))
     }

@@ -10,7 +10,7 @@ use crate::{Decision, backend::Verdict};
 ///
 /// On the wire the last two are missing when exactly the cost was granted and there is nothing to wait for; else the
 /// first is -1 minus itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) remaining: i64,
     pub(super) reset: i64,

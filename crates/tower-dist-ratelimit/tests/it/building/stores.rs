@@ -1,6 +1,13 @@
 //! What a store cannot keep.
 
+use std::sync::Arc;
+
+use http::StatusCode;
+use tower::Layer;
+use tower_dist_ratelimit::{RateLimitLayerBuilder, Sharing};
+
 use super::*;
+use crate::support::{Probe, from, send, slow};
 
 #[test]
 fn a_layer_has_at_least_one_policy_and_no_more_than_its_store_can_decide() {
@@ -69,15 +76,80 @@ fn a_fleet_has_an_instance_and_a_share_is_what_a_memory_can_keep() {
 }
 
 #[test]
-fn a_memory_keeps_64_policies_and_those_it_has_when_one_more_comes() {
-    let memory = Memory::with_capacity(1);
-    for _ in 0..64 {
-        memory
-            .register(&[Policy::new("p", Quota::per_second(1))])
-            .unwrap();
+fn a_memory_takes_any_number_of_rebuilds_and_of_different_policies() {
+    let memory = Arc::new(Memory::with_capacity(1));
+    let build = |limit| {
+        let pair = ["a", "b"].map(|name| Policy::new(name, Quota::per_second(limit)));
+        let builder = RateLimitLayer::builder(Arc::clone(&memory));
+        let builder = pair
+            .into_iter()
+            .fold(builder, |builder, one| builder.limit(one));
+        builder.build().map(|_| ())
+    };
+    for limit in 1..100 {
+        for _ in 0..3 {
+            build(limit).unwrap();
+        }
     }
-    let more = memory.register(&[Policy::new("p", Quota::per_second(1))]);
-    rejects(more, None, "policies of a Memory", "65", "at most 64");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limiters_with_equal_policies_over_one_memory_share_their_counts() {
+    let memory = Arc::new(Memory::default());
+    let policy = |limit| Policy::new("p", Quota::per_hour(limit)).sliding_log();
+    let limiter = |policy| Limiter::new(Arc::clone(&memory), policy).unwrap();
+    for remaining in (0..100).rev() {
+        let rebuilt = limiter(policy(100));
+        assert_eq!(rebuilt.check("k").await.unwrap().remaining, remaining);
+    }
+    assert!(!limiter(policy(100)).check("k").await.unwrap().allowed);
+    // Of another quota it is another policy.
+    assert!(limiter(policy(101)).check("k").await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_with_equal_policies_over_one_memory_share_their_counts() {
+    let memory = Arc::new(Memory::default());
+    for whole in [false, true] {
+        for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+            let mut builder = RateLimitLayer::builder(Arc::clone(&memory));
+            if whole {
+                builder = builder.limit(Policy::new("all", slow(10)));
+            }
+            let builder = builder.limit(Policy::new("each", slow(1)).by(key::header("key")));
+            let mut service = builder.build().unwrap().layer(Probe::default());
+            assert_eq!(send(&mut service, from("a")).await.status(), status);
+        }
+    }
+}
+
+#[test]
+fn a_build_that_fails_registers_nothing() {
+    let backend = Arc::new(Memory::default());
+    let fails = |policy: Policy, change: fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder| {
+        let builder = RateLimitLayer::builder(Arc::clone(&backend)).limit(policy);
+        change(builder).build().unwrap_err();
+    };
+    let policy = || Policy::new("p", Quota::per_second(10));
+    fails(policy(), |b| b.headers(Fields::NearLimit(2.0)));
+    fails(policy(), |b| b.backend_deadline(Duration::ZERO));
+    fails(policy(), |b| b.sharing(Sharing::leases_of(Duration::ZERO)));
+    fails(policy(), |b| {
+        b.on_backend_error(OnError::LocalFallback { fleet: 0 })
+    });
+    fails(policy(), |b| {
+        b.limit(Policy::new("p", Quota::per_second(1)))
+    });
+    fails(policy().cost(11), |b| b);
+    // More than this process can count, which its share and its ledger have to.
+    let huge = || Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
+    fails(huge(), |b| b);
+    fails(huge(), |b| {
+        b.on_backend_error(OnError::Deny)
+            .sharing(Sharing::Asynchronous(Duration::from_secs(1)))
+    });
+    let first = backend.register(&[policy()]).unwrap();
+    assert_eq!(first, [PolicyId::new(0)]);
 }
 
 #[test]

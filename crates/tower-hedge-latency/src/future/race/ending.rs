@@ -22,44 +22,37 @@ where
     A: Elsewhere<S, Req>,
     L: Losers<S::Future>,
 {
-    /// Ends the call with the outcome of the `decisive` attempt: disposes of the losers and, if a hedge was sent,
-    /// attaches [`HedgeInfo`].
+    /// Disposes of the losers, and says in the outcome what it took if a hedge was sent.
     #[inline]
-    pub(in crate::future) fn end(&mut self, decisive: Attempt, outcome: &mut Outcome<S, Req>) {
+    pub(in crate::future) fn end(
+        &mut self,
+        winner: Attempt,
+        good: bool,
+        outcome: &mut Outcome<S, Req>,
+    ) {
         self.ended = true;
         self.spare = None;
-        self.settle(decisive.kind() == AttemptKind::Hedge);
-        match self.succeeded {
-            true => self.settings.deposit(self.watched, self.budget()),
-            false => {
-                self.settings.state.counters.failed.count();
-            }
+        let won = winner.kind() == AttemptKind::Hedge;
+        self.settle(good, won);
+        if !good {
+            self.settings.state.counters.failed.count();
         }
-        let winner = self.succeeded.then_some(decisive);
         if self.stage > 0 {
-            self.end_race(decisive, winner, outcome);
+            self.end_race(winner, outcome);
         }
-        self.observer.finished(winner.as_ref());
+        self.observer.finished(&winner);
     }
 
     #[cold]
-    fn end_race(
-        &mut self,
-        decisive: Attempt,
-        winner: Option<Attempt>,
-        outcome: &mut Outcome<S, Req>,
-    ) {
+    fn end_race(&mut self, winner: Attempt, outcome: &mut Outcome<S, Req>) {
         for hedge in std::mem::take(&mut self.hedges) {
             let attempt = hedge.attempt;
             if !hedge.lose(&self.losers) {
                 self.skip(&attempt, SkipReason::NotReady);
             }
         }
-        if decisive.kind() == AttemptKind::Hedge {
-            self.record_hidden_failure();
-            if winner.is_some() {
-                self.settings.state.counters.hedge_wins.count();
-            }
+        if winner.kind() == AttemptKind::Hedge {
+            self.settings.state.counters.hedge_wins.count();
         }
         if self.attempts > 1 {
             let delay = self.timing.delay(&self.settings, 0);
@@ -68,9 +61,9 @@ where
         }
     }
 
-    /// Counts and learns from a call that ends. `overtaken`: with the outcome of a hedge.
+    /// The call ends: what there is to learn, to count and to tell of hedges.
     #[inline]
-    fn settle(&self, overtaken: bool) {
+    fn settle(&self, succeeded: bool, won: bool) {
         let settings = &*self.settings;
         let call = settings.state.counters.calls.count();
         if !self.watched {
@@ -85,14 +78,12 @@ where
         let class = self.timing.class(settings);
         if let Some(calls) = class.estimator.counts_for(call) {
             let now = Instant::now();
-            if let Some(seen) = self.timing.seen(self.succeeded, overtaken, now) {
+            if let Some(seen) = self.timing.seen(succeeded, won, now) {
                 settings.learn(class, seen, calls, now);
             }
         }
         if self.attempts > 1 {
-            class
-                .guard
-                .record(self.attempts - 1, overtaken && self.succeeded);
+            class.guard.record(self.attempts - 1, won);
         }
     }
 
@@ -125,8 +116,7 @@ where
 {
     fn drop(&mut self) {
         if !self.ended {
-            self.settle(false);
-            self.record_hidden_failure();
+            self.settle(false, false);
             for hedge in self.hedges.iter().filter(|hedge| !hedge.is_sent()) {
                 self.skip(&hedge.attempt, SkipReason::NotReady);
             }

@@ -129,9 +129,10 @@ impl Together {
             },
         };
         let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
-        let asks = self.members.iter().zip(rules);
-        let asks = asks
-            .map(|((_, id), rule)| Asked::new(&charge(rule, *id), tag(NAME), rule, verb).unwrap());
+        let asks = self.members.iter().zip(rules).enumerate();
+        let asks = asks.map(|(place, ((_, id), rule))| {
+            Asked::new(&charge(rule, *id), tag(NAME), rule, place, verb)
+        });
         pending.calls.push(Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),

@@ -1,0 +1,36 @@
+use std::sync::Arc;
+
+use super::{rule::Rule, script::Script};
+
+/// The scripts of a set: one for each policy, and one that decides on any of them together.
+///
+/// A request to which some of the policies do not apply uses the same script with [gaps](super::call::Call::asks). So the
+/// number of scripts, here and on the server, does not depend on the combinations that clients cause.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    single: Vec<Arc<Script>>,
+    whole: Arc<Script>,
+}
+
+impl Scripts {
+    pub(super) fn new(rules: Vec<Rule>) -> Self {
+        let rules: Vec<Arc<Rule>> = rules.into_iter().map(Arc::new).collect();
+        let single = rules.iter().map(|rule| Script::new(vec![Arc::clone(rule)]));
+        let single: Vec<Arc<Script>> = single.map(Arc::new).collect();
+        let whole = match &single[..] {
+            [only] => Arc::clone(only),
+            _ => Arc::new(Script::new(rules)),
+        };
+        Self { single, whole }
+    }
+
+    /// The script for the policy at this place of the set alone.
+    pub(super) fn single(&self, place: usize) -> &Arc<Script> {
+        &self.single[place]
+    }
+
+    /// The script for several policies of the set.
+    pub(super) fn whole(&self) -> &Arc<Script> {
+        &self.whole
+    }
+}
