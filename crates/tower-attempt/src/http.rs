@@ -23,6 +23,11 @@ use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
 /// it on does not hedge it again.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
+/// A field's value without the optional whitespace around it (RFC 9110 §5.5), which arrives over HTTP/2.
+pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
+    value.as_bytes().trim_ascii()
+}
+
 /// The rules for HTTP.
 ///
 /// | | idempotent request | other request |

@@ -94,6 +94,23 @@ async fn a_retry_after_is_a_floor() {
     futures_util::future::join_all(calls).await;
 }
 
+/// HTTP/2 passes on the whitespace around a field's value, which HTTP/1 removes.
+#[tokio::test]
+async fn whitespace_around_a_retry_after_changes_nothing() {
+    for client in Client::ALL {
+        let failure = (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [("retry-after", "  3600 ")],
+        );
+        let (url, requests) = server(failure).await;
+        let events = Events::default();
+        let answer = send(client, &events, Method::GET, &url).await.unwrap();
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{client:?}");
+        assert_eq!(answer.info.unwrap().stop(), StopReason::HintTooLong);
+        assert_eq!(requests.load(SeqCst), 1, "{client:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_retry_after_that_is_too_long_is_the_callers() {
     for client in Client::ALL {

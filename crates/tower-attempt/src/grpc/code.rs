@@ -1,5 +1,7 @@
 use http::{HeaderValue, StatusCode};
 
+use crate::http::trimmed;
+
 /// A gRPC status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -48,7 +50,7 @@ const ALL: [GrpcCode; 17] = [
 impl GrpcCode {
     /// Of a `grpc-status` field. One that is none is UNKNOWN.
     pub(super) fn parse(status: &HeaderValue) -> Self {
-        let number = match status.as_bytes() {
+        let number = match trimmed(status) {
             [ones @ b'0'..=b'9'] => usize::from(ones - b'0'),
             [b'1', ones @ b'0'..=b'6'] => usize::from(10 + ones - b'0'),
             _ => return Self::Unknown,
@@ -91,6 +93,8 @@ mod tests {
             let field = HeaderValue::from(code);
             assert_eq!(field, number.to_string().as_str());
             assert_eq!(GrpcCode::parse(&field), code);
+            let padded = HeaderValue::try_from(format!(" {number}\t")).unwrap();
+            assert_eq!(GrpcCode::parse(&padded), code);
         }
     }
 
@@ -98,7 +102,8 @@ mod tests {
         #[test]
         fn anything_else_is_unknown(bytes in any::<Vec<u8>>()) {
             let Ok(field) = HeaderValue::from_bytes(&bytes) else { return Ok(()) };
-            let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
+            let bytes = bytes.trim_ascii();
+            let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
             let code = match number {
                 Some(number @ 0..=16) if number.to_string().as_bytes() == bytes => ALL[number],
                 _ => GrpcCode::Unknown,

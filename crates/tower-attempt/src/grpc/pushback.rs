@@ -3,15 +3,16 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 
 use crate::Hint;
+use crate::http::trimmed;
 
 const FIELD: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// What the server says of a repeat, in milliseconds. "If the value for pushback is negative or
 /// unparseable, then it will be seen as the server asking the client not to retry at all" (gRFC A6).
 pub(super) fn parse(fields: &HeaderMap) -> Option<Hint> {
-    let value = fields.get(FIELD)?;
-    let is_number = value.as_bytes().iter().all(u8::is_ascii_digit);
-    let millis = value.to_str().ok().filter(|_| is_number);
+    let value = trimmed(fields.get(FIELD)?);
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let millis = str::from_utf8(value).ok().filter(|_| is_number);
     Some(match millis.and_then(|millis| millis.parse().ok()) {
         Some(millis) => Hint::Exactly(Duration::from_millis(millis)),
         None => Hint::Never,
@@ -35,6 +36,7 @@ mod tests {
         let exactly = |millis| Some(Hint::Exactly(Duration::from_millis(millis)));
         assert_eq!(parsed(b"0"), exactly(0));
         assert_eq!(parsed(b"1500"), exactly(1500));
+        assert_eq!(parsed(b" 1500\t"), exactly(1500));
         assert_eq!(parsed(b"18446744073709551615"), exactly(u64::MAX));
         assert_eq!(parse(&HeaderMap::new()), None);
     }
@@ -46,7 +48,8 @@ mod tests {
             "",
             "+5",
             "1.5",
-            " 7",
+            " ",
+            "1 2",
             "1e3",
             "18446744073709551616",
             "soon",
@@ -59,6 +62,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_delay_or_stop(value in any::<Vec<u8>>()) {
             if let Some(hint) = parsed(&value) {
+                let value = value.trim_ascii();
                 let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
                 prop_assert!(matches!(hint, Hint::Never) || digits);
             }

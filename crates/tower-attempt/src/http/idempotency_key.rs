@@ -2,7 +2,7 @@ use std::convert::identity;
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::HttpRequest;
+use super::{HttpRequest, trimmed};
 use crate::classify::forward_classify;
 use crate::{Budget, Classify};
 
@@ -13,7 +13,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// An empty key is none.
 pub(super) fn has_key(fields: &HeaderMap) -> bool {
     let key = fields.get(IDEMPOTENCY_KEY);
-    key.is_some_and(|key| !key.is_empty())
+    key.is_some_and(|key| !trimmed(key).is_empty())
 }
 
 /// A classification of HTTP that gives an `Idempotency-Key` to requests that need one to be repeated:

@@ -2,11 +2,13 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
+use super::trimmed;
+
 /// `Retry-After` (RFC 9110 §10.2.3): plain decimal seconds, or a date in any of the three forms of
 /// HTTP. Anything else is no hint.
 pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?;
-    seconds(value.as_bytes()).or_else(|| wait_until(value, headers))
+    seconds(trimmed(value)).or_else(|| wait_until(value, headers))
 }
 
 /// Seconds too large for 64 bits are the largest there are.
@@ -40,7 +42,7 @@ fn wait_until(value: &HeaderValue, headers: &HeaderMap) -> Option<Duration> {
 
 #[expect(clippy::disallowed_types, reason = "what `httpdate` reads a date as")]
 fn date(value: &HeaderValue) -> Option<std::time::SystemTime> {
-    httpdate::parse_http_date(value.to_str().ok()?).ok()
+    httpdate::parse_http_date(str::from_utf8(trimmed(value)).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -72,6 +74,9 @@ mod tests {
             ("0", Some(0)),
             ("1", Some(1)),
             ("007", Some(7)),
+            ("  7 ", Some(7)),
+            ("\t7\t", Some(7)),
+            (" ", None),
             ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", Some(u64::MAX)),
             ("99999999999999999999999999999999", Some(u64::MAX)),
@@ -99,12 +104,14 @@ mod tests {
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
             "Sun Nov  6 08:49:37 1994",
+            " Sun, 06 Nov 1994 08:49:37 GMT\t",
         ] {
             for (now, seconds) in [
                 ("Sun, 06 Nov 1994 08:49:30 GMT", 7),
                 ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
                 ("Sun, 06 Nov 1994 08:49:38 GMT", 0),
                 ("Sun Nov  6 08:49:35 1994", 2),
+                (" Sun, 06 Nov 1994 08:49:30 GMT ", 7),
             ] {
                 let headers = headers(date.as_bytes(), Some(now)).unwrap();
                 let expected = Some(Duration::from_secs(seconds));

@@ -74,6 +74,8 @@ fn an_idempotency_key_makes_a_post_repeatable() {
     let post = request(Method::POST, &[("Idempotency-Key", "\"8e03978e\"")]);
     assert_eq!(verdict(&post, &status(503)), Verdict::transient());
     assert_eq!(verdict(&post, &Err("reset")), Verdict::transient());
+    let blank = request(Method::POST, &[("Idempotency-Key", " ")]);
+    assert_eq!(verdict(&blank, &status(503)), Verdict::Fatal);
 }
 
 /// The server answers 409 to the second while it works on the first.
