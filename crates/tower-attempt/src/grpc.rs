@@ -28,7 +28,8 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// |---|---|
 /// | UNAVAILABLE | transient |
 /// | RESOURCE_EXHAUSTED with `grpc-retry-pushback-ms` | throttled |
-/// | proof that the server did not see the call: no connection, REFUSED_STREAM, GOAWAY | unprocessed |
+/// | proof that the server did not see the call: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed |
+/// | no connection could be made | not sent |
 /// | a connection that broke before an answer | transient |
 /// | any other status or error | fatal |
 /// | a response with a body | success: the call is committed |
@@ -241,6 +242,7 @@ fn judge_answer<Res: HttpResponse>(response: &Res) -> (Option<GrpcCode>, Verdict
 fn judge_error<E: 'static>(error: &E, attempt: &Attempt) -> (Option<GrpcCode>, Verdict) {
     match Fault::of(error, false) {
         Fault::Unprocessed => (Some(GrpcCode::Unavailable), Verdict::Unprocessed),
+        Fault::NotConnected => (Some(GrpcCode::Unavailable), Verdict::not_sent()),
         Fault::Disconnected => (Some(GrpcCode::Unavailable), Verdict::transient()),
         Fault::Reset(reason) => (Some(code_of_reset(reason)), Verdict::Fatal),
         // A hedge that was never sent, or that a sibling's progress has cut off, is no answer.

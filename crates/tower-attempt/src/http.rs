@@ -38,7 +38,8 @@ pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
 /// | 425, 500, 502, 503 | transient | fatal |
 /// | other 5xx | fatal | fatal |
 /// | any other status | success | success |
-/// | proof that the server did not process it | unprocessed | unprocessed |
+/// | proof that the server did not process it: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
+/// | no connection could be made | not sent | not sent |
 /// | an error of this side: the request's body, tower's `Overloaded` and `Closed` | fatal | fatal |
 /// | any other `Err` | transient | fatal |
 ///

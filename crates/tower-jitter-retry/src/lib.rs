@@ -65,7 +65,8 @@
 //! | 429 | after a backoff from 1 s, not before the server's hint | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
 //! | 503 with `Retry-After` | after a backoff from 1 s, not before the server's hint | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
-//! | proof that the server did not process it: no connection, HTTP/2's REFUSED_STREAM and GOAWAY | yes, the first time at once and for free | the same |
+//! | proof that the server did not process it: a stale pooled connection, HTTP/2's REFUSED_STREAM and GOAWAY | yes, the first time immediately and for free | the same |
+//! | no connection: refused, timed out, no address | yes, after a backoff and with a token from the budget | the same |
 //! | any other error of the client | yes | no |
 //! | an error of the request's own body; tower's `Overloaded` and `Closed` | no | no |
 //! | anything else | no | no |

@@ -32,7 +32,8 @@ async fn attempts_that_the_server_did_not_see_are_not_counted() {
     });
     let echo = client(&events, channel(url)).echo("hello").await;
     assert_eq!(echo.unwrap(), "hello");
-    assert_eq!(events.delays(), [IMMEDIATE, DELAYED]);
+    let twice = (BACKOFF * 2, DelaySource::Backoff);
+    assert_eq!(events.delays(), [DELAYED, twice]);
     let before = words.field("grpc-previous-rpc-attempts");
     assert_eq!(before, [None, Some("1".into())]);
 }

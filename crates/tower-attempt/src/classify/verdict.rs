@@ -17,6 +17,9 @@ pub enum Verdict {
     },
     /// A failure with proof that the server did not process the request, so that a repeat is safe
     /// whatever the request does: a transparent retry. A call's first one is immediate and free.
+    ///
+    /// For failures that another connection probably does not meet. Where the next attempt is as likely to
+    /// fail, the verdict is [`not_sent`](Self::not_sent).
     Unprocessed,
 }
 
@@ -42,6 +45,9 @@ pub enum RetryReason {
     Throttled,
     /// The answer did not come in time.
     Timeout,
+    /// The request was not sent: no connection could be made. A resend is safe whatever the request
+    /// does, but it backs off and takes a token, because the next attempt may fail the same way.
+    NotSent,
 }
 
 impl Verdict {
@@ -61,6 +67,12 @@ impl Verdict {
     #[must_use]
     pub const fn timeout() -> Self {
         Self::retry(RetryReason::Timeout)
+    }
+
+    /// A request that was not sent, without a hint.
+    #[must_use]
+    pub const fn not_sent() -> Self {
+        Self::retry(RetryReason::NotSent)
     }
 
     const fn retry(reason: RetryReason) -> Self {

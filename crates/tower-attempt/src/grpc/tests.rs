@@ -57,13 +57,13 @@ fn an_attempt_cut_off_on_this_side_is_final_unless_it_is_a_hedge() {
 }
 
 #[test]
-fn a_broken_connection_is_unavailable_and_one_that_never_was_is_proof() {
+fn a_broken_connection_is_unavailable_and_one_that_was_never_made_is_not_sent() {
     let error = |kind: io::ErrorKind| Err(io::Error::from(kind).into());
     let verdict = |kind| verdict(Attempt::PRIMARY, &error(kind));
     assert_eq!(verdict(io::ErrorKind::BrokenPipe), Verdict::transient());
     assert_eq!(
         verdict(io::ErrorKind::ConnectionRefused),
-        Verdict::Unprocessed
+        Verdict::not_sent()
     );
     assert_eq!(verdict(io::ErrorKind::TimedOut), Verdict::Fatal);
 }

@@ -13,9 +13,12 @@ use crate::Interrupted;
 /// The kinds of errors that the rules tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The server did not process the request: there was no connection to send it over, or HTTP/2's
-    /// REFUSED_STREAM (RFC 9113 §8.7) or GOAWAY (§6.8) says so.
+    /// The server did not process the request, and another connection probably serves it: a pooled
+    /// connection closed before the request was written, or HTTP/2's REFUSED_STREAM (RFC 9113 §8.7) or
+    /// GOAWAY (§6.8) says so.
     Unprocessed,
+    /// The client could not connect, so the request was not sent.
+    NotConnected,
     /// It lies on this side, and a repeat would meet it again: the request's body failed, or tower's
     /// `LoadShed` or `Buffer` took no request.
     Local,
@@ -52,7 +55,9 @@ impl Fault {
             match Self::of_one(error) {
                 Self::Unknown => {}
                 // Of which request, if it was redirected, the error does not say.
-                Self::Unprocessed if follows_redirects => return Self::Disconnected,
+                Self::Unprocessed | Self::NotConnected if follows_redirects => {
+                    return Self::Disconnected;
+                }
                 // What lies deeper may know better why.
                 Self::Disconnected => fault = Self::Disconnected,
                 found => return found,
@@ -74,11 +79,11 @@ impl Fault {
         }
         let connect = error.downcast_ref::<hyper_util::client::legacy::Error>();
         if connect.is_some_and(hyper_util::client::legacy::Error::is_connect) {
-            return Self::Unprocessed;
+            return Self::NotConnected;
         }
         #[cfg(feature = "tonic-014")]
         if error.is::<tonic::ConnectError>() {
-            return Self::Unprocessed;
+            return Self::NotConnected;
         }
         if error.is::<Interrupted>() || TOWER.iter().any(|text| reads(error, text)) {
             return Self::Local;
@@ -103,7 +108,7 @@ impl Fault {
     fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             // Only connecting can be refused.
-            io::ErrorKind::ConnectionRefused => Self::Unprocessed,
+            io::ErrorKind::ConnectionRefused => Self::NotConnected,
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
@@ -116,7 +121,10 @@ impl Fault {
     fn of_hyper(error: &hyper::Error) -> Self {
         if error.is_user() {
             Self::Local
-        } else if error.is_closed() || error.is_canceled() || error.is_incomplete_message() {
+        } else if error.is_canceled() {
+            // hyper's word for a request that it never began to write.
+            Self::Unprocessed
+        } else if error.is_closed() || error.is_incomplete_message() {
             Self::Disconnected
         } else {
             Self::Unknown

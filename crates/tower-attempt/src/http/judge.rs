@@ -14,6 +14,7 @@ pub(super) fn judge_error<E: 'static>(
 ) -> Verdict {
     match Fault::of(error, redirects) {
         Fault::Unprocessed => Verdict::Unprocessed,
+        Fault::NotConnected => Verdict::not_sent(),
         // A hedge that was never sent, or that a sibling's progress has cut off, is no answer.
         Fault::Local if attempt.kind() != AttemptKind::Hedge => Verdict::Fatal,
         _ if idempotent => Verdict::transient(),

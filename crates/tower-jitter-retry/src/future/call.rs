@@ -50,6 +50,8 @@ struct Wait<Req> {
     slept: Duration,
     /// How many attempts the server did not process.
     unprocessed: u32,
+    /// Whether the one free retry is used up.
+    had_free_retry: bool,
     /// Which retry a custom backoff is asked about next.
     retry: u32,
     /// What goes out after the wait; one that is free has no permit.
@@ -219,7 +221,8 @@ where
         self.observer.retry_scheduled(&self.attempt, delay, source);
         let wait = self.wait();
         wait.next = Some((request, permit));
-        wait.unprocessed += u32::from(reason.is_none());
+        wait.unprocessed += u32::from(matches!(reason, None | Some(RetryReason::NotSent)));
+        wait.had_free_retry |= reason.is_none();
         wait.slept = wait.slept.saturating_add(delay);
         wait.step = match (source, delay) {
             (DelaySource::Unprocessed, _) => Step::Readying,
@@ -315,9 +318,9 @@ where
         )
     }
 
-    /// Whether the next failure that the server did not process is the call's first.
+    /// Whether the next [`Verdict::Unprocessed`] is the call's first.
     fn has_a_free_retry(&self) -> bool {
-        self.wait.as_ref().is_none_or(|wait| wait.unprocessed == 0)
+        self.wait.as_ref().is_none_or(|wait| !wait.had_free_retry)
     }
 
     fn budget(&self) -> &Budget {
@@ -332,6 +335,7 @@ where
                 step: Step::Readying,
                 slept: Duration::ZERO,
                 unprocessed: 0,
+                had_free_retry: false,
                 retry: 0,
                 next: None,
             })

@@ -13,7 +13,7 @@ use tower_jitter_retry::{
 };
 
 use crate::support::Event::{Scheduled, Started, Stopped};
-use crate::support::{Answer, Log, Upstream, builder, ms};
+use crate::support::{Answer, Log, Upstream, builder, ms, refused_stream};
 
 fn request(method: Method) -> Request<Full<Bytes>> {
     Request::builder()
@@ -27,9 +27,10 @@ fn http() -> RetryLayerBuilder<Http> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_refused_connection_is_answered_at_once_and_for_free() {
+async fn the_first_proof_that_the_server_did_not_process_it_is_retried_immediately_and_for_free() {
     let log = Log::default();
-    let upstream = Upstream::new([Answer::Refused, Answer::Refused, Answer::status(200)]);
+    let refused = refused_stream().await;
+    let upstream = Upstream::new([refused.clone(), refused, Answer::status(200)]);
     let broke = Budget::ratio(0.0).burst(1).initial(0);
     let layer = http().budget(broke).observer(log.clone()).build().unwrap();
     let start = Instant::now();
@@ -54,9 +55,10 @@ async fn a_first_refused_connection_is_answered_at_once_and_for_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_refused_connection_waits() {
+async fn a_second_refused_stream_backs_off() {
     let log = Log::default();
-    let upstream = Upstream::new([Answer::Refused, Answer::Refused, Answer::status(200)]);
+    let refused = refused_stream().await;
+    let upstream = Upstream::new([refused.clone(), refused, Answer::status(200)]);
     let layer = http().observer(log.clone()).build().unwrap();
     layer
         .layer(upstream)
@@ -75,9 +77,53 @@ async fn a_second_refused_connection_waits() {
     );
 }
 
+/// A dead backend would otherwise get twice the connection attempts of its healthy peers.
+#[tokio::test(start_paused = true)]
+async fn a_refused_connection_backs_off_and_takes_a_token_for_every_retry() {
+    let log = Log::default();
+    let upstream = Upstream::new([Answer::Refused]);
+    let budget = Budget::ratio(0.0).burst(2);
+    let layer = http().budget(budget.clone()).observer(log.clone());
+    let service = layer.build().unwrap().layer(upstream.clone());
+    // Also for a request that may do something: it was not sent.
+    let post = || request(Method::POST);
+    service.clone().oneshot(post()).await.unwrap_err();
+    assert_eq!(
+        log.take(),
+        [
+            Started(1),
+            Scheduled(1, ms(100), DelaySource::Backoff),
+            Started(2),
+            Scheduled(2, ms(200), DelaySource::Backoff),
+            Started(3),
+            Stopped(3, StopReason::AttemptsExhausted),
+        ]
+    );
+    service.oneshot(post()).await.unwrap_err();
+    let expected = [Started(1), Stopped(1, StopReason::BudgetExhausted)];
+    assert_eq!(log.take(), expected);
+}
+
+/// The pool has stale connections to a backend that has restarted and is not listening yet.
+#[tokio::test(start_paused = true)]
+async fn a_refused_connection_does_not_use_up_the_free_retry() {
+    let log = Log::default();
+    let refused = refused_stream().await;
+    let upstream = Upstream::new([Answer::Refused, refused, Answer::status(200)]);
+    let layer = http().observer(log.clone()).build().unwrap();
+    let service = layer.layer(upstream);
+    service.oneshot(request(Method::POST)).await.unwrap();
+    let retries = [
+        Scheduled(1, ms(100), DelaySource::Backoff),
+        Scheduled(2, Duration::ZERO, DelaySource::Unprocessed),
+    ];
+    let log = log.take();
+    assert_eq!([log[1], log[3]], retries);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_free_repeat_does_not_come_after_the_deadline() {
-    let upstream = Upstream::new([Answer::Refused, Answer::status(200)]);
+    let upstream = Upstream::new([refused_stream().await, Answer::status(200)]);
     let layer = http().build().unwrap();
     let mut late = request(Method::GET);
     late.extensions_mut().insert(Deadline::at(Instant::now()));
@@ -90,11 +136,12 @@ async fn a_free_repeat_does_not_come_after_the_deadline() {
 async fn a_free_repeat_is_no_failure_to_a_throttle_and_the_next_is() {
     let throttle = Budget::grpc_throttle(2, 1.0);
     let layer = http().budget(throttle.clone()).build().unwrap();
-    let once = Upstream::new([Answer::Refused, Answer::status(501)]);
+    let refused = refused_stream().await;
+    let once = Upstream::new([refused.clone(), Answer::status(501)]);
     let answer = layer.layer(once).oneshot(request(Method::GET)).await;
     assert_eq!(answer.unwrap().status(), 501);
     assert!(throttle.withdraw().is_some());
-    let always = Upstream::new([Answer::Refused]);
+    let always = Upstream::new([refused]);
     let answer = layer.layer(always).oneshot(request(Method::GET)).await;
     answer.unwrap_err();
     assert!(throttle.withdraw().is_none());
@@ -102,7 +149,7 @@ async fn a_free_repeat_is_no_failure_to_a_throttle_and_the_next_is() {
 
 #[tokio::test(start_paused = true)]
 async fn no_budget_means_no_extra_attempt_not_even_a_free_one() {
-    let upstream = Upstream::new([Answer::Refused, Answer::status(200)]);
+    let upstream = Upstream::new([refused_stream().await, Answer::status(200)]);
     let layer = http().budget(Budget::none()).build().unwrap();
     layer
         .layer(upstream.clone())

@@ -11,7 +11,7 @@ use tower_jitter_retry::{
 };
 use tower_test::mock::{Handle, SendResponse};
 
-pub(crate) use self::upstream::{Answer, Upstream};
+pub(crate) use self::upstream::{Answer, Upstream, refused_stream};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

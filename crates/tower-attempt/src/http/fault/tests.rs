@@ -45,16 +45,31 @@ fn refused() -> io::Error {
 }
 
 #[test]
-fn a_refused_connection_is_proof_however_deep_it_lies() {
-    assert_eq!(fault(&refused()), Fault::Unprocessed);
+fn a_refused_connection_is_found_however_deep_it_lies() {
+    assert_eq!(fault(&refused()), Fault::NotConnected);
     let boxed: BoxError = refused().into();
-    assert_eq!(fault(&boxed), Fault::Unprocessed);
+    assert_eq!(fault(&boxed), Fault::NotConnected);
     let boxed: BoxError = Wrapped(Wrapped(refused().into()).into()).into();
-    assert_eq!(fault(&boxed), Fault::Unprocessed);
+    assert_eq!(fault(&boxed), Fault::NotConnected);
     // Inside of an `io::Error` that says something else.
     let other = io::Error::other(Wrapped(refused().into()));
-    assert_eq!(fault(&other), Fault::Unprocessed);
-    assert_eq!(fault(&io::Error::other(refused())), Fault::Unprocessed);
+    assert_eq!(fault(&other), Fault::NotConnected);
+    assert_eq!(fault(&io::Error::other(refused())), Fault::NotConnected);
+}
+
+/// The pool handed the connection out just before the server's close arrived.
+#[tokio::test]
+async fn a_request_that_a_stale_connection_never_wrote_is_unprocessed() {
+    let (client, server) = tokio::io::duplex(1024);
+    let io = hyper_util::rt::TokioIo::new(client);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    let request = http::Request::post("/").body(String::from("order"));
+    let response = sender.send_request(request.unwrap());
+    drop(server);
+    connection.await.ok();
+    let error = response.await.unwrap_err();
+    assert_eq!(fault(&error), Fault::Unprocessed, "{error:?}");
+    assert_eq!(Fault::of(&error, true), Fault::Disconnected);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 #![cfg(feature = "http")]
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -19,6 +21,42 @@ pub(crate) enum Answer {
     Error(&'static str),
     /// A connection that is refused.
     Refused,
+    /// REFUSED_STREAM of HTTP/2; see [`refused_stream`].
+    Unprocessed(RefusedStream),
+}
+
+/// Proof that the server did not process the request.
+#[derive(Clone, Debug)]
+pub(crate) struct RefusedStream(Arc<h2::Error>);
+
+impl fmt::Display for RefusedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for RefusedStream {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// What an HTTP/2 client reports when the server refuses its stream. Only a server can make this error.
+pub(crate) async fn refused_stream() -> Answer {
+    let (client, server) = tokio::io::duplex(1024);
+    tokio::spawn(async move {
+        let mut server = h2::server::handshake(server).await.unwrap();
+        while let Some(Ok((_, mut respond))) = server.accept().await {
+            respond.send_reset(h2::Reason::REFUSED_STREAM);
+        }
+    });
+    let (client, connection) = h2::client::handshake(client).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let request = Request::get("http://localhost/").body(()).unwrap();
+    let (response, _) = client.send_request(request, true).unwrap();
+    let error = response.await.unwrap_err();
+    Answer::Unprocessed(RefusedStream(Arc::new(error)))
 }
 
 impl Answer {
@@ -70,6 +108,7 @@ impl Service<Request<Full<Bytes>>> for Upstream {
             Answer::Refused => {
                 Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
             }
+            Answer::Unprocessed(error) => Err(error.into()),
             Answer::Status(status, fields) => {
                 let mut response = Response::builder().status(status);
                 for (name, value) in fields {
