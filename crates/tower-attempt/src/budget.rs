@@ -250,6 +250,31 @@ impl Budget {
         }
     }
 
+    /// Extra attempts that could be sent now: whole tokens, `u32::MAX` of [`unlimited`](Self::unlimited)
+    /// and of a throttle that allows them.
+    ///
+    /// Takes nothing, so that it denies no concurrent call its token. Another call may take the tokens
+    /// before this one does.
+    ///
+    /// ```
+    /// use tower_attempt::Budget;
+    ///
+    /// let budget = Budget::ratio(0.2).burst(2);
+    /// let permit = budget.withdraw();
+    /// assert_eq!(budget.available(), 1);
+    /// drop(permit);
+    /// assert_eq!(budget.available(), 2);
+    /// ```
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        match &self.0 {
+            Kind::Limited(limited) => limited.available(),
+            Kind::Throttle(throttle) if throttle.is_open() => u32::MAX,
+            Kind::Unlimited => u32::MAX,
+            Kind::None | Kind::Throttle(_) => 0,
+        }
+    }
+
     /// One with the same settings, and a count of its own that has not begun.
     fn fresh(&self) -> Self {
         match &self.0 {
@@ -264,12 +289,30 @@ impl Budget {
         matches!(self.0, Kind::Limited(_) | Kind::Throttle(_))
     }
 
-    /// Whether this is the only clone, no permit is out, and a fresh one would give no more.
-    fn is_idle(&mut self) -> bool {
+    /// Whether this is the only clone and no permit is out.
+    fn is_alone(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Limited(limited) => Arc::get_mut(limited).is_some_and(|it| it.is_idle()),
-            Kind::Throttle(throttle) => Arc::get_mut(throttle).is_some_and(|it| it.is_full()),
+            Kind::Limited(limited) => Arc::get_mut(limited).is_some(),
+            Kind::Throttle(throttle) => Arc::get_mut(throttle).is_some(),
             Kind::Unlimited | Kind::None => true,
+        }
+    }
+
+    /// Whether a fresh one would give no more.
+    fn is_idle(&self) -> bool {
+        match &self.0 {
+            Kind::Limited(limited) => limited.is_idle(),
+            Kind::Throttle(throttle) => throttle.is_full(),
+            Kind::Unlimited | Kind::None => true,
+        }
+    }
+
+    /// The count as one word, which every withdrawal, deposit and recorded failure changes unless it is full.
+    fn word(&self) -> u64 {
+        match &self.0 {
+            Kind::Limited(limited) => limited.word(),
+            Kind::Throttle(throttle) => throttle.count(),
+            Kind::Unlimited | Kind::None => 0,
         }
     }
 

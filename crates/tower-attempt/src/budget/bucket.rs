@@ -113,9 +113,20 @@ impl Bucket {
         }
     }
 
+    /// Whole tokens.
+    pub(super) fn available(&self, now: u64) -> u32 {
+        let missing = (self.load() & !FULL).saturating_sub(now);
+        let tokens = self.burst.saturating_sub(missing) / TOKEN;
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn load(&self) -> u64 {
+        self.word.load(Relaxed)
+    }
+
     /// Whether it is full, or as it was at first.
     pub(super) fn is_idle(&self, now: u64) -> bool {
-        let current = self.word.load(Relaxed);
+        let current = self.load();
         current == self.initial || current & !FULL <= now
     }
 

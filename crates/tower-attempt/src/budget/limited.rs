@@ -47,6 +47,14 @@ impl Limited {
         self.bucket.is_idle(self.now())
     }
 
+    pub(super) fn available(&self) -> u32 {
+        self.bucket.available(self.now())
+    }
+
+    pub(super) fn word(&self) -> u64 {
+        self.bucket.load()
+    }
+
     /// The bucket's clock, which stands still where no tokens come back with time.
     fn now(&self) -> u64 {
         match self.settings.per_second {

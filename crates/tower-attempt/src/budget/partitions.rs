@@ -26,12 +26,16 @@ const MAX_CAPACITY: usize = 1 << 20;
 /// room share one more, so that all keys together never get more than `capacity + 1` budgets do,
 /// however many keys there are and however they come and go.
 ///
-/// When there is no room, partitions are forgotten that are full again, or as they were at first, and
-/// of which no clone and no permit is out. That makes no difference to a budget that starts full; one
-/// that starts with less than its burst ([`Budget::initial`]) starts with that again, so what was
-/// saved up beyond it is lost. With `per_second(0)`, or a [throttle](Budget::grpc_throttle), only
-/// successes fill a partition up: a destination that failed and is not called any more keeps its
-/// partition for good. Give the template some tokens `per_second` where destinations come and go.
+/// When there is no room, the table forgets partitions of which no clone and no permit is out, and which
+/// meet one of these conditions:
+///
+/// - They are full again, or as they were at first. That makes no difference to a budget that starts full.
+///   One that starts with less than its burst ([`Budget::initial`]) starts with that again, so tokens
+///   saved up beyond it are lost.
+/// - No call took, returned or deposited a token for 90 s. With `per_second(0)`, or a
+///   [throttle](Budget::grpc_throttle), only calls fill a partition up, so that a destination that is gone
+///   would otherwise keep its partition for ever. A destination that comes back later starts anew: all keys
+///   together get at most `capacity` times the initial tokens more per 90 s.
 ///
 /// Keys are not kept, only their 64-bit SipHash with a random key, so that hostile keys cost no
 /// memory and can't be made to collide. Two keys with one hash share a partition; among 256 keys

@@ -96,6 +96,26 @@ fn an_unspent_permit_comes_back() {
     assert_eq!(spend_all(&budget), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn available_tokens_are_those_that_withdrawals_find() {
+    let budget = Budget::ratio(0.5).per_second(1).burst(3).initial(1);
+    for (available, seconds) in [(1, 0), (2, 1), (3, 2)] {
+        let budget = budget.clone().initial(1);
+        advance(Duration::from_millis(seconds * 1_000)).await;
+        assert_eq!(budget.available(), available);
+        assert_eq!(spend_all(&budget), available);
+        assert_eq!(budget.available(), 0);
+        deposit(&budget, 3);
+        assert_eq!(budget.available(), 1, "one and a half");
+    }
+    assert_eq!(Budget::none().available(), 0);
+    assert_eq!(Budget::unlimited().available(), u32::MAX);
+    let throttle = Budget::grpc_throttle(2, 1.0);
+    assert_eq!(throttle.available(), u32::MAX);
+    throttle.record_failure();
+    assert_eq!(throttle.available(), 0);
+}
+
 #[test]
 fn clones_share_and_setters_do_not() {
     let budget = Budget::ratio(0.0).burst(3);

@@ -89,12 +89,16 @@ impl Throttle {
 
     /// Whether extra attempts may be sent: the count is above half of its maximum.
     pub(super) fn is_open(&self) -> bool {
-        self.count.load(Relaxed) > self.full / 2
+        self.count() > self.full / 2
     }
 
     /// As it was at first.
     pub(super) fn is_full(&self) -> bool {
-        self.count.load(Relaxed) == self.full
+        self.count() == self.full
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
     }
 
     fn swap(&self, current: u64, new: u64) -> Result<u64, u64> {

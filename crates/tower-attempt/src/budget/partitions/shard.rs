@@ -1,8 +1,13 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use tokio::time::Instant;
 
 use crate::Budget;
+
+/// How long a partition stays without use. hyper-util's and reqwest's pools keep an idle connection as long.
+pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
 /// The partitions of the keys whose hashes end alike: about eight when the table is full.
 ///
@@ -14,6 +19,24 @@ pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
 struct Partition {
     hash: u64,
     budget: Budget,
+    /// The budget's word when the shard was last looked through.
+    word: u64,
+    /// When that word was first seen.
+    since: Instant,
+}
+
+impl Partition {
+    /// Whether it is not in use, and either a fresh one gives no more or nobody has used it for a while.
+    fn is_forgettable(&mut self, now: Instant) -> bool {
+        if !self.budget.is_alone() {
+            return false;
+        }
+        let word = self.budget.word();
+        if word != self.word {
+            (self.word, self.since) = (word, now);
+        }
+        self.budget.is_idle() || now.saturating_duration_since(self.since) >= MAX_UNUSED
+    }
 }
 
 impl Shard {
@@ -27,14 +50,21 @@ impl Shard {
 
     /// Adds the budget of `hash`, which has none.
     pub(super) fn add(&self, hash: u64, budget: Budget) {
-        self.change(|partitions| partitions.push(Partition { hash, budget }));
+        let partition = Partition {
+            hash,
+            word: budget.word(),
+            budget,
+            since: Instant::now(),
+        };
+        self.change(|partitions| partitions.push(partition));
     }
 
-    /// Forgets partitions that a fresh one can replace. Tells how many.
+    /// Forgets partitions that a fresh one can replace. Returns how many.
     pub(super) fn forget_idle(&self) -> usize {
+        let now = Instant::now();
         self.change(|partitions| {
             let before = partitions.len();
-            partitions.retain_mut(|partition| !partition.budget.is_idle());
+            partitions.retain_mut(|partition| !partition.is_forgettable(now));
             before - partitions.len()
         })
     }

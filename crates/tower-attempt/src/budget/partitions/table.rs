@@ -19,6 +19,9 @@ const PER_SHARD: usize = 8;
 /// that takes its place, for the same key or another, has no more tokens than it had. A place in the
 /// table is therefore, whatever keys it serves in turn, never more than one budget.
 ///
+/// The exception is a partition that was not used for [`MAX_UNUSED`](super::shard::MAX_UNUSED). It may go
+/// with fewer tokens than a fresh one has, so that a place gives at most the initial tokens more in that time.
+///
 /// A key draws on the partition that is shared by those without room as long as it has no other; with
 /// its own later, on two budgets in all.
 pub(super) struct Table {

@@ -110,9 +110,39 @@ async fn a_partition_that_time_has_filled_makes_room() {
     assert_eq!(spend_all(&budgets.get("a")), 2);
 }
 
-/// Time brings nothing back, so forgetting it would.
+/// Hosts come and go, and no successful call fills up the partition of one that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use() {
+    for template in [
+        Budget::ratio(0.05).initial(10),
+        Budget::ratio(0.05).burst(10),
+        Budget::grpc_throttle(10, 0.1),
+    ] {
+        let budgets = Budgets::new(template).capacity(8);
+        let use_up = |host: u32| {
+            let budget = budgets.get(&host);
+            budget.withdraw().unwrap().spend();
+            budget.record_failure();
+        };
+        // The first hosts, each of which fails once.
+        (0..8).for_each(use_up);
+        assert!(is_shared(&budgets, "new"));
+        advance(Duration::from_secs(89)).await;
+        // Host 7 is the only one that is still in use.
+        use_up(7);
+        assert!(is_shared(&budgets, "new"));
+        advance(Duration::from_secs(1)).await;
+        for newcomer in ["a", "b", "c", "d", "e", "f", "g"] {
+            assert!(!is_shared(&budgets, newcomer), "{newcomer}");
+        }
+        assert!(!budgets.get(&7).is_idle(), "its own, with a token spent");
+        assert_eq!(budgets.0.partitions(), 8);
+    }
+}
+
+/// Time brings nothing back, so forgetting it too early would.
 #[test]
-fn without_tokens_per_second_what_was_spent_is_never_forgotten() {
+fn without_tokens_per_second_spent_tokens_are_not_forgotten_at_once() {
     let budgets = Budgets::new(Budget::ratio(0.5).burst(2)).capacity(3);
     assert!(spend(&budgets, "a"));
     for key in 0..1_000 {

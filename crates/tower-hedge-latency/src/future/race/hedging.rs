@@ -37,7 +37,7 @@ where
         if !self.is_worth_it() {
             return self.skip(&attempt, SkipReason::HeldBack);
         }
-        if self.budget().withdraw().is_none() {
+        if self.budget().available() == 0 {
             return self.skip(&attempt, SkipReason::Denied);
         }
         let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
