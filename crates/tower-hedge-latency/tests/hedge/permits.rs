@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_hedge_latency::HedgeLayer;
+use tower_hedge_latency::{Budget, HedgeLayer};
 
 use crate::support::*;
 
@@ -79,4 +79,34 @@ async fn a_buffer_below_is_hedged_through() {
     timeout(ms(50), call).await.unwrap().unwrap();
     assert_eq!(start.elapsed(), ms(15));
     assert_eq!(handle.counts().hedge_wins, 1);
+}
+
+/// The layer looks for a token before it readies a hedge, and takes one only when it sends the hedge.
+#[test]
+fn a_hedge_that_is_not_sent_denies_no_concurrent_call() {
+    let budget = Budget::ratio(0.0).burst(1);
+    let layer = HedgeLayer::builder().fan_out(3).budget(budget.clone());
+    let layer = layer.build().unwrap();
+    // The first attempt holds the only place, so that no hedge is sent.
+    let service = ServiceBuilder::new()
+        .layer(layer)
+        .concurrency_limit(1)
+        .service_fn(async |()| {
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(())
+        });
+    let calls = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..20_000 {
+                service.clone().oneshot(()).await.unwrap();
+            }
+        });
+    });
+    while !calls.is_finished() {
+        let permit = budget.withdraw();
+        assert!(permit.is_some(), "no other call took the only token");
+    }
+    calls.join().unwrap();
 }
