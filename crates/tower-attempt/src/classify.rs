@@ -49,8 +49,8 @@ pub trait Classify<Req, Res, E> {
         true
     }
 
-    /// Whether two attempts of this request may be in flight at once.
-    fn may_hedge(&self, context: &Self::Context) -> bool {
+    /// Whether two attempts of this request may be in flight at once. `request` is about to be sent.
+    fn may_hedge(&self, context: &Self::Context, _request: &Req) -> bool {
         self.may_repeat(context)
     }
 

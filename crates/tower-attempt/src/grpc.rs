@@ -16,7 +16,7 @@ pub use self::by_message::ByMessage;
 pub use self::code::GrpcCode;
 pub use self::context::GrpcContext;
 pub use self::outcome::GrpcOutcome;
-use crate::http::{Fault, HEDGE_ATTEMPT, HttpRequest, HttpResponse};
+use crate::http::{Fault, HEDGE_ATTEMPT, HttpRequest, HttpResponse, is_hedge};
 use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Hint, Standard, Verdict};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -136,8 +136,8 @@ where
         GrpcContext::new(request, self.is_idempotent(request.path()))
     }
 
-    fn may_hedge(&self, context: &GrpcContext) -> bool {
-        context.idempotent && !context.is_hedge
+    fn may_hedge(&self, context: &GrpcContext, request: &Req) -> bool {
+        context.idempotent && !context.is_hedge && !is_hedge(request)
     }
 
     fn deadline(&self, context: &GrpcContext) -> Option<Deadline> {

@@ -28,6 +28,11 @@ pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
 
+/// Whether the request is a hedge of a client that sent it here.
+pub(crate) fn is_hedge<Req: HttpRequest>(request: &Req) -> bool {
+    request.headers().contains_key(HEDGE_ATTEMPT)
+}
+
 /// The rules for HTTP.
 ///
 /// | | idempotent request | other request |
@@ -209,8 +214,8 @@ where
         context.may_repeat()
     }
 
-    fn may_hedge(&self, context: &HttpContext) -> bool {
-        context.may_hedge()
+    fn may_hedge(&self, context: &HttpContext, request: &Req) -> bool {
+        context.may_hedge() && !is_hedge(request)
     }
 
     fn deadline(&self, context: &HttpContext) -> Option<Deadline> {

@@ -124,7 +124,7 @@ impl HttpLimits {
         observer: &O,
     ) -> Ruling {
         let limits = &self.limits;
-        let outcome = limits.outcome(question, answer, leave, observer, None);
+        let outcome = limits.outcome(question, answer, leave, observer);
         self.rule(outcome, question, observer)
     }
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use tokio::{runtime, task::JoinSet, time::Instant};
+use tokio::{runtime, sync::oneshot, task::JoinSet, time::Instant};
 
 use self::{
     account::{Ask, Plan},
@@ -33,7 +33,9 @@ use self::{
 use crate::{
     BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
+    backend::{
+        Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId, Verdict,
+    },
 };
 
 /// Spends tokens that were paid for in advance, and asks a store for all others.
@@ -59,9 +61,12 @@ pub(crate) struct Leasing {
     shared: Arc<Shared>,
     /// How long the store is waited for in the background.
     deadline: Duration,
-    /// Questions that no request waits for: at most one for each slot. They end with this.
-    ahead: Mutex<JoinSet<()>>,
+    /// Refills in flight: at most one for each slot. They survive the requests that asked for them, and end with this.
+    refills: Mutex<JoinSet<()>>,
 }
+
+/// The backend's answer to a refill.
+type Granted = BoxFuture<'static, Result<Verdict, BackendError>>;
 
 /// What outlives a request that has asked.
 struct Shared {
@@ -96,7 +101,7 @@ impl Leasing {
                 created: Instant::now(),
             }),
             deadline,
-            ahead: Mutex::default(),
+            refills: Mutex::default(),
         }
     }
 
@@ -131,9 +136,9 @@ impl Leasing {
     /// Asks for tokens that no request waits for.
     #[cold]
     fn ask_ahead(&self, set: &Set, ask: Ask, charge: &Charge<'_>) {
-        let Ok(runtime) = runtime::Handle::try_current() else {
+        if runtime::Handle::try_current().is_err() {
             return;
-        };
+        }
         let ask = Ask { ahead: true, ..ask };
         let Plan::Ask { id, extra } = set.plan(ask, charge, self.shared.lease) else {
             return;
@@ -152,22 +157,36 @@ impl Leasing {
             Answer::Done(_) => asking.answered(&mut decision),
             // Who finds no tokens will ask, and be told.
             Answer::Failed(_) => {}
-            Answer::Later(answer) => {
-                let answer = Bounded::new(self.deadline, answer);
-                let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-                while ahead.try_join_next().is_some() {}
-                ahead.spawn_on(
-                    async move {
-                        if let Ok(mut verdict) = answer.await
-                            && let Some(decision) = verdict.decisions.first_mut()
-                        {
-                            asking.answered(decision);
-                        }
-                    },
-                    &runtime,
-                );
-            }
+            Answer::Later(answer) => drop(self.refill(asking, answer)),
         }
+    }
+
+    /// Waits for a grant in a task of its own, which books the grant even if the request that asked for it is cancelled.
+    /// Outside of a runtime the request itself waits.
+    fn refill(&self, asking: Asking, answer: Granted) -> Granted {
+        let answer = Bounded::new(self.deadline, answer);
+        let booked = async move {
+            let mut verdict = answer.await?;
+            if let Some(decision) = verdict.decisions.first_mut() {
+                asking.answered(decision);
+            }
+            Ok(verdict)
+        };
+        let Ok(runtime) = runtime::Handle::try_current() else {
+            return Box::pin(booked);
+        };
+        let (sender, granted) = oneshot::channel();
+        let refill = async move {
+            // A cancelled request has no use for the verdict.
+            let _ = sender.send(booked.await);
+        };
+        let mut refills = self.refills.lock().unwrap_or_else(PoisonError::into_inner);
+        while refills.try_join_next().is_some() {}
+        refills.spawn_on(refill, &runtime);
+        Box::pin(async move {
+            let ended = |_| Err(BackendError::new("the runtime of the refill has ended"));
+            granted.await.unwrap_or_else(ended)
+        })
     }
 
     /// Asks the store about a request, for which there are no tokens here.
@@ -196,13 +215,7 @@ impl Leasing {
                 Answer::Done(allowed)
             }
             Answer::Failed(error) => Answer::Failed(error),
-            Answer::Later(answer) => Answer::Later(Box::pin(async move {
-                let mut verdict = answer.await?;
-                if let Some(decision) = verdict.decisions.first_mut() {
-                    asking.answered(decision);
-                }
-                Ok(verdict)
-            })),
+            Answer::Later(answer) => Answer::Later(self.refill(asking, answer)),
         }
     }
 

@@ -10,8 +10,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
-
 pub(crate) use self::{
     question::{Asked, Question},
     register::register,
@@ -63,7 +61,7 @@ impl Limits {
         look: impl FnMut(&Rule, &mut KeySink) -> Applies,
     ) -> Outcome {
         match self.prepare(question, look) {
-            Ok(lookups) if lookups.is_empty() => self.ask(question, observer, None),
+            Ok(lookups) if lookups.is_empty() => self.ask(question, observer),
             Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.deadline, lookups)),
             Err(reason) => Outcome::Refuse(reason),
         }
@@ -105,13 +103,8 @@ impl Limits {
         Ok(lookups)
     }
 
-    /// Asks the store, which may take until `end`; by default, until the deadline from now.
-    pub(crate) fn ask<O: Observer>(
-        &self,
-        question: &mut Question,
-        observer: &O,
-        end: Option<Instant>,
-    ) -> Outcome {
+    /// Asks the backend, which has the whole deadline from now.
+    pub(crate) fn ask<O: Observer>(&self, question: &mut Question, observer: &O) -> Outcome {
         if question.asked.is_empty() {
             return Outcome::Pass;
         }
@@ -124,7 +117,7 @@ impl Limits {
         match self.ladder.leave() {
             Ok(leave) => {
                 let answer = question.ask(&*self.backend);
-                self.outcome(question, answer, leave, observer, end)
+                self.outcome(question, answer, leave, observer)
             }
             Err(_) if question.spend(self.leasing.as_deref()) => Outcome::Pass,
             Err(error) => self.undecided(question, error, observer),
@@ -138,7 +131,6 @@ impl Limits {
         answer: Answer,
         leave: Leave,
         observer: &O,
-        end: Option<Instant>,
     ) -> Outcome {
         match answer {
             Answer::Done(allowed) => {
@@ -148,8 +140,7 @@ impl Limits {
             Answer::Failed(error) => self.failed(question, leave, error, observer),
             Answer::Later(answer) => {
                 self.ladder.answers_later();
-                let end = end.unwrap_or_else(|| Instant::now() + self.deadline);
-                Outcome::Later(Waiting::for_store(end, self.deadline, answer, leave))
+                Outcome::Later(Waiting::for_backend(self.deadline, answer, leave))
             }
         }
     }

@@ -339,9 +339,10 @@ impl Policy {
     /// The same as [`dynamic`](Self::dynamic), for quotas that take some waiting: in a database, or with the service that
     /// knows what a token is worth.
     ///
-    /// The look-up and the store together have the layer's
-    /// [deadline](crate::RateLimitLayerBuilder::backend_deadline); a look-up that is late is a store that fails. During
-    /// that time the request holds the inner service ready, so keep what you look up in a cache.
+    /// The look-up has the layer's [deadline](crate::RateLimitLayerBuilder::backend_deadline). The backend has the same
+    /// deadline once more, counted from when it is asked, so a slow look-up never opens the backend's circuit. A look-up
+    /// that is late is decided by [`OnError`](crate::OnError). Meanwhile the request holds the inner service ready, so
+    /// keep the looked-up quotas in a cache.
     ///
     /// For HTTP and gRPC, as a [`RateLimitLayer`](crate::RateLimitLayer) decides on them. Where requests are of other types, or wait for
     /// their turn, a layer above looks the quota up and puts it into the request, where

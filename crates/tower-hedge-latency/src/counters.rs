@@ -10,14 +10,15 @@ use crate::SkipReason;
 pub struct HedgeCounts {
     /// Calls that have ended, all of them.
     pub calls: u64,
-    /// Calls whose request may not be hedged.
+    /// Calls whose request may not be hedged, such as one that is a hedge of another client. They neither deposit
+    /// into the budget nor train the trigger.
     pub ineligible: u64,
     /// Calls that were still out when their first hedge was due. With a percentile `q` that is
     /// learned, they settle at a share of 1 − q of the eligible ones.
     pub late: u64,
     /// Hedges that were sent.
     pub hedges: u64,
-    /// Calls that a hedge has won.
+    /// Calls whose outcome is a hedge's success.
     pub hedge_wins: u64,
     /// Hedges that were due, but the budget had no token.
     pub denied: u64,
@@ -31,7 +32,7 @@ pub struct HedgeCounts {
     pub shadowed: u64,
     /// Calls that their callers gave up.
     pub cancelled: u64,
-    /// Calls whose outcome a retry would repeat: no attempt was good.
+    /// Calls that ended without a success: their outcome is a failure, retryable or not.
     pub failed: u64,
 }
 

@@ -87,13 +87,13 @@ where
         let mut this = self.project();
         assert!(!this.race.has_ended(), "polled after it was ready");
 
-        let (winner, good, mut outcome) = 'race: {
+        let (decisive, mut outcome) = 'race: {
             if let Some(primary) = this.primary.as_mut().as_pin_mut()
                 && let Poll::Ready(outcome) = primary.poll(cx)
             {
-                let good = this.race.is_good(&Attempt::PRIMARY, &outcome);
-                if good || !this.race.survives_failure() {
-                    break 'race (Attempt::PRIMARY, good, outcome);
+                let decides = this.race.decides(&Attempt::PRIMARY, &outcome);
+                if decides || !this.race.survives_failure() {
+                    break 'race (Attempt::PRIMARY, outcome);
                 }
                 this.primary.set(None);
                 this.race.primary_failed();
@@ -105,7 +105,7 @@ where
                     this.race.add_hedge();
                 }
                 if let Poll::Ready((attempt, outcome)) = this.race.poll_hedges(cx) {
-                    break 'race (attempt, true, outcome);
+                    break 'race (attempt, outcome);
                 }
                 if this.race.is_in_a_hurry() {
                     continue;
@@ -113,7 +113,7 @@ where
                 if !this.race.has_sent()
                     && let Some(failure) = this.failure.take()
                 {
-                    break 'race (Attempt::PRIMARY, false, *failure);
+                    break 'race (Attempt::PRIMARY, *failure);
                 }
                 match this.race.due() {
                     Due::Now => {}
@@ -134,9 +134,9 @@ where
                 this.race.add_late_hedge();
             }
         };
-        // The losers go before the caller hears of the winner.
+        // The losers are dropped before the caller receives the outcome.
         if let Some(loser) = this.primary.as_mut().as_pin_mut()
-            && winner != Attempt::PRIMARY
+            && decisive != Attempt::PRIMARY
         {
             this.race.losers().lose(loser);
         }
@@ -145,7 +145,7 @@ where
         }
         this.primary.set(None);
         this.timer.set(None);
-        this.race.end(winner, good, &mut outcome);
+        this.race.end(decisive, &mut outcome);
         Poll::Ready(outcome)
     }
 }

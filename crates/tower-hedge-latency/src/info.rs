@@ -4,7 +4,7 @@ use tower_attempt::Attempt;
 
 /// What a hedge layer did for a call, in the extensions of its HTTP response.
 ///
-/// It is there when a hedge was sent, whoever won. A response without one is that of a call with a
+/// It is there when a hedge was sent, whichever attempt won. A response without it comes from a call with a
 /// single attempt.
 ///
 /// ```
@@ -12,19 +12,20 @@ use tower_attempt::Attempt;
 ///
 /// fn was_overtaken<B>(response: &http::Response<B>) -> bool {
 ///     let info = response.extensions().get::<HedgeInfo>();
-///     info.is_some_and(|info| info.winner().kind() == AttemptKind::Hedge)
+///     let winner = info.and_then(HedgeInfo::winner);
+///     winner.is_some_and(|winner| winner.kind() == AttemptKind::Hedge)
 /// }
 /// # assert!(!was_overtaken(&http::Response::new(())));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HedgeInfo {
-    winner: Attempt,
+    winner: Option<Attempt>,
     attempts: u32,
     delay: Duration,
 }
 
 impl HedgeInfo {
-    pub(crate) fn new(winner: Attempt, attempts: u32, delay: Duration) -> Self {
+    pub(crate) fn new(winner: Option<Attempt>, attempts: u32, delay: Duration) -> Self {
         Self {
             winner,
             attempts,
@@ -32,9 +33,9 @@ impl HedgeInfo {
         }
     }
 
-    /// The attempt whose outcome this is.
+    /// The attempt that succeeded with this response, or `None` if no attempt succeeded.
     #[must_use]
-    pub fn winner(&self) -> Attempt {
+    pub fn winner(&self) -> Option<Attempt> {
         self.winner
     }
 

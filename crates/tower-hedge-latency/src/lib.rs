@@ -78,7 +78,8 @@
 //! itself or a hedge had overtaken it. One that was overtaken would have taken longer, and counts as those that did (Kaplan and
 //! Meier's estimate). So the share of hedged calls is the one that was asked for, in this crate's tests within a tenth of
 //! it, whoever wins. What the winner took, or only what was not hedged, would count late calls as early ones, and the trigger
-//! would fall and fall. Failures and callers that leave before the trigger teach nothing. Where more than 1 − q of the first
+//! would fall and fall. The estimator ignores failures and callers that
+//! leave before the trigger: a call that a layer below rejects says nothing about the server's latency. Where more than 1 − q of the first
 //! attempts never end, no trigger is late enough: it rises slowly, up to [`max_delay`](HedgeLayerBuilder::max_delay).
 //!
 //! It is another where latencies lump together. Where more than a quarter of the calls take the same time to within 1/32, the trigger
@@ -97,8 +98,8 @@
 //! # Which budget
 //!
 //! A percentile bounds the extra load while latencies are what they were; a [`Budget`] bounds it in any case, also when a
-//! service gets slow all at once and every call is late. The default is 5 % of the calls that may be hedged, with 10 tokens
-//! at first and 100 saved up at most. `Budget::ratio(0.02)` moves a 95th percentile up to the 98th, so that the tokens go to the
+//! service gets slow all at once and every call is late. The default is 5 % of the calls that may be hedged and
+//! succeed, with 10 tokens at first and 100 saved up at most. `Budget::ratio(0.02)` moves a 95th percentile up to the 98th, so that the tokens go to the
 //! slowest calls. A budget with `per_second` tokens lets services with few calls hedge more. Fixed triggers have no
 //! budget unless you set one.
 //!
@@ -137,8 +138,8 @@
 //!
 //! # Watching and changing it
 //!
-//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] is told of every attempt, of hedges
-//! that are due but not sent, and of every end; there are ready ones for `tracing` and `metrics`. A [`HedgeHandle`] counts, tells what
+//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] receives every attempt, the hedges
+//! that are due but not sent, and the end of every call, with the attempt that succeeded; there are ready ones for `tracing` and `metrics`. A [`HedgeHandle`] counts, tells what
 //! is learned, changes trigger and budget while the service runs, and switches hedging off or to a [`Mode::Shadow`] that only
 //! counts what would have been sent.
 //!

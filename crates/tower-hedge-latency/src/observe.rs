@@ -28,8 +28,8 @@ pub trait Observer {
     /// An attempt failed while others were in flight or follow.
     fn attempt_failed(&self, _attempt: &Attempt) {}
 
-    /// The call ended with the outcome of `winner`.
-    fn finished(&self, _winner: &Attempt) {}
+    /// The call ended: with the success of `winner`, or without one, when no attempt succeeded.
+    fn finished(&self, _winner: Option<&Attempt>) {}
 
     /// The caller dropped the call.
     fn cancelled(&self) {}
@@ -54,7 +54,7 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
         (**self).attempt_failed(attempt);
     }
 
-    fn finished(&self, winner: &Attempt) {
+    fn finished(&self, winner: Option<&Attempt>) {
         (**self).finished(winner);
     }
 
@@ -75,8 +75,7 @@ pub enum SkipReason {
     /// wait; or none will be.
     NotReady,
     /// The request can't be copied: its body is too long, or still streams with an error type that
-    /// could not interrupt it, its connection is about to become something else, or it is a hedge of another
-    /// client already.
+    /// could not interrupt it, or its connection is about to become something else.
     NotRepeatable,
     /// The layer is set to [`Shadow`](crate::Mode::Shadow).
     Shadow,

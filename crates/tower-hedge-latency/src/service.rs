@@ -91,7 +91,7 @@ where
         let deadline = rules.classify.deadline(&context);
         let expiry = rules.classify.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let mut watched = settings.watches(rules.classify.may_hedge(&context));
+        let mut watched = settings.watches(rules.classify.may_hedge(&context, &request));
         let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
         if watched {
             if settings.learns() {

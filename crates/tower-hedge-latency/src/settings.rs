@@ -24,7 +24,8 @@ pub enum Mode {
     /// Learns and counts, and sends nothing: what [`HedgeCounts::shadowed`](crate::HedgeCounts::shadowed)
     /// comes to would have been sent. Neither the budget nor the readiness of the service is asked.
     Shadow,
-    /// Passes every call through, and learns nothing from it.
+    /// Passes every call through, and learns nothing from it. Only a [`grpc_throttle`](crate::Budget::grpc_throttle)
+    /// keeps counting, for the layers that share it.
     Off,
 }
 
@@ -183,29 +184,13 @@ impl Settings {
         self.tuning.mode == Mode::On
     }
 
-    /// A call begins, of which hedges are sent, learned or counted, or of which none are.
+    /// Deposits a call that succeeded, unless the layer above does.
+    ///
+    /// A ratio is one of the eligible calls; gRPC's throttle, which has no ratio, counts every call (gRFC A6).
     #[inline]
-    pub(crate) fn begin(&self, is_eligible: bool, budget: &Budget) {
-        match is_eligible {
-            true if self.tuning.deposits && !counts_successes(budget) => budget.deposit(),
-            false if self.tuning.mode != Mode::Off => {
-                self.state.counters.ineligible.count();
-            }
-            _ => {}
-        }
-    }
-
-    /// An eligible call has ended well.
-    #[inline]
-    pub(crate) fn succeed(&self, budget: &Budget) {
-        if self.tuning.deposits && counts_successes(budget) {
+    pub(crate) fn deposit(&self, is_eligible: bool, budget: &Budget) {
+        if self.tuning.deposits && (is_eligible || budget.share().is_none()) {
             budget.deposit();
         }
     }
-}
-
-/// Whether calls pay in when they have ended well, as gRFC A6 has it for a throttle, and not when they begin.
-fn counts_successes(budget: &Budget) -> bool {
-    // A budget without one that is no throttle counts nothing.
-    budget.share().is_none()
 }

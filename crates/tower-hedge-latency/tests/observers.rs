@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,8 +18,12 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// One call whose attempts take so many milliseconds, with hedges after 10 and 20 ms.
-async fn call<O: Observer + Clone>(observer: O, millis: &'static [u64], budget: Budget) {
+#[derive(Debug)]
+struct Failed;
+
+/// One call whose attempts take so many milliseconds, with hedges after 10 and 20 ms. An attempt of negative
+/// time fails.
+async fn call<O: Observer + Clone>(observer: O, millis: &'static [i64], budget: Budget) {
     let layer = HedgeLayer::builder()
         .fixed(ms(10))
         .max_hedges(2)
@@ -32,19 +35,21 @@ async fn call<O: Observer + Clone>(observer: O, millis: &'static [u64], budget: 
     let service = service_fn(move |(): ()| {
         let millis = *attempts.lock().unwrap().next().unwrap();
         async move {
-            sleep(ms(millis)).await;
-            Ok::<_, Infallible>(())
+            sleep(ms(millis.unsigned_abs())).await;
+            if millis < 0 { Err(Failed) } else { Ok(()) }
         }
     });
     let _ = timeout(ms(50), layer.layer(service).oneshot(())).await;
 }
 
-/// In time; won by the third attempt; denied; given up.
+/// In time; won by the third attempt; denied; cancelled; failed before and after a hedge.
 async fn calls<O: Observer + Clone>(observer: O) {
     call(observer.clone(), &[5], Budget::unlimited()).await;
     call(observer.clone(), &[90, 90, 5], Budget::unlimited()).await;
     call(observer.clone(), &[15], Budget::none()).await;
     call(observer.clone(), &[90, 90, 90], Budget::unlimited()).await;
+    call(observer.clone(), &[-5], Budget::unlimited()).await;
+    call(observer.clone(), &[-15, -15, -15], Budget::unlimited()).await;
 }
 
 /// Runs calls on a clock that stands still, on this thread, where recorders and subscribers are.
@@ -73,10 +78,11 @@ fn metrics_count_attempts_ends_and_hedges_that_are_not_sent() {
         })
         .collect();
     let expected = [
-        ("hedge_attempts_total{hedge}", 4),
-        ("hedge_attempts_total{primary}", 4),
+        ("hedge_attempts_total{hedge}", 6),
+        ("hedge_attempts_total{primary}", 6),
         ("hedge_calls_total{cancelled}", 1),
         ("hedge_calls_total{hedge}", 1),
+        ("hedge_calls_total{none}", 2),
         ("hedge_calls_total{primary}", 2),
         ("hedge_skipped_total{denied}", 1),
     ];
@@ -157,6 +163,14 @@ fn tracing_links_the_attempts_of_a_call() {
                 "message=hedging attempt=2",
                 "message=hedging attempt=3",
                 "message=cancelled"
+            ],
+            vec![
+                "message=hedging attempt=2",
+                "message=attempt failed attempt=1",
+                "message=hedging attempt=3",
+                "message=attempt failed attempt=2",
+                "message=attempt failed attempt=3",
+                "message=no attempt succeeded",
             ],
         ]
     );

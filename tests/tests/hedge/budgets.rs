@@ -90,6 +90,46 @@ async fn the_trigger_is_aligned_with_budgets_per_host() {
     }
 }
 
+/// Failed attempts that a throttle of 100 tokens has counted.
+fn recorded(throttle: &Budget) -> usize {
+    let more = (0..).find(|_| {
+        let closed = throttle.withdraw().is_none();
+        throttle.record_failure();
+        closed
+    });
+    50 - more.unwrap()
+}
+
+/// The retry is outside and sees the outcome of each race; the hedge records the attempts that the race hides.
+#[tokio::test(start_paused = true)]
+async fn a_retry_and_a_hedge_on_one_throttle_count_each_failed_attempt_once() {
+    for (latency, attempts) in [(0, 3), (15, 6)] {
+        let throttle = Budget::grpc_throttle(100, 0.001);
+        let retry = RetryLayer::builder().backoff(Backoff::none()).http();
+        let retry = retry.budget(throttle.clone()).build().unwrap();
+        let hedge = HedgeLayer::builder().fixed(ms(10)).http();
+        let hedge = hedge.shared_budget(throttle.clone()).build().unwrap();
+        let probe = Probe::always(Answer::UNAVAILABLE.after(latency));
+        let record = probe.record();
+        let stack = retry.layer(hedge.layer(probe));
+        stack.oneshot(get("http://a.example")).await.unwrap();
+        assert_eq!(record.calls(), attempts);
+        assert_eq!(recorded(&throttle), attempts, "after {latency} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_over_a_retry_on_one_throttle_counts_each_failed_attempt_once() {
+    let throttle = Budget::grpc_throttle(100, 0.001);
+    let hedge = HedgeLayer::builder().fixed(ms(10)).http();
+    let hedge = hedge.budget(throttle.clone()).build().unwrap();
+    let retry = RetryLayer::builder().backoff(Backoff::none()).http();
+    let retry = retry.shared_budget(throttle.clone()).build().unwrap();
+    let stack = hedge.layer(retry.layer(Probe::always(Answer::UNAVAILABLE)));
+    stack.oneshot(get("http://a.example")).await.unwrap();
+    assert_eq!(recorded(&throttle), 3);
+}
+
 #[test]
 fn wrong_budgets_are_named_with_their_bound() {
     let builder = HedgeLayer::builder().http();

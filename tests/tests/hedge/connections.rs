@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceExt};
-use tower_hedge_latency::{Drain, HedgeCounts, HedgeInfo, HedgeLayer, HedgeLayerBuilder};
+use tower_hedge_latency::{Attempt, Drain, HedgeCounts, HedgeInfo, HedgeLayer, HedgeLayerBuilder};
 
 const TRIGGER: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(10);
@@ -124,7 +124,10 @@ where
     let call = service.clone().oneshot(get(url));
     let response = timeout(LONG, call).await.unwrap().unwrap();
     let info = response.extensions().get::<HedgeInfo>().copied().unwrap();
-    assert_eq!((info.winner().number(), info.delay()), (2, TRIGGER));
+    assert_eq!(
+        (info.winner(), info.delay()),
+        (Some(Attempt::hedge(2)), TRIGGER)
+    );
     let body = response.into_body().collect().await.unwrap();
     String::from_utf8(body.to_bytes().to_vec()).unwrap()
 }

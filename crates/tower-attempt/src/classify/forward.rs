@@ -6,8 +6,8 @@ macro_rules! forward_classify {
             self.classify.may_repeat($inner(context))
         }
 
-        fn may_hedge(&self, context: &Self::Context) -> bool {
-            self.classify.may_hedge($inner(context))
+        fn may_hedge(&self, context: &Self::Context, request: &Req) -> bool {
+            self.classify.may_hedge($inner(context), request)
         }
 
         fn deadline(&self, context: &Self::Context) -> Option<$crate::Deadline> {

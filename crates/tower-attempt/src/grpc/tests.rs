@@ -25,8 +25,9 @@ fn verdict(attempt: Attempt, outcome: &Outcome) -> Verdict {
 }
 
 fn may_hedge(rules: &GrpcClassify, request: http::request::Builder) -> bool {
-    let context = context(rules, request);
-    Classify::<Request<()>, Response<()>, BoxError>::may_hedge(rules, &context)
+    let request = request.body(()).unwrap();
+    let context = Classify::<_, Response<()>, BoxError>::context(rules, &request);
+    Classify::<_, Response<()>, BoxError>::may_hedge(rules, &context, &request)
 }
 
 #[test]

@@ -34,18 +34,9 @@ impl<T> Bounded<T> {
         deadline: Duration,
         answer: BoxFuture<'static, Result<T, BackendError>>,
     ) -> Self {
-        Self::until(Instant::now() + deadline, deadline, answer)
-    }
-
-    /// The deadline has begun to count before; this is where it ends.
-    pub(crate) fn until(
-        end: Instant,
-        deadline: Duration,
-        answer: BoxFuture<'static, Result<T, BackendError>>,
-    ) -> Self {
         Self {
             answer: Mutex::new(answer),
-            end,
+            end: Instant::now() + deadline,
             deadline,
             timer: None,
         }

@@ -122,7 +122,7 @@ where
         } = self;
         let limits = &calls.limits;
         let outcome = match short {
-            Short::Else(answer, leave) => limits.outcome(question, answer, leave, observer, None),
+            Short::Else(answer, leave) => limits.outcome(question, answer, leave, observer),
             _ => limits.decide(question, observer, calls.look(&request)),
         };
         let reason = match outcome {

@@ -112,10 +112,10 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         }
     }
 
-    /// How long a request waits for its [quotas](Policy::dynamic_async) and the store together at most, above zero and up to
-    /// a minute.
+    /// Maximum time that a request waits for the backend, above zero and up to a minute.
     ///
-    /// While it waits it holds the inner service ready, and with it a permit if the inner service limits concurrency.
+    /// Time counts from when the backend is asked. [Quota look-ups](Policy::dynamic_async) have as much time before that.
+    /// While a request waits it holds the inner service ready, and with it a permit if the inner service limits concurrency.
     pub fn backend_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }

@@ -137,8 +137,8 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         let asked = limiter.asked(0..sink.bytes().len(), self.cost);
         let mut question = Question::one(sink, asked, decision);
         let outcome = match answer {
-            None => limits.ask(&mut question, observer, None),
-            Some((answer, leave)) => limits.outcome(&mut question, answer, leave, observer, None),
+            None => limits.ask(&mut question, observer),
+            Some((answer, leave)) => limits.outcome(&mut question, answer, leave, observer),
         };
         match outcome {
             Outcome::Later(waiting) => self.wait(Box::new((question, waiting)), cx),

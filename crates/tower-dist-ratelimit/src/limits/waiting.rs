@@ -5,8 +5,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
-
 use super::{Limits, Outcome, Question};
 use crate::{
     Observer, Quota,
@@ -14,44 +12,31 @@ use crate::{
     ladder::Leave,
 };
 
-/// What a decision waits for: first for quotas that have to be looked up, if there are any, then for the store. One
-/// deadline holds for both.
-pub(crate) struct Waiting {
-    end: Instant,
-    stage: Stage,
-}
-
-enum Stage {
+/// A pending decision: first the quota look-ups, if there are any, then the backend. Each has the whole deadline, so
+/// that a slow look-up never makes a healthy backend late.
+pub(crate) enum Waiting {
     Quotas(Bounded<Vec<Found>>),
-    Store(Bounded<Verdict>, Leave),
+    Backend(Bounded<Verdict>, Leave),
 }
 
 /// A quota that was looked up, for the policy at this place of the question.
-type Found = (usize, Option<Quota>);
+pub(crate) type Found = (usize, Option<Quota>);
 
 /// A quota that is being looked up.
 pub(crate) type LookUp = (usize, BoxFuture<'static, Option<Quota>>);
 
 impl Waiting {
     pub(super) fn for_quotas(deadline: Duration, lookups: Vec<LookUp>) -> Self {
-        let end = Instant::now() + deadline;
         let all = async { Ok(all(lookups).await) };
-        Self {
-            end,
-            stage: Stage::Quotas(Bounded::until(end, deadline, Box::pin(all))),
-        }
+        Self::Quotas(Bounded::new(deadline, Box::pin(all)))
     }
 
-    pub(super) fn for_store(
-        end: Instant,
+    pub(super) fn for_backend(
         deadline: Duration,
         answer: BoxFuture<'static, Result<Verdict, BackendError>>,
         leave: Leave,
     ) -> Self {
-        Self {
-            end,
-            stage: Stage::Store(Bounded::until(end, deadline, answer), leave),
-        }
+        Self::Backend(Bounded::new(deadline, answer), leave)
     }
 
     /// Completes the question. Never [`Outcome::Later`].
@@ -63,13 +48,13 @@ impl Waiting {
         cx: &mut Context<'_>,
     ) -> Poll<Outcome> {
         loop {
-            let outcome = match &mut self.stage {
-                Stage::Quotas(found) => match ready!(Pin::new(found).poll(cx)) {
+            let outcome = match self {
+                Self::Quotas(found) => match ready!(Pin::new(found).poll(cx)) {
                     Ok(found) => {
                         for (place, quota) in found {
                             question.asked[place].quota = quota;
                         }
-                        limits.ask(question, observer, Some(self.end))
+                        limits.ask(question, observer)
                     }
                     Err(error) => {
                         limits.warn_of_late_quotas();
@@ -77,7 +62,7 @@ impl Waiting {
                         limits.undecided(question, error, observer)
                     }
                 },
-                Stage::Store(verdict, leave) => {
+                Self::Backend(verdict, leave) => {
                     let verdict = ready!(Pin::new(verdict).poll(cx));
                     limits.decided(question, verdict, *leave, observer)
                 }

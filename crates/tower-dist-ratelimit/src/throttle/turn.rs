@@ -124,7 +124,7 @@ impl Turn {
     }
 
     fn ask<Req, O: Observer>(&mut self, gate: &Gate<Req>, observer: &O) -> Step {
-        let outcome = gate.calls.limits.ask(&mut self.question, observer, None);
+        let outcome = gate.calls.limits.ask(&mut self.question, observer);
         self.next(gate, outcome)
     }
 

@@ -142,7 +142,11 @@ async fn a_quota_that_could_not_be_built_is_the_policy_s() {
 
 /// Knows the quota after 20 ms.
 async fn looked_up() -> Option<Quota> {
-    sleep(Duration::from_millis(20)).await;
+    found_after(20).await
+}
+
+async fn found_after(millis: u64) -> Option<Quota> {
+    sleep(Duration::from_millis(millis)).await;
     Some(Quota::per_second(50))
 }
 
@@ -172,26 +176,34 @@ async fn a_quota_can_be_looked_up_and_several_at_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_and_the_store_share_one_deadline() {
-    for (delay, passes_after) in [(30, 50), (31, 50)] {
-        let policy = Policy::new("p", slow(1)).dynamic_async(|_| looked_up());
+async fn the_backend_has_its_whole_deadline_after_a_look_up() {
+    for (delay, status) in [(50, StatusCode::OK), (51, StatusCode::SERVICE_UNAVAILABLE)] {
         let layer = RateLimitLayer::builder(Remote::after(Duration::from_millis(delay)))
-            .limit(policy)
+            .limit(Policy::new("p", slow(1)).dynamic_async(|_| looked_up()))
             .on_backend_error(OnError::Deny)
             .build()
             .unwrap();
         let mut service = layer.layer(Probe::default());
         let started = Instant::now();
         let response = send(&mut service, get()).await;
-        assert_eq!(started.elapsed(), Duration::from_millis(passes_after));
-        // 20 ms and 31 are more than 50.
-        let late = delay == 31;
-        let status = if late {
-            StatusCode::SERVICE_UNAVAILABLE
-        } else {
-            StatusCode::OK
-        };
-        assert_eq!(response.status(), status);
+        assert_eq!(started.elapsed(), Duration::from_millis(20 + 50));
+        assert_eq!(response.status(), status, "{delay}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_quota_look_ups_leave_the_circuit_of_a_healthy_backend_closed() {
+    let layer = RateLimitLayer::builder(Remote::after(Duration::from_millis(2)))
+        .limit(Policy::new("p", slow(1)).dynamic_async(|_| found_after(49)))
+        .on_backend_error(OnError::Deny)
+        .build()
+        .unwrap();
+    let mut service = layer.layer(Probe::default());
+    for number in 0..20 {
+        let started = Instant::now();
+        let response = send(&mut service, get()).await;
+        assert_eq!(response.status(), StatusCode::OK, "request {number}");
+        assert_eq!(started.elapsed(), Duration::from_millis(49 + 2));
     }
 }
 
@@ -216,7 +228,7 @@ async fn a_look_up_that_never_ends_is_a_store_that_fails() {
     }
 }
 
-/// Readiness is for the inner service, and a permit is held for no longer than the deadline.
+/// Readiness is for the inner service, and a look-up holds a permit for no longer than the deadline.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
     let policy = Policy::new("p", slow(9)).dynamic_async(|_| std::future::pending());

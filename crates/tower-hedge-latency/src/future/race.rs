@@ -13,7 +13,7 @@ use super::hedge::Hedge;
 use super::timing::{Due, Timing};
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use crate::{Observer, SkipReason};
 
 /// All of a call but its first attempt and its timer.
@@ -50,6 +50,8 @@ where
     postponed: Duration,
     /// When the last of the waits that servers asked for is over.
     earliest: Option<Instant>,
+    /// Whether the last outcome was a success, and so whether the call was, once it has ended.
+    succeeded: bool,
     ended: bool,
 }
 
@@ -94,9 +96,9 @@ where
         spare: Option<Spare<S, R::Saved, A::Call>>,
     ) -> Self {
         observer.attempt_started(&Attempt::PRIMARY);
-        let own = rules.classify.budget(&context);
-        let budget = own.unwrap_or(&settings.tuning.budget);
-        settings.begin(watched, budget);
+        if !watched && settings.tuning.mode != Mode::Off {
+            settings.state.counters.ineligible.count();
+        }
         Self {
             rules,
             observer,
@@ -114,6 +116,7 @@ where
             hurry: false,
             postponed: Duration::ZERO,
             earliest: None,
+            succeeded: false,
             ended: false,
         }
     }

@@ -94,6 +94,10 @@ impl Timing {
         )
     }
 
+    pub(super) fn has_primary_failed(&self) -> bool {
+        self.failed_after.is_some()
+    }
+
     pub(super) fn primary_failed(&mut self) {
         self.failed_after = Some(self.start.elapsed());
     }

@@ -29,7 +29,7 @@ use crate::{HedgeLayer, Mode, NoObserver, Observer};
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` say it themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | tokio's grain |
 /// | `window` | 10 s, and at least `max(100, 10 ÷ (1 − q))` samples | |
-/// | `budget` | `percentile`: 5 % of eligible calls, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
+/// | `budget` | `percentile`: 5 % of eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
 /// ```
@@ -160,8 +160,11 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
         self
     }
 
-    /// The allowance that hedges draw on and eligible calls pay into: [`grpc_throttle`](Budget::grpc_throttle)
-    /// when they have ended well, any other when they begin.
+    /// The allowance that hedges draw on. Each eligible call that succeeds deposits into it.
+    ///
+    /// A failure deposits nothing: calls that a layer below rejects must not pay for hedges of the others.
+    /// With [`grpc_throttle`](Budget::grpc_throttle) every success deposits and every failed attempt is
+    /// recorded, whether the call may be hedged or not, as gRFC A6 specifies.
     ///
     /// For the outermost layer that uses this budget; layers below take a clone of it with
     /// [`shared_budget`](Self::shared_budget).
@@ -171,7 +174,10 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
         self
     }
 
-    /// An allowance that hedges draw on, and that a layer above pays into.
+    /// An allowance that hedges draw on, and that a layer above deposits into.
+    ///
+    /// With [`grpc_throttle`](Budget::grpc_throttle) this layer records the failed attempts that the layer
+    /// above does not receive, and the layer above records the outcome of the call: each failure counts once.
     pub fn shared_budget(mut self, budget: Budget) -> Self {
         self.knobs.budget = Some(budget);
         self.knobs.deposits = false;

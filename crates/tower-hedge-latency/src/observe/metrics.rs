@@ -8,7 +8,7 @@ use super::{Observer, SkipReason};
 /// |---|---|---|
 /// | `hedge_attempts_total` | counter | `kind`: `primary`, `hedge` |
 /// | `hedge_skipped_total` | counter | `reason`: `denied`, `held_back`, `not_ready`, `not_repeatable`, `shadow` |
-/// | `hedge_calls_total` | counter | `winner`: `primary`, `hedge`, `cancelled` |
+/// | `hedge_calls_total` | counter | `winner`: `primary`, `hedge`, `none` if no attempt succeeded, `cancelled` |
 ///
 /// The delays that are learned come from [`HedgeHandle`](crate::HedgeHandle).
 ///
@@ -42,8 +42,8 @@ impl Observer for MetricsObserver {
         metrics::counter!("hedge_skipped_total", "reason" => reason).increment(1);
     }
 
-    fn finished(&self, winner: &Attempt) {
-        ended(kind(winner));
+    fn finished(&self, winner: Option<&Attempt>) {
+        ended(winner.map_or("none", kind));
     }
 
     fn cancelled(&self) {

@@ -17,6 +17,7 @@ use super::{Observer, SkipReason};
 /// | `hedge skipped` | DEBUG | `call`, `attempt`, `reason` |
 /// | `attempt failed` | DEBUG | `call`, `attempt` |
 /// | `won` | DEBUG | `call`, `attempt` |
+/// | `no attempt succeeded` | DEBUG | `call` |
 /// | `cancelled` | DEBUG | `call` |
 ///
 /// ```
@@ -78,9 +79,15 @@ impl Observer for TracingObserver {
         tracing::debug!(target: TARGET, call, attempt, "attempt failed");
     }
 
-    fn finished(&self, winner: &Attempt) {
-        if let Some(call) = self.told() {
-            tracing::debug!(target: TARGET, call, attempt = winner.number(), "won");
+    fn finished(&self, winner: Option<&Attempt>) {
+        match (self.told(), winner) {
+            (Some(call), Some(winner)) => {
+                tracing::debug!(target: TARGET, call, attempt = winner.number(), "won");
+            }
+            (Some(call), None) => {
+                tracing::debug!(target: TARGET, call, "no attempt succeeded");
+            }
+            (None, _) => {}
         }
     }
 

@@ -89,7 +89,8 @@ proptest! {
             assert_eq!(counts.calls + counts.hedges, sent as u64);
             assert_eq!(told(|event| matches!(event, Started(1))), all);
             assert_eq!(told(|event| matches!(event, Started(_))), sent as u64);
-            assert_eq!(told(|event| matches!(event, Finished(_))), all - cancelled);
+            assert_eq!(told(|event| matches!(event, NoWinner)), counts.failed);
+            assert_eq!(told(|event| matches!(event, Finished(_) | NoWinner)), all - cancelled);
             assert_eq!(told(|event| matches!(event, Finished(2..))), counts.hedge_wins);
             assert_eq!(told(|event| matches!(event, Cancelled)), cancelled);
             assert_eq!(told(|event| matches!(event, Skipped(_, SkipReason::Denied))), counts.denied);

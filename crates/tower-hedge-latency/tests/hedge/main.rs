@@ -8,6 +8,8 @@ mod counts;
 mod deadline;
 #[cfg(feature = "drain")]
 mod drain;
+#[cfg(feature = "http")]
+mod hops;
 mod learned;
 mod modes;
 mod on_failure;
@@ -15,3 +17,4 @@ mod permits;
 mod pushback;
 mod race;
 mod support;
+mod throttle;

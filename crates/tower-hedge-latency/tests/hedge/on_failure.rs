@@ -84,14 +84,14 @@ async fn without_a_token_or_a_ready_service_the_failure_is_returned_at_once() {
     next(&mut handle).await.send_error("reset");
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
     let denied = Skipped(2, SkipReason::Denied);
-    assert_eq!(log.take(), [Started(1), Failed(1), denied, Finished(1)]);
+    assert_eq!(log.take(), [Started(1), Failed(1), denied, NoWinner]);
 
     let (mut call, mut handle) = call!(eager(1).observer(log.clone()), ready: 1);
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("reset");
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
     let not_ready = Skipped(2, SkipReason::NotReady);
-    assert_eq!(log.take(), [Started(1), Failed(1), not_ready, Finished(1)]);
+    assert_eq!(log.take(), [Started(1), Failed(1), not_ready, NoWinner]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -327,17 +327,76 @@ async fn only_calls_that_went_well_open_a_throttle_again() {
     }
 }
 
+/// Budgets of any kind: rejections that took no server any time must not pay for hedges.
 #[tokio::test(start_paused = true)]
-async fn each_call_deposits_once_unless_the_budget_is_shared() {
-    for (shared, deposits) in [(false, true), (true, false)] {
+async fn each_success_deposits_once_unless_the_budget_is_shared() {
+    let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+        Ok(501) => Verdict::Fatal,
+        Ok(_) => Verdict::Success,
+        Err(_) => Verdict::transient(),
+    };
+    for (shared, outcome, deposits) in [
+        (false, Ok(200), true),
+        (false, Ok(501), false),
+        (false, Err("reset"), false),
+        (true, Ok(200), false),
+    ] {
         let budget = Budget::ratio(1.0).burst(1).initial(0);
         let layer = match shared {
             true => fixed(10).shared_budget(budget.clone()),
             false => fixed(10).budget(budget.clone()),
         };
-        let (mut call, _handle) = call!(layer);
+        let (mut call, mut handle) = call!(layer.classify_fn(judge));
         assert_pending!(call.poll());
-        assert_eq!(budget.withdraw().is_some(), deposits);
+        let primary = next(&mut handle).await;
+        assert!(budget.withdraw().is_none(), "the call has not ended");
+        match outcome {
+            Ok(status) => primary.send_response(status),
+            Err(error) => primary.send_error(error),
+        }
+        assert_eq!(assert_ready!(call.poll()).is_ok(), outcome.is_ok());
+        assert_eq!(
+            budget.withdraw().is_some(),
+            deposits,
+            "{shared} {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_success_has_no_winner() {
+    let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+        Ok(501) => Verdict::Fatal,
+        Ok(_) => Verdict::Success,
+        Err(_) => Verdict::transient(),
+    };
+    for outcome in [Ok(501), Err("reset")] {
+        for hedged in [false, true] {
+            let log = Log::default();
+            let layer = fixed(10).classify_fn(judge).observer(log.clone());
+            let layer = layer.build().unwrap();
+            let handle = layer.handle();
+            let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
+            assert_ready_ok!(service.poll_ready());
+            let mut call = task::spawn(service.call(7));
+            assert_pending!(call.poll());
+            let mut attempts = vec![next(&mut mock).await];
+            if hedged {
+                advance(ms(10)).await;
+                assert_pending!(call.poll());
+                attempts.push(next(&mut mock).await);
+            }
+            for attempt in attempts {
+                match outcome {
+                    Ok(status) => attempt.send_response(status),
+                    Err(error) => attempt.send_error(error),
+                }
+            }
+            assert_eq!(assert_ready!(call.poll()).is_ok(), outcome.is_ok());
+            let counts = handle.counts();
+            assert_eq!((counts.failed, counts.hedge_wins), (1, 0));
+            assert_eq!(log.take().pop(), Some(NoWinner), "{outcome:?}");
+        }
     }
 }
 

@@ -27,9 +27,10 @@ pub(crate) enum Event {
     Skipped(u32, SkipReason),
     Failed(u32),
     Finished(u32),
+    NoWinner,
     Cancelled,
 }
-pub(crate) use Event::{Cancelled, Failed, Finished, Skipped, Started};
+pub(crate) use Event::{Cancelled, Failed, Finished, NoWinner, Skipped, Started};
 
 impl Log {
     fn add(&self, event: Event) {
@@ -54,8 +55,8 @@ impl Observer for Log {
         self.add(Failed(attempt.number()));
     }
 
-    fn finished(&self, winner: &Attempt) {
-        self.add(Finished(winner.number()));
+    fn finished(&self, winner: Option<&Attempt>) {
+        self.add(winner.map_or(NoWinner, |winner| Finished(winner.number())));
     }
 
     fn cancelled(&self) {

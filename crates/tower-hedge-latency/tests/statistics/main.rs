@@ -7,6 +7,8 @@
 #![expect(clippy::cast_precision_loss, reason = "counts are small")]
 
 #[cfg(feature = "http")]
+mod overload;
+#[cfg(feature = "http")]
 mod replicas;
 mod services;
 

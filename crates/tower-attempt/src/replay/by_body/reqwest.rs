@@ -1,8 +1,7 @@
-use http::header::EXPECT;
+use http::header::{EXPECT, UPGRADE};
 use reqwest::{Body, Request};
 
 use super::ByBody;
-use super::saved::may_be_copied;
 use crate::replay::Recording;
 use crate::{Attempt, ReplayableBody, Replays};
 
@@ -65,7 +64,7 @@ fn fill(
     recording: Option<&Recording<Body>>,
     attempt: Attempt,
 ) -> Option<Request> {
-    if !may_be_copied(|name| request.headers().contains_key(name), attempt) {
+    if request.headers().contains_key(UPGRADE) {
         return None;
     }
     if let Some(recording) = recording {

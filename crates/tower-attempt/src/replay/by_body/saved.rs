@@ -1,10 +1,9 @@
 use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Extensions, HeaderName, Method, Request, Uri, Version};
+use http::{Extensions, Method, Request, Uri, Version};
 use http_body::Body;
 
 use super::fields::Fields;
-use crate::http::HEDGE_ATTEMPT;
 use crate::replay::{Recording, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
@@ -47,8 +46,9 @@ impl<S: Body> SavedRequest<S> {
 impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
     /// The body for a further attempt, if there may be one.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
-        // Looked up only now, since looking up a header takes as long as copying several.
-        if !may_be_copied(|name| self.head.fields.contains(name), attempt) {
+        // Its connection is about to change its protocol. Looked up only now, since looking up a header takes as
+        // long as copying several.
+        if self.head.fields.contains(&UPGRADE) {
             return None;
         }
         Some(match &self.content {
@@ -56,13 +56,6 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
             Content::Recorded(recording) => recording.read_again(attempt)?,
         })
     }
-}
-
-/// Whether a request that `has` some fields may be sent again as `attempt`: not if its connection is about
-/// to become something else, and not as a hedge of what somebody else's hedge is already.
-pub(super) fn may_be_copied(has: impl Fn(&HeaderName) -> bool, attempt: Attempt) -> bool {
-    let is_hedge = attempt.kind() == AttemptKind::Hedge;
-    !(has(&UPGRADE) || is_hedge && has(&HEDGE_ATTEMPT))
 }
 
 impl Head {

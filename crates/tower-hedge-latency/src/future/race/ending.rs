@@ -22,37 +22,44 @@ where
     A: Elsewhere<S, Req>,
     L: Losers<S::Future>,
 {
-    /// Disposes of the losers, and says in the outcome what it took if a hedge was sent.
+    /// Ends the call with the outcome of the `decisive` attempt: disposes of the losers and, if a hedge was sent,
+    /// attaches [`HedgeInfo`].
     #[inline]
-    pub(in crate::future) fn end(
-        &mut self,
-        winner: Attempt,
-        good: bool,
-        outcome: &mut Outcome<S, Req>,
-    ) {
+    pub(in crate::future) fn end(&mut self, decisive: Attempt, outcome: &mut Outcome<S, Req>) {
         self.ended = true;
         self.spare = None;
-        let won = winner.kind() == AttemptKind::Hedge;
-        self.settle(good, won);
-        if !good {
-            self.settings.state.counters.failed.count();
+        self.settle(decisive.kind() == AttemptKind::Hedge);
+        match self.succeeded {
+            true => self.settings.deposit(self.watched, self.budget()),
+            false => {
+                self.settings.state.counters.failed.count();
+            }
         }
+        let winner = self.succeeded.then_some(decisive);
         if self.stage > 0 {
-            self.end_race(winner, outcome);
+            self.end_race(decisive, winner, outcome);
         }
-        self.observer.finished(&winner);
+        self.observer.finished(winner.as_ref());
     }
 
     #[cold]
-    fn end_race(&mut self, winner: Attempt, outcome: &mut Outcome<S, Req>) {
+    fn end_race(
+        &mut self,
+        decisive: Attempt,
+        winner: Option<Attempt>,
+        outcome: &mut Outcome<S, Req>,
+    ) {
         for hedge in std::mem::take(&mut self.hedges) {
             let attempt = hedge.attempt;
             if !hedge.lose(&self.losers) {
                 self.skip(&attempt, SkipReason::NotReady);
             }
         }
-        if winner.kind() == AttemptKind::Hedge {
-            self.settings.state.counters.hedge_wins.count();
+        if decisive.kind() == AttemptKind::Hedge {
+            self.record_hidden_failure();
+            if winner.is_some() {
+                self.settings.state.counters.hedge_wins.count();
+            }
         }
         if self.attempts > 1 {
             let delay = self.timing.delay(&self.settings, 0);
@@ -61,9 +68,9 @@ where
         }
     }
 
-    /// The call ends: what there is to learn, to count and to tell of hedges.
+    /// Counts and learns from a call that ends. `overtaken`: with the outcome of a hedge.
     #[inline]
-    fn settle(&self, succeeded: bool, won: bool) {
+    fn settle(&self, overtaken: bool) {
         let settings = &*self.settings;
         let call = settings.state.counters.calls.count();
         if !self.watched {
@@ -78,12 +85,14 @@ where
         let class = self.timing.class(settings);
         if let Some(calls) = class.estimator.counts_for(call) {
             let now = Instant::now();
-            if let Some(seen) = self.timing.seen(succeeded, won, now) {
+            if let Some(seen) = self.timing.seen(self.succeeded, overtaken, now) {
                 settings.learn(class, seen, calls, now);
             }
         }
         if self.attempts > 1 {
-            class.guard.record(self.attempts - 1, won);
+            class
+                .guard
+                .record(self.attempts - 1, overtaken && self.succeeded);
         }
     }
 
@@ -116,7 +125,8 @@ where
 {
     fn drop(&mut self) {
         if !self.ended {
-            self.settle(false, false);
+            self.settle(false);
+            self.record_hidden_failure();
             for hedge in self.hedges.iter().filter(|hedge| !hedge.is_sent()) {
                 self.skip(&hedge.attempt, SkipReason::NotReady);
             }

@@ -22,29 +22,33 @@ where
     A: Elsewhere<S, Req>,
     L: Losers<S::Future>,
 {
-    /// Judges an attempt's outcome, once.
+    /// Classifies an attempt's outcome, once. Returns whether it decides the race: a retry would not mend it.
     #[inline]
-    pub(in crate::future) fn is_good(
+    pub(in crate::future) fn decides(
         &mut self,
         attempt: &Attempt,
         outcome: &Outcome<S, Req>,
     ) -> bool {
         let classify = &self.rules.classify;
         let verdict = classify.classify(&self.context, attempt, outcome);
+        self.succeeded = verdict == Verdict::Success;
         if !verdict.is_retry() {
-            if self.watched && verdict == Verdict::Success {
-                self.settings.succeed(self.budget());
-            }
             return true;
         }
-        self.failed(verdict);
+        self.failed(attempt, verdict, outcome);
         false
     }
 
     /// A server that asks to wait or to stop is obeyed.
     #[cold]
-    fn failed(&mut self, verdict: Verdict) {
-        self.budget().record_failure();
+    fn failed(&mut self, attempt: &Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
+        // The layer above records the primary's failure on a shared budget, if it receives that failure.
+        let is_seen_above = *attempt == Attempt::PRIMARY && !self.settings.tuning.deposits;
+        // A retry layer below that gave up has recorded the failure.
+        let classify = &self.rules.classify;
+        if !classify.was_given_up(&mut self.context, outcome) && !is_seen_above {
+            self.budget().record_failure();
+        }
         match verdict {
             Verdict::Retry {
                 hint: Some(Hint::AtLeast(wait) | Hint::Exactly(wait)),
@@ -83,6 +87,13 @@ where
     /// told so and no server asks to wait, and a hedge whose service is not ready is no reason to wait.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry
+    }
+
+    /// Records the primary's failure on a shared budget, since the layer above does not receive it.
+    pub(super) fn record_hidden_failure(&self) {
+        if self.timing.has_primary_failed() && !self.settings.tuning.deposits {
+            self.budget().record_failure();
+        }
     }
 
     pub(in crate::future) fn primary_failed(&mut self) {

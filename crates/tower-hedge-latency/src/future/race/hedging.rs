@@ -65,10 +65,9 @@ where
         !self.settings.learns() || self.timing.class(&self.settings).guard.allows()
     }
 
-    /// The first good answer among the hedges.
+    /// The first outcome of a hedge that decides the race.
     ///
-    /// One that failed is dropped: the first attempt's failure is what the caller gets to see if
-    /// they all fail.
+    /// Drops a hedge's failure: if all attempts fail, the caller receives the primary's.
     pub(in crate::future) fn poll_hedges(
         &mut self,
         cx: &mut Context<'_>,
@@ -85,7 +84,7 @@ where
             };
             let attempt = self.hedges.remove(next).attempt;
             match end {
-                End::Answered(outcome) if self.is_good(&attempt, &outcome) => {
+                End::Answered(outcome) if self.decides(&attempt, &outcome) => {
                     return Poll::Ready((attempt, outcome));
                 }
                 End::Answered(failure) => {

@@ -105,7 +105,7 @@ impl<O, X> HedgeLayerBuilder<Plain, O, X> {
     ///         request.len()
     ///     }
     ///
-    ///     fn may_hedge(&self, length: &usize) -> bool {
+    ///     fn may_hedge(&self, length: &usize, _: &String) -> bool {
     ///         *length < 1024
     ///     }
     ///
