@@ -6,6 +6,7 @@ mod fallback;
 mod on_error;
 mod pauses;
 mod record;
+mod recovery;
 
 use std::{
     collections::hash_map::RandomState,
@@ -18,9 +19,13 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::breaker::{Breaker, Change};
 pub use self::on_error::OnError;
 pub(crate) use self::{breaker::Leave, fallback::Fallback};
+use self::{
+    breaker::{Breaker, Change},
+    pauses::Pauses,
+    recovery::Recovery,
+};
 use crate::{BuildError, Observer, Policy, backend::BackendError};
 
 /// The rungs below the store.
@@ -31,6 +36,9 @@ pub(crate) struct Ladder {
     /// Whether the store has ever said that it will answer later. Then what it says at once is said from memory, and tells
     /// nothing about how it is.
     answers_later: AtomicBool,
+    recovery: Recovery,
+    /// How long processes take to return, from the first to the last one.
+    all_return: Duration,
     pub(crate) instead: Instead,
 }
 
@@ -72,14 +80,18 @@ impl Ladder {
             breaker: Breaker::new(deadline, RandomState::new().hash_one(())),
             made: Instant::now(),
             answers_later: AtomicBool::new(false),
+            recovery: Recovery::default(),
+            all_return: Pauses::new(deadline).all_return(),
             instead,
         })
     }
 
-    /// Leave to ask the store, unless it is left alone. One relaxed load, which is all that a store costs that never fails.
+    /// Leave to ask the store, unless it is left alone or this process returns to it. Two relaxed loads, which is all that a
+    /// store costs that never fails.
     #[inline]
     pub(crate) fn leave_if_closed(&self) -> Option<Leave> {
-        self.breaker.leave_if_closed()
+        let leave = self.breaker.leave_if_closed()?;
+        self.recovery.is_over().then_some(leave)
     }
 
     /// Leave to ask the store, also for a probe.
@@ -94,6 +106,17 @@ impl Ladder {
     /// How long the store is left alone, if it is.
     pub(crate) fn shut_for(&self) -> Option<Duration> {
         self.breaker.shut_for(|| self.now())
+    }
+
+    /// The share of this process, if it has lately returned; and whether requests are charged to it, too.
+    pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
+        match &self.instead {
+            Instead::Decide(fallback) if !self.recovery.is_over() => {
+                let is_shared = self.recovery.is_shared(self.now())?;
+                Some((fallback, is_shared))
+            }
+            _ => None,
+        }
     }
 
     /// The store has decided at once.
@@ -146,6 +169,10 @@ impl Ladder {
                 observer.circuit_opened(error);
             }
             (Some(Change::Closed), _) => {
+                if let Instead::Decide(fallback) = &self.instead {
+                    let lasting = fallback.lasting();
+                    self.recovery.returned(self.now(), self.all_return, lasting);
+                }
                 #[cfg(feature = "tracing")]
                 tracing::info!("rate limits are the store's again");
                 observer.circuit_closed();

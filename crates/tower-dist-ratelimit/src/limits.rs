@@ -1,5 +1,6 @@
 mod question;
 mod register;
+mod returning;
 mod rule;
 mod short;
 mod waiting;
@@ -115,10 +116,13 @@ impl Limits {
             return Outcome::Refuse(Reason::Quota);
         }
         match self.ladder.leave() {
-            Ok(leave) => {
-                let answer = question.ask(&*self.backend);
-                self.outcome(question, answer, leave, observer)
-            }
+            Ok(leave) => match self.recover(question, leave) {
+                Ok(leave) => {
+                    let answer = question.ask(&*self.backend);
+                    self.outcome(question, answer, leave, observer)
+                }
+                Err(reason) => Outcome::Refuse(reason),
+            },
             Err(_) if question.spend(self.leasing.as_deref()) => Outcome::Pass,
             Err(error) => self.undecided(question, error, observer),
         }
@@ -135,7 +139,7 @@ impl Limits {
         match answer {
             Answer::Done(allowed) => {
                 self.ladder.answered_at_once(leave, observer);
-                by_quota(allowed)
+                self.by_quota(question, allowed, leave)
             }
             Answer::Failed(error) => self.failed(question, leave, error, observer),
             Answer::Later(answer) => {
@@ -156,7 +160,7 @@ impl Limits {
             Ok(Verdict { allowed, decisions }) if decisions.len() == question.asked.len() => {
                 self.ladder.answered_later(leave, observer);
                 question.decisions = decisions;
-                by_quota(allowed)
+                self.by_quota(question, allowed, leave)
             }
             Ok(_) => {
                 let error = BackendError::new("an answer without a decision on each charge");
@@ -175,6 +179,7 @@ impl Limits {
         observer: &O,
     ) -> Outcome {
         self.ladder.failed(leave, &error, observer);
+        self.release(question, leave);
         self.undecided(question, error, observer)
     }
 
@@ -196,7 +201,12 @@ impl Limits {
             }
             Instead::Deny => error,
             Instead::Decide(fallback) => match question.ask_instead(fallback) {
-                Ok(true) => return Outcome::Pass,
+                Ok(true) => {
+                    for asked in &question.asked {
+                        fallback.keep(asked.rule, asked.charge(question.keys()));
+                    }
+                    return Outcome::Pass;
+                }
                 Ok(false) => return Outcome::Refuse(Reason::ReducedCapacity),
                 Err(error) => error,
             },
@@ -208,6 +218,14 @@ impl Limits {
         });
         question.cause = Some(error);
         Outcome::Refuse(Reason::Backend)
+    }
+
+    fn by_quota(&self, question: &Question, allowed: bool, leave: Leave) -> Outcome {
+        if allowed {
+            return Outcome::Pass;
+        }
+        self.release(question, leave);
+        Outcome::Refuse(Reason::Quota)
     }
 
     fn warn_of_late_quotas(&self) {
@@ -275,14 +293,6 @@ impl Limits {
             warned_of_late_quotas: Once::new(),
             corrections: Corrections::default(),
         })
-    }
-}
-
-fn by_quota(allowed: bool) -> Outcome {
-    if allowed {
-        Outcome::Pass
-    } else {
-        Outcome::Refuse(Reason::Quota)
     }
 }
 

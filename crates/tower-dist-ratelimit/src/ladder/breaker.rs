@@ -29,6 +29,8 @@ pub(crate) enum Leave {
     Quiet,
     /// The circuit is closed.
     Closed,
+    /// The circuit has closed lately. The request is charged to this process's share, too.
+    Shared,
     /// It is open, and this is the probe; with the circuit as the probe left it.
     Probe(u64),
 }

@@ -1,3 +1,5 @@
+use std::{slice, time::Duration};
+
 use smallvec::SmallVec;
 
 use crate::{
@@ -5,11 +7,14 @@ use crate::{
     backend::{Answer, Backend, BackendError, Charge, Memory, PolicyId},
     limits,
     policy::Cost,
+    quota::HORIZON,
 };
 
 /// Decides in this process, by a share of every quota.
 pub(crate) struct Fallback {
-    memory: Memory,
+    share: Memory,
+    /// Tokens that were admitted here and that the backend does not know of. It counts as the share does.
+    unreported: Memory,
     /// In the order of the policies.
     shares: Vec<Share>,
 }
@@ -18,6 +23,10 @@ pub(crate) struct Fallback {
 struct Share {
     id: PolicyId,
     algorithm: Algorithm,
+    /// What this process may admit alone.
+    quota: Quota,
+    /// Whether keys can have other quotas.
+    is_dynamic: bool,
     fleet: u64,
     /// What one request costs, if that is fixed.
     cost: u64,
@@ -35,42 +44,47 @@ impl Fallback {
         fleet: u32,
         is_remote: bool,
     ) -> Result<Self, BuildError> {
-        let memory = Memory::default();
-        let most = memory.capabilities().max_policies;
+        let (share, unreported) = (Memory::default(), Memory::default());
+        let most = share.capabilities().max_policies;
         if policies.len() > most {
             let bound = format_args!("at most {most} with OnError::LocalFallback");
             return Err(BuildError::new("number of policies", policies.len(), bound));
         }
         let mut shares: Vec<Share> = policies
             .iter()
-            .map(|policy| Share {
-                id: PolicyId::new(0),
-                algorithm: policy.algorithm(),
-                fleet: u64::from(fleet).max(1),
-                cost: match policy.cost {
-                    Cost::Fixed(cost) => cost,
-                    Cost::Of(_) => 1,
-                },
-            })
+            .map(|policy| Share::new(policy, fleet))
             .collect();
         let own = policies.iter().zip(&shares).map(|(policy, share)| {
-            let own = Policy::new(policy.name(), share.of(policy.quota()));
-            let own = own.counted(share.algorithm);
-            if policy.has_dynamic_quotas() {
+            let own = Policy::new(policy.name(), share.quota).counted(share.algorithm);
+            if share.is_dynamic {
                 own.dynamic_quotas()
             } else {
                 own
             }
         });
-        let ids =
-            limits::register(&memory, &own.collect::<Vec<_>>()).map_err(|error| match fleet {
+        let own: Vec<Policy> = own.collect();
+        let register = |memory: &Memory| {
+            limits::register(memory, &own).map_err(|error| match fleet {
                 1 if !is_remote => error,
                 _ => no_share(fleet, &error),
-            })?;
-        for (share, id) in shares.iter_mut().zip(ids) {
+            })
+        };
+        register(&unreported)?;
+        // The same ids: both are new.
+        for (share, id) in shares.iter_mut().zip(register(&share)?) {
             share.id = id;
         }
-        Ok(Self { memory, shares })
+        Ok(Self {
+            share,
+            unreported,
+            shares,
+        })
+    }
+
+    /// The longest time for which an admitted token counts.
+    pub(super) fn lasting(&self) -> Duration {
+        let lasting = self.shares.iter().map(Share::lasting);
+        lasting.max().unwrap_or_default()
     }
 
     /// Decides instead of the store, on these charges of policies by their numbers.
@@ -81,11 +95,47 @@ impl Fallback {
     ) -> Result<bool, BackendError> {
         let charges = charges.map(|(number, charge)| self.own(number, charge));
         let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
-        let allowed = now(self.memory.acquire(&charges, out))?;
+        let allowed = now(self.share.acquire(&charges, out))?;
         for decision in out {
             decision.source = Source::LocalFallback;
         }
         Ok(allowed)
+    }
+
+    /// Records that the backend does not know of a charge.
+    pub(crate) fn keep(&self, number: usize, charge: Charge<'_>) {
+        let cost = i64::try_from(charge.cost).unwrap_or(i64::MAX);
+        let _ = self.unreported.settle(&[self.own(number, charge)], cost);
+    }
+
+    /// Puts back a charge that the backend has not made.
+    pub(crate) fn release(&self, number: usize, charge: Charge<'_>) {
+        let cost = i64::try_from(charge.cost).unwrap_or(i64::MAX);
+        let _ = self.share.settle(&[self.own(number, charge)], -cost);
+    }
+
+    /// Takes the tokens of a key that were admitted here, still count, and are unknown to the backend.
+    pub(crate) fn take_unreported(&self, number: usize, charge: Charge<'_>) -> u64 {
+        let share = &self.shares[number];
+        let look = self.own(number, Charge { cost: 0, ..charge });
+        let mut decision = Decision::default();
+        let (looks, decisions) = (slice::from_ref(&look), slice::from_mut(&mut decision));
+        if now(self.unreported.acquire(looks, decisions)).is_err() {
+            return 0;
+        }
+        let most = match share.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                look.quota.unwrap_or(share.quota).burst_size()
+            }
+            // A request that waits here has its time already.
+            Algorithm::LeakyQueue { .. } => 0,
+            _ => decision.limit,
+        };
+        let unreported = most.saturating_sub(decision.remaining);
+        if unreported > 0 {
+            drop(self.unreported.reset(share.id, charge.key));
+        }
+        unreported
     }
 
     /// Corrects a charge that was made here.
@@ -95,13 +145,17 @@ impl Fallback {
         charge: Charge<'_>,
         delta: i64,
     ) -> Result<(), BackendError> {
-        now(self.memory.settle(&[self.own(number, charge)], delta)).map(|_| ())
+        let own = [self.own(number, charge)];
+        now(self.unreported.settle(&own, delta))?;
+        now(self.share.settle(&own, delta)).map(|_| ())
     }
 
     /// Forgets what a key has used here.
     pub(crate) fn reset(&self, number: usize, key: &[u8]) {
-        // It is done when it is asked for.
-        drop(self.memory.reset(self.shares[number].id, key));
+        for memory in [&self.share, &self.unreported] {
+            // It is done when it is asked for.
+            drop(memory.reset(self.shares[number].id, key));
+        }
     }
 
     /// The same charge to this process's share of the policy; without more than is needed.
@@ -115,6 +169,36 @@ impl Fallback {
 }
 
 impl Share {
+    fn new(policy: &Policy, fleet: u32) -> Self {
+        let mut share = Self {
+            id: PolicyId::new(0),
+            algorithm: match policy.algorithm() {
+                // Windows that begin at other times than the backend's would admit twice in one of those.
+                Algorithm::FixedWindow { .. } => Algorithm::FirstHit,
+                algorithm => algorithm,
+            },
+            quota: policy.quota(),
+            is_dynamic: policy.has_dynamic_quotas(),
+            fleet: u64::from(fleet).max(1),
+            cost: match policy.cost {
+                Cost::Fixed(cost) => cost,
+                Cost::Of(_) => 1,
+            },
+        };
+        share.quota = share.of(share.quota);
+        share
+    }
+
+    /// How long an admitted token counts, at most.
+    fn lasting(&self) -> Duration {
+        if self.is_dynamic {
+            return HORIZON;
+        }
+        let fills = self.quota.burst_size().div_ceil(self.quota.limit().max(1));
+        let windows = u32::try_from(fills).unwrap_or(u32::MAX).max(2);
+        self.quota.window().saturating_mul(windows)
+    }
+
     fn of(&self, quota: Quota) -> Quota {
         // Whoever is allowed nothing gets no share of it.
         let share = |tokens: u64, least: u64| (tokens / self.fleet).max(least).min(tokens);

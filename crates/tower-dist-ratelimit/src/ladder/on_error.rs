@@ -45,6 +45,23 @@ pub enum OnError {
     /// The limits hold for each instance, however unevenly a client's requests are spread. The `Memory` is bounded (100,000 keys per policy) and takes a
     /// few kilobytes while it is not needed. Keys start with all of their share when the store fails.
     ///
+    /// # After an outage
+    ///
+    /// Instances return one by one. For 5 s after the backend has answered again (with a `backend_deadline` above 1 s, for 3 s and two deadlines), an instance admits
+    /// only requests that both the backend and its share allow. It charges the tokens that it has admitted alone to the
+    /// backend, with the next request of the same key. So the full rate of an instance that has returned does not add to
+    /// the shares of the others, and an interval D around an outage admits, all instances together, at most
+    ///
+    /// - `rate · D` and three bursts of a bucket: one before the outage, one from the shares, and one after all instances
+    ///   have returned. Without an outage it is one burst.
+    /// - two limits in a fixed window, of which the shares admit one. If an instance does not see a key again, the tokens
+    ///   that it has admitted alone for that key come on top.
+    ///
+    /// The bounds suppose that `fleet` is at most the smallest limit, burst and limit over cost, since no share is below 1,
+    /// and that each instance has noticed the outage. An instance without requests during the outage can admit all that
+    /// the backend allows, while others still return. An instance that alone cannot reach the backend admits its share
+    /// beside what the backend admits for the others. One request per instance, its probe, is not charged to its share.
+    ///
     /// # Errors
     ///
     /// Building fails with a fleet of zero, and with policies of which a `Memory` cannot count the share: the error names the

@@ -7,6 +7,9 @@ const FIRST: Duration = Duration::from_millis(100);
 /// dead store a thousand times in two seconds, which is what a live one answers in ten milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
+/// Longer than a backend takes to connect again: its delays between attempts grow up to 1 s.
+const CONNECT: Duration = Duration::from_secs(3);
+
 /// How long a store that fails is left alone: twice as long after each probe, and half of that at random, so that a fleet
 /// does not come back as one.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,11 @@ impl Pauses {
 
     pub(super) fn deadline(self) -> Duration {
         self.deadline
+    }
+
+    /// How long processes take to return, from the first to the last one.
+    pub(super) fn all_return(self) -> Duration {
+        CONNECT + LONGEST.max(self.deadline.saturating_mul(2))
     }
 
     /// The pause after this many probes. `noise` is random.

@@ -146,7 +146,7 @@ async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
     let levels = Levels::default();
     let _guard = tracing::subscriber::set_default(levels.clone());
     let store = Scripted::new(Mood::AtOnce);
-    let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", slow(9)));
+    let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", slow(9_000)));
     let mut service = layer.build().unwrap().layer(Probe::default());
     for outages in 1..4 {
         for mood in [Mood::Failing, Mood::After(Duration::from_millis(1))] {

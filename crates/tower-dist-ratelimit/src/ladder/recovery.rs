@@ -1,0 +1,73 @@
+//! The limits of a process that returns to the backend after it has decided alone.
+//!
+//! Processes return one by one, by chance. Without more, a process that has returned admits at the full rate of the
+//! backend, while the others still admit their shares. Two rules prevent that:
+//!
+//! 1. For some time after its circuit closes, a process admits only requests that both the backend and its own share
+//!    allow. All processes that have opened their circuits have closed them by the end of that time.
+//! 2. A process charges the tokens that it has admitted alone to the backend, with the key's next request.
+//!
+//! **Buckets.** Let r be the rate, B the burst, and T the time when the last process returns. Take any interval D.
+//! - Before the outage, and from T on, the backend charges each admitted request: at most B + r · (that part of D).
+//! - Between, each of N processes is within its share, by rule 1: together at most N · (B/N + r/N · (that part of D)).
+//!
+//! The sum is at most 3 · B + r · D, and one probe per process. There is no term for the time to return.
+//!
+//! **Fixed windows.** Let L be the limit, and W a window of the backend. A share begins its window with a key's first
+//! request. Each of its windows admits at most L/N.
+//! - If the outage begins in W, the backend admits at most L before it. Only one window of each share begins in W.
+//! - If the outage begins before W, parts of two windows of each share lie in W. The first one admits at most L/N.
+//! - In both cases the backend and the last windows of the shares admit at most L together. Rule 2 charges those windows
+//!   to the backend, and rule 1 keeps the backend from admitting before all processes have reported.
+//!
+//! The sum is at most 2 · L. If a process does not see the key again, the sum is higher by what it has admitted alone.
+//!
+//! A process that received no requests during the outage does not know of it. It can admit all that the backend allows
+//! while the others return.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use crate::algorithm::saturating_nanos;
+
+/// Relaxed throughout: a request that sees an old value is decided as if it had come a moment earlier.
+#[derive(Debug, Default)]
+pub(super) struct Recovery {
+    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if it has
+    /// reported all of them.
+    unreported_until: AtomicU64,
+    /// The end of the time in which requests are charged to the share, too.
+    shared_until: AtomicU64,
+}
+
+impl Recovery {
+    /// Returns whether the process has not returned lately. Costs one relaxed load.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.unreported_until.load(Relaxed) == 0
+    }
+
+    /// Records that the process has returned. All other processes return within `all`. Tokens that it has admitted alone
+    /// count for `lasting`.
+    pub(super) fn returned(&self, now: Duration, all: Duration, lasting: Duration) {
+        let until = |time| saturating_nanos(now.saturating_add(time)).max(1);
+        self.shared_until.store(until(all), Relaxed);
+        self.unreported_until
+            .store(until(all.max(lasting)), Relaxed);
+    }
+
+    /// Returns whether requests are charged to the share, too, or `None` if the process has not returned lately.
+    pub(super) fn is_shared(&self, now: Duration) -> Option<bool> {
+        let (now, until) = (saturating_nanos(now), self.unreported_until.load(Relaxed));
+        if until <= now {
+            // Unless the process has returned once more meanwhile.
+            let _ = self
+                .unreported_until
+                .compare_exchange(until, 0, Relaxed, Relaxed);
+            return None;
+        }
+        Some(now < self.shared_until.load(Relaxed))
+    }
+}
