@@ -54,3 +54,39 @@ async fn a_limit_that_changes_is_that_of_the_same_count() {
         assert!(!was.acquire("k", 1).await.unwrap().allowed);
     }
 }
+
+/// The same policy with each of the algorithms.
+fn every_algorithm() -> Vec<Policy> {
+    let policy = || Policy::new("p", Quota::new(10, HOUR));
+    vec![
+        policy(),
+        policy().leaky_bucket(),
+        policy().leaky_queue(2 * HOUR),
+        policy().fixed_window(),
+        policy().phase_per_key(),
+        policy().first_hit(),
+        policy().two_windows(),
+        policy().sub_windows(1),
+        policy().sub_windows(4),
+        policy().whole_sub_windows(1),
+        policy().whole_sub_windows(4),
+    ]
+}
+
+#[tokio::test]
+async fn a_policy_of_another_algorithm_starts_with_an_empty_count() {
+    away_from_boundaries().await;
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let beside = || Policy::new("other", Quota::new(1_000, HOUR));
+    let alone = every_algorithm().into_iter().map(|policy| vec![policy]);
+    let sets = every_algorithm()
+        .into_iter()
+        .map(|policy| vec![policy, beside()]);
+    for (policies, number) in alone.chain(sets).zip(1..) {
+        let set = Set::new(&memcached, &policies);
+        let verdict = set.acquire("k", 10).await.unwrap();
+        let decision = verdict.decisions[0];
+        assert!(decision.allowed && decision.delay.is_zero(), "{number}");
+    }
+}

@@ -79,3 +79,44 @@ async fn a_window_of_another_length_starts_anew() {
         assert!(is.acquire("k", 1).await.unwrap().allowed);
     }
 }
+
+/// The same policy with each of the algorithms.
+fn every_algorithm() -> Vec<Policy> {
+    let policy = || Policy::new("p", Quota::new(10, HOUR));
+    vec![
+        policy(),
+        policy().leaky_bucket(),
+        policy().leaky_queue(2 * HOUR),
+        policy().fixed_window(),
+        policy().phase_per_key(),
+        policy().first_hit(),
+        policy().two_windows(),
+        policy().sub_windows(1),
+        policy().sub_windows(4),
+        policy().whole_sub_windows(1),
+        policy().whole_sub_windows(4),
+        policy().sliding_log(),
+    ]
+}
+
+#[tokio::test]
+async fn a_policy_of_another_algorithm_starts_with_an_empty_count() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    for dynamic in [false, true] {
+        let policies = every_algorithm().into_iter().zip(1..);
+        for (policy, number) in policies {
+            let policy = if dynamic {
+                policy.dynamic_quotas()
+            } else {
+                policy
+            };
+            let set = Set::new(&redis, &[policy]);
+            let verdict = set.acquire("k", 10).await.unwrap();
+            let decision = verdict.decisions[0];
+            assert!(decision.allowed && decision.delay.is_zero(), "{number}");
+            assert_eq!(server.keys().len(), number);
+        }
+        server.call(&["FLUSHALL"]);
+    }
+}

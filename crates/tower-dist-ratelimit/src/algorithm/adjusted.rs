@@ -92,8 +92,11 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
         *used = Used { until, ..taken };
     }
 
+    /// A quota with a limit of zero is ignored: its token takes a century, so that a debt of two tokens could not be
+    /// counted.
     fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
-        let one = self.asked(ask);
+        let quota = ask.quota.filter(|quota| quota.limit() > 0);
+        let one = self.asked(&Ask { quota, ..*ask });
         let mut state = Self::read(&one, used);
         let changed = one.settle(&mut state, one.at(nanos, 0), ask, delta);
         if changed {

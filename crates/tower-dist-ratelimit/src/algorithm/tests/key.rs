@@ -129,7 +129,11 @@ impl Key {
     }
 
     pub(crate) fn settle(&mut self, nanos: u64, delta: i64) -> bool {
-        self.0.settle(nanos, &super::ask(0), delta)
+        self.settle_by(nanos, &super::ask(0), delta)
+    }
+
+    pub(crate) fn settle_by(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
+        self.0.settle(nanos, ask, delta)
     }
 
     pub(crate) fn pressure(&self, nanos: u64) -> u64 {

@@ -117,6 +117,22 @@ fn a_limit_of_zero_refuses_for_ever_and_forgets_nothing() {
     }
 }
 
+#[test]
+fn a_correction_under_a_limit_of_zero_counts_every_token() {
+    let (quota, zero) = (Quota::per_minute(10), Quota::per_minute(0));
+    for algorithm in ALL {
+        let [mut under_zero, mut plain] = [(); 2].map(|()| Key::dynamic(algorithm, quota).unwrap());
+        for delta in [7, -2] {
+            under_zero.settle_by(0, &by(&zero, 0), delta);
+            plain.settle(0, delta);
+            let [ours, expected] = [&under_zero, &plain].map(|key| key.decide(0, &super::ask(0)));
+            assert_eq!(ours, expected, "{algorithm:?}");
+            let blocked = under_zero.decide(0, &by(&zero, 0));
+            assert_eq!((blocked.limit, blocked.remaining), (0, 0), "{algorithm:?}");
+        }
+    }
+}
+
 fn drains(algorithm: Algorithm) -> bool {
     matches!(
         algorithm,

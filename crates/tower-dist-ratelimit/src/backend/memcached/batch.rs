@@ -61,11 +61,8 @@ fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, b
     match job.verb {
         Verb::Settle(delta) => {
             for (place, slot, asked) in parts() {
-                let asked_quota = asked.quota.filter(|quota| quota.limit() > 0);
-                let mut ask = asked.ask();
-                // By a limit of zero it would be kept as if a token took a century.
-                ask.quota = asked_quota.as_ref();
-                changed |= slot.settle(&mut states[place], at, &ask, asked.delta(delta));
+                let delta = asked.delta(delta);
+                changed |= slot.settle(&mut states[place], at, &asked.ask(), delta);
             }
             (job::done(), changed)
         }

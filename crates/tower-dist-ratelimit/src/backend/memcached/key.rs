@@ -51,7 +51,8 @@ impl Keys {
 pub(super) fn layout(policy: &Policy) -> String {
     let window = policy.quota().window().as_nanos();
     match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => "b1".to_owned(),
+        Algorithm::TokenBucket => "b1".to_owned(),
+        Algorithm::LeakyBucket => "m1".to_owned(),
         Algorithm::LeakyQueue { .. } => "q1".to_owned(),
         Algorithm::FirstHit => format!("h1.{window}"),
         Algorithm::FixedWindow { phase_per_key } => {
@@ -59,7 +60,8 @@ pub(super) fn layout(policy: &Policy) -> String {
         }
         Algorithm::SubWindows { count } => format!("w1.{window}.{count}"),
         Algorithm::WholeSubWindows { count } => format!("v1.{window}.{count}"),
-        Algorithm::TwoWindows | Algorithm::SlidingLog => format!("w1.{window}.1"),
+        Algorithm::TwoWindows => format!("t1.{window}"),
+        Algorithm::SlidingLog => format!("l1.{window}"),
     }
 }
 

@@ -101,9 +101,8 @@ fn part(
     colocated: bool,
 ) -> Result<Part, BuildError> {
     match algorithm {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            paced(source::TOKEN_BUCKET, 'b', Rate::new(quota)?, dynamic, 0)
-        }
+        Algorithm::TokenBucket => paced(source::TOKEN_BUCKET, "b", Rate::new(quota)?, dynamic, 0),
+        Algorithm::LeakyBucket => paced(source::TOKEN_BUCKET, "m", Rate::new(quota)?, dynamic, 0),
         Algorithm::LeakyQueue { max_wait } => {
             let rate = Rate::new(quota)?;
             let wait = as_micros(max_wait);
@@ -114,7 +113,7 @@ fn part(
                 let bound = format_args!("at most {most:?} with this quota on Redis");
                 return Err(BuildError::new("max_wait", value, bound));
             }
-            paced(source::LEAKY_QUEUE, 'q', rate, dynamic, wait)
+            paced(source::LEAKY_QUEUE, "q", rate, dynamic, wait)
         }
         Algorithm::FixedWindow { phase_per_key } => {
             // Sixteen bits of the key's hash tell apart as many beginnings. It is the last part of the key if the policy is
@@ -134,9 +133,13 @@ fn part(
             let lua = [source::FIRST_HIT, source::COUNTER].concat();
             counter(&lua, "h1", quota, dynamic)
         }
-        Algorithm::TwoWindows => sliding(quota, 1, false, dynamic),
-        Algorithm::SubWindows { count } => sliding(quota, count, false, dynamic),
-        Algorithm::WholeSubWindows { count } => sliding(quota, count, true, dynamic),
+        Algorithm::TwoWindows => sliding("t1", quota, 1, false, dynamic),
+        Algorithm::SubWindows { count } => {
+            sliding(&format!("s{count}"), quota, count, false, dynamic)
+        }
+        Algorithm::WholeSubWindows { count } => {
+            sliding(&format!("v{count}"), quota, count, true, dynamic)
+        }
         Algorithm::SlidingLog => counter_up_to(
             MAX_LOG,
             &source::SLIDING_LOG.replace("$MAX_LOG", &LONGEST_LOG.to_string()),
@@ -149,7 +152,7 @@ fn part(
 
 fn paced(
     algorithm: &str,
-    letter: char,
+    version: &str,
     rate: Rate,
     dynamic: bool,
     max_wait: u64,
@@ -178,12 +181,12 @@ fn paced(
         ("BURST", rate.burst),
         ("MAX_WAIT", max_wait),
     ];
-    let alone = (letter == 'b' && !dynamic).then(|| Alone {
+    let alone = (algorithm == source::TOKEN_BUCKET && !dynamic).then(|| Alone {
         lua: fill(source::BUCKET_ALONE, &numbers),
         rate,
     });
     Ok(Part {
-        version: format!("{letter}{}", if dynamic { "u1" } else { "1" }),
+        version: format!("{version}{}", if dynamic { "u1" } else { "1" }),
         counts: Counts::Units { max_wait },
         lua: fill(&lua, &numbers),
         alone,
@@ -234,7 +237,13 @@ fn counter_up_to(
     })
 }
 
-fn sliding(quota: Quota, count: u32, whole: bool, dynamic: bool) -> Result<Part, BuildError> {
+fn sliding(
+    version: &str,
+    quota: Quota,
+    count: u32,
+    whole: bool,
+    dynamic: bool,
+) -> Result<Part, BuildError> {
     // A fraction of a microsecond longer where the count does not divide the window.
     let length = saturating_nanos(quota.window()).div_ceil(u64::from(count) * 1000);
     let lua = fill(
@@ -242,5 +251,5 @@ fn sliding(quota: Quota, count: u32, whole: bool, dynamic: bool) -> Result<Part,
         &[("COUNT", count.into()), ("LENGTH", length)],
     )
     .replace("$WHOLE", if whole { "true" } else { "false" });
-    counter(&lua, &format!("s{count}"), quota, dynamic)
+    counter(&lua, version, quota, dynamic)
 }
