@@ -17,6 +17,8 @@ mod memcached;
 mod memory;
 #[cfg(any(feature = "memcached", feature = "redis"))]
 mod patience;
+#[cfg(any(feature = "memcached", feature = "redis"))]
+mod reconnect;
 #[cfg(feature = "redis")]
 mod redis;
 mod registry;

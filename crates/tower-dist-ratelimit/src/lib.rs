@@ -179,6 +179,9 @@
 //! [`Decision::source`] says who decided, [`Observer::failed`] is told of each request that the store did not decide.
 //! The docs of `backend::Redis` have a table of how long decisions took when things happened to its server.
 //!
+//! A service starts during an outage, too: `Redis::connect_lazy` and `Memcached::connect_lazy` return at once and connect
+//! in the background. Until the first connection [`OnError`] decides. `connect` fails instead, for tools and tests.
+//!
 //! # Features
 //!
 //! - `conformance`: the module of that name, with the checks that every [`Backend`](backend::Backend) has to pass.

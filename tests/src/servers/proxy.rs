@@ -13,15 +13,17 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::watch,
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep_until},
 };
 
-/// A proxy in front of a server that passes everything on late.
+/// A proxy in front of a server that passes everything on, late or not at all.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
     delay: Arc<AtomicU64>,
+    silent: watch::Sender<bool>,
     task: AbortHandle,
 }
 
@@ -37,8 +39,15 @@ impl Proxy {
             .expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let delay = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(serve(listener, to, Arc::clone(&delay))).abort_handle();
-        Self { port, delay, task }
+        let (silent, is_silent) = watch::channel(false);
+        let task = serve(listener, to, Arc::clone(&delay), is_silent);
+        let task = tokio::spawn(task).abort_handle();
+        Self {
+            port,
+            delay,
+            silent,
+            task,
+        }
     }
 
     /// Where it listens.
@@ -52,6 +61,12 @@ impl Proxy {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.delay.store(micros, Ordering::Relaxed);
     }
+
+    /// Closes all connections, and accepts others that it never answers; or, with `false`, serves new connections again,
+    /// while those that it did not answer stay silent.
+    pub fn silence(&self, silent: bool) {
+        self.silent.send_replace(silent);
+    }
 }
 
 impl Drop for Proxy {
@@ -60,9 +75,30 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(listener: TcpListener, to: u16, delay: Arc<AtomicU64>) {
-    let mut connections = JoinSet::new();
-    while let Ok((client, _)) = listener.accept().await {
+async fn serve(
+    listener: TcpListener,
+    to: u16,
+    delay: Arc<AtomicU64>,
+    mut silent: watch::Receiver<bool>,
+) {
+    let (mut connections, mut unanswered) = (JoinSet::new(), Vec::new());
+    loop {
+        let client = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => client,
+                Err(_) => return,
+            },
+            Ok(()) = silent.changed() => {
+                if *silent.borrow() {
+                    connections.abort_all();
+                }
+                continue;
+            }
+        };
+        if *silent.borrow() {
+            unanswered.push(client);
+            continue;
+        }
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else {
             continue;
         };

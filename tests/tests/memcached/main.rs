@@ -5,6 +5,7 @@ mod connecting;
 mod decisions;
 mod deploying;
 mod faults;
+mod lazy;
 mod leases;
 mod races;
 mod servers;

@@ -395,3 +395,17 @@ async fn those_who_have_gone_keep_nobodys_place_in_the_queue() {
     server.thaw();
     assert!(one.await.unwrap().unwrap().allowed);
 }
+
+#[tokio::test]
+async fn a_server_that_accepted_connections_in_silence_is_used_a_second_after_it_recovers() {
+    let (_server, proxy, set) = behind_a_proxy().await;
+    proxy.silence(true);
+    // The first attempt to connect begins within 50 ms, and hangs.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.silence(false);
+    let recovered = Instant::now();
+    resumes(&set).await;
+    let took = recovered.elapsed();
+    // Without the attempts that follow it would take until the deadline of 5 s.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}

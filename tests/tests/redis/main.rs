@@ -9,6 +9,7 @@ mod far;
 mod faults;
 mod fleet;
 mod ladder;
+mod lazy;
 mod leases;
 mod sentinel;
 mod support;

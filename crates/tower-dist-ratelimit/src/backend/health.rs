@@ -26,16 +26,17 @@ impl Health {
     }
 
     /// Whether the first attempt is still being made.
-    #[cfg(feature = "redis")]
     pub(in crate::backend) fn is_new(&self) -> bool {
         self.new.load(Ordering::Acquire)
     }
 
-    /// There is none yet.
-    #[cfg(feature = "redis")]
-    pub(in crate::backend) fn wait(&self) {
-        self.fall("it is being made".to_owned());
-        self.new.store(true, Ordering::Release);
+    /// No attempt to connect has ended yet.
+    pub(in crate::backend) fn waiting() -> Self {
+        Self {
+            up: AtomicBool::new(false),
+            new: AtomicBool::new(true),
+            reason: Mutex::new("the first attempt to connect has not ended".to_owned()),
+        }
     }
 
     pub(in crate::backend) fn rise(&self) {

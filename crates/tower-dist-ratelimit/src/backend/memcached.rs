@@ -48,7 +48,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let memcached = Memcached::connect("memcached://127.0.0.1:11211").await?;
+/// let memcached = Memcached::connect_lazy("memcached://127.0.0.1:11211")?;
 /// let layer = RateLimitLayer::builder(memcached)
 ///     .limit(Policy::new("per-client", Quota::per_minute(600)).first_hit().by(key::header("x-api-key")))
 ///     .build()?;
@@ -131,7 +131,8 @@ use crate::{BuildError, Decision, Policy};
 /// # When it fails
 ///
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
-/// ms, then at intervals that double up to 1 s, with full jitter. It is given up when it is closed, when an answer does
+/// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
+/// connections and stays silent, delays the next one by 1 s at most. The connection is given up when it is closed, when an answer does
 /// not come [in time](MemcachedBuilder::answer_deadline), and when one is not to what was asked. What was on its
 /// way then has failed and is not repeated: nobody knows whether it was charged. A server that is gone fails its own keys
 /// only, and no other takes them over. When it was restarted, or flushed, limits start anew.
@@ -158,7 +159,29 @@ pub struct Memcached {
 type Later = BoxFuture<'static, Result<Verdict, BackendError>>;
 
 impl Memcached {
-    /// Connects to one server or several; and keeps the connections from then on.
+    /// Connects to one server or several, in the background. Returns at once.
+    ///
+    /// This is the way to start a service: it starts during an outage of the servers, too. Until the first connection
+    /// every decision fails at once, and [`OnError`](crate::OnError) decides. See
+    /// [`MemcachedBuilder::connect_lazy`].
+    ///
+    /// # Default
+    ///
+    /// Those of [`builder`](Self::builder).
+    ///
+    /// # Errors
+    ///
+    /// A URL that cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, on which the connections live.
+    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect_lazy()
+    }
+
+    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if a server cannot be reached now. For tools and
+    /// tests that cannot do without the servers.
     ///
     /// # Default
     ///

@@ -1,4 +1,6 @@
-use std::time::Duration;
+use std::{fmt, time::Duration};
+
+use tokio::time::timeout;
 
 use super::ConnectError;
 
@@ -35,4 +37,16 @@ impl Default for Patience {
             answer: Duration::from_millis(500),
         }
     }
+}
+
+/// Gives up an attempt to connect after this deadline.
+pub(super) async fn within<T>(
+    deadline: Duration,
+    to: impl fmt::Display,
+    attempt: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    timeout(deadline, attempt).await.unwrap_or_else(|_| {
+        let problem = format!("no answer within {deadline:?}");
+        Err(ConnectError::new(to, problem))
+    })
 }

@@ -50,7 +50,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let redis = Redis::connect("redis://127.0.0.1:6379").await?;
+/// let redis = Redis::connect_lazy("redis://127.0.0.1:6379")?;
 /// let layer = RateLimitLayer::builder(redis)
 ///     .limit(Policy::new("per-client", Quota::per_minute(600).burst(100)).by(key::header("x-api-key")))
 ///     .build()?;
@@ -97,7 +97,8 @@ use crate::{BuildError, Decision, Policy};
 /// # When it fails
 ///
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
-/// ms, then at intervals that double up to 1 s, with full jitter. It is given up when it is closed, when two calls in a row
+/// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
+/// connections and stays silent, delays the next one by 1 s at most. The connection is given up when it is closed, when two calls in a row
 /// are not answered [in time](RedisBuilder::answer_deadline), when the server has become a replica, and when it takes
 /// nothing since it misses its replicas (`min-replicas-to-write`), of which one may be primary by now. A call that was on
 /// its way then has failed and is not repeated: nobody knows whether it was charged. When the server forgets, limits start
@@ -138,6 +139,11 @@ use crate::{BuildError, Decision, Policy};
 /// trip. [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
 /// made; a process can start meanwhile, and decides on what the other primaries have. While it moves, policies of which not all keys are in one place are decided on as if they were in different slots.
 ///
+/// While a primary cannot be reached, the other nodes are asked for its successor: after 200 ms, then after pauses that
+/// double up to 1 s, of which half is random. Each question goes to one node at random, over the connection that there is.
+/// A node that does not tell its host (`cluster-preferred-endpoint-type unknown-endpoint`) is reached at the host that
+/// named it.
+///
 /// # Cost
 ///
 /// One task, which ends with the last handle, and one connection per server. A decision allocates its future, and shares
@@ -165,7 +171,29 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects to a server, sentinels' primary, or Cluster; and keeps the connection from then on.
+    /// Connects to a server, to the primary that sentinels name, or to a Cluster, in the background. Returns at once.
+    ///
+    /// This is the way to start a service: it starts during an outage of the server, too. Until the first connection
+    /// every decision fails at once, and [`OnError`](crate::OnError) decides. See
+    /// [`RedisBuilder::connect_lazy`].
+    ///
+    /// # Default
+    ///
+    /// Those of [`builder`](Self::builder).
+    ///
+    /// # Errors
+    ///
+    /// A URL that cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, on which the connection lives: when that ends, or is not run, all decisions fail.
+    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect_lazy()
+    }
+
+    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. For tools and
+    /// tests that cannot do without the server.
     ///
     /// # Default
     ///

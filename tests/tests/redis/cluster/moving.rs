@@ -144,6 +144,42 @@ pub(super) async fn keys_of_which_some_have_moved_are_decided_on_one_by_one(
     }
 }
 
+pub(super) async fn a_redirect_without_a_host_means_the_host_of_the_node_that_answered(
+    cluster: &Cluster,
+    redis: &Redis,
+) {
+    let tell = |endpoint| {
+        for node in cluster.nodes() {
+            node.call(&["CONFIG", "SET", "cluster-preferred-endpoint-type", endpoint]);
+        }
+    };
+    tokio::task::block_in_place(|| tell("unknown-endpoint"));
+    let policy = Policy::new("unnamed", Quota::per_hour(10)).first_hit();
+    let set = Set::new(redis, &[policy.colocate("unnamed")]);
+    assert_eq!(set.one("old").await.unwrap().remaining, 9);
+    let mut keys = keys(cluster).into_iter();
+    let key = keys.find(|key| key.contains(":unnamed")).unwrap();
+    let slot = cluster.slot(&key);
+    let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
+    let asks = cluster.errors("ASK");
+    tokio::task::block_in_place(|| cluster.begin_migration(slot, from, to));
+    assert_eq!(set.one("new").await.unwrap().remaining, 9);
+    assert!(cluster.errors("ASK") > asks);
+    tokio::task::block_in_place(|| {
+        cluster.migrate_keys(slot, from, to);
+        cluster.end_migration(slot, to);
+    });
+    let moves = cluster.errors("MOVED");
+    assert_eq!(set.one("old").await.unwrap().remaining, 8);
+    let moved = cluster.errors("MOVED");
+    assert!(moved > moves);
+    // It is known then where the slot is.
+    assert_eq!(set.one("old").await.unwrap().remaining, 7);
+    assert_eq!(set.one("new").await.unwrap().remaining, 8);
+    assert_eq!(cluster.errors("MOVED"), moved);
+    tokio::task::block_in_place(|| tell("ip"));
+}
+
 fn remaining(verdict: &Verdict) -> Vec<u64> {
     verdict.decisions.iter().map(|one| one.remaining).collect()
 }

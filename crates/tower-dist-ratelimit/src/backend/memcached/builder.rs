@@ -9,7 +9,7 @@ use super::{
 use crate::backend::{ConnectError, patience::Patience};
 
 /// Settings of a connection to Memcached, from [`Memcached::builder`].
-#[must_use = "nothing is connected until `connect`"]
+#[must_use = "nothing is connected until `connect` or `connect_lazy`"]
 pub struct MemcachedBuilder {
     url: String,
     prefix: String,
@@ -63,7 +63,8 @@ impl MemcachedBuilder {
         self
     }
 
-    /// Connects to all servers.
+    /// Connects to all servers, and fails if one cannot be reached now. For a service that should start during an
+    /// outage, use [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
@@ -73,21 +74,67 @@ impl MemcachedBuilder {
     ///
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Memcached, ConnectError> {
-        let addresses = target::parse(&self.url)?;
-        check_prefix(&self.prefix)?;
-        self.patience.check()?;
-        let prefix: Arc<str> = Arc::from(self.prefix);
-        let mut servers = Vec::with_capacity(addresses.len());
-        for address in addresses {
-            let seed = seed(&address.to_string());
-            let target = Target {
-                address,
-                prefix: Arc::clone(&prefix),
-                patience: self.patience,
-            };
+        let prefix = Arc::from(&*self.prefix);
+        let targets = self.targets(&prefix)?;
+        let mut servers = Vec::with_capacity(targets.len());
+        for (seed, target) in targets {
             servers.push((seed, Link::new(target).await?));
         }
         Ok(Memcached::new(servers, prefix))
+    }
+
+    /// Returns at once and connects to all servers in the background, until it succeeds. This is the way to start a
+    /// service: it also starts during an outage of the servers.
+    ///
+    /// Until the first connection to a server every decision on its keys fails at once, and
+    /// [`OnError`](crate::OnError) decides. Nothing is sent or resolved here.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source, backend::Memcached};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Nothing listens on this port.
+    /// let memcached = Memcached::builder("memcached://127.0.0.1:1").prefix("orders").connect_lazy()?;
+    /// let limiter = Limiter::new(memcached, Policy::new("login", Quota::per_minute(5)))?;
+    /// let decision = limiter.check("client-42").await?;
+    /// assert!(decision.allowed);
+    /// assert_eq!(decision.source, Source::LocalFallback);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`connect`](Self::connect), except those that only a server can cause.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Memcached, ConnectError> {
+        let prefix = Arc::from(&*self.prefix);
+        let targets = self.targets(&prefix)?;
+        let links = targets
+            .into_iter()
+            .map(|(seed, target)| (seed, Link::later(target)));
+        Ok(Memcached::new(links.collect(), prefix))
+    }
+
+    /// Checks all settings; the servers by their seeds.
+    fn targets(&self, prefix: &Arc<str>) -> Result<Vec<(u64, Target)>, ConnectError> {
+        let addresses = target::parse(&self.url)?;
+        check_prefix(&self.prefix)?;
+        self.patience.check()?;
+        let targets = addresses.into_iter().map(|address| {
+            let seed = seed(&address.to_string());
+            let target = Target {
+                address,
+                prefix: Arc::clone(prefix),
+                patience: self.patience,
+            };
+            (seed, target)
+        });
+        Ok(targets.collect())
     }
 }
 

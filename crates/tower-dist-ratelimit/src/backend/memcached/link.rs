@@ -3,9 +3,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     net::TcpStream,
     sync::{mpsc, oneshot},
-    time::sleep,
 };
-use tower_jitter_retry::Backoff;
 
 use super::{
     clock,
@@ -15,17 +13,16 @@ use super::{
     wire,
 };
 use crate::backend::{
-    BackendError, ConnectError, Verdict, address::Address, health::Health, patience::Patience,
+    BackendError, ConnectError, Verdict,
+    address::Address,
+    health::Health,
+    patience::{Patience, within},
+    reconnect::Reconnect,
 };
 
 /// How many requests wait to be taken up by the task. More than any service has at once; beyond it they fail at once
 /// rather than pile up in front of a server that does not answer.
 const INBOX: usize = 8192;
-
-/// Before the first attempt to connect again, and at most. A server that restarts is missed for no longer than it
-/// takes, and one that is gone sees two attempts a second and client, spread at random.
-const FIRST_DELAY: Duration = Duration::from_millis(50);
-const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Where a server is, and how to get there.
 #[derive(Clone, Debug)]
@@ -33,19 +30,6 @@ pub(super) struct Target {
     pub(super) address: Address,
     pub(super) prefix: Arc<str>,
     pub(super) patience: Patience,
-}
-
-impl Target {
-    async fn dial(&self) -> Result<TcpStream, ConnectError> {
-        let patience = self.patience.connect;
-        let dialing = wire::dial(&self.address, &self.prefix);
-        tokio::time::timeout(patience, dialing)
-            .await
-            .unwrap_or_else(|_| {
-                let problem = format!("no answer within {patience:?}");
-                Err(ConnectError::new(&self.address, problem))
-            })
-    }
 }
 
 /// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once what
@@ -59,19 +43,39 @@ pub(super) struct Link {
 impl Link {
     /// Connects, and goes on doing so.
     pub(super) async fn new(target: Target) -> Result<Self, ConnectError> {
-        let stream = target.dial().await?;
+        let Target {
+            address,
+            prefix,
+            patience,
+        } = &target;
+        let stream = within(patience.connect, address, wire::dial(address, prefix)).await?;
+        Ok(Self::spawn(target, Health::up(), Some(stream)))
+    }
+
+    /// Connects in the background; until then it is down.
+    pub(super) fn later(target: Target) -> Self {
+        Self::spawn(target, Health::waiting(), None)
+    }
+
+    fn spawn(target: Target, health: Health, stream: Option<TcpStream>) -> Self {
         let (sender, inbox) = mpsc::channel(INBOX);
-        let health = Arc::new(Health::up());
+        let health = Arc::new(health);
+        let patience = target.patience;
+        let connect = Arc::new(move || {
+            let target = target.clone();
+            Box::pin(async move { wire::dial(&target.address, &target.prefix).await }) as _
+        });
         let supervisor = Supervisor {
-            target,
+            reconnect: Reconnect::new(connect, patience.connect),
+            patience: patience.answer,
             health: Arc::clone(&health),
             inbox,
         };
         tokio::spawn(supervisor.run(stream));
-        Ok(Self {
+        Self {
             inbox: sender,
             health,
-        })
+        }
     }
 
     /// Asks; the job has where to answer.
@@ -116,16 +120,15 @@ fn lost(health: &Health) -> Failure {
 
 /// The task behind a link.
 struct Supervisor {
-    target: Target,
+    reconnect: Reconnect<TcpStream>,
+    /// How long the server may take for an answer.
+    patience: Duration,
     health: Arc<Health>,
     inbox: mpsc::Receiver<Job>,
 }
 
 impl Supervisor {
-    async fn run(mut self, stream: TcpStream) {
-        let backoff = Backoff::exponential(FIRST_DELAY, LONGEST_DELAY);
-        let mut delays = backoff.schedule();
-        let mut stream = Some(stream);
+    async fn run(mut self, mut stream: Option<TcpStream>) {
         loop {
             if let Some(stream) = stream.take() {
                 self.health.rise();
@@ -133,19 +136,11 @@ impl Supervisor {
                     return;
                 };
                 if end.had_answers {
-                    delays = backoff.schedule();
+                    self.reconnect.reset();
                 }
             }
-            let delay = delays.next().unwrap_or(LONGEST_DELAY);
-            let connecting = async {
-                sleep(delay).await;
-                self.target.dial().await
-            };
             tokio::select! {
-                made = connecting => match made {
-                    Ok(made) => stream = Some(made),
-                    Err(error) => self.health.fall(error.to_string()),
-                },
+                made = self.reconnect.run(&self.health) => stream = Some(made),
                 () = refuse(&mut self.inbox, &self.health) => return,
             }
         }
@@ -153,7 +148,7 @@ impl Supervisor {
 
     async fn serve(&mut self, stream: TcpStream) -> Option<End> {
         let (read, write) = stream.into_split();
-        let mut pipe = Pipe::new(self.target.patience.answer, clock::now);
+        let mut pipe = Pipe::new(self.patience, clock::now);
         let end = pipe.run(read, write, &mut self.inbox).await?;
         // Before those who wait are told, which they are when the pipe is dropped.
         self.health.fall(end.reason.clone());

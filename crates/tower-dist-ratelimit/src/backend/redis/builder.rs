@@ -2,15 +2,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     ConnectError, Redis,
-    route::Route,
+    route::{Route, Way},
     target::{Kind, Target},
     tls::Tls,
     wire::Dialer,
 };
-use crate::backend::patience::Patience;
+use crate::backend::patience::{Patience, within};
 
 /// Settings of a connection to Redis, from [`Redis::builder`].
-#[must_use = "nothing is connected until `connect`"]
+#[must_use = "nothing is connected until `connect` or `connect_lazy`"]
 pub struct RedisBuilder {
     url: String,
     prefix: String,
@@ -121,7 +121,8 @@ impl RedisBuilder {
         }
     }
 
-    /// Connects.
+    /// Connects, and fails if the server cannot be reached now. For a service that should start during an outage, use
+    /// [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
@@ -132,6 +133,48 @@ impl RedisBuilder {
     ///
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Redis, ConnectError> {
+        let (target, patience) = (Target::parse(&self.url)?.to_string(), self.patience);
+        let (way, prefix) = self.way()?;
+        let route = within(patience.connect, target, Route::open(way, patience)).await?;
+        Ok(Redis::new(route, prefix))
+    }
+
+    /// Returns at once and connects in the background, until it succeeds. This is the way to start a service: it also
+    /// starts during an outage of the server.
+    ///
+    /// Until the first connection every decision fails at once, and [`OnError`](crate::OnError) decides. A wrong
+    /// password and an unreachable host show in these failures; nothing is sent or resolved here.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source, backend::Redis};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Nothing listens on this port.
+    /// let redis = Redis::builder("redis://127.0.0.1:1").prefix("orders").connect_lazy()?;
+    /// let limiter = Limiter::new(redis, Policy::new("login", Quota::per_minute(5)))?;
+    /// let decision = limiter.check("client-42").await?;
+    /// assert!(decision.allowed);
+    /// assert_eq!(decision.source, Source::LocalFallback);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`connect`](Self::connect), except those that only a server can cause.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Redis, ConnectError> {
+        let patience = self.patience;
+        let (way, prefix) = self.way()?;
+        Ok(Redis::new(Route::later(way, patience), prefix))
+    }
+
+    /// Checks all settings.
+    fn way(self) -> Result<(Way, Arc<str>), ConnectError> {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         self.patience.check()?;
@@ -153,15 +196,8 @@ impl RedisBuilder {
             db: 0,
             ..dialer.clone()
         };
-        let (deadline, to) = (self.patience.connect, target.to_string());
-        let route =
-            tokio::time::timeout(deadline, Route::open(target, dialer, asker, self.patience))
-                .await
-                .unwrap_or_else(|_| {
-                    let problem = format!("no answer within {deadline:?}");
-                    Err(ConnectError::new(to, problem))
-                })?;
-        Ok(Redis::new(route, Arc::from(self.prefix)))
+        let way = Way::new(target, dialer, asker, self.patience)?;
+        Ok((way, Arc::from(self.prefix)))
     }
 
     fn check_sentinels(&self, target: &Target) -> Result<(), ConnectError> {

@@ -3,12 +3,17 @@ mod slots;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock, Weak},
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
     time::Duration,
 };
 
 use futures_util::future::join_all;
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tower_jitter_retry::{Backoff, Jitter};
 
 use self::slots::{Slots, slots};
 use super::{
@@ -19,13 +24,15 @@ use super::{
     reply::Words,
     route::Answers,
     target::Address,
-    wire::Dialer,
+    wire::{Commands, Dialer, refused},
     work::{How, Work},
 };
 use crate::backend::patience::Patience;
 
-/// How often at most the nodes are asked which of them has which slots.
-const REFRESH: Duration = Duration::from_millis(200);
+/// The first pause before the nodes are asked again which of them has which slots, and the longest, which holds while a
+/// primary is down. Half of each pause is random.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often a call is sent again because slots are moving. A slot moves once; its keys one by one, within a second or
 /// so.
@@ -45,49 +52,63 @@ pub(super) struct Cluster {
 struct Map {
     slots: Slots,
     links: HashMap<Address, Link>,
+    /// Why no node has answered the last question for the slots.
+    problem: Option<Arc<str>>,
 }
 
 impl Cluster {
-    /// Finds the nodes, and connects to the primaries. One that cannot be reached is tried in the background, like one that
-    /// is lost later, since a replica takes its place; but not all of them.
-    pub(super) async fn open(
-        seeds: Vec<Address>,
-        dialer: Dialer,
-        patience: Patience,
-    ) -> Result<Arc<Self>, ConnectError> {
-        let cluster = Arc::new(Self {
+    /// A Cluster that is not connected to.
+    pub(super) fn new(seeds: Vec<Address>, dialer: Dialer, patience: Patience) -> Arc<Self> {
+        Arc::new(Self {
             dialer,
             patience,
             seeds,
-            map: RwLock::default(),
+            map: RwLock::new(Map {
+                problem: Some("no node has been asked yet which of them has which slots".into()),
+                ..Map::default()
+            }),
             stale: Arc::default(),
-        });
-        let slots = cluster.ask_nodes().await?;
-        let links = join_all(slots.primaries().map(|address| cluster.open_link(address))).await;
+        })
+    }
+
+    /// Finds the nodes, and connects to the primaries. One that cannot be reached is tried in the background, like one that
+    /// is lost later, since a replica takes its place; but not all of them.
+    pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
+        let slots = self.ask_nodes().await?;
+        let links = join_all(slots.primaries().map(|address| self.open_link(address))).await;
         let (mut failure, mut is_up) = (None, false);
         for (address, (link, problem)) in slots.primaries().zip(links) {
             is_up |= problem.is_none();
             failure = failure.or(problem);
-            cluster.write().links.insert(address.clone(), link);
+            self.write().links.insert(address.clone(), link);
         }
         match failure {
             Some(failure) if !is_up => return Err(failure),
-            Some(_) => cluster.stale.notify_one(),
+            Some(_) => self.stale.notify_one(),
             None => {}
         }
-        cluster.write().slots = slots;
-        tokio::spawn(keep_fresh(
-            Arc::downgrade(&cluster),
-            Arc::clone(&cluster.stale),
-        ));
-        Ok(cluster)
+        let mut map = self.write();
+        (map.slots, map.problem) = (slots, None);
+        drop(map);
+        self.keep_fresh();
+        Ok(())
+    }
+
+    /// Does the same in the background, until it succeeds.
+    pub(super) fn open_later(self: &Arc<Self>) {
+        self.stale.notify_one();
+        self.keep_fresh();
+    }
+
+    fn keep_fresh(self: &Arc<Self>) {
+        tokio::spawn(keep_fresh(Arc::downgrade(self), Arc::clone(&self.stale)));
     }
 
     /// A link to a node; and why that cannot be reached yet, if so.
     async fn open_link(&self, address: &Address) -> (Link, Option<ConnectError>) {
         let connect = self.connect_to(address);
         // One that does not answer leaves the others time enough.
-        let attempt = tokio::time::timeout(self.patience.connect / 2, connect()).await;
+        let attempt = timeout(self.patience.connect / 2, connect()).await;
         let late = |_| Err(ConnectError::new(address, "does not answer"));
         match attempt.unwrap_or_else(late) {
             Ok(wire) => (Link::on(wire, Some(connect), self.patience), None),
@@ -98,25 +119,32 @@ impl Cluster {
     /// Sends a call whose keys are all in this slot.
     pub(super) fn send(self: &Arc<Self>, slot: u16, work: Work) -> Result<Answers, Failure> {
         let (cluster, again) = (Arc::clone(self), work.clone());
-        let pending = self.send_to(&self.owner(slot)?, work)?;
+        let owner = self.owner(slot)?;
+        let pending = self.send_to(&owner, work)?;
         Ok(Answers::Followed(Box::pin(async move {
-            cluster.follow(slot, pending, again).await
+            cluster.follow(slot, owner, pending, again).await
         })))
     }
 
     /// Waits for an answer, wherever the slot has gone.
-    async fn follow(&self, slot: u16, mut pending: Pending, again: Work) -> Result<Words, Failure> {
+    async fn follow(
+        &self,
+        slot: u16,
+        mut asked: Link,
+        mut pending: Pending,
+        again: Work,
+    ) -> Result<Words, Failure> {
         let mut how = How::Together;
         for _ in 0..MOVES {
             // None of these answers comes after anything has been executed.
-            let to;
-            (to, how) = match pending.await {
+            (asked, how) = match pending.await {
                 Err(Failure::Moved(to)) => {
+                    let to = self.resolve(to, &asked);
                     self.write().slots.set(slot, &to);
                     self.stale.notify_one();
                     (self.link(&to), How::Alone)
                 }
-                Err(Failure::Ask(to)) => (self.link(&to), How::Asking),
+                Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), How::Asking),
                 // It went with others, whose keys are elsewhere. When it goes alone, it is for the one who asks to ask
                 // for each key by itself.
                 Err(Failure::TryAgain) if how == How::Together => (self.owner(slot)?, How::Alone),
@@ -127,10 +155,22 @@ impl Cluster {
                 answer => return answer,
             };
             // A node that is new is connected to now.
-            to.ready(self.patience.connect).await?;
-            pending = self.send_to(&to, again.clone().how(how))?;
+            asked.ready(self.patience.connect).await?;
+            pending = self.send_to(&asked, again.clone().how(how))?;
         }
         Err(Failure::new("the slot does not stop moving"))
+    }
+
+    /// The address that a redirect means. One without a host means the host of the node that answered.
+    fn resolve(&self, to: Address, answered: &Link) -> Address {
+        if !to.host.is_empty() {
+            return to;
+        }
+        let map = self.read();
+        let mut links = map.links.iter();
+        let node = links.find(|(_, link)| link.is_same(answered));
+        let host = node.map_or_else(String::new, |(node, _)| node.host.clone());
+        Address { host, ..to }
     }
 
     fn send_to(&self, link: &Link, work: Work) -> Result<Pending, Failure> {
@@ -142,20 +182,23 @@ impl Cluster {
     }
 
     fn owner(&self, slot: u16) -> Result<Link, Failure> {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let map = self.read();
         let link = map.slots.owner(slot).and_then(|owner| map.links.get(owner));
-        let link = link.cloned();
+        let (link, problem) = (link.cloned(), map.problem.clone());
         drop(map);
         link.ok_or_else(|| {
             self.stale.notify_one();
-            Failure::new(format_args!("no node has slot {slot}"))
+            match problem {
+                Some(problem) => Failure::NotConnected(problem),
+                None => Failure::new(format_args!("no node has slot {slot}")),
+            }
         })
     }
 
     /// The link to a node, also one that was not known.
     fn link(&self, address: &Address) -> Link {
         let known = |map: &Map| map.links.get(address).cloned();
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let map = self.read();
         if let Some(link) = known(&map) {
             return link;
         }
@@ -168,7 +211,11 @@ impl Cluster {
         })
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Map> {
+    fn read(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Map> {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,16 +227,29 @@ impl Cluster {
         })
     }
 
-    /// Asks one node after the other who has which slots, until one knows.
+    /// Asks one node after the other which of them has which slots, until one knows: first those that there is a connection
+    /// to, and in random order, so that the nodes share the questions of a fleet.
     async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
-        let mut nodes: Vec<Address> = {
-            let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-            map.slots.nodes().cloned().collect()
+        let mut nodes: Vec<(Address, Option<Arc<dyn Commands>>)> = {
+            let map = self.read();
+            let commands = |node: &Address| map.links.get(node).and_then(Link::commands);
+            let known = map.slots.nodes();
+            let seeds = self
+                .seeds
+                .iter()
+                .filter(|seed| known.clone().all(|node| node != *seed));
+            let nodes = known.clone().chain(seeds);
+            nodes.map(|node| (node.clone(), commands(node))).collect()
         };
-        nodes.extend(self.seeds.iter().cloned());
+        let random = RandomState::new();
+        nodes.sort_by_cached_key(|(node, commands)| (commands.is_none(), random.hash_one(node)));
         let mut why = ConnectError::new("a Redis Cluster", "has no nodes");
-        for node in &nodes {
-            match tokio::time::timeout(self.patience.connect / 4, self.ask_node(node)).await {
+        for (node, commands) in nodes {
+            let patience = match commands {
+                Some(_) => self.patience.answer,
+                None => self.patience.connect / 4,
+            };
+            match timeout(patience, self.ask_node(&node, commands)).await {
                 Ok(Ok(slots)) => return Ok(slots),
                 Ok(Err(error)) => why = error,
                 Err(_) => why = ConnectError::new(node, "does not answer"),
@@ -198,17 +258,27 @@ impl Cluster {
         Err(why)
     }
 
-    async fn ask_node(&self, node: &Address) -> Result<Slots, ConnectError> {
-        let wire = self.dialer.connect(node).await?;
+    async fn ask_node(
+        &self,
+        node: &Address,
+        commands: Option<Arc<dyn Commands>>,
+    ) -> Result<Slots, ConnectError> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        let answer = wire.ask(node, command).await?;
+        let answer = match commands {
+            Some(commands) => {
+                let answer = commands.send(command, false).await;
+                answer.map_err(|error| refused(node, error))?
+            }
+            None => self.dialer.connect(node).await?.ask(node, command).await?,
+        };
         slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
     }
 
     /// Takes a new map over: links to nodes that are not primaries any more end.
     fn take_over(&self, slots: Slots) {
         let mut map = self.write();
+        map.problem = None;
         map.links
             .retain(|address, _| slots.primaries().any(|primary| primary == address));
         map.slots = slots;
@@ -225,8 +295,8 @@ impl Cluster {
     }
 
     fn is_whole(&self) -> bool {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.links.values().all(Link::is_up)
+        let map = self.read();
+        map.problem.is_none() && map.links.values().all(Link::is_up)
     }
 }
 
@@ -248,18 +318,20 @@ impl fmt::Debug for Cluster {
 /// Asks again who has which slots, when something has shown that it changed; and for as long as a primary cannot be
 /// reached, since a replica takes its place.
 async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
+    let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
     loop {
         stale.notified().await;
-        loop {
+        for pause in backoff.schedule() {
             let Some(cluster) = cluster.upgrade() else {
                 return;
             };
-            if let Ok(slots) = cluster.ask_nodes().await {
-                cluster.take_over(slots);
+            match cluster.ask_nodes().await {
+                Ok(slots) => cluster.take_over(slots),
+                Err(error) => cluster.write().problem = Some(error.to_string().into()),
             }
             let whole = cluster.is_whole();
             drop(cluster);
-            sleep(REFRESH).await;
+            sleep(pause).await;
             if whole {
                 break;
             }

@@ -1,22 +1,24 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep};
-use tower_jitter_retry::Backoff;
 
 use super::{
-    ConnectError, batch::Pending, combiner::Combiner, failure::Failure, outbox::Outbox, wire::Wire,
+    ConnectError,
+    batch::Pending,
+    combiner::Combiner,
+    failure::Failure,
+    outbox::Outbox,
+    wire::{Commands, Wire},
     work::Work,
 };
-use crate::backend::{BoxFuture, health::Health, patience::Patience};
+use crate::backend::{health::Health, patience::Patience, reconnect, reconnect::Reconnect};
 
-/// Before the first attempt to connect again, and at most. A server that restarts is missed for no longer than it
-/// takes, and one that is gone sees two attempts a second and client, spread at random.
-const FIRST_DELAY: Duration = Duration::from_millis(50);
-const LONGEST_DELAY: Duration = Duration::from_secs(1);
-
-/// Makes a connection; again and again, to wherever the server is then.
-pub(super) type Connect =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Wire, ConnectError>> + Send + Sync>;
+/// Makes one attempt to connect, to the server's present address.
+pub(super) type Connect = reconnect::Connect<Wire>;
 
 /// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once
 /// what was sent is answered.
@@ -24,11 +26,14 @@ pub(super) type Connect =
 pub(super) struct Link(Arc<Handle>);
 
 /// What all handles share.
-#[derive(Debug)]
 struct Handle {
     outbox: Arc<Outbox>,
     health: Arc<Health>,
+    open: Arc<Open>,
 }
+
+/// The present connection, if there is one.
+type Open = Mutex<Option<Arc<dyn Commands>>>;
 
 impl Link {
     /// Connects, however long that takes, and goes on doing so.
@@ -37,32 +42,41 @@ impl Link {
         Ok(Self::on(wire, Some(connect), patience))
     }
 
-    /// To be connected to in the background; until then it is down.
+    /// Connects in the background; until then it is down.
     pub(super) fn later(connect: Connect, patience: Patience) -> Self {
-        let (link, supervisor) = Self::parts(Some(connect), patience);
-        link.0.health.wait();
-        tokio::spawn(supervisor.run(None));
-        link
+        Self::spawn(Health::waiting(), None, Some(connect), patience)
     }
 
-    /// On this connection, and on those made later.
+    /// Uses this connection first, and then those that `connect` makes.
     pub(super) fn on(wire: Wire, connect: Option<Connect>, patience: Patience) -> Self {
-        let (link, supervisor) = Self::parts(connect, patience);
-        supervisor.outbox.open();
-        tokio::spawn(supervisor.run(Some(wire)));
-        link
+        Self::spawn(Health::up(), Some(wire), connect, patience)
     }
 
-    fn parts(connect: Option<Connect>, patience: Patience) -> (Self, Supervisor) {
-        let health = Arc::new(Health::up());
+    fn spawn(
+        health: Health,
+        wire: Option<Wire>,
+        connect: Option<Connect>,
+        patience: Patience,
+    ) -> Self {
+        let health = Arc::new(health);
         let outbox = Arc::new(Outbox::new(Arc::clone(&health)));
         let supervisor = Supervisor {
-            connect,
+            reconnect: connect.map(|connect| Reconnect::new(connect, patience.connect)),
             patience,
             health: Arc::clone(&health),
             outbox: Arc::clone(&outbox),
+            open: Arc::default(),
         };
-        (Self(Arc::new(Handle { outbox, health })), supervisor)
+        if let Some(wire) = &wire {
+            supervisor.rise(wire);
+        }
+        let open = Arc::clone(&supervisor.open);
+        tokio::spawn(supervisor.run(wire));
+        Self(Arc::new(Handle {
+            outbox,
+            health,
+            open,
+        }))
     }
 
     /// Sends a call. What is returned can be dropped at any time.
@@ -72,6 +86,19 @@ impl Link {
 
     pub(super) fn is_up(&self) -> bool {
         self.0.health.is_up()
+    }
+
+    /// The present connection, for a command that need not wait for others.
+    pub(super) fn commands(&self) -> Option<Arc<dyn Commands>> {
+        self.0
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Waits for a connection that is being made for the first time.
@@ -91,75 +118,72 @@ impl Link {
     }
 }
 
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("health", &self.health)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         self.outbox.close();
     }
 }
 
-async fn attempt(connect: &Connect, patience: Patience) -> Result<Wire, ConnectError> {
-    tokio::time::timeout(patience.connect, connect())
-        .await
-        .unwrap_or_else(|_| {
-            let problem = format!("no answer within {:?}", patience.connect);
-            Err(ConnectError::new("connecting again", problem))
-        })
-}
-
 /// The task behind a link.
 struct Supervisor {
-    connect: Option<Connect>,
+    reconnect: Option<Reconnect<Wire>>,
     patience: Patience,
     health: Arc<Health>,
     outbox: Arc<Outbox>,
+    open: Arc<Open>,
 }
 
 impl Supervisor {
-    async fn run(self, mut wire: Option<Wire>) {
-        let backoff = Backoff::exponential(FIRST_DELAY, LONGEST_DELAY);
-        let mut delays = backoff.schedule();
+    async fn run(mut self, mut wire: Option<Wire>) {
         loop {
             if let Some(wire) = wire.take() {
-                self.outbox.open();
-                self.health.rise();
-                let reconnects = self.connect.is_some();
+                self.rise(&wire);
+                let reconnects = self.reconnect.is_some();
                 let mut combiner =
                     Combiner::new(&self.outbox, wire, self.patience.answer, reconnects);
                 let Some(end) = combiner.run().await else {
                     return;
                 };
-                if end.had_answers {
-                    delays = backoff.schedule();
-                }
                 self.fall(end.reason);
+                if let Some(reconnect) = &mut self.reconnect
+                    && end.had_answers
+                {
+                    reconnect.reset();
+                }
             }
-            let Some(connect) = &self.connect else {
+            let Some(reconnect) = &mut self.reconnect else {
                 return;
             };
-            let first = self.health.is_new();
-            let delay = if first {
-                Duration::ZERO
-            } else {
-                delays.next().unwrap_or(LONGEST_DELAY)
-            };
-            let connecting = async {
-                sleep(delay).await;
-                attempt(connect, self.patience).await
-            };
             tokio::select! {
-                made = connecting => match made {
-                    Ok(made) => wire = Some(made),
-                    Err(error) => self.health.fall(error.to_string()),
-                },
+                made = reconnect.run(&self.health) => wire = Some(made),
                 () = self.outbox.closed() => return,
             }
         }
     }
 
+    fn rise(&self, wire: &Wire) {
+        self.set_open(Some(Arc::clone(&wire.commands)));
+        self.outbox.open();
+        self.health.rise();
+    }
+
     /// There is no connection, and this is why: first that, since those who wait are told.
     fn fall(&self, reason: String) {
         self.health.fall(reason);
+        self.set_open(None);
         self.outbox.shut();
+    }
+
+    fn set_open(&self, commands: Option<Arc<dyn Commands>>) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = commands;
     }
 }
 

@@ -66,26 +66,30 @@ impl Future for Deciding {
     }
 }
 
-impl Route {
-    pub(super) async fn open(
+/// How to connect to a target.
+pub(super) enum Way {
+    One(Connect),
+    Cluster(Arc<Cluster>),
+}
+
+impl Way {
+    /// `asker` connects to sentinels, `dialer` to servers.
+    pub(super) fn new(
         target: Target,
         dialer: Dialer,
         asker: Dialer,
         patience: Patience,
     ) -> Result<Self, ConnectError> {
         let mut addresses = target.addresses.into_iter();
-        let connect: Connect = match target.kind {
+        Ok(match target.kind {
             Kind::Standalone => {
-                let Some(address) = addresses.next() else {
-                    return Err(ConnectError::new(
-                        "the URL of a Redis server",
-                        "names no host",
-                    ));
-                };
-                Arc::new(move || {
+                let address = addresses.next().ok_or_else(|| {
+                    ConnectError::new("the URL of a Redis server", "names no host")
+                })?;
+                Self::One(Arc::new(move || {
                     let (dialer, address) = (dialer.clone(), address.clone());
                     Box::pin(async move { dialer.dial(&address).await })
-                })
+                }))
             }
             Kind::Sentinel(name) => {
                 let watched = Watched {
@@ -94,17 +98,37 @@ impl Route {
                     dialer,
                     asker,
                 };
-                Arc::new(move || {
+                Self::One(Arc::new(move || {
                     let watched = watched.clone();
                     Box::pin(async move { watched.dial().await })
-                })
+                }))
             }
-            Kind::Cluster => {
-                let cluster = Cluster::open(addresses.collect(), dialer, patience).await?;
-                return Ok(Self::Cluster(cluster));
+            Kind::Cluster => Self::Cluster(Cluster::new(addresses.collect(), dialer, patience)),
+        })
+    }
+}
+
+impl Route {
+    /// Connects now.
+    pub(super) async fn open(way: Way, patience: Patience) -> Result<Self, ConnectError> {
+        Ok(match way {
+            Way::One(connect) => Self::One(Link::new(connect, patience).await?),
+            Way::Cluster(cluster) => {
+                cluster.open().await?;
+                Self::Cluster(cluster)
             }
-        };
-        Ok(Self::One(Link::new(connect, patience).await?))
+        })
+    }
+
+    /// Connects in the background.
+    pub(super) fn later(way: Way, patience: Patience) -> Self {
+        match way {
+            Way::One(connect) => Self::One(Link::later(connect, patience)),
+            Way::Cluster(cluster) => {
+                cluster.open_later();
+                Self::Cluster(cluster)
+            }
+        }
     }
 
     pub(super) fn is_cluster(&self) -> bool {

@@ -121,7 +121,7 @@ impl Dialer {
     }
 }
 
-fn refused(address: &Address, error: RedisError) -> ConnectError {
+pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
     let problem = match error.kind() {
         ErrorKind::AuthenticationFailed => "does not accept this user or password",
         _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {

@@ -38,7 +38,7 @@ impl Slots {
     }
 
     /// All that are known, replicas too.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Address> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Address> + Clone {
         self.nodes.iter()
     }
 

@@ -2,14 +2,18 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use redis::{Cmd, RedisResult, Value};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{super::wire::Commands, *};
-use crate::backend::redis::{call::Call, script::Script, work::How};
+use super::*;
+use crate::backend::{
+    BoxFuture, ConnectError,
+    reconnect::{FIRST_DELAY, LONGEST_DELAY},
+    redis::{call::Call, script::Script, work::How},
+};
 
 const PATIENCE: Patience = Patience {
     connect: Duration::MAX,
@@ -231,4 +235,28 @@ async fn a_connection_that_nobody_can_make_again_is_not_given_up_for_silence() {
         assert!(ask(&link).await.is_err());
     }
     ask(&link).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_delays_the_connection_by_a_second_at_most() {
+    for millis in [0, 300, 999, 1_000, 4_500, 20_000] {
+        let (lab, silent) = (Lab::new(1), Arc::new(AtomicBool::new(true)));
+        let (to, hangs) = (lab.connect(), Arc::clone(&silent));
+        let connect: Connect = Arc::new(move || match hangs.load(Ordering::Relaxed) {
+            true => Box::pin(std::future::pending()),
+            false => to(),
+        });
+        let patience = Patience {
+            connect: Duration::from_secs(5),
+            ..PATIENCE
+        };
+        let link = Link::later(connect, patience);
+        sleep(Duration::from_millis(millis)).await;
+        silent.store(false, Ordering::Relaxed);
+        let recovered = Instant::now();
+        up(&link).await;
+        let took = recovered.elapsed();
+        // `up` looks once a millisecond.
+        assert!(took <= LONGEST_DELAY + Duration::from_millis(1), "{took:?}");
+    }
 }

@@ -1,0 +1,71 @@
+//! Services that start while their servers are down.
+
+use std::time::Duration;
+
+use tests::servers::{Memcached as Server, free_port};
+use tower_dist_ratelimit::{
+    Decision, Limiter, OnError, Policy, Quota, Source,
+    backend::{ConnectError, Memcached},
+};
+
+use crate::support::{HOUR, Set, away_from_boundaries, until};
+
+/// One decision by the backend, as soon as it makes one.
+async fn by_backend(limiter: &Limiter, key: &str) -> Decision {
+    until("a decision by the backend", || async {
+        let decision = limiter.check(key).await.ok();
+        decision.filter(|decision| decision.source == Source::Backend)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_does() {
+    away_from_boundaries().await;
+    let mut server = Server::start();
+    let url = server.url();
+    server.kill();
+    let memcached = Memcached::connect_lazy(&url).unwrap();
+    let limiter = |on_error| {
+        let policy = Policy::new("p", Quota::new(3, HOUR)).fixed_window();
+        let builder = Limiter::builder(memcached.clone(), policy);
+        builder.on_backend_error(on_error).build().unwrap()
+    };
+    let fallback = limiter(OnError::LocalFallback { fleet: 3 });
+    for allowed in [true, false] {
+        let decision = fallback.check("k").await.unwrap();
+        assert_eq!(decision.source, Source::LocalFallback);
+        assert_eq!(decision.allowed, allowed);
+    }
+    let open = limiter(OnError::Allow).check("k").await.unwrap();
+    assert_eq!((open.source, open.allowed), (Source::Allowed, true));
+    let closed = limiter(OnError::Deny).check("k").await.unwrap_err();
+    assert!(closed.to_string().contains("no connection"), "{closed}");
+
+    server.restart();
+    assert_eq!(by_backend(&fallback, "other").await.remaining, 2);
+    assert_eq!(by_backend(&fallback, "k").await.remaining, 2);
+}
+
+#[tokio::test]
+async fn the_error_until_the_first_connection_says_why_there_is_none() {
+    let url = format!("memcached://127.0.0.1:{}", free_port());
+    let memcached = Memcached::connect_lazy(&url).unwrap();
+    let set = Set::new(&memcached, &[Policy::new("p", Quota::per_hour(1))]);
+    until("the reason", || async {
+        let error = set.take("k", 1).await.unwrap_err().to_string();
+        error.contains("cannot be reached").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_settings_is_said_at_once() {
+    let error = |built: Result<Memcached, ConnectError>| built.unwrap_err().to_string();
+    let malformed = error(Memcached::connect_lazy("localhost:11211"));
+    assert!(malformed.contains("memcached://host:port"), "{malformed}");
+    let builder = || Memcached::builder("memcached://localhost");
+    assert!(error(builder().prefix(" ").connect_lazy()).contains("the prefix of keys"));
+    let deadline = builder().answer_deadline(Duration::ZERO);
+    assert!(error(deadline.connect_lazy()).contains("answer_deadline"));
+}

@@ -1,0 +1,127 @@
+//! Services that start while their server is down.
+
+use tests::servers::{Redis as Server, Sentinels, free_port};
+use tower_dist_ratelimit::{
+    Decision, Limiter, OnError, Policy, Quota, RateLimitLayer, Source,
+    backend::{ConnectError, Redis},
+};
+
+use crate::{
+    cluster::Nodes,
+    support::{Set, limiter, until},
+};
+
+fn lazy(url: &str) -> Redis {
+    Redis::connect_lazy(url).unwrap()
+}
+
+/// One decision by the backend, as soon as it makes one.
+async fn by_backend(limiter: &Limiter, key: &str) -> Decision {
+    until("a decision by the backend", || async {
+        let decision = limiter.check(key).await.ok();
+        decision.filter(|decision| decision.source == Source::Backend)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_does() {
+    let mut server = Server::start();
+    let url = server.url();
+    server.kill();
+    let redis = lazy(&url);
+    let limiter = |on_error| {
+        let policy = Policy::new("p", Quota::per_hour(3)).sliding_log();
+        let builder = Limiter::builder(redis.clone(), policy);
+        builder.on_backend_error(on_error).build().unwrap()
+    };
+    let fallback = limiter(OnError::LocalFallback { fleet: 3 });
+    for allowed in [true, false] {
+        let decision = fallback.check("k").await.unwrap();
+        assert_eq!(decision.source, Source::LocalFallback);
+        assert_eq!(decision.allowed, allowed);
+    }
+    let open = limiter(OnError::Allow).check("k").await.unwrap();
+    assert_eq!((open.source, open.allowed), (Source::Allowed, true));
+    let closed = limiter(OnError::Deny).check("k").await.unwrap_err();
+    assert!(closed.to_string().contains("no connection"), "{closed}");
+    let layer = RateLimitLayer::builder(redis.clone());
+    let policies = [
+        Policy::new("a", Quota::per_hour(1)),
+        Policy::new("b", Quota::per_hour(1)),
+    ];
+    let layer = policies
+        .into_iter()
+        .fold(layer, |layer, policy| layer.limit(policy));
+    assert!(layer.build().is_ok());
+
+    server.restart();
+    assert_eq!(by_backend(&fallback, "other").await.remaining, 2);
+    assert_eq!(by_backend(&fallback, "k").await.remaining, 2);
+}
+
+#[tokio::test]
+async fn the_error_until_the_first_connection_says_why_there_is_none() {
+    let server = Server::with(&["--requirepass", "right"]);
+    let locked = server.url().replace("redis://", "redis://:wrong@");
+    for (url, says) in [
+        (
+            format!("redis://127.0.0.1:{}", free_port()),
+            "cannot be reached",
+        ),
+        (locked, "user or password"),
+        (
+            format!("redis-cluster://127.0.0.1:{}", free_port()),
+            "cannot be reached",
+        ),
+        (
+            format!("redis-sentinel://127.0.0.1:{}/main", free_port()),
+            "cannot be reached",
+        ),
+    ] {
+        let set = Set::new(&lazy(&url), &[Policy::new("p", Quota::per_hour(1))]);
+        let error = set.one("k").await.unwrap_err().to_string();
+        assert!(error.contains("no connection to Redis: "), "{error}");
+        until("the reason", || async {
+            let error = set.one("k").await.unwrap_err().to_string();
+            error.contains(says).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_settings_is_said_at_once() {
+    let error = |built: Result<Redis, ConnectError>| built.unwrap_err().to_string();
+    let malformed = error(Redis::connect_lazy("localhost:6379"));
+    assert!(malformed.contains("redis://host:port"), "{malformed}");
+    let prefix = Redis::builder("redis://localhost").prefix("{");
+    assert!(error(prefix.connect_lazy()).contains("the prefix of keys"));
+    let deadline = Redis::builder("redis://localhost").answer_deadline(std::time::Duration::ZERO);
+    assert!(error(deadline.connect_lazy()).contains("answer_deadline"));
+    let roots = Redis::builder("redis://localhost").root_certificates("any");
+    assert!(error(roots.connect_lazy()).contains("rediss://"));
+}
+
+#[tokio::test]
+async fn the_primary_that_sentinels_name_is_connected_to_in_the_background() {
+    let set = tokio::task::spawn_blocking(|| Sentinels::single(&[], ""));
+    let set = set.await.unwrap();
+    let limiter = limiter(&lazy(&set.url()), Policy::new("p", Quota::per_hour(5)));
+    assert_eq!(by_backend(&limiter, "k").await.remaining, 4);
+}
+
+#[tokio::test]
+async fn the_nodes_of_a_cluster_that_starts_later_are_found() {
+    let port = free_port();
+    let redis = lazy(&format!("redis-cluster://127.0.0.1:{port}"));
+    let set = Set::new(&redis, &[Policy::new("p", Quota::per_hour(5))]);
+    until("a refused connection", || async {
+        let error = set.one("k").await.unwrap_err().to_string();
+        error.contains("cannot be reached").then_some(())
+    })
+    .await;
+    let _nodes = Nodes::start(&[port], &[]).await;
+    let decision = until("a decision", || async { set.one("k").await.ok() }).await;
+    assert_eq!(decision.remaining, Nodes::REMAINING);
+}
