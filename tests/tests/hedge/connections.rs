@@ -247,7 +247,7 @@ async fn what_is_a_hedge_already_is_not_hedged_again() {
         request
     };
     let (requests, counts) = stalls(passed_on).await;
-    assert_eq!((requests, counts.hedges, counts.not_repeatable), (1, 0, 1));
+    assert_eq!((requests, counts.hedges, counts.ineligible), (1, 0, 1));
 }
 
 /// hedgedhttp hedges any method, and lets the attempts read one body together.

@@ -46,9 +46,7 @@ where
     hedges: Vec<Hedge<S, L, Req>>,
     /// An attempt has failed, so the next hedge is due whatever its time.
     hurry: bool,
-    /// By how much later hedges are due since a server asked to wait.
-    postponed: Duration,
-    /// When the last of the waits that servers asked for is over.
+    /// The end of the waits that servers have asked for.
     earliest: Option<Instant>,
     /// Whether the last outcome was a success, and so whether the call was, once it has ended.
     succeeded: bool,
@@ -114,7 +112,6 @@ where
             attempts: 1,
             hedges: Vec::new(),
             hurry: false,
-            postponed: Duration::ZERO,
             earliest: None,
             succeeded: false,
             ended: false,
@@ -127,8 +124,7 @@ where
         if self.spare.is_none() || !self.deadline.leaves(Duration::ZERO) {
             return Due::Never;
         }
-        let (stage, postponed) = (self.stage, self.postponed);
-        let due = self.timing.due(&self.settings, stage, postponed);
+        let due = self.timing.due(&self.settings, self.stage);
         due.before(&self.deadline)
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Timing {
     class: Option<Arc<Class>>,
     /// What its class knew when it began.
     learned: Option<Duration>,
+    /// The hedge that a server's pushback has moved, and the instant to which. Later hedges keep their distance to it.
+    moved: Option<(u32, Instant)>,
     /// How long the first attempt took, if it has failed.
     failed_after: Option<Duration>,
 }
@@ -72,6 +74,7 @@ impl Timing {
             start,
             class,
             learned,
+            moved: None,
             failed_after: None,
         }
     }
@@ -85,13 +88,22 @@ impl Timing {
         settings.due(hedge, self.learned)
     }
 
-    /// When the 0-based `hedge` is due, if servers have asked to wait so much longer.
-    pub(super) fn due(&self, settings: &Settings, hedge: u32, postponed: Duration) -> Due {
+    /// When the 0-based `hedge` is due.
+    pub(super) fn due(&self, settings: &Settings, hedge: u32) -> Due {
         let delay = self.delay(settings, hedge);
-        Due::after(
-            self.start,
-            delay.map(|delay| delay.saturating_add(postponed)),
-        )
+        let (Some(delay), Some((moved, instant))) = (delay, self.moved) else {
+            return Due::after(self.start, delay);
+        };
+        let distance = delay.saturating_sub(self.delay(settings, moved).unwrap_or_default());
+        match Due::after(instant, Some(distance)) {
+            Due::Now => Due::At(instant),
+            due => due,
+        }
+    }
+
+    /// Moves the 0-based `hedge` to `instant`, and those after it along.
+    pub(super) fn move_to(&mut self, hedge: u32, instant: Instant) {
+        self.moved = Some((hedge, instant));
     }
 
     pub(super) fn has_primary_failed(&self) -> bool {

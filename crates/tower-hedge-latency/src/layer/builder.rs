@@ -154,7 +154,9 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// Also sends the next hedge when an attempt fails, without waiting for its time.
     ///
     /// For services whose failures are quick and pass quickly, where a retry layer above would wait
-    /// first. The hedge costs a token like any other. Only failures that a retry would repeat count.
+    /// first. The hedge costs a token like any other. Only failures that a retry would repeat count. A hedge that
+    /// is due already and waits for a permit goes out if the failed attempt has held that permit; if its service
+    /// is still not ready, the failure is returned.
     pub fn hedge_on_failure(mut self) -> Self {
         self.knobs.on_failure = true;
         self

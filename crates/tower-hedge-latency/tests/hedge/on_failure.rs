@@ -1,7 +1,12 @@
 //! Hedges that follow a failure at once.
 
-use tokio::time::advance;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower::limit::ConcurrencyLimitLayer;
+use tower::{Layer, ServiceExt, service_fn};
 use tower_hedge_latency::{Attempt, Budget, HedgeLayerBuilder, SkipReason, Verdict};
 use tower_test::mock;
 
@@ -92,6 +97,60 @@ async fn without_a_token_or_a_ready_service_the_failure_is_returned_at_once() {
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "reset");
     let not_ready = Skipped(2, SkipReason::NotReady);
     assert_eq!(log.take(), [Started(1), Failed(1), not_ready, NoWinner]);
+}
+
+/// The primary holds the only permit, for which the hedge that is due waits.
+#[tokio::test(start_paused = true)]
+async fn a_failure_sends_the_hedge_that_waits_for_its_permit() {
+    for hedges in [1, 2] {
+        let log = Log::default();
+        let layer = eager(hedges).observer(log.clone()).build().unwrap();
+        let handle = layer.handle();
+        let calls = Arc::new(AtomicU32::new(0));
+        let failing_at_first = service_fn(move |(): ()| {
+            let is_first = calls.fetch_add(1, Relaxed) == 0;
+            async move {
+                sleep(ms(15)).await;
+                if is_first { Err("reset") } else { Ok(()) }
+            }
+        });
+        let limited = ConcurrencyLimitLayer::new(1).layer(failing_at_first);
+        let start = Instant::now();
+        layer.layer(limited).oneshot(()).await.unwrap();
+        assert_eq!(start.elapsed(), ms(15 + 15));
+        assert_eq!((handle.counts().hedges, handle.counts().hedge_wins), (1, 1));
+        let mut expected = vec![Started(1), Failed(1), Started(2), Finished(2)];
+        if hedges == 2 {
+            expected.insert(3, Skipped(3, SkipReason::NotReady));
+        }
+        assert_eq!(log.take(), expected);
+    }
+}
+
+/// The permit goes to another call that waits for it longer.
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_returned_at_once_if_the_waiting_hedge_gets_no_permit() {
+    let layer = eager(1).build().unwrap();
+    let failing = service_fn(|(): ()| async {
+        sleep(ms(15)).await;
+        Err::<(), _>("reset")
+    });
+    let limited = ConcurrencyLimitLayer::new(1).layer(failing);
+    let mut other = limited.clone();
+    let start = Instant::now();
+    let call = layer.layer(limited).oneshot(());
+    let wait = async {
+        sleep(ms(5)).await;
+        // Holds the permit once it has it.
+        other.ready().await.unwrap();
+        sleep(ms(100)).await;
+    };
+    let (outcome, ()) = tokio::join!(call, async {
+        let _ = tokio::time::timeout(ms(50), wait).await;
+    });
+    assert_eq!(outcome, Err("reset"));
+    assert!(start.elapsed() <= ms(50));
+    assert_eq!(layer.handle().counts().not_ready, 1);
 }
 
 #[tokio::test(start_paused = true)]

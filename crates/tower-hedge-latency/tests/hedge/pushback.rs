@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 use tower_attempt::ByClone;
-use tower_hedge_latency::{Attempt, Classify, HedgeLayerBuilder, Hint, Rules, SkipReason, Verdict};
+use tower_hedge_latency::{
+    Attempt, Classify, Deadline, HedgeLayer, HedgeLayerBuilder, Hint, Rules, SkipReason, Verdict,
+};
 
 use crate::support::*;
 
@@ -23,6 +25,31 @@ impl Classify<u32, u32, Error> for Hinted {
             Ok(_) => Verdict::Success,
             Err(_) => Verdict::throttled().hinted(self.0),
         }
+    }
+}
+
+/// Classifies as `C` does, with a deadline so long after the call's start.
+#[derive(Clone)]
+struct Until<C>(C, Duration);
+
+impl<C: Classify<u32, u32, Error>> Classify<u32, u32, Error> for Until<C> {
+    type Context = (C::Context, Deadline);
+
+    fn context(&self, request: &u32) -> Self::Context {
+        (self.0.context(request), Deadline::after(self.1))
+    }
+
+    fn deadline(&self, (_, deadline): &Self::Context) -> Option<Deadline> {
+        Some(*deadline)
+    }
+
+    fn classify(
+        &self,
+        (context, _): &Self::Context,
+        attempt: &Attempt,
+        outcome: &Result<u32, Error>,
+    ) -> Verdict {
+        self.0.classify(context, attempt, outcome)
     }
 }
 
@@ -58,9 +85,42 @@ async fn pushback_postpones_the_next_hedge_and_those_after_it() {
     }
 }
 
+/// The second hedge is due at 20 ms. The primary fails at 12 ms and asks to wait for 3 ms.
 #[tokio::test(start_paused = true)]
-async fn a_shorter_pushback_than_the_trigger_makes_nothing_earlier() {
-    let (mut call, mut handle) = call!(hinted(Hint::Exactly(ms(1))));
+async fn an_exact_pushback_brings_the_next_hedge_forward_and_retry_after_does_not() {
+    for (hint, second, third) in [
+        (Hint::Exactly(ms(3)), 15, 25),
+        (Hint::Exactly(ms(0)), 12, 22),
+        (Hint::AtLeast(ms(3)), 20, 30),
+    ] {
+        let (mut call, mut handle) = call!(hinted(hint));
+        assert_pending!(call.poll());
+        let primary = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        let _first = next(&mut handle).await;
+        advance(ms(2)).await;
+        primary.send_error("busy");
+        let mut now = 12;
+        for due in [second, third] {
+            while now < due {
+                assert_pending!(call.poll());
+                assert_no_request(&mut handle);
+                advance(ms(1)).await;
+                now += 1;
+            }
+            assert_pending!(call.poll());
+            std::mem::forget(next(&mut handle).await);
+        }
+    }
+}
+
+/// The trigger's time is after the deadline, and the server's is before it.
+#[tokio::test(start_paused = true)]
+async fn an_exact_pushback_counts_where_the_trigger_is_after_the_deadline() {
+    let hint = Hint::Exactly(ms(2));
+    let layer = HedgeLayer::builder().delays([ms(10), ms(100)]);
+    let (mut call, mut handle) = call!(layer.classify(Until(Hinted(hint), ms(50))));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;
     advance(ms(10)).await;
@@ -68,12 +128,41 @@ async fn a_shorter_pushback_than_the_trigger_makes_nothing_earlier() {
     let _first = next(&mut handle).await;
     primary.send_error("busy");
     assert_pending!(call.poll());
-    advance(ms(9)).await;
+    advance(ms(2)).await;
+    assert_pending!(call.poll());
+    let _second = next(&mut handle).await;
+}
+
+/// Each of two servers has its time: the later one counts.
+#[tokio::test(start_paused = true)]
+async fn an_exact_pushback_does_not_cut_an_earlier_one_short() {
+    let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
+        Ok(_) => Verdict::Success,
+        Err(error) if error.to_string() == "long" => {
+            Verdict::throttled().hinted(Hint::Exactly(ms(30)))
+        }
+        Err(_) => Verdict::throttled().hinted(Hint::Exactly(ms(1))),
+    };
+    let (mut call, mut handle) = call!(fixed(10).max_hedges(3).classify_fn(judge));
+    let mut attempts = Vec::new();
+    for _ in 0..3 {
+        assert_pending!(call.poll());
+        attempts.push(next(&mut handle).await);
+        advance(ms(5)).await;
+        assert_pending!(call.poll());
+        advance(ms(5)).await;
+    }
+    let _third = attempts.pop();
+    for (attempt, error) in attempts.into_iter().zip(["long", "short"]) {
+        attempt.send_error(error);
+        assert_pending!(call.poll());
+    }
+    advance(ms(29)).await;
     assert_pending!(call.poll());
     assert_no_request(&mut handle);
     advance(ms(1)).await;
     assert_pending!(call.poll());
-    let _second = next(&mut handle).await;
+    let _fourth = next(&mut handle).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,12 @@
 //! The race: who is sent when, and who wins.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_hedge_latency::{
     Attempt, Budget, Budgets, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict,
 };
@@ -558,4 +561,25 @@ fn a_budget_besides_one_for_each_request_is_an_error() {
             "{error}"
         );
     }
+}
+
+/// A copy of the request costs memory, and a recorded body up to the replay limit.
+#[tokio::test(start_paused = true)]
+async fn the_copy_of_the_request_is_dropped_with_the_last_hedge_that_is_denied() {
+    let request = Arc::new(());
+    let layer = fixed(10).max_hedges(2).budget(Budget::none());
+    let layer = layer.build().unwrap();
+    let service = service_fn(|request: Arc<()>| async move {
+        sleep(ms(100)).await;
+        drop(request);
+        Ok::<_, Infallible>(())
+    });
+    let mut call = task::spawn(layer.layer(service).oneshot(Arc::clone(&request)));
+    for copies in [1, 1, 0] {
+        assert_pending!(call.poll());
+        // This one, the one in flight, and the copies.
+        assert_eq!(Arc::strong_count(&request), 2 + copies);
+        advance(ms(10)).await;
+    }
+    assert_eq!(layer.handle().counts().denied, 2);
 }

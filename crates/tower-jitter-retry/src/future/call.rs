@@ -113,6 +113,9 @@ where
         if self.settings.knobs.deposits {
             self.budget().deposit();
         }
+        // The caller may keep this future, which needs no copy of the request any longer.
+        self.saved = None;
+        self.service = None;
         self.stop(StopReason::Success);
     }
 

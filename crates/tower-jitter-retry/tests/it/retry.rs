@@ -386,3 +386,19 @@ fn a_wrong_value_is_named_with_its_bound() {
         ]
     );
 }
+
+/// A recorded body takes up to the replay limit, for as long as the caller keeps the future.
+#[tokio::test(start_paused = true)]
+async fn the_copy_of_the_request_is_dropped_with_a_success() {
+    let request = std::sync::Arc::new(());
+    let service = tower::service_fn(|request: std::sync::Arc<()>| async move {
+        drop(request);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    let layer = RetryLayer::builder().build().unwrap();
+    let mut service = layer.layer(service);
+    let mut call = tokio_test::task::spawn(service.call(request.clone()));
+    assert_ready_ok!(call.poll());
+    assert_eq!(std::sync::Arc::strong_count(&request), 1);
+    drop(call);
+}

@@ -1,7 +1,5 @@
 //! How a call ends.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 use tower_attempt::{Attempt, AttemptKind, Classify, Replays};
 use tower_service::Service;
@@ -100,7 +98,7 @@ where
     #[cold]
     fn shadow(&self, now: Instant) {
         for hedge in 0.. {
-            let due = self.timing.due(&self.settings, hedge, Duration::ZERO);
+            let due = self.timing.due(&self.settings, hedge);
             match due.before(&self.deadline) {
                 Due::At(due) if due > now => return,
                 Due::Never => return,

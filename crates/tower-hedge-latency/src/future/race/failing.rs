@@ -49,30 +49,35 @@ where
         if !classify.was_given_up(&mut self.context, outcome) && !is_seen_above {
             self.budget().record_failure();
         }
-        match verdict {
-            Verdict::Retry {
-                hint: Some(Hint::AtLeast(wait) | Hint::Exactly(wait)),
-                ..
-            } => self.postpone(wait),
-            Verdict::Retry { hint: Some(_), .. } => self.call_off(),
-            _ => {}
+        if let Verdict::Retry {
+            hint: Some(hint), ..
+        } = verdict
+        {
+            match hint {
+                Hint::AtLeast(wait) => self.push_back(wait, false),
+                Hint::Exactly(wait) => self.push_back(wait, true),
+                _ => self.call_off(),
+            }
         }
-        self.hurry = self.hedges_on_failure();
+        self.hurry =
+            self.sends_on_failure() && !self.is_readying() && !matches!(self.due(), Due::Never);
     }
 
-    /// No hedge goes out before so much time has passed.
-    fn postpone(&mut self, wait: Duration) {
+    /// Sends no hedge before `wait` has passed. The next one goes out then if its own time comes before, or if the
+    /// server asks for exactly this wait.
+    fn push_back(&mut self, wait: Duration, exactly: bool) {
         let now = Instant::now();
-        let Some(earliest) = now.checked_add(wait) else {
-            return self.call_off();
-        };
-        self.earliest = self.earliest.max(Some(earliest));
-        let due = match self.due() {
-            Due::Never => return,
+        let end = match Due::after(now, Some(wait)) {
+            Due::Never => return self.call_off(),
             Due::Now => now,
-            Due::At(due) => due,
+            Due::At(end) => end,
         };
-        self.postponed += earliest.saturating_duration_since(due);
+        let end = self.earliest.map_or(end, |earliest| earliest.max(end));
+        self.earliest = Some(end);
+        let due = self.timing.due(&self.settings, self.stage);
+        if exactly || !matches!(due, Due::At(due) if due > end) {
+            self.timing.move_to(self.stage, end);
+        }
     }
 
     /// No hedge goes out any more, nor one that was due already.
@@ -83,10 +88,11 @@ where
 
     /// Whether the call goes on when its first attempt has failed.
     ///
-    /// Without others in flight it does not: repeating is not this layer's business, unless it was
-    /// told so and no server asks to wait, and a hedge whose service is not ready is no reason to wait.
+    /// Without others in flight it does not, since retries belong to another layer. With hedges on failure the
+    /// next hedge goes out, which may be one that waits for the permit of the attempt that has just failed. It is
+    /// polled once: a hedge whose service is not ready then does not delay the failure.
     pub(in crate::future) fn survives_failure(&self) -> bool {
-        self.has_sent() || self.hurry
+        self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
 
     /// Records the primary's failure on a shared budget, since the layer above does not receive it.
@@ -101,9 +107,14 @@ where
         self.timing.primary_failed();
     }
 
-    /// Whether a failure now is a reason for a hedge.
-    fn hedges_on_failure(&self) -> bool {
-        self.settings.tuning.on_failure && !matches!(self.due(), Due::Never) && self.may_send()
+    /// Whether a hedge may go out now because an attempt has failed.
+    fn sends_on_failure(&self) -> bool {
+        self.settings.tuning.on_failure && self.may_send()
+    }
+
+    /// Whether a hedge that is due waits for its service.
+    fn is_readying(&self) -> bool {
+        self.hedges.iter().any(|hedge| !hedge.is_sent())
     }
 
     /// Whether a hedge may go out now: before the deadline, and not while a server has asked to wait.

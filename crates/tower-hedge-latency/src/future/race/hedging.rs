@@ -34,6 +34,9 @@ where
         self.hurry = false;
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
+        // After the last hedge, sent or not, no copy of the request is needed.
+        let is_last = self.timing.delay(&self.settings, self.stage).is_none();
+        let last = self.spare.take_if(|_| is_last);
         if !self.is_worth_it() {
             return self.skip(&attempt, SkipReason::HeldBack);
         }
@@ -41,17 +44,15 @@ where
             return self.skip(&attempt, SkipReason::Denied);
         }
         let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
-        let more = self.timing.delay(&self.settings, self.stage);
-        let next = match more {
-            Some(_) => self.spare.as_ref().and_then(|spare| {
+        let next = match last {
+            None => self.spare.as_ref().and_then(|spare| {
                 let request = replays.again(&spare.saved, attempt)?;
                 let own = spare.service.clone();
                 Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
             }),
-            None => self.spare.take().and_then(|spare| {
-                let request = replays.last(spare.saved, attempt)?;
+            Some(spare) => replays.last(spare.saved, attempt).map(|request| {
                 let own = spare.service;
-                Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
+                (elsewhere.service(&spare.elsewhere, attempt, own), request)
             }),
         };
         let Some((service, request)) = next else {
@@ -90,6 +91,8 @@ where
                 End::Answered(failure) => {
                     self.observer.attempt_failed(&attempt);
                     self.losers.discard(failure);
+                    // Its permit may be the one that an older hedge waits for.
+                    next = 0;
                 }
                 End::Skipped(reason) => self.skip(&attempt, reason),
             }

@@ -80,7 +80,9 @@ impl<O, X> HedgeLayerBuilder<Plain, O, X> {
 
     /// Goes by the rules of gRPC: only calls of methods that are known to be idempotent are hedged, see
     /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods), and UNAVAILABLE does not win. A
-    /// server's pushback postpones the hedges that are still to come, or calls them off. See
+    /// server's pushback sets the time of the next hedge, earlier or later than the trigger's, and moves the hedges
+    /// after it along; a negative one calls them off. (A lone failure ends the call: waiting with no attempt in
+    /// flight is left to a retry layer.) See
     /// [`GrpcClassify`](crate::GrpcClassify).
     #[cfg(feature = "grpc")]
     pub fn grpc(self) -> HedgeLayerBuilder<Grpc, O, X> {
