@@ -84,13 +84,10 @@ impl Setting {
 }
 
 fn report(cells: &[Cell]) -> Result<Report, BoxError> {
-    Ok(Report {
-        title: "contention: clients that write one row at once, and the article's simulator beside ours",
-        rows: cells
-            .iter()
-            .map(serde_json::to_value)
-            .collect::<Result<_, _>>()?,
-        table: table::table(cells),
-        plots: plots::plots(cells),
-    })
+    Report::new(
+        "contention: clients that write one row at once, and the article's simulator beside ours",
+        cells,
+        table::table(cells),
+        plots::plots(cells),
+    )
 }

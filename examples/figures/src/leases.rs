@@ -60,13 +60,10 @@ fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, B
 }
 
 fn report(rows: &[Row]) -> Result<Report, BoxError> {
-    Ok(Report {
-        title: "leases: 20 instances on one token bucket of 1000/s, burst 100, two milliseconds away",
-        rows: rows
-            .iter()
-            .map(serde_json::to_value)
-            .collect::<Result<_, _>>()?,
-        table: table::table(rows),
-        plots: plots::plots(rows),
-    })
+    Report::new(
+        "leases: 20 instances on one token bucket of 1000/s, burst 100, two milliseconds away",
+        rows,
+        table::table(rows),
+        plots::plots(rows),
+    )
 }

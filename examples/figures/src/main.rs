@@ -1,10 +1,12 @@
 //! Published results, made again: the crates' own layers against simulated servers, on a clock
 //! that jumps from one event to the next. The README says what to run.
 
+mod arrivals;
 mod contention;
 mod hedging_demo;
 mod latencies;
 mod leases;
+mod metastable;
 mod normal;
 mod options;
 mod parallel;

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use tower::BoxError;
 
 use crate::report::Report;
-use crate::{contention, hedging_demo, leases, tail_at_scale, window_accuracy};
+use crate::{contention, hedging_demo, leases, metastable, tail_at_scale, window_accuracy};
 
 /// Makes published results again: the crates' own layers against simulated servers, in virtual time.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ pub(crate) enum Selection {
     HedgingDemo,
     /// A fleet that shares one bucket by leases.
     Leases,
+    /// Recovery from an outage, with and without retry budgets ("Metastable Failures in Distributed Systems", HotOS 2021).
+    Metastable,
     /// Hedging a fan-out over 1,000 keys ("The Tail at Scale", Dean and Barroso 2013).
     TailAtScale,
     /// What is in a window and what each algorithm believes to be ("Distributed rate limiting algorithms", Criteo).
@@ -52,12 +54,14 @@ impl Selection {
                 contention::run,
                 hedging_demo::run,
                 leases::run,
+                metastable::run,
                 tail_at_scale::run,
                 window_accuracy::run,
             ],
             Self::Contention => &[contention::run],
             Self::HedgingDemo => &[hedging_demo::run],
             Self::Leases => &[leases::run],
+            Self::Metastable => &[metastable::run],
             Self::TailAtScale => &[tail_at_scale::run],
             Self::WindowAccuracy => &[window_accuracy::run],
         }

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 use serde_json::Value;
+use tower::BoxError;
 
 use crate::plot::Plot;
 
@@ -18,6 +20,23 @@ pub(crate) struct Report {
     pub(crate) table: Table,
     /// One for each published graph.
     pub(crate) plots: Vec<Plot>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        title: &'static str,
+        rows: &[impl Serialize],
+        table: Table,
+        plots: Vec<Plot>,
+    ) -> Result<Self, BoxError> {
+        let rows = rows.iter().map(serde_json::to_value);
+        Ok(Self {
+            title,
+            rows: rows.collect::<Result<_, _>>()?,
+            table,
+            plots,
+        })
+    }
 }
 
 #[cfg(test)]

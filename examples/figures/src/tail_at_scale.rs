@@ -88,13 +88,10 @@ impl Setting {
 }
 
 fn report(rows: &[Row]) -> Result<Report, BoxError> {
-    Ok(Report {
-        title: "tail-at-scale: a query reads 1,000 keys and ends with the last",
-        rows: rows
-            .iter()
-            .map(serde_json::to_value)
-            .collect::<Result<_, _>>()?,
-        table: table::table(rows),
-        plots: vec![plots::tail(rows)],
-    })
+    Report::new(
+        "tail-at-scale: a query reads 1,000 keys and ends with the last",
+        rows,
+        table::table(rows),
+        vec![plots::tail(rows)],
+    )
 }

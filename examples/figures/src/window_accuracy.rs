@@ -58,13 +58,10 @@ fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, B
 }
 
 fn report(rows: &[Row], traces: &[Trace]) -> Result<Report, BoxError> {
-    Ok(Report {
-        title: "window-accuracy: at most 100 requests a minute, by each algorithm, beside what is published",
-        rows: rows
-            .iter()
-            .map(serde_json::to_value)
-            .collect::<Result<_, _>>()?,
-        table: table::table(rows),
-        plots: plots::plots(traces),
-    })
+    Report::new(
+        "window-accuracy: at most 100 requests a minute, by each algorithm, beside what is published",
+        rows,
+        table::table(rows),
+        plots::plots(traces),
+    )
 }

@@ -62,6 +62,7 @@ fn help_names_every_figure_and_option() {
         "contention",
         "hedging-demo",
         "leases",
+        "metastable",
         "tail-at-scale",
         "window-accuracy",
     ];

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rand::RngExt as _;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tower::BoxError;
@@ -12,7 +11,7 @@ use tower_dist_ratelimit::{Limiter, Policy, Quota};
 use super::mode::Mode;
 use super::store::Store;
 use super::{BURST, INSTANCES, RATE};
-use crate::seeds;
+use crate::{arrivals, seeds};
 
 /// What came of a fleet's requests.
 #[derive(Debug)]
@@ -38,8 +37,9 @@ pub(crate) async fn run(
         let policy = Policy::new("fleet", Quota::per_second(RATE.into()).burst(BURST.into()));
         let limiter = Limiter::builder(store.clone(), policy).sharing(mode.sharing());
         let limiter = limiter.build()?;
-        let mean = f64::from(INSTANCES) / (load * f64::from(RATE));
-        let arrivals = arrivals(mean, time, seed, [load.to_bits(), number.into(), 0]);
+        let per_second = load * f64::from(RATE) / f64::from(INSTANCES);
+        let random = seeds::generator(seed, [load.to_bits(), number.into(), 0]);
+        let arrivals = arrivals::poisson(per_second, time, random);
         let passed = Arc::clone(&passed);
         fleet.spawn(async move {
             let mut requests = JoinSet::new();
@@ -70,18 +70,4 @@ pub(crate) async fn run(
         passed,
         trips: store.trips(),
     })
-}
-
-/// A Poisson process, to the millisecond, which is as fine as timers are.
-fn arrivals(mean: f64, time: Duration, seed: u64, piece: [u64; 3]) -> Vec<Duration> {
-    let mut random = seeds::generator(seed, piece);
-    let gaps = std::iter::repeat_with(move || {
-        let uniform: f64 = random.random();
-        -mean * (1.0 - uniform).ln()
-    });
-    let times = gaps.scan(0.0, |at, gap| {
-        *at += gap;
-        Some(Duration::from_secs_f64(*at))
-    });
-    times.take_while(|at| *at < time).collect()
 }

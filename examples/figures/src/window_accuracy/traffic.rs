@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use rand::RngExt as _;
-use rand::rngs::StdRng;
-
 use super::{LIMIT, WINDOW};
-use crate::seeds;
+use crate::{arrivals, seeds};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Traffic {
@@ -44,7 +41,8 @@ impl Traffic {
         match self {
             Self::Poisson(load) => {
                 let random = seeds::generator(seed, [load.to_bits(), 0, 0]);
-                Some(poisson(load, random, time))
+                let per_second = load * LIMIT as f64 / WINDOW.as_secs_f64();
+                Some(arrivals::poisson(per_second, time, random))
             }
             Self::Bursty => {
                 let bursts = (0..).map(|burst| BETWEEN_BURSTS * burst);
@@ -55,18 +53,4 @@ impl Traffic {
             Self::Adversarial => None,
         }
     }
-}
-
-fn poisson(load: f64, mut random: StdRng, time: Duration) -> Vec<Duration> {
-    let per_second = load * LIMIT as f64 / WINDOW.as_secs_f64();
-    let mut at = Duration::ZERO;
-    let next = || {
-        // From above 0 to 1, so that the logarithm is finite.
-        let uniform = 1.0 - random.random::<f64>();
-        at += Duration::from_secs_f64(-uniform.ln() / per_second);
-        Some(at)
-    };
-    std::iter::from_fn(next)
-        .take_while(|at| *at < time)
-        .collect()
 }
