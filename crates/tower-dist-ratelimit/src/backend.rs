@@ -24,6 +24,8 @@ mod redis;
 mod registry;
 #[cfg(any(feature = "memcached", feature = "redis"))]
 mod tag;
+#[cfg(any(feature = "memcached", feature = "redis"))]
+mod transaction;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

@@ -1,6 +1,7 @@
 //! The Memcached backend on real servers, which the tests start and stop.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails its test")]
 
+mod cancelling;
 mod connecting;
 mod decisions;
 mod deploying;

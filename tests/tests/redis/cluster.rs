@@ -1,5 +1,6 @@
 //! One Cluster for all of this, one after the other: seven processes are enough for a test program.
 
+mod cancelling;
 mod deciding;
 mod failing;
 mod moving;
@@ -25,6 +26,9 @@ async fn a_cluster() {
     deciding::a_cluster_that_is_taken_for_one_server_is_told_apart(&cluster).await;
     deciding::policies_of_one_key_are_one_call(&cluster, &redis).await;
     deciding::other_keys_are_refunded(&redis).await;
+    cancelling::a_refund_is_in_tokens_of_the_quota_that_was_charged(&redis).await;
+    cancelling::cancelled_rejections_leave_the_shared_bucket_as_it_was(&redis).await;
+    cancelling::rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was(&cluster).await;
     deciding::slots_are_asked_at_the_same_time(&cluster).await;
     deciding::colocated_policies_are_one_call(&cluster, &redis).await;
     deciding::hostile_keys_are_in_the_slots_of_their_hashes(&cluster, &redis).await;

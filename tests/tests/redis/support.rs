@@ -60,14 +60,19 @@ impl Set {
         keys: &[&str],
         cost: u64,
     ) -> Result<Verdict, BackendError> {
+        answered(self.ask(keys, cost)).await
+    }
+
+    /// The same, without waiting.
+    pub(crate) fn ask(&self, keys: &[&str], cost: u64) -> Answer {
         let charges: Vec<Charge<'_>> = self
             .ids
             .iter()
             .zip(keys)
             .map(|(&id, key)| Charge::new(id, key.as_bytes(), cost))
             .collect();
-        let mut out = Decisions::refused(charges.len());
-        answered(self.redis.acquire(&charges, &mut out)).await
+        self.redis
+            .acquire(&charges, &mut Decisions::refused(charges.len()))
     }
 
     /// Corrects charges of so much to one key.

@@ -17,23 +17,22 @@ mod slot;
 mod target;
 mod wire;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
-use tokio::{sync::oneshot, time::Instant};
 
 pub use self::builder::MemcachedBuilder;
 use self::{
-    job::{Asked, Counting, Job, Swapping, Verb},
+    job::{Asked, Verb},
     link::Link,
     parts::Part,
     set::Kept,
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
-    Verdict,
     registry::{MAX_POLICIES, Registry},
     tag::tag,
+    transaction::{Decided, Transactions},
 };
 use crate::{BuildError, Decision, Policy};
 
@@ -90,8 +89,10 @@ use crate::{BuildError, Decision, Policy};
 /// on, so that nothing can lock up; but a key that hundreds of processes want at once is better a window.
 ///
 /// Policies of a set that have the same key are one value, and are charged all or nothing. With different keys they are
-/// asked at the same time, and when one refuses, what the others took is put back. That never admits too much; it can
-/// refuse for a moment what would have passed, and then says so ([`Source::Parts`](crate::Source::Parts)). A policy that is
+/// asked at the same time. If one rejects or fails, the charges to the others are refunded, even if the caller has left by
+/// then. A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
+/// [counted](Self::lost_corrections). That never admits too much. It can reject a request for a moment that would have
+/// passed, and then says so ([`Source::Parts`](crate::Source::Parts)). A policy that is
 /// in two sets, or in one and also alone, has a count in each.
 ///
 /// # Clocks
@@ -139,7 +140,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Cost
 ///
-/// One task and one connection per server, which end with the last handle. Requests do not wait for each other's answers. A
+/// One task and one connection per server, which end with the last handle. Sets with different keys, and corrections, take
+/// a task for each request, at most 8,192 at a time. Requests do not wait for each other's answers. A
 /// decision allocates: its future, a place for its answer, and with a counter what is asked.
 ///
 /// # Errors
@@ -153,10 +155,8 @@ pub struct Memcached {
     seeds: Arc<[u64]>,
     prefix: Arc<str>,
     registry: Arc<Registry<Box<[Kept]>>>,
+    transactions: Transactions,
 }
-
-/// An answer that comes later.
-type Later = BoxFuture<'static, Result<Verdict, BackendError>>;
 
 impl Memcached {
     /// Connects to one server or several, in the background. Returns at once.
@@ -218,12 +218,65 @@ impl Memcached {
         MemcachedBuilder::new(url)
     }
 
+    /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
+    /// same request rejected, and corrections that a caller asked for.
+    ///
+    /// A correction is given up if its connection is lost, or if the server has had no room for it for 5 s. The tokens
+    /// then stay charged, which admits less and not more.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use tower_dist_ratelimit::backend::Memcached;
+    /// let memcached = Memcached::connect("memcached://127.0.0.1:11211").await?;
+    /// assert_eq!(memcached.lost_corrections(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lost_corrections(&self) -> u64 {
+        self.transactions.lost()
+    }
+
+    /// Waits until the corrections in progress are made or given up, at most `limit`.
+    ///
+    /// Refunds outlive the requests that owe them, but not the runtime. So call this at shutdown, after the last request.
+    ///
+    /// # Errors
+    ///
+    /// [Late](BackendError::is_late), if corrections are still in progress after `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the waiting only. Until then, requests of several keys and new corrections fail.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use tower_dist_ratelimit::backend::Memcached;
+    /// let memcached = Memcached::connect("memcached://127.0.0.1:11211").await?;
+    /// // .. serve, with a clone of it ..
+    /// let finished = memcached.finish_corrections(Duration::from_secs(1)).await;
+    /// assert!(finished.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
+        self.transactions.finish(limit).await
+    }
+
     fn new(servers: Vec<(u64, Link)>, prefix: Arc<str>) -> Self {
         Self {
             seeds: servers.iter().map(|(seed, _)| *seed).collect(),
             servers: servers.into(),
             prefix,
             registry: Arc::default(),
+            transactions: Transactions::new(),
         }
     }
 
@@ -242,51 +295,22 @@ impl Memcached {
                 .iter_mut()
                 .any(|part| part.join(kept, &tag, place, asked));
             if !joined {
-                parts.push(Part::new(kept.clone(), tag, verb, place, asked));
+                parts.push(Part::new(self, kept.clone(), tag, verb, place, asked));
             }
         }
         Ok(parts)
     }
 
-    /// Sends a part; the future has what is said about it.
-    fn send(&self, part: &Part) -> Result<Later, BackendError> {
-        let (_, link) = &self.servers[key::server(&self.seeds, &part.tag)];
-        let (answer, receiver) = oneshot::channel();
-        let job = match &part.kept {
-            Kept::Counted(rule) => {
-                let (_, _, asked) = part.asked[0];
-                let rule = Arc::clone(rule);
-                let job = Counting::new(rule, part.tag, part.verb, asked, answer);
-                Job::Count(Box::new(job))
-            }
-            Kept::InSet(set, _) => Job::Swap(Swapping {
-                set: Arc::clone(set),
-                tag: part.tag,
-                verb: part.verb,
-                asked: part
-                    .asked
-                    .iter()
-                    .map(|&(_, slot, asked)| (slot, asked))
-                    .collect(),
-                answer,
-                since: Instant::now(),
-            }),
-        };
-        link.send(job)?;
-        Ok(Box::pin(Link::answer(receiver, link.health())))
-    }
-
-    fn ask(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Later, BackendError> {
+    fn ask(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Decided, BackendError> {
         let parts = self.parts(charges, verb)?;
-        if let [part] = &parts[..] {
-            return self.send(part);
+        if let Verb::Settle(_) = verb {
+            return self.transactions.settle(parts.into_vec());
         }
-        Ok(Box::pin(parts::ask(
-            self.clone(),
-            parts.into_vec(),
-            charges.len(),
-            verb,
-        )))
+        let [part] = &parts[..] else {
+            return self.transactions.acquire(parts.into_vec());
+        };
+        let answer = part.ask()?;
+        Ok(Box::pin(async move { Ok(answer.await?) }))
     }
 }
 

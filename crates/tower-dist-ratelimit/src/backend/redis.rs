@@ -1,4 +1,3 @@
-mod apart;
 mod arguments;
 mod batch;
 mod builder;
@@ -11,6 +10,7 @@ mod failure;
 mod key;
 mod link;
 mod outbox;
+mod part;
 mod rate;
 mod reply;
 mod route;
@@ -28,7 +28,7 @@ mod traces;
 mod wire;
 mod work;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub use self::builder::RedisBuilder;
 use self::{key::Tags, link::Link, route::Route, rule::Rule, scripts::Scripts, wire::Wire};
@@ -36,6 +36,7 @@ use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, ConnectError, PolicyId,
     patience::Patience,
     registry::{MAX_POLICIES, Registry},
+    transaction::Transactions,
 };
 use crate::{BuildError, Decision, Policy};
 
@@ -134,9 +135,10 @@ use crate::{BuildError, Decision, Policy};
 /// # Cluster
 ///
 /// Policies that have the same key are in one slot, and decided in one call. With different keys the slots are asked at
-/// the same time; when one refuses, what the others took is put back. That never admits too much; it can refuse for a
-/// moment what would have passed, and then says so ([`Source::Parts`](crate::Source::Parts)), and takes a second round
-/// trip. [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
+/// the same time. If one rejects or fails, the charges to the others are refunded, even if the caller has left by then. A
+/// refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
+/// [counted](Self::lost_corrections). That never admits too much. It can reject a request for a moment that would have
+/// passed, and then says so ([`Source::Parts`](crate::Source::Parts)). [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
 /// made; a process can start meanwhile, and decides on what the other primaries have. While it moves, policies of which not all keys are in one place are decided on as if they were in different slots.
 ///
 /// While a primary cannot be reached, the other nodes are asked for its successor: after 200 ms, then after pauses that
@@ -146,7 +148,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// # Cost
 ///
-/// One task, which ends with the last handle, and one connection per server. A decision allocates its future, and shares
+/// One task, which ends with the last handle, and one connection per server. Keys in different slots of a Cluster, and
+/// corrections, take a task for each request, at most 8,192 at a time. A decision allocates its future, and shares
 /// what carries it with others. While a call is on its way requests wait for each other, for a few milliseconds at most, and
 /// up to 32 keys go out in one call of a script, with any number of requests of the same cost to one token bucket; with
 /// little load each goes out at once. Of the server's time a token bucket takes 6 µs alone, and 3 to 4 µs among others that
@@ -168,6 +171,7 @@ pub struct Redis {
     prefix: Arc<str>,
     registry: Arc<Registry<Scripts>>,
     tags: Arc<Tags>,
+    transactions: Transactions,
 }
 
 impl Redis {
@@ -255,12 +259,65 @@ impl Redis {
         Ok(Self::new(Route::One(link), Arc::from(prefix)))
     }
 
+    /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
+    /// same request rejected, and corrections that a caller asked for.
+    ///
+    /// A correction is given up if its connection is lost, or if the server has had no room for it for 5 s. The tokens
+    /// then stay charged, which admits less and not more.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use tower_dist_ratelimit::backend::Redis;
+    /// let redis = Redis::connect("redis://127.0.0.1:6379").await?;
+    /// assert_eq!(redis.lost_corrections(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lost_corrections(&self) -> u64 {
+        self.transactions.lost()
+    }
+
+    /// Waits until the corrections in progress are made or given up, at most `limit`.
+    ///
+    /// Refunds outlive the requests that owe them, but not the runtime. So call this at shutdown, after the last request.
+    ///
+    /// # Errors
+    ///
+    /// [Late](BackendError::is_late), if corrections are still in progress after `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the waiting only. Until then, requests of several keys and new corrections fail.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use tower_dist_ratelimit::backend::Redis;
+    /// let redis = Redis::connect("redis://127.0.0.1:6379").await?;
+    /// // .. serve, with a clone of it ..
+    /// let finished = redis.finish_corrections(Duration::from_secs(1)).await;
+    /// assert!(finished.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
+        self.transactions.finish(limit).await
+    }
+
     fn new(route: Route, prefix: Arc<str>) -> Self {
         Self {
             route,
             prefix,
             registry: Arc::default(),
             tags: Arc::new(Tags::new()),
+            transactions: Transactions::new(),
         }
     }
 }

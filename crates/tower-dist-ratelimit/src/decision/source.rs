@@ -21,8 +21,8 @@ pub enum Source {
     #[default]
     Backend,
     /// The same, but not in one step: the policies' keys are on different servers of a Redis Cluster, or are different
-    /// items in Memcached, and one of them refused. What was taken elsewhere meanwhile has been put back, so a refusal can be due to a request that was
-    /// itself refused. See [`colocate`](crate::Policy::colocate).
+    /// items in Memcached, and one policy rejected the request. The backend refunds the tokens of the other policies. Until it
+    /// has, they can be missing to another request, which is then rejected too. See [`colocate`](crate::Policy::colocate).
     Parts,
     /// This process, with a [lease](crate::Sharing::Leases). What remains is what is left of that and what the store had when it was last
     /// asked, less what this process has asked for since. A refusal is due to a store that had too little a moment ago, and says when it is asked again.

@@ -56,7 +56,7 @@ impl Pipe {
         if let Some(cell) = self.cells.get_mut(&key) {
             if cell.waiting.len() >= LONGEST_QUEUE {
                 let full = format_args!("{LONGEST_QUEUE} requests wait for one key already");
-                let _ = job.answer.send(Err(Failure::new(full)));
+                let _ = job.answer.send(Err(Failure::busy(full)));
             } else {
                 cell.waiting.push(job);
             }
@@ -156,7 +156,7 @@ impl Pipe {
                 again.push(job);
             } else {
                 let late = format_args!("others changed the key again and again for {patience:?}");
-                let _ = job.answer.send(Err(Failure::new(late)));
+                let _ = job.answer.send(Err(Failure::busy(late)));
             }
         }
         cell.waiting.splice(..0, again);

@@ -166,7 +166,7 @@ impl Pipe {
 
     fn again(&mut self, mut job: Box<Counting>, why: &str) {
         if job.tries >= TRIES {
-            return job.answer(Err(Failure::new(why)));
+            return job.answer(Err(Failure::busy(why)));
         }
         job.tries += 1;
         if job

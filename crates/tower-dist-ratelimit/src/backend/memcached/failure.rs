@@ -4,15 +4,33 @@ use crate::backend::BackendError;
 
 /// Why there is no answer; the same for all whom it concerns.
 #[derive(Clone, Debug)]
-pub(super) struct Failure(Arc<str>);
+pub(super) struct Failure {
+    why: Arc<str>,
+    busy: bool,
+}
 
 impl Failure {
     pub(super) fn new(why: impl fmt::Display) -> Self {
-        Self(why.to_string().into())
+        Self {
+            why: why.to_string().into(),
+            busy: false,
+        }
+    }
+
+    /// Too much was to be done to begin with this, or to get through. Nothing was charged.
+    pub(super) fn busy(why: impl fmt::Display) -> Self {
+        Self {
+            busy: true,
+            ..Self::new(why)
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
     }
 
     pub(super) fn is_no_number(&self) -> bool {
-        is_no_number(&self.0)
+        is_no_number(&self.why)
     }
 
     pub(super) fn lost(why: impl fmt::Display) -> Self {
@@ -27,6 +45,6 @@ pub(super) fn is_no_number(error: &str) -> bool {
 
 impl From<Failure> for BackendError {
     fn from(failure: Failure) -> Self {
-        Self::new(failure.0.to_string())
+        Self::new(failure.why.to_string())
     }
 }

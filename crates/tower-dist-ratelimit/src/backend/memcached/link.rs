@@ -13,7 +13,7 @@ use super::{
     wire,
 };
 use crate::backend::{
-    BackendError, ConnectError, Verdict,
+    ConnectError, Verdict,
     address::Address,
     health::Health,
     patience::{Patience, within},
@@ -85,7 +85,7 @@ impl Link {
         }
         self.inbox.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
-                Failure::new(format_args!("{INBOX} requests wait already"))
+                Failure::busy(format_args!("{INBOX} requests wait already"))
             }
             mpsc::error::TrySendError::Closed(_) => self.lost(),
         })
@@ -99,10 +99,9 @@ impl Link {
     pub(super) async fn answer(
         receiver: oneshot::Receiver<Result<Verdict, Failure>>,
         health: Arc<Health>,
-    ) -> Result<Verdict, BackendError> {
+    ) -> Result<Verdict, Failure> {
         let answer = receiver.await;
-        let answer = answer.unwrap_or_else(|_| Err(lost(&health)));
-        Ok(answer?)
+        answer.unwrap_or_else(|_| Err(lost(&health)))
     }
 
     pub(super) fn health(&self) -> Arc<Health> {

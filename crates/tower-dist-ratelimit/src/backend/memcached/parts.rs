@@ -1,31 +1,45 @@
 //! Policies whose keys differ: their states are different items, which no server changes together.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tokio::{sync::oneshot, time::Instant};
 
-use super::{Kept, Later, Memcached, Verb, job::Asked};
-use crate::{
-    Decisions, Source,
-    backend::{BackendError, Verdict, tag::Tag},
+use super::{
+    Memcached, Verb,
+    failure::Failure,
+    job::{Asked, Counting, Job, Swapping},
+    key,
+    link::Link,
+    set::Kept,
 };
+use crate::backend::{Verdict, tag::Tag, transaction};
 
 /// What is asked of one item.
 pub(super) struct Part {
-    pub(super) kept: Kept,
-    pub(super) tag: Tag,
-    pub(super) verb: Verb,
+    memcached: Memcached,
+    kept: Kept,
+    tag: Tag,
+    verb: Verb,
     /// The places among all charges, those in the set, and what is asked.
-    pub(super) asked: SmallVec<[(usize, usize, Asked); 1]>,
+    asked: SmallVec<[(usize, usize, Asked); 1]>,
 }
 
 impl Part {
-    pub(super) fn new(kept: Kept, tag: Tag, verb: Verb, place: usize, asked: Asked) -> Self {
+    pub(super) fn new(
+        memcached: &Memcached,
+        kept: Kept,
+        tag: Tag,
+        verb: Verb,
+        place: usize,
+        asked: Asked,
+    ) -> Self {
         let slot = match kept {
             Kept::Counted(_) => 0,
             Kept::InSet(_, slot) => slot,
         };
         Self {
+            memcached: memcached.clone(),
             kept,
             tag,
             verb,
@@ -46,75 +60,64 @@ impl Part {
         }
     }
 
-    /// What puts back what this took; none if that is nothing.
-    fn refund(&self, verdict: &Verdict) -> Option<Self> {
-        let granted = verdict.decisions.iter().map(|decision| decision.granted);
-        let took = verdict.allowed && granted.clone().any(|granted| granted > 0);
+    /// Sends the charges or corrections.
+    pub(super) fn ask(
+        &self,
+    ) -> Result<impl Future<Output = Result<Verdict, Failure>> + Send + use<>, Failure> {
+        let Memcached { servers, seeds, .. } = &self.memcached;
+        let (_, link) = &servers[key::server(seeds, &self.tag)];
+        let (answer, receiver) = oneshot::channel();
+        let job = match &self.kept {
+            Kept::Counted(rule) => {
+                let (_, _, asked) = self.asked[0];
+                let rule = Arc::clone(rule);
+                let job = Counting::new(rule, self.tag, self.verb, asked, answer);
+                Job::Count(Box::new(job))
+            }
+            Kept::InSet(set, _) => Job::Swap(Swapping {
+                set: Arc::clone(set),
+                tag: self.tag,
+                verb: self.verb,
+                asked: self
+                    .asked
+                    .iter()
+                    .map(|&(_, slot, asked)| (slot, asked))
+                    .collect(),
+                answer,
+                since: Instant::now(),
+            }),
+        };
+        link.send(job)?;
+        Ok(Link::answer(receiver, link.health()))
+    }
+}
+
+impl transaction::Part for Part {
+    type Failure = Failure;
+
+    fn send(&self) -> Result<transaction::Answered<Self>, Failure> {
+        Ok(Box::pin(self.ask()?))
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.asked.iter().map(|&(place, ..)| place)
+    }
+
+    fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
         let asked = self.asked.iter().zip(granted);
-        took.then(|| Self {
+        Self {
+            memcached: self.memcached.clone(),
             kept: self.kept.clone(),
             tag: self.tag,
             // Of each no more than it took.
             verb: Verb::Settle(i64::MIN),
             asked: asked
-                .map(|(&(place, slot, asked), granted)| {
-                    let cost = granted;
-                    (place, slot, Asked { cost, ..asked })
-                })
+                .map(|(&(place, slot, asked), cost)| (place, slot, Asked { cost, ..asked }))
                 .collect(),
-        })
-    }
-}
-
-/// Asks all parts at the same time. When one refuses or fails, puts back what the others took.
-pub(super) async fn ask(
-    memcached: Memcached,
-    parts: Vec<Part>,
-    charges: usize,
-    verb: Verb,
-) -> Result<Verdict, BackendError> {
-    let sent: Vec<Result<Later, BackendError>> =
-        parts.iter().map(|part| memcached.send(part)).collect();
-    let answers = all(sent).await;
-    if verb != Verb::Acquire {
-        for answer in answers {
-            answer?;
-        }
-        return Ok(super::job::done());
-    }
-    let allowed = answers
-        .iter()
-        .all(|answer| answer.as_ref().is_ok_and(|verdict| verdict.allowed));
-    if !allowed {
-        let taken = parts.iter().zip(&answers);
-        let refunds = taken.filter_map(|(part, answer)| part.refund(answer.as_ref().ok()?));
-        // Whose refund fails is charged, which is the safe side.
-        all(refunds.map(|part| memcached.send(&part)).collect()).await;
-    }
-    let mut decisions = Decisions::refused(charges);
-    for (part, answer) in parts.iter().zip(answers) {
-        for (&(place, ..), said) in part.asked.iter().zip(answer?.decisions.iter()) {
-            let mut one = *said;
-            if !allowed {
-                one.source = Source::Parts;
-                one.remaining += one.granted;
-                one.granted = 0;
-                one.delay = Duration::ZERO;
-            }
-            decisions[place] = one;
         }
     }
-    Ok(Verdict { allowed, decisions })
-}
 
-/// What was sent is on its way already, so waiting for one after the other takes no longer.
-async fn all(sent: Vec<Result<Later, BackendError>>) -> Vec<Result<Verdict, BackendError>> {
-    let mut answers = Vec::with_capacity(sent.len());
-    for later in sent {
-        answers.push(match later {
-            Ok(later) => later.await,
-            Err(error) => Err(error),
-        });
+    fn is_retryable(failure: &Failure) -> bool {
+        failure.is_busy()
     }
-    answers
 }

@@ -8,7 +8,7 @@ use super::{
     rule::{Counts, Rule},
     script::Script,
 };
-use crate::backend::Charge;
+use crate::{Quota, backend::Charge};
 
 /// What a script is asked once.
 #[derive(Clone, Debug)]
@@ -21,12 +21,6 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The slots of the keys, in a Cluster.
-    pub(super) fn slots(&self) -> impl Iterator<Item = u16> {
-        let asks = self.asks.iter().zip(self.rules());
-        asks.map(|(ask, rule)| rule.keys.slot(&ask.tag))
-    }
-
     /// The rule of each ask.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.asks.iter().map(|ask| &*self.script.rules[ask.place])
@@ -45,7 +39,15 @@ impl Call {
 
     /// The slot of the first key, which is that of all.
     pub(super) fn slot(&self) -> u16 {
-        self.slots().next().unwrap_or(0)
+        let mut asks = self.asks.iter().zip(self.rules());
+        asks.next()
+            .map_or(0, |(ask, rule)| rule.keys.slot(&ask.tag))
+    }
+
+    /// The limits of the policies, with these quotas.
+    pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
+        let rules = self.rules().zip(quotas);
+        rules.map(|(rule, quota)| rule.limit(quota)).collect()
     }
 }
 
@@ -124,19 +126,6 @@ impl Asked {
             tag,
             cost: i64::try_from(cost).unwrap_or(i64::MAX),
             text,
-        }
-    }
-}
-
-impl Asked {
-    /// To put back so many tokens.
-    pub(super) fn refund(&self, tokens: i64) -> Self {
-        let mut text = SmallVec::new();
-        let _ = write!(text, "s-{tokens} 0");
-        Self {
-            cost: 0,
-            text,
-            ..*self
         }
     }
 }

@@ -1,59 +1,48 @@
 use std::{ptr, sync::Arc};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{
     Redis,
-    apart::{Part, Sent, Singly},
     call::{Asked, Call, Verb},
-    failure::Failure,
+    part::Part,
     route::Deciding,
     rule::Rule,
     script::Script,
 };
-use crate::{
-    Decisions,
-    backend::{BackendError, BoxFuture, Charge, Verdict},
+use crate::backend::{
+    BackendError, Charge,
+    transaction::{Decided, Part as _},
 };
 
-/// A verdict that comes later.
-type Decided = BoxFuture<'static, Result<Verdict, BackendError>>;
-
-/// What is sent about charges, and what the answers mean.
+/// What is sent about charges.
 impl Redis {
-    /// What is asked by these charges, of as many parts as there are servers to ask: nearly always one.
+    /// What is asked by these charges, of as many parts as there are slots to ask: nearly always one.
     fn parts(
         &self,
         charges: &[Charge<'_>],
         verb: Verb,
     ) -> Result<SmallVec<[Part; 1]>, BackendError> {
-        let whole = self.call(charges, verb)?;
-        let slots: SmallVec<[u16; 4]> = match self.route.is_cluster() {
-            true => whole.slots().collect(),
-            false => SmallVec::new(),
+        let slot = |charge: &Charge<'_>| match self.route.is_cluster() {
+            true => {
+                let keys = &self.rule(charge)?.keys;
+                Ok(keys.slot(&self.tags.of(charge.key)))
+            }
+            false => Ok(0),
         };
-        if slots.iter().all(|&slot| slot == slots[0]) {
-            let places = (0..charges.len()).collect();
-            let call = whole;
-            return Ok(smallvec![Part { call, places }]);
-        }
+        let slots = charges.iter().map(slot);
+        let slots = slots.collect::<Result<SmallVec<[u16; 4]>, BackendError>>()?;
         let mut parts = SmallVec::new();
         for (first, slot) in slots.iter().enumerate() {
-            if slots[..first].contains(slot) {
-                continue;
+            if !slots[..first].contains(slot) {
+                let places = (first..slots.len()).filter(|&place| slots[place] == *slot);
+                parts.push(Part::new(self, charges, places, verb)?);
             }
-            let places: SmallVec<[usize; 4]> = (first..slots.len())
-                .filter(|&place| slots[place] == *slot)
-                .collect();
-            let charges: SmallVec<[Charge<'_>; 4]> =
-                places.iter().map(|&place| charges[place]).collect();
-            let call = self.call(&charges, verb)?;
-            parts.push(Part { call, places });
         }
         Ok(parts)
     }
 
-    fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
+    pub(super) fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
         let script = self.script(charges)?;
         let is_single = script.rules.len() == 1;
         let mut asks = SmallVec::new();
@@ -104,35 +93,26 @@ impl Redis {
     /// Sends the charges; the future has the verdict.
     pub(super) fn decide(&self, charges: &[Charge<'_>]) -> Result<Decided, BackendError> {
         if !self.route.is_cluster() || charges.len() == 1 {
-            return self.decide_in_one(charges, self.call(charges, Verb::Acquire)?);
+            let call = self.call(charges, Verb::Acquire)?;
+            let limits = call.limits(charges.iter().map(|charge| charge.quota));
+            let answers = self.route.send(call)?;
+            return Ok(Box::pin(Deciding { answers, limits }));
         }
         let parts = self.parts(charges, Verb::Acquire)?;
-        let limits = charges
-            .iter()
-            .map(|charge| Ok(self.rule(charge)?.limit(charge.quota)))
-            .collect::<Result<SmallVec<[u64; 4]>, BackendError>>()?;
-        let singly = parts.iter().map(|part| Singly::new(self, charges, part));
-        let singly: SmallVec<[Singly; 1]> = singly.collect();
-        let (route, sent) = (self.route.clone(), Sent::new(&self.route, parts.into_vec()));
+        let [part] = &parts[..] else {
+            return self.transactions.acquire(parts.into_vec());
+        };
+        let (answer, part) = (part.ask()?, part.clone());
+        let transactions = self.transactions.clone();
         Ok(Box::pin(async move {
-            let decided = sent.verdict(&route, &limits).await;
-            let Err(Failure::TryAgain) = decided else {
-                return Ok(decided?);
-            };
-            let mut parts = Vec::with_capacity(limits.len());
-            for singly in singly {
-                parts.extend(singly.parts()?);
+            match answer.await {
+                Ok(verdict) => Ok(verdict),
+                Err(failure) => match part.split(&failure) {
+                    Some(parts) => transactions.acquire(parts)?.await,
+                    None => Err(failure.into()),
+                },
             }
-            Ok(Sent::new(&route, parts).verdict(&route, &limits).await?)
         }))
-    }
-
-    fn decide_in_one(&self, charges: &[Charge<'_>], call: Call) -> Result<Decided, BackendError> {
-        let limits = charges.iter().zip(call.rules());
-        let limits = limits.map(|(charge, rule)| rule.limit(charge.quota));
-        let limits: SmallVec<[u64; 2]> = limits.collect();
-        let answers = self.route.send(call)?;
-        Ok(Box::pin(Deciding { answers, limits }))
     }
 
     /// Sends corrections; the future says whether all are made.
@@ -142,30 +122,6 @@ impl Redis {
         delta: i64,
     ) -> Result<Decided, BackendError> {
         let parts = self.parts(charges, Verb::Settle(delta))?;
-        let send = |part: Part| {
-            let singly = Singly::new(self, charges, &part);
-            Ok((self.route.send(part.call)?, singly))
-        };
-        let sent = parts
-            .into_iter()
-            .map(send)
-            .collect::<Result<SmallVec<[_; 1]>, BackendError>>()?;
-        let route = self.route.clone();
-        Ok(Box::pin(async move {
-            for (answers, singly) in sent {
-                match answers.await {
-                    Err(Failure::TryAgain) => {
-                        for part in singly.parts()? {
-                            route.send(part.call)?.await?;
-                        }
-                    }
-                    answers => drop(answers?),
-                }
-            }
-            Ok(Verdict {
-                allowed: true,
-                decisions: Decisions::refused(0),
-            })
-        }))
+        self.transactions.settle(parts.into_vec())
     }
 }

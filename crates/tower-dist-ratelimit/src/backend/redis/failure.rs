@@ -18,6 +18,8 @@ pub(super) enum Failure {
     Ask(Address),
     /// The slot is moving, and some of the keys are here and some there.
     TryAgain,
+    /// It was not sent, because too much waits to be sent already.
+    Full(usize),
 }
 
 impl Failure {
@@ -60,6 +62,7 @@ impl From<Failure> for BackendError {
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),
             Failure::TryAgain => Self::new("some of the keys have moved, and some have not"),
+            Failure::Full(waiting) => Self::new(format!("{waiting} requests wait already")),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use redis::Cmd;
 
-use self::queue::{LONGEST, Queue, too_many};
+use self::queue::{LONGEST, Queue};
 use super::{
     batch::{Batch, Pending, Sending},
     call::Call,
@@ -197,7 +197,7 @@ impl Inside {
 
     fn post_alone(&mut self, what: Result<Call, Cmd>, how: How, health: &Arc<Health>) -> Posted {
         if self.alone.len() >= LONGEST {
-            return Err(too_many());
+            return Err(Failure::Full(LONGEST));
         }
         let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
         let (call, command) = match what {

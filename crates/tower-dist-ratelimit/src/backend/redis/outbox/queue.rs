@@ -93,7 +93,7 @@ impl Queue {
     /// Adds a request.
     pub(super) fn join(&mut self, call: Call, health: &Arc<Health>) -> Result<Pending, Failure> {
         if self.waiting.load(Relaxed) >= LONGEST || self.full.len() >= MOST_BATCHES {
-            return Err(too_many());
+            return Err(Failure::Full(LONGEST));
         }
         let batch = self.open.get_or_insert_with(|| {
             Arc::new(Batch::new(Arc::clone(&self.waiting), Arc::clone(health)))
@@ -138,8 +138,4 @@ impl Queue {
             drop(batch.close());
         }
     }
-}
-
-pub(super) fn too_many() -> Failure {
-    Failure::new(format_args!("{LONGEST} requests wait already"))
 }

@@ -1,0 +1,97 @@
+//! Requests that are cancelled before they are decided.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tests::servers::{Memcached as Server, Proxy};
+use tokio::{
+    task::{JoinSet, yield_now},
+    time::timeout,
+};
+use tower_dist_ratelimit::{
+    Policy, Quota,
+    backend::{Answer, Memcached},
+};
+
+use crate::support::{HOUR, LONG, Set, answered, connect};
+
+const CLIENTS: usize = 30;
+
+/// Tokens of the bucket that all clients share. Hardly a token comes back during a test.
+const EVERYONE: u64 = 1_000;
+
+/// A limit for each client, which all clients have used up, and a shared one. Their keys are spread over the servers.
+async fn exhausted(memcached: &Memcached) -> Set {
+    let set = Set::new(
+        memcached,
+        &[
+            Policy::new("client", Quota::new(1, 10_000 * HOUR)),
+            Policy::new("everyone", Quota::new(EVERYONE, 10_000 * HOUR)),
+        ],
+    );
+    for number in 0..CLIENTS {
+        let verdict = answered(ask(&set, number)).await.unwrap();
+        assert!(verdict.allowed);
+    }
+    set
+}
+
+fn ask(set: &Set, number: usize) -> Answer {
+    let client = format!("client {}", number % CLIENTS);
+    set.ask(&[&client, "everyone"], 1, 1)
+}
+
+/// Number of shared tokens that rejected requests have taken.
+async fn taken(set: &Set) -> u64 {
+    set.memcached.finish_corrections(LONG).await.unwrap();
+    let looked = answered(set.ask(&["nobody", "everyone"], 0, 0)).await;
+    let passed = u64::try_from(CLIENTS).unwrap();
+    EVERYONE - passed - looked.unwrap().decisions[1].remaining
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelled_rejections_leave_the_shared_bucket_as_it_was() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let hosts = servers.each_ref().map(|server| server.port().to_string());
+    let url = format!("memcached://127.0.0.1:{}", hosts.join(",127.0.0.1:"));
+    let memcached = connect(&url).await;
+    let set = exhausted(&memcached).await;
+    for number in 0..10_000 {
+        let Answer::Later(mut later) = ask(&set, number) else {
+            // Too many are in progress.
+            yield_now().await;
+            continue;
+        };
+        assert!(!matches!((&mut later).now_or_never(), Some(Ok(verdict)) if verdict.allowed));
+        for _ in 0..number % 4 {
+            yield_now().await;
+        }
+    }
+    assert_eq!((taken(&set).await, memcached.lost_corrections()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let mut proxies = Vec::new();
+    for server in &servers {
+        proxies.push(Proxy::start(server.port()).await);
+    }
+    let hosts: Vec<String> = proxies
+        .iter()
+        .map(|proxy| proxy.port().to_string())
+        .collect();
+    let url = format!("memcached://127.0.0.1:{}", hosts.join(",127.0.0.1:"));
+    let memcached = connect(&url).await;
+    let set = exhausted(&memcached).await;
+    for proxy in &proxies {
+        proxy.delay(Duration::from_millis(100));
+    }
+    let mut requests = JoinSet::new();
+    for number in 0..200 {
+        let answer = answered(ask(&set, number));
+        requests.spawn(async move { timeout(Duration::from_millis(150), answer).await.is_err() });
+    }
+    assert!(requests.join_all().await.into_iter().all(|late| late));
+    assert_eq!((taken(&set).await, memcached.lost_corrections()), (0, 0));
+}
