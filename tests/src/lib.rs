@@ -1,6 +1,7 @@
 //! What the tests share.
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
+mod cancel;
 pub mod clients;
 mod events;
 mod http2;
@@ -8,6 +9,7 @@ mod probe;
 pub mod raw;
 pub mod servers;
 
+pub use self::cancel::cancel_each;
 pub use self::events::Events;
 pub use self::http2::{Code, Http2Server, Reply};
 pub use self::probe::{Answer, Probe, ProbeError, Readiness, Record, Request, Response};

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use tests::servers::{Memcached as Server, Proxy};
-use tokio::{
-    task::{JoinSet, yield_now},
-    time::timeout,
+use tests::{
+    cancel_each,
+    servers::{Memcached as Server, Proxy},
 };
+use tokio::{task::JoinSet, time::timeout};
 use tower_dist_ratelimit::{
     Policy, Quota,
     backend::{Answer, Memcached},
@@ -56,16 +55,13 @@ async fn cancelled_rejections_leave_the_shared_bucket_as_it_was() {
     let url = format!("memcached://127.0.0.1:{}", hosts.join(",127.0.0.1:"));
     let memcached = connect(&url).await;
     let set = exhausted(&memcached).await;
-    for number in 0..10_000 {
-        let Answer::Later(mut later) = ask(&set, number) else {
-            // Too many are in progress.
-            yield_now().await;
-            continue;
-        };
-        assert!(!matches!((&mut later).now_or_never(), Some(Ok(verdict)) if verdict.allowed));
-        for _ in 0..number % 4 {
-            yield_now().await;
-        }
+    // Some fail at once, since too many are in progress.
+    let asked = (0..10_000).filter_map(|number| match ask(&set, number) {
+        Answer::Later(later) => Some(later),
+        _ => None,
+    });
+    for verdict in cancel_each(asked).await {
+        assert!(!verdict.is_ok_and(|verdict| verdict.allowed));
     }
     assert_eq!((taken(&set).await, memcached.lost_corrections()), (0, 0));
 }
