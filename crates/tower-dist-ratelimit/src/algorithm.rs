@@ -64,6 +64,11 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
 pub(crate) trait Restored: Arithmetic {
     fn words(state: &Self::State) -> Words;
 
+    /// The time by the writer's clock at which the state was written, if it depends on that, in nanoseconds.
+    fn written(_: &Self::State) -> u64 {
+        0
+    }
+
     /// None, if these numbers are no state of this algorithm: they are somebody else's, or spoilt. What is restored
     /// may be unlikely, but can be counted with.
     fn restore(&self, words: &[u64]) -> Option<Self::State>;

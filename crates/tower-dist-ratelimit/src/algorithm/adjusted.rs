@@ -95,6 +95,8 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
     /// A quota with a limit of zero is ignored: its token takes a century, so that a debt of two tokens could not be
     /// counted.
     fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
+        // By a clock that is behind the last writer's, it would look as if all of the difference were used.
+        let nanos = nanos.max(used.written);
         let quota = ask.quota.filter(|quota| quota.limit() > 0);
         let one = self.asked(&Ask { quota, ..*ask });
         let mut state = Self::read(&one, used);
@@ -117,6 +119,10 @@ impl<A: Paced> super::Restored for Adjusted<A> {
             0 => super::Words::new(),
             units => [units, used.token_bits.into(), used.written].into(),
         }
+    }
+
+    fn written(used: &Used) -> u64 {
+        used.written
     }
 
     fn restore(&self, words: &[u64]) -> Option<Used> {

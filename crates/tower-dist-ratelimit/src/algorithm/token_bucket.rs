@@ -7,8 +7,14 @@ use crate::{BuildError, Decision, Quota};
 
 /// A token bucket kept as one number: the instant at which it is full again (GCRA), in units of its [`Pace`].
 ///
-/// A bucket whose instant has passed is full: 0 stands for one that nobody has used. Over an interval that starts at
-/// any other instant than its first use, rounding can let a request in less than one unit early.
+/// A bucket whose instant has passed is full: 0 stands for one that nobody has used.
+///
+/// Rounding can admit a request less than one unit early, which is less than a nanosecond unless the burst is huge. It
+/// never does so where a token takes a whole number of nanoseconds, as with 1,000 a second or 600 a minute. Otherwise one
+/// number cannot avoid it: the clock of 63 bits has no room for the fraction of a unit at which the bucket began to
+/// drain. "Four tokens taken now" and "five tokens taken when the clock stood one token lower" are the same number,
+/// but only the first may admit a fifth token at this instant. Costlier tokens would admit none early and lose requests
+/// at a steady rate instead.
 ///
 /// Seen from the other side it is a leaky bucket that meters: what is missing from the one is what is in the other.
 #[derive(Clone, Copy, Debug)]

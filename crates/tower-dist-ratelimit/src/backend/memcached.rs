@@ -102,8 +102,9 @@ use crate::{BuildError, Decision, Policy};
 /// and the slowest waits up to `s` longer than it has to. Sliding windows keep to that while `s`, and the time that a charge
 /// is on its way, are shorter than one of their sub-windows: the next one is looked at, and none after that. Windows are kept a minute longer than they count (no longer than
 /// they are), so a process that is behind by more than that can find its window forgotten. A clock that jumps back admits
-/// no more than one that is as far behind; of what is swapped nothing more at all. One that was far ahead blocks a key until what it wrote ends, by the server's clock: after the time
-/// in which the key would have drained. Windows begin at whole multiples since 2020 (UTC).
+/// no more than one that is as far behind; of what is swapped nothing more at all. A clock that was far ahead, or that jumps
+/// back, blocks a key only until the item ends by the server's clock. A bucket ends when it would have drained, a window
+/// that is swapped at most a minute after it would have ended. Windows begin at whole multiples since 2020 (UTC).
 ///
 /// # What is kept
 ///

@@ -70,7 +70,8 @@ use crate::{BuildError, Decision, Policy};
 /// | `redis-cluster://[user][:password@]host[:port],..` | a Cluster, known by some of its nodes |
 ///
 /// With `rediss` instead of `redis` the connection is encrypted, by rustls. A user needs the commands `EVAL`, `EVALSHA`,
-/// `TIME`, `GET`, `MGET`, `SET`, `DEL`, and for sliding logs `PEXPIRE`, `LLEN`, `LINDEX`, `LTRIM`, `RPUSH`, on the keys `rl:*`;
+/// `TIME`, `GET`, `MGET`, `SET`, `DEL`, and for sliding logs `PEXPIRE`, `LLEN`, `LINDEX`, `LRANGE`, `LTRIM`, `RPUSH`, on the
+/// keys `rl:*`;
 /// `INFO` says whether the server will do, and can be withheld; a URL with a database needs `SELECT`, and Clusters need
 /// `CLUSTER SLOTS` and `ASKING`.
 ///
@@ -81,7 +82,7 @@ use crate::{BuildError, Decision, Policy};
 /// ends by itself once it has nothing to say. A refused request writes nothing, nor does one of zero cost. Garbage, and
 /// values of another type, count as nothing and are replaced.
 ///
-/// A bucket, queue or window is a string of 16 to 40 characters, with dynamic quotas up to 50, a sub-window more 2 or more,
+/// A bucket, queue or window is a string of 18 to 50 characters, with dynamic quotas up to 50, a sub-window more 2 or more,
 /// and a sliding log a list of about ten bytes per token. Debts of a log are remembered up to 20,000 tokens in all, and
 /// those of a bucket or queue with dynamic quotas up to 1,024 bursts.
 ///
@@ -130,7 +131,10 @@ use crate::{BuildError, Decision, Policy};
 /// `tests/tests/redis/ladder.rs`, which prints the table. How long decisions take to be the store's again is up to 3 s,
 /// by chance: the pauses of the breaker and those between attempts to connect are random.
 ///
-/// The clock that counts is the primary's. When it jumps back nothing more is admitted, and waits are as much longer.
+/// The clock that counts is the primary's. When it jumps back, a key that was written later than now continues from that
+/// write: nothing more is admitted, and a full bucket or window recovers within the time that it takes without a jump.
+/// The first decision on such a key rewrites it, also if it rejects the request. When the clock jumps forward, buckets
+/// drain and windows end early; nothing can tell that from time that has passed.
 ///
 /// # Cluster
 ///

@@ -17,17 +17,18 @@ for i = 1, max(#KEYS, #ARGV) do
   if used_of then used = used_of[key] end
   if not used then
     used = 0
-    local text = texts[one_key and 1 or i]
+    local text, jumped = texts[one_key and 1 or i], false
     if text then
-      local at, part = tonumber(text), 0
-      if not at then
-        at, part = match(text, '^(%d+) (%d+)$')
-        at, part = tonumber(at), tonumber(part)
-      end
+      local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
+      at, ahead = tonumber(at), tonumber(ahead)
       -- Later than can be meant is not ours. A part of another rate, from before the quota changed, is at most one.
-      if at and at <= latest then used = max(0, min((at - now) * $RATE + min(part, $RATE), $MOST_USED)) end
+      if at and at <= latest then
+        jumped = at - now > ahead
+        used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))
+      end
     end
-    before = used
+    -- After the clock has jumped back, it is written anew also if nothing is taken.
+    before = jumped and -1 or used
     if used_of then before_of[key] = used end
   end
   local text, kind = one_ask or ARGV[i], nil
@@ -72,8 +73,8 @@ for i = 1, #KEYS do
     if used == 0 then
       call('DEL', key)
     else
-      local at, part = now + floor(used / $RATE), used % $RATE
-      local text = part == 0 and format('%d', at) or format('%d %d', at, part)
+      local ahead, part = floor(used / $RATE), used % $RATE
+      local text = format(part == 0 and '%d %d' or '%d %d %d', now + ahead, ahead, part)
       call('SET', key, text, 'PX', format('%d', ceil(used / ($RATE * 1000)) + $SLACK))
     end
     if used_of then before_of[key] = used end

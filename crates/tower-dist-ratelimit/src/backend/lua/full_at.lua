@@ -1,17 +1,22 @@
-  -- What is used is kept as the instant at which all of it has drained: microseconds, and a numerator over RATE where
-  -- instants are between them. A token is TOKEN units, and RATE units drain in a microsecond.
+  -- What is used is kept as the instant at which all of it has drained, in microseconds; how far ahead that was when it
+  -- was written; and a numerator over RATE where instants are between microseconds. A token is TOKEN units, and RATE
+  -- units drain in a microsecond.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
-    local used = 0
+    local state = { policy = false, touched = false, key = key, used = 0 }
     local text = get(key)
     if text then
-      local at, part = match(text, '^(%d+) ?(%d*)$')
-      at, part = time_of(at), tonumber(part) or 0
-      -- A part of another rate, from before the quota changed, is at most one.
-      if at then used = max(0, min((at - now) * RATE + min(part, RATE), $MOST_USED)) end
+      local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
+      at, ahead, part = time_of(at), tonumber(ahead), tonumber(part) or 0
+      if at then
+        -- A part of another rate, from before the quota changed, is at most one.
+        state.used = max(0, min(min(at - now, ahead) * RATE + min(part, RATE), $MOST_USED))
+        -- Written later than now: the clock has jumped back.
+        if at - now > ahead then touch(state) end
+      end
     end
-    return { policy = false, touched = false, key = key, used = used }
+    return state
   end
 
   local function load() end
@@ -20,7 +25,7 @@
   local function save(state)
     local used = state.used
     if used == 0 then return call('DEL', state.key) end
-    local at, part = now + floor(used / RATE), used % RATE
-    local text = part == 0 and format('%d', at) or format('%d %d', at, part)
+    local ahead, part = floor(used / RATE), used % RATE
+    local text = format(part == 0 and '%d %d' or '%d %d %d', now + ahead, ahead, part)
     call('SET', state.key, text, 'PX', keep(used / RATE))
   end

@@ -1,6 +1,15 @@
   -- The time of every token in the window, the oldest first: a list, which keeps whole numbers in about ten bytes.
   local LIMIT, WINDOW = $LIMIT, $WINDOW
 
+  -- Moves all times back by as much, after the clock has jumped back.
+  local function move(key, back)
+    local times = call('LRANGE', key, 0, -1)
+    for i = 1, #times do times[i] = format('%d', (time_of(times[i]) or now) - back) end
+    call('DEL', key)
+    for i = 1, #times, 1000 do call('RPUSH', key, unpack(times, i, min(i + 999, #times))) end
+    call('PEXPIRE', key, keep(WINDOW))
+  end
+
   -- len: stored tokens that stay; left: of these, how many have left the window at the front; last: the time of the
   -- latest; add: tokens to push. A list that makes no sense counts as empty and is replaced.
   local function open(key)
@@ -15,6 +24,10 @@
     end
     if len == 0 then return state end
     local first, last = at(0), at(-1)
+    if first and last and last > now then
+      move(key, last - now)
+      first, last = at(0), now
+    end
     local low, high = 0, len
     if first and first + WINDOW > now then high = 0 end
     while first and last and low < high do

@@ -3,7 +3,7 @@
 
   local function open(key)
     local number = floor(now / LENGTH)
-    local state = { policy = false, touched = false, key = key, number = number, passed = now % LENGTH, behind = 0 }
+    local state = { policy = false, touched = false, key = key, number = number, passed = now % LENGTH }
     for age = 0, N do state[age] = 0 end
     local text = get(key)
     if not text then return state end
@@ -16,10 +16,8 @@
     local newest = n == N + 1 and time_of(counts[-1])
     if not newest then return state end
     newest = floor(newest / LENGTH)
-    if newest > number then
-      -- The clock has jumped back: the newest goes on as the present one.
-      state.number, state.passed, state.behind = newest, 0, newest * LENGTH - now
-    end
+    -- After the clock has jumped back the newest goes on as the present one.
+    if newest > number then touch(state) end
     local older = max(number - newest, 0)
     for age = older, N do state[age] = counts[age - older] end
     return state
@@ -48,7 +46,7 @@
 
   -- The shortest time after which no more than that counts, if nothing is added.
   local function wait(state, most)
-    local sum, waited, passed = within(state), state.behind, state.passed
+    local sum, waited, passed = within(state), 0, state.passed
     for age = N, 0, -1 do
       local until_then = sum <= most and passes(state[age], most - sum)
       if until_then then return waited + max(0, until_then - passed) end
@@ -61,7 +59,7 @@
 
   local function reset(state)
     for age = 0, N do
-      if state[age] > 0 then return state.behind + (N + 1 - age) * LENGTH - state.passed end
+      if state[age] > 0 then return (N + 1 - age) * LENGTH - state.passed end
     end
     return 0
   end
@@ -71,7 +69,7 @@
     local take = granted(free, cost, want)
     if take == 0 then return 0, free, 0, reset(state) end
     if take > 0 then
-      return take, free - take, 0, state.behind + (N + 1) * LENGTH - state.passed
+      return take, free - take, 0, (N + 1) * LENGTH - state.passed
     end
     return -1, free, cost <= LIMIT and wait(state, LIMIT - cost) or -1, reset(state)
   end

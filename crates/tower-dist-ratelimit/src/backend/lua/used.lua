@@ -9,7 +9,9 @@
       local units, token, written = match(text, '^(%d+) (%d+) (%d+)$')
       units, token, written = tonumber(units), tonumber(token), time_of(written)
       if written and units <= $MOST_USED and token > 0 and token <= $MOST_USED then
-        state.units, state.token, state.written = units, token, written
+        state.units, state.token, state.written = units, token, min(written, now)
+        -- The clock has jumped back. The key ends when it would have, or later.
+        if written > now then call('SET', key, format('%d %d %d', units, token, now), 'KEEPTTL') end
       end
     end
     return state

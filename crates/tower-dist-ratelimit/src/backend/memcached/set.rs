@@ -120,6 +120,8 @@ pub(super) fn longest(set: &Set, states: &[Words], at: At, quota: Option<Quota>)
     let slots = set.slots.iter().zip(&set.spans);
     let looks = slots.zip(states).map(|((slot, span), words)| {
         let mut longest = Duration::ZERO;
+        // A clock that has jumped back does not make it longer.
+        let at = slot.since(words, at);
         for quota in [None, quota.filter(|quota| quota.limit() > 0)] {
             let ask = Ask {
                 cost: 0,

@@ -15,6 +15,9 @@ pub(super) trait Slot: Send + Sync {
     /// Whether anything has changed.
     fn settle(&self, words: &mut Words, at: At, ask: &Ask<'_>, delta: i64) -> bool;
 
+    /// The latest of this time and the one at which the words were written.
+    fn since(&self, words: &Words, at: At) -> At;
+
     /// Whether these words can be counted with.
     fn holds(&self, words: &Words) -> bool;
 }
@@ -46,6 +49,14 @@ impl<A: Restored> Slot for A {
             *words = Self::words(&state);
         }
         changed
+    }
+
+    fn since(&self, words: &Words, at: At) -> At {
+        let written = self.restore(words).as_ref().map_or(0, Self::written);
+        At {
+            nanos: at.nanos.max(written),
+            ..at
+        }
     }
 
     fn holds(&self, words: &Words) -> bool {

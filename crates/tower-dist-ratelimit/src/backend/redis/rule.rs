@@ -186,7 +186,7 @@ fn paced(
         rate,
     });
     Ok(Part {
-        version: format!("{version}{}", if dynamic { "u1" } else { "1" }),
+        version: format!("{version}{}", if dynamic { "u1" } else { "2" }),
         counts: Counts::Units { max_wait },
         lua: fill(&lua, &numbers),
         alone,

@@ -1,6 +1,8 @@
 //! The scripts beside the algorithms in Rust: the same requests at the same times, on a real server whose clock is an
 //! argument. Here, and not among the tests with servers, since nobody else can say what time it is.
 
+mod clock;
+mod jumps;
 mod lab;
 mod same;
 mod step;

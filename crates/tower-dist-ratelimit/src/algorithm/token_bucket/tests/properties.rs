@@ -117,6 +117,25 @@ proptest! {
         }
     }
 
+    /// Not even by a fraction of a nanosecond.
+    #[test]
+    fn a_token_of_whole_nanoseconds_never_comes_early(
+        (limit, per_token, burst) in (1_u64..1_000, 1_u64..=2 * DAY, 1_u64..50),
+        steps in prop::collection::vec((0_u64..3, 0_u64..3, 0_u64..4), 1..60),
+    ) {
+        let quota = Quota::new(limit, Duration::from_nanos(limit * per_token)).burst(burst);
+        let bucket = bucket(quota);
+        let mut exact = Exact::new(quota);
+        let (mut nanos, mut full_at) = (0_u64, 0);
+        for (tokens, more, cost) in steps {
+            // Just before a token comes, just then, and just after.
+            nanos += (tokens * per_token + more).saturating_sub(1);
+            let (next, decision) = charge(&bucket, full_at, at(&bucket, nanos), cost);
+            full_at = next.unwrap_or(full_at);
+            prop_assert_eq!(decision.allowed, exact.admits(nanos, cost));
+        }
+    }
+
     /// A bucket that is full forgets what it was ahead or behind, so this is about those that are not.
     #[test]
     fn under_load_the_count_is_the_exact_one_give_or_take_one((quota, waits) in overload()) {

@@ -5,6 +5,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::*;
 use crate::{
     Policy, Quota,
+    algorithm::saturating_nanos,
     backend::{Charge, PolicyId, memcached::job::Asked, tag::tag},
 };
 
@@ -47,4 +48,31 @@ fn an_item_is_kept_for_as_long_as_the_slowest_quota_says_that_was_asked_by() {
     let (set, batch) = decide(&[policy], &[&[slow], &[fast]]);
     let day = Duration::from_secs(86_400);
     assert_eq!(batch.write, Some(set.ttl(day, NOW)));
+}
+
+#[test]
+fn a_refund_after_the_clock_jumped_back_keeps_an_item_no_longer_than_it_drains() {
+    let hour = Duration::from_secs(3600);
+    let policy = Policy::new("p", Quota::per_minute(60));
+    let set = Arc::new(Set::new("rl", &[policy]).unwrap());
+    let ask = |verb, states, time| {
+        let jobs = vec![Swapping {
+            set: Arc::clone(&set),
+            tag: tag(b"k"),
+            verb,
+            asked: [(0, Asked::of(&charge(60)))].into_iter().collect(),
+            answer: oneshot::channel().0,
+            since: Instant::now(),
+        }];
+        Batch::decide(&set, states, jobs, time)
+    };
+    let late = Time {
+        nanos: saturating_nanos(hour),
+        unix: hour.as_secs(),
+    };
+    let full = ask(Verb::Acquire, vec![Words::new()], late);
+    let minute = Duration::from_secs(60);
+    assert_eq!(full.write, Some(set.ttl(minute, late)));
+    let refunded = ask(Verb::Settle(-20), full.states, NOW);
+    assert_eq!(refunded.write, Some(set.ttl(minute - minute / 3, NOW)));
 }

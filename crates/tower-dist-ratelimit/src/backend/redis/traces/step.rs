@@ -23,6 +23,7 @@ pub(super) fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
         2 => 0..=window,
         1 => 0..=3 * window,
         1 => -window..=0,
+        1 => -30 * window..=0,
     ];
     let burst = quota.burst_size();
     let cost = prop_oneof![0..=2_u64, 0..=burst + 1];

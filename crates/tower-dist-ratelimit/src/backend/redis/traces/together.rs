@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{lab::Lab, same::same, step::Step};
+use super::{clock::Clock, lab::Lab, same::same, step::Step};
 use crate::{
     Algorithm, Decision, Policy, Quota,
     algorithm::{Ask, tests::key::Key},
@@ -91,7 +91,12 @@ fn in_window_of(quota: Quota, other: Quota) -> Quota {
 /// Policies that are decided together, and a key of each.
 pub(super) struct Together {
     script: Arc<Script>,
-    members: Vec<(Key, PolicyId)>,
+    members: Vec<Member>,
+}
+
+struct Member {
+    key: Key,
+    clock: Clock,
 }
 
 const NAME: &[u8] = b"someone";
@@ -105,8 +110,11 @@ impl Together {
                 rule(&policy(&format!("p{number}"), algorithm, quota, dynamic))
             });
         let members = policies.iter().map(|&(algorithm, dynamic, quota)| {
-            let key = Key::with_bits(algorithm, quota, dynamic, phase_bits(&tag(NAME)));
-            (key, PolicyId::new(0))
+            let bits = phase_bits(&tag(NAME));
+            Member {
+                key: Key::with_bits(algorithm, quota, dynamic, bits),
+                clock: Clock::new(algorithm, quota, bits),
+            }
         });
         Self {
             script: Arc::new(script(named.collect())),
@@ -114,11 +122,27 @@ impl Together {
         }
     }
 
+    /// Whether the script lets a request pass.
+    pub(super) fn passes(&mut self, lab: &Lab, now: u64) -> bool {
+        let rules = self.script.rules.iter().enumerate();
+        let charge = Charge::new(PolicyId::new(0), NAME, 1);
+        let asks =
+            rules.map(|(place, rule)| Asked::new(&charge, tag(NAME), rule, place, Verb::Acquire));
+        let call = Call {
+            script: Arc::clone(&self.script),
+            asks: asks.collect(),
+            settles: false,
+        };
+        let words = &lab.run(now, &[call])[0];
+        words.iter().all(|said| said.granted >= 0)
+    }
+
     /// What happens at a step: in Rust now, and in the script when the time moves on.
     pub(super) fn step(&mut self, now: u64, step: &Step, pending: &mut Pending) {
         let rules = Arc::clone(&self.script);
         let rules = &rules.rules;
-        let charge = |rule: &Rule, id| match step.settle {
+        let id = PolicyId::new(0);
+        let charge = |rule: &Rule| match step.settle {
             Some(_) => Charge::new(id, NAME, u64::MAX),
             None => Charge {
                 quota: step
@@ -129,62 +153,37 @@ impl Together {
             },
         };
         let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
-        let asks = self.members.iter().zip(rules).enumerate();
-        let asks = asks.map(|(place, ((_, id), rule))| {
-            Asked::new(&charge(rule, *id), tag(NAME), rule, place, verb)
-        });
+        let asks = rules.iter().enumerate();
+        let asks =
+            asks.map(|(place, rule)| Asked::new(&charge(rule), tag(NAME), rule, place, verb));
         pending.calls.push(Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
             settles: step.settle.is_some(),
         });
         if let Some(delta) = step.settle {
-            for (key, _) in &mut self.members {
+            for Member { key, .. } in &mut self.members {
                 key.settle(now * 1000, delta);
             }
             pending.decisions.push(None);
             return;
         }
-        let charges: Vec<Charge<'_>> = self
-            .members
-            .iter()
-            .zip(rules)
-            .map(|((_, id), rule)| charge(rule, *id))
-            .collect();
-        let ask = |charge: &Charge<'_>| (charge.cost, charge.want, charge.quota);
-        let decide = |key: &Key, (cost, want, quota): (u64, u64, Option<Quota>)| {
-            key.decide(
-                now * 1000,
-                &Ask {
-                    cost,
-                    want,
-                    quota: quota.as_ref(),
-                },
-            )
-        };
-        let asked: Vec<_> = charges.iter().map(ask).collect();
-        let mut decisions: Vec<Decision> = self
-            .members
-            .iter()
-            .zip(&asked)
-            .map(|((key, _), &ask)| decide(key, ask))
+        let charges: Vec<Charge<'_>> = rules.iter().map(|rule| charge(rule)).collect();
+        let asked = || charges.iter().map(Ask::of);
+        let members = self.members.iter_mut();
+        let times: Vec<u64> = members.map(|member| member.clock.at(now)).collect();
+        let members = self.members.iter().zip(&times).zip(asked());
+        let mut decisions: Vec<Decision> = members
+            .map(|((member, time), ask)| member.key.decide(time * 1000, &ask))
             .collect();
         let allowed = decisions.iter().all(|decision| decision.allowed);
-        for (((key, _), &ask), decision) in self.members.iter_mut().zip(&asked).zip(&mut decisions)
-        {
-            let (cost, want, quota) = ask;
-            if allowed {
-                key.take(
-                    now * 1000,
-                    &Ask {
-                        cost,
-                        want,
-                        quota: quota.as_ref(),
-                    },
-                    decision.granted,
-                );
-            } else if decision.allowed {
-                *decision = decide(key, (0, 0, quota));
+        let members = self.members.iter_mut().zip(times).zip(asked());
+        for (((Member { key, clock }, time), ask), decision) in members.zip(&mut decisions) {
+            if allowed && decision.granted > 0 {
+                key.take(time * 1000, &ask, decision.granted);
+                clock.wrote(time, decision);
+            } else if !allowed && decision.allowed {
+                *decision = key.decide(time * 1000, &ask.look());
             }
         }
         let limits = rules
