@@ -51,6 +51,8 @@ fn only_an_unlimited_budget_keeps_the_server_overloaded_after_the_outage() {
 fn a_minute_after_the_outage_a_retry_without_a_budget_offers_three_times_the_load_in_vain() {
     let row = Row::run(Scenario::PUBLISHED, LOADS[0], Mode::NoBudget, 2).unwrap();
     assert_eq!(row.recovery_s, None, "{row:?}");
+    let after_the_outage = row.traffic.goodput.iter().skip(30);
+    assert!(after_the_outage.sum::<f64>() < 1.0, "{row:?}");
     assert!(row.goodput_60_s < 1.0, "{row:?}");
     assert!((1_990.0..=2_240.0).contains(&row.offered_60_s), "{row:?}");
     assert!(serde_json::to_value(&row).unwrap()["recovery_s"].is_null());
