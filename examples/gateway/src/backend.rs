@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use tower::BoxError;
 use tower_dist_ratelimit::backend::{Backend, ConnectError, Memcached, Memory, Redis};
 
 /// As on the command line.
@@ -40,41 +39,84 @@ impl Store {
         }
     }
 
-    /// Connects once. A store that is not there at the start is an error of whoever starts the
-    /// gateway; one that goes away later is what the layer's ladder is for.
-    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, BoxError> {
+    /// Connects now.
+    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, NoStore> {
         match self {
             Self::Memory => Ok(Arc::new(Memory::default())),
             Self::Redis(url) => match Redis::connect(url).await {
                 Ok(redis) => Ok(Arc::new(redis)),
-                Err(error) => Err(no_store(&error, "redis-server --port N").into()),
+                Err(error) => Err(NoStore::new(error, "redis-server --port N")),
             },
             Self::Memcached(url) => match Memcached::connect(url).await {
                 Ok(memcached) => Ok(Arc::new(memcached)),
-                Err(error) => Err(no_store(&error, "memcached -p N").into()),
+                Err(error) => Err(NoStore::new(error, "memcached -p N")),
             },
+        }
+    }
+
+    /// Connects in the background, for as long as it takes.
+    pub(crate) fn connect_lazy(&self) -> Result<Arc<dyn Backend>, ConnectError> {
+        Ok(match self {
+            Self::Memory => Arc::new(Memory::default()),
+            Self::Redis(url) => Arc::new(Redis::connect_lazy(url)?),
+            Self::Memcached(url) => Arc::new(Memcached::connect_lazy(url)?),
+        })
+    }
+}
+
+/// Why a store cannot be used.
+#[derive(Debug)]
+pub(crate) struct NoStore {
+    error: ConnectError,
+    /// Starts a server of this kind.
+    command: &'static str,
+}
+
+impl NoStore {
+    fn new(error: ConnectError, command: &'static str) -> Self {
+        Self { error, command }
+    }
+
+    fn kind(&self) -> Option<io::ErrorKind> {
+        let source = self.error.source()?;
+        source.downcast_ref().map(io::Error::kind)
+    }
+
+    /// Whether no server can be reached there. Other errors are about settings, or a server that will not do.
+    pub(crate) fn is_down(&self) -> bool {
+        self.kind().is_some_and(|kind| !is_of_tls(kind))
+    }
+}
+
+/// What TLS says of a server that does not encrypt, or has no certificate that will do.
+fn is_of_tls(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// With what to do about it, where the error does not say that.
+impl fmt::Display for NoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { error, command } = self;
+        write!(f, "--backend: {error}")?;
+        match self.kind() {
+            None => Ok(()),
+            Some(kind) if is_of_tls(kind) => f.write_str(
+                "; rediss:// is for a server that encrypts, with a certificate that this machine trusts; \
+                 for one that does not encrypt it is redis://",
+            ),
+            Some(_) => write!(
+                f,
+                "; start it there (one server to try: {command}), \
+                 or leave --backend out to count in this process"
+            ),
         }
     }
 }
 
-/// What is wrong, and what to do about it where that is not said by what is wrong.
-fn no_store(error: &ConnectError, command: &str) -> String {
-    let source = error.source().and_then(|source| source.downcast_ref());
-    let advice = match source.map(io::Error::kind) {
-        None => return format!("--backend: {error}"),
-        // What TLS says.
-        Some(io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-            "rediss:// is for a server that encrypts, with a certificate that this machine trusts; \
-             for one that does not encrypt it is redis://"
-                .to_owned()
-        }
-        Some(_) => format!(
-            "start it there (one server to try: {command}), \
-             or leave --backend out to count in this process"
-        ),
-    };
-    format!("--backend: {error}; {advice}")
-}
+impl Error for NoStore {}
 
 impl FromStr for Store {
     type Err = String;

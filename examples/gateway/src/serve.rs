@@ -32,7 +32,16 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
             built_in.insert(server).addr().to_string().parse()?
         }
     };
-    let backend = stack.backend.connect().await?;
+    let backend = match stack.backend.connect().await {
+        // The limits must not keep the service from starting.
+        Err(error) if error.is_down() => {
+            log(&format!(
+                "{error}; until then this gateway counts by itself"
+            ));
+            stack.backend.connect_lazy()?
+        }
+        backend => backend?,
+    };
     let app = gateway(stack, Layers::ALL, backend, upstream.clone())?;
     let server = Server::start(serve.listen, app).await?;
     let url = format!("http://{}", server.addr());

@@ -120,23 +120,11 @@ async fn a_store_that_does_not_do_is_one_line_on_stderr() {
     let _busy = MACHINE.read().await;
     let server = Redis::with(&["--requirepass", "secret"]);
     let locked = format!("redis://:wrong@127.0.0.1:{}", server.port());
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let no_memcached = format!("memcached://127.0.0.1:{}", free_port());
     let clusters = format!("redis-cluster://127.0.0.1:{}", server.port());
     let memcached = Memcached::start();
     let other = format!("redis://127.0.0.1:{}", memcached.port());
     for (url, code, reason) in [
-        (
-            &*nobody,
-            1,
-            "start it there (one server to try: redis-server --port N), or leave --backend out",
-        ),
-        (
-            &no_memcached,
-            1,
-            "start it there (one server to try: memcached -p N), or leave --backend out",
-        ),
-        (&locked, 1, "does not accept this user or password"),
+        (&*locked, 1, "does not accept this user or password"),
         (&clusters, 1, "--backend: "),
         (&other, 1, "does not speak Redis's protocol"),
         ("redis://", 1, "must name a host"),
@@ -163,6 +151,44 @@ async fn a_store_that_does_not_do_is_one_line_on_stderr() {
         );
         assert!(!stderr.contains("wrong"), "{stderr}");
     }
+}
+
+#[tokio::test]
+async fn a_gateway_starts_while_its_store_is_down_and_counts_there_as_soon_as_it_is_up() {
+    let _busy = MACHINE.read().await;
+    let mut server = Redis::start();
+    let redis = server.url();
+    server.kill();
+    let memcached = format!("memcached://127.0.0.1:{}", free_port());
+    for (url, command) in [
+        (&redis, "redis-server --port N"),
+        (&memcached, "memcached -p N"),
+    ] {
+        let mut gateway = Gateway::logged(&["--backend", url, "--profile", "tail"]);
+        let said = gateway.log_line().await;
+        let advice =
+            format!("start it there (one server to try: {command}), or leave --backend out");
+        assert!(said.contains(&advice), "{said}");
+        assert!(
+            said.ends_with("; until then this gateway counts by itself"),
+            "{said}"
+        );
+        assert_eq!(ask(&gateway, "early").await.status(), StatusCode::OK);
+    }
+    // A token takes a second, so that the key is still there when it is looked for.
+    let limits = ["--limit", "1", "--burst", "1000"];
+    let args = ["--backend", &redis, "--profile", "tail"];
+    let gateway = Gateway::start(&[&args[..], &limits].concat());
+    assert_eq!(ask(&gateway, "early").await.status(), StatusCode::OK);
+    server.restart();
+    let counted = async {
+        while server.keys().is_empty() {
+            assert_eq!(ask(&gateway, "late").await.status(), StatusCode::OK);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let counted = tokio::time::timeout(Duration::from_secs(20), counted).await;
+    assert!(counted.is_ok(), "the store never counts");
 }
 
 /// Asks until an answer is as expected.
