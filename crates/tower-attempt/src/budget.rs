@@ -54,7 +54,7 @@ use crate::BuildError;
 /// # Default
 ///
 /// [`Budget::default`] is `ratio(0.2)` with 10 tokens per second and a burst of 100, and starts
-/// full (20 % and 10/s as in Finagle and linkerd2).
+/// with 100 tokens (20 % and 10/s as in Finagle and linkerd2).
 ///
 /// # Cost
 ///
@@ -88,8 +88,8 @@ enum Kind {
 }
 
 impl Budget {
-    /// `ratio` extra attempts per deposit, from 0 to 10; 0 tokens per second, a burst of 100, full
-    /// at the start.
+    /// `ratio` extra attempts per deposit, from 0 to 10; 0 tokens per second, a burst of 100,
+    /// 10 tokens at the start.
     ///
     /// Fractions count to the millionth, rounded down.
     #[must_use]
@@ -173,7 +173,8 @@ impl Budget {
     ///
     /// # Default
     ///
-    /// The burst: a service may retry from its first call on.
+    /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. So the default budget
+    /// of a retry layer starts with 100 tokens and that of a hedge layer with 10, also when they are written out.
     #[must_use]
     pub fn initial(self, initial: u32) -> Self {
         self.change(|settings| settings.initial = Some(initial))
@@ -217,6 +218,24 @@ impl Budget {
         match &self.0 {
             Kind::Limited(limited) => Some(limited.settings().ratio),
             Kind::Unlimited | Kind::None | Kind::Throttle(_) => None,
+        }
+    }
+
+    /// Whether `share` extra attempts per deposit may be paid for in the long run. `false` if a
+    /// [`ratio`](Self::ratio) is smaller and no tokens come back with time.
+    ///
+    /// ```
+    /// use tower_attempt::Budget;
+    ///
+    /// assert!(Budget::ratio(0.05).may_pay(0.05));
+    /// assert!(!Budget::ratio(0.05).may_pay(0.1));
+    /// assert!(Budget::ratio(0.05).per_second(1).may_pay(0.1));
+    /// ```
+    #[must_use]
+    pub fn may_pay(&self, share: f64) -> bool {
+        match &self.0 {
+            Kind::Limited(limited) => limited.settings().may_pay(share),
+            Kind::Unlimited | Kind::None | Kind::Throttle(_) => true,
         }
     }
 

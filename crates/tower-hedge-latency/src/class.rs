@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::estimator::Estimator;
+use crate::estimator::{Estimator, Lesson};
 use crate::guard::Guard;
 use crate::trigger::Percentile;
 
@@ -90,6 +90,14 @@ impl Classes {
         });
         let table = self.table.load();
         table.get(&hash).map(|entry| Arc::clone(&entry.class))
+    }
+
+    /// Reads the thresholds of another lesson from what all classes have learned.
+    pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
+        self.rest.estimator.apply(now, lesson);
+        for entry in self.table.load().values() {
+            entry.class.estimator.apply(now, lesson);
+        }
     }
 
     /// Names and delays of all that have a key, by name.

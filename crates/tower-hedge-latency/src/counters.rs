@@ -30,8 +30,12 @@ pub struct HedgeCounts {
     pub not_repeatable: u64,
     /// Hedges that would have been sent, but the layer only counts.
     pub shadowed: u64,
-    /// Calls that their callers gave up.
+    /// Calls that their callers dropped.
     pub cancelled: u64,
+    /// Calls that their callers dropped after the first hedge was due. If most [`late`](Self::late) calls end so, a
+    /// timeout above the layer leaves hedges no time to win: set a
+    /// [`max_delay`](crate::HedgeLayerBuilder::max_delay) well below that timeout.
+    pub cancelled_late: u64,
     /// Calls that ended without a success: their outcome is a failure, retryable or not.
     pub failed: u64,
 }
@@ -50,6 +54,7 @@ pub(crate) struct Counters {
     pub(crate) not_repeatable: Counter,
     pub(crate) shadowed: Counter,
     pub(crate) cancelled: Counter,
+    pub(crate) cancelled_late: Counter,
     pub(crate) failed: Counter,
 }
 
@@ -93,6 +98,7 @@ impl Counters {
             not_repeatable: self.not_repeatable.get(),
             shadowed: self.shadowed.get(),
             cancelled: self.cancelled.get(),
+            cancelled_late: self.cancelled_late.get(),
             failed: self.failed.get(),
         }
     }

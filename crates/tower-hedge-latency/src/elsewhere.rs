@@ -1,7 +1,7 @@
 //! Where hedges go.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tower_attempt::Attempt;
 
@@ -38,11 +38,13 @@ impl<S, Req> Elsewhere<S, Req> for Anywhere {
 }
 
 /// To the services of a list in turn.
-pub struct Alternates<S>(Arc<[S]>);
+///
+/// The lock is taken only for a hedge. It lets services be shared that are `Send` and not `Sync`, such as boxed ones.
+pub struct Alternates<S>(Arc<[Mutex<S>]>);
 
 impl<S> Alternates<S> {
     pub(crate) fn new(services: impl IntoIterator<Item = S>) -> Self {
-        Self(services.into_iter().collect())
+        Self(services.into_iter().map(Mutex::new).collect())
     }
 }
 
@@ -68,7 +70,10 @@ impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
         let hedge = usize::try_from(attempt.number().saturating_sub(2)).unwrap_or(0);
         let place = hedge.checked_rem(self.0.len());
         let service = place.and_then(|place| self.0.get(place));
-        service.cloned().unwrap_or(own)
+        service.map_or(own, |service| {
+            let service = service.lock().unwrap_or_else(PoisonError::into_inner);
+            service.clone()
+        })
     }
 }
 

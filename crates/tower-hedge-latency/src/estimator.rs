@@ -15,10 +15,6 @@ use crate::quantile::{Sample, quantile};
 /// Nobody counts the samples: a bucket that has taken in another 256 is a sign of about as many.
 const REFRESH_SAMPLES: u32 = 256;
 const REFRESH_MICROS: u64 = 100_000;
-/// Once a bucket has taken in so many, it is asked what time it is only when it has taken in as many
-/// again: fewer samples would hardly move the threshold.
-const TIMED_SAMPLES: u32 = 8;
-
 /// Of a window that has this many times the samples that it needs, 1,000 beyond the threshold, more
 /// would not make the threshold better than its buckets are: from there on, not every call is one.
 const PLENTY: u64 = 100;
@@ -38,8 +34,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// moment does not forget what was learned. No thread waits for another: whoever finds that it is
 /// time claims the refresh, and everybody else goes on with the old threshold.
 ///
-/// Pure of clocks: `now` is an argument, in microseconds from any fixed instant, and called only if
-/// it matters.
+/// Pure of clocks: `now` is an argument, in microseconds from any fixed instant.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     windows: [Sample; 2],
@@ -128,29 +123,39 @@ impl Estimator {
             Seen::CutOff(micros) => window.cut_off.add(micros, calls),
         };
         let after = before.wrapping_add(calls);
-        if after < TIMED_SAMPLES || after / TIMED_SAMPLES != before / TIMED_SAMPLES {
-            let now = now();
-            let since = now.saturating_sub(self.refreshed.load(Relaxed));
-            if after / REFRESH_SAMPLES != before / REFRESH_SAMPLES || since >= REFRESH_MICROS {
-                self.refresh(now, lesson);
-            }
+        let now = now();
+        let since = now.saturating_sub(self.refreshed.load(Relaxed));
+        if after / REFRESH_SAMPLES != before / REFRESH_SAMPLES || since >= REFRESH_MICROS {
+            self.refresh(now, lesson);
         }
     }
 
+    /// Reads the threshold of another lesson from the samples that are there, however few, if one is known.
+    pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
+        // A refresh takes microseconds.
+        while !self.refresh(now, lesson) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Returns `false` if another thread refreshes.
     #[cold]
-    fn refresh(&self, now: u64, lesson: &Lesson) {
+    fn refresh(&self, now: u64, lesson: &Lesson) -> bool {
         // Acquire and release: the next one sees which window is current, and since when.
         let claim = self.busy.compare_exchange(false, true, Acquire, Relaxed);
         if claim.is_err() {
-            return;
+            return false;
         }
         self.refreshed.store(now, Relaxed);
         self.rotate(now, lesson);
         let [one, other] = &self.windows;
-        if let Some(threshold) = quantile([one, other], lesson.above, lesson.samples) {
+        // A threshold of another quantile is worse than one of few samples.
+        let least = self.threshold().map_or(lesson.samples, |_| 1);
+        if let Some(threshold) = quantile([one, other], lesson.above, least) {
             self.threshold.store(threshold, Relaxed);
         }
         self.busy.store(false, Release);
+        true
     }
 
     /// Closes the current window if it is full, and forgets the one before it.

@@ -2,8 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tower_attempt::BuildError;
 
-use crate::settings::Settings;
+use crate::settings::{Knobs, Settings};
 use crate::trigger::Trigger;
 use crate::{HedgeCounts, HedgeLayer, Mode};
 
@@ -21,7 +22,7 @@ use crate::{HedgeCounts, HedgeLayer, Mode};
 ///
 /// // Nothing is learned yet.
 /// assert_eq!(handle.delay(), None);
-/// handle.retune(&HedgeLayer::builder().fixed(Duration::from_millis(20)).build()?);
+/// handle.retune(&HedgeLayer::builder().fixed(Duration::from_millis(20)).build()?)?;
 /// assert_eq!(handle.delay(), Some(Duration::from_millis(20)));
 /// # Ok::<_, tower_hedge_latency::BuildError>(())
 /// ```
@@ -73,24 +74,27 @@ impl HedgeHandle {
 
     /// Switches hedging on or off, or lets the layer only count, from each service's next call on.
     pub fn set_mode(&self, mode: Mode) {
-        self.0.rcu(|settings| {
-            let mut settings = Settings::clone(settings);
-            settings.tuning.mode = mode;
-            settings
-        });
+        let given = Knobs {
+            mode: Some(mode),
+            ..Knobs::default()
+        };
+        // A mode contradicts no other setting.
+        let _ = Settings::change(&self.0, &given);
     }
 
-    /// Takes over another layer's mode, trigger, number of hedges, budget, and whether it
-    /// [hedges on failure](crate::HedgeLayerBuilder::hedge_on_failure).
+    /// Takes over the settings that were given to the builder of another layer: mode, trigger, number of hedges,
+    /// budget, and whether it [hedges on failure](crate::HedgeLayerBuilder::hedge_on_failure). The others stay.
     ///
     /// Every service of this handle's layer follows from its next call on; calls that are under way
-    /// end as they began. Rules, observer, counts and what was learned stay. The budget is then shared
-    /// with `layer`.
-    pub fn retune<P, O, X>(&self, layer: &HedgeLayer<P, O, X>) {
-        let tuning = layer.settings.load().tuning.clone();
-        self.0.rcu(|settings| Settings {
-            tuning: tuning.clone(),
-            ..Settings::clone(settings)
-        });
+    /// end as they began. Rules, observer, counts and what was learned stay: another percentile is read from it
+    /// immediately. A budget is then shared with `layer`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error and changes nothing if a setting of `layer` contradicts one that stays: a percentile and
+    /// a budget that cannot pay for it, or a `max_delay` below the `min_delay`.
+    pub fn retune<P, O, X>(&self, layer: &HedgeLayer<P, O, X>) -> Result<(), BuildError> {
+        let given = layer.settings.load().knobs.clone();
+        Settings::change(&self.0, &given)
     }
 }

@@ -98,9 +98,10 @@
 //! # Which budget
 //!
 //! A percentile bounds the extra load while latencies are what they were; a [`Budget`] bounds it in any case, also when a
-//! service gets slow all at once and every call is late. The default is 5 % of the calls that may be hedged and
-//! succeed, with 10 tokens at first and 100 saved up at most. `Budget::ratio(0.02)` moves a 95th percentile up to the 98th, so that the tokens go to the
-//! slowest calls. A budget with `per_second` tokens lets services with few calls hedge more. Fixed triggers have no
+//! service gets slow all at once and every call is late. The default is 1 − q of the calls that may be
+//! hedged and succeed, with 10 tokens at first and 100 saved up at most. `Budget::ratio(0.02)` moves the default percentile
+//! up to the 98th, so that the tokens go to the slowest calls; a percentile that is set and a smaller ratio that is set
+//! contradict each other, which is an error of `build`. A budget with `per_second` tokens lets services with few calls hedge more. Fixed triggers have no
 //! budget unless you set one.
 //!
 //! # The rules of the race
@@ -140,7 +141,7 @@
 //!
 //! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] receives every attempt, the hedges
 //! that are due but not sent, and the end of every call, with the attempt that succeeded; there are ready ones for `tracing` and `metrics`. A [`HedgeHandle`] counts, tells what
-//! is learned, changes trigger and budget while the service runs, and switches hedging off or to a [`Mode::Shadow`] that only
+//! is learned, changes single settings while the service runs, and switches hedging off or to a [`Mode::Shadow`] that only
 //! counts what would have been sent.
 //!
 //! # Cost

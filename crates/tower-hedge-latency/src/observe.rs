@@ -69,7 +69,8 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 pub enum SkipReason {
     /// The budget has no token.
     Denied,
-    /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent.
+    /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent. If callers time out before hedges
+    /// can win, [`max_delay`](crate::HedgeLayerBuilder::max_delay) helps.
     HeldBack,
     /// No instance of the service was ready before the call's deadline or end, or before a server asked to
     /// wait; or none will be.

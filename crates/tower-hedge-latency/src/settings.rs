@@ -1,6 +1,8 @@
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use tower_attempt::{Budget, Budgets, BuildError};
 
@@ -8,11 +10,6 @@ use crate::class::{Class, Classes};
 use crate::counters::Counters;
 use crate::estimator::Seen;
 use crate::trigger::{Knobs as PercentileKnobs, Trigger, micros};
-
-/// At most as much load as a trigger at the 95th percentile adds (*The Tail at Scale*).
-const BUDGET: f64 = 0.05;
-/// A service that starts slowly should not get a hundred hedges at once.
-const INITIAL: u32 = 10;
 
 /// Whether a hedge layer hedges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +29,15 @@ pub enum Mode {
 /// What can be changed while the layer is in use. One call sees one version of it throughout.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// What was asked for.
+    pub(crate) knobs: Knobs,
+    /// What follows from it.
     pub(crate) tuning: Tuning,
     /// Outlives every change.
     pub(crate) state: Arc<State>,
 }
 
-/// What [`retune`](crate::HedgeHandle::retune) takes over.
+/// The settings in force, with the defaults of those that were left out.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
     pub(crate) mode: Mode,
@@ -50,19 +50,19 @@ pub(crate) struct Tuning {
     pub(crate) deposits: bool,
 }
 
-/// The numbers of a builder.
-#[derive(Clone, Debug)]
+/// The settings of a builder, `None` for those that were left out.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
     /// `None` is a percentile.
     pub(crate) trigger: Option<Trigger>,
     pub(crate) percentile: PercentileKnobs,
     pub(crate) max_hedges: Option<u32>,
-    pub(crate) on_failure: bool,
+    pub(crate) on_failure: Option<bool>,
     pub(crate) budget: Option<Budget>,
     /// In place of it, of which the rules pick one.
     pub(crate) budgets: Option<Budgets>,
-    pub(crate) deposits: bool,
-    pub(crate) mode: Mode,
+    pub(crate) deposits: Option<bool>,
+    pub(crate) mode: Option<Mode>,
 }
 
 /// What a layer has learned and counted.
@@ -72,21 +72,11 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// Times count from here.
     pub(crate) epoch: Instant,
-}
-
-impl Default for Knobs {
-    fn default() -> Self {
-        Self {
-            trigger: None,
-            percentile: PercentileKnobs::default(),
-            max_hedges: None,
-            on_failure: false,
-            budget: None,
-            budgets: None,
-            deposits: true,
-            mode: Mode::default(),
-        }
-    }
+    /// The share of late calls that is learned at present, in billionths. Calls that began when it was another
+    /// teach nothing.
+    above: AtomicU64,
+    /// Held while the settings change.
+    changing: Mutex<()>,
 }
 
 impl Knobs {
@@ -105,37 +95,125 @@ impl Knobs {
                 return Err(BuildError::new("budget", budget, bound));
             }
         }
-        Trigger::validate(self.trigger.as_ref(), self.max_hedges)
+        Trigger::validate(self.trigger.as_ref(), self.max_hedges)?;
+        self.validate_together()
+    }
+
+    /// Checks settings that may come from several layers against each other.
+    fn validate_together(&self) -> Result<(), BuildError> {
+        if self.trigger.is_some() {
+            return Ok(());
+        }
+        self.percentile.validate()?;
+        let budget = self.budgets.as_ref().map(Budgets::template);
+        match budget.or(self.budget.as_ref()) {
+            Some(budget) => self.percentile.validate_with(budget),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn settings(self) -> Settings {
-        let budget = match (self.budget, &self.trigger) {
-            (Some(budget), _) => budget,
-            (None, None) => Budget::ratio(BUDGET).initial(INITIAL),
+        let tuning = self.tuning(None);
+        let state = State {
+            classes: Classes::new(),
+            counters: Counters::default(),
+            epoch: Instant::now(),
+            above: AtomicU64::new(tuning.above()),
+            changing: Mutex::new(()),
+        };
+        Settings {
+            tuning,
+            knobs: self,
+            state: Arc::new(state),
+        }
+    }
+
+    /// The settings in force. The default budget keeps its tokens, if its ratio is the `former` one.
+    fn tuning(&self, former: Option<&Tuning>) -> Tuning {
+        let budget = match (&self.budget, &self.trigger) {
+            (Some(budget), _) => budget.clone(),
+            (None, None) => {
+                // As much load as the trigger adds (*The Tail at Scale*).
+                let budget = Budget::ratio(self.percentile.share());
+                let former = former.map(|former| &former.budget);
+                let former = former.filter(|former| former.share() == budget.share());
+                former.cloned().unwrap_or(budget)
+            }
             // The caller knows when hedges go out, and so how many.
             (None, Some(_)) => Budget::unlimited(),
         };
-        let drawn_on = self.budgets.as_ref().map_or(&budget, Budgets::template);
+        let drawn_on = self.budgets.as_ref().map(Budgets::template);
+        let drawn_on = drawn_on.or(self.budget.as_ref()).unwrap_or(&budget);
         let learned = || Trigger::Percentile(self.percentile.percentile(drawn_on));
-        Settings {
-            tuning: Tuning {
-                mode: self.mode,
-                trigger: self.trigger.unwrap_or_else(learned),
-                max_hedges: self.max_hedges,
-                on_failure: self.on_failure,
-                budget,
-                deposits: self.deposits,
-            },
-            state: Arc::new(State {
-                classes: Classes::new(),
-                counters: Counters::default(),
-                epoch: Instant::now(),
-            }),
+        Tuning {
+            mode: self.mode.unwrap_or_default(),
+            trigger: self.trigger.clone().unwrap_or_else(learned),
+            max_hedges: self.max_hedges,
+            on_failure: self.on_failure.unwrap_or(false),
+            budget,
+            deposits: self.deposits.unwrap_or(true),
+        }
+    }
+
+    /// The settings of `given`, and for those that it leaves out these.
+    fn overridden_by(&self, given: &Self) -> Self {
+        let trigger = match given.percentile.quantile {
+            Some(_) => &None,
+            None => &self.trigger,
+        };
+        Self {
+            trigger: given.trigger.as_ref().or(trigger.as_ref()).cloned(),
+            percentile: self.percentile.overridden_by(&given.percentile),
+            max_hedges: given.max_hedges.or(self.max_hedges),
+            on_failure: given.on_failure.or(self.on_failure),
+            budget: given.budget.as_ref().or(self.budget.as_ref()).cloned(),
+            // The rules pick one of these.
+            budgets: self.budgets.clone(),
+            deposits: given.deposits.or(self.deposits),
+            mode: given.mode.or(self.mode),
+        }
+    }
+}
+
+impl Tuning {
+    /// The share of the calls that a learned trigger makes late, in billionths.
+    fn above(&self) -> u64 {
+        match &self.trigger {
+            Trigger::Percentile(percentile) => percentile.lesson.above,
+            _ => 0,
         }
     }
 }
 
 impl Settings {
+    /// Changes the settings in force to those that are `given`.
+    pub(crate) fn change(current: &ArcSwap<Self>, given: &Knobs) -> Result<(), BuildError> {
+        let state = Arc::clone(&current.load().state);
+        let changing = state
+            .changing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let former = current.load();
+        let knobs = former.knobs.overridden_by(given);
+        knobs.validate_together()?;
+        let tuning = knobs.tuning(Some(&former.tuning));
+        let trigger = tuning.trigger.clone();
+        state.above.store(tuning.above(), Relaxed);
+        current.store(Arc::new(Self {
+            knobs,
+            tuning,
+            state: Arc::clone(&state),
+        }));
+        if let Trigger::Percentile(percentile) = trigger
+            && former.tuning.above() != percentile.lesson.above
+        {
+            let now = micros(state.epoch.elapsed());
+            state.classes.apply(now, &percentile.lesson);
+        }
+        drop(changing);
+        Ok(())
+    }
+
     /// When the 0-based `hedge` is due, as an offset from the call's start.
     #[inline]
     pub(crate) fn due(&self, hedge: u32, learned: Option<Duration>) -> Option<Duration> {
@@ -163,7 +241,9 @@ impl Settings {
 
     /// Learns from a call that ends `now` and counts for so many, if the trigger learns.
     pub(crate) fn learn(&self, class: &Class, seen: Seen, calls: u32, now: Instant) {
-        if let Trigger::Percentile(percentile) = &self.tuning.trigger {
+        if let Trigger::Percentile(percentile) = &self.tuning.trigger
+            && percentile.lesson.above == self.state.above.load(Relaxed)
+        {
             let now = || micros(now.saturating_duration_since(self.state.epoch));
             let estimator = &class.estimator;
             estimator.record(seen, calls, now, &percentile.lesson);

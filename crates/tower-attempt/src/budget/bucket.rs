@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::AtomicU64;
 
 /// Units per token: what a share of a token is rounded to.
-const UNITS: u32 = 1_000_000;
+pub(super) const UNITS: u32 = 1_000_000;
 /// A token as the word counts it.
 const TOKEN: u64 = UNITS as u64;
 

@@ -1,4 +1,4 @@
-use super::bucket::Bucket;
+use super::bucket::{self, Bucket};
 use crate::BuildError;
 
 /// Linkerd2's and Finagle's ratio: one extra attempt for five calls that went well.
@@ -7,6 +7,9 @@ pub(super) const DEFAULT_RATIO: f64 = 0.2;
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
 /// Ten seconds of the floor, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
+/// Tokens at the start for each one that comes back per second, so ten seconds of them, and without any as for one:
+/// a service that starts slowly should not get a hundred hedges.
+const DEFAULT_INITIAL: u32 = 10;
 
 /// More extra attempts than calls make no sense as a protection; ten leaves room for fan-out.
 const MAX_RATIO: f64 = 10.0;
@@ -24,8 +27,15 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn bucket(&self) -> Bucket {
-        let initial = self.initial.unwrap_or(self.burst);
+        let floor = DEFAULT_INITIAL.saturating_mul(self.per_second.max(1));
+        let initial = self.initial.unwrap_or(floor.min(self.burst));
         Bucket::new(self.ratio, self.burst, initial)
+    }
+
+    /// Whether `share` extra attempts per deposit may be paid for in the long run.
+    pub(super) fn may_pay(&self, share: f64) -> bool {
+        let units = |share| bucket::share(share, bucket::UNITS);
+        self.per_second > 0 || units(self.ratio) >= units(share)
     }
 
     pub(super) fn validate(&self) -> Result<(), BuildError> {

@@ -37,7 +37,12 @@ fn deposit(budget: &Budget, times: u32) {
 
 #[test]
 fn it_starts_full_and_ends_empty() {
-    assert_eq!(spend_all(&Budget::ratio(0.2)), 100);
+    assert_eq!(spend_all(&Budget::ratio(0.2)), 10);
+    assert_eq!(spend_all(&Budget::ratio(0.2).burst(7)), 7);
+    assert_eq!(spend_all(&Budget::ratio(0.2).per_second(3)), 30);
+    assert_eq!(spend_all(&Budget::ratio(0.2).per_second(10)), 100);
+    assert_eq!(spend_all(&Budget::default()), 100);
+    assert_eq!(spend_all(&Budget::ratio(0.2).per_second(10_000)), 100);
     assert_eq!(spend_all(&Budget::ratio(0.2).burst(7)), 7);
     assert_eq!(spend_all(&Budget::ratio(0.2).burst(7).initial(3)), 3);
     assert_eq!(spend_all(&Budget::ratio(0.2).initial(0)), 0);

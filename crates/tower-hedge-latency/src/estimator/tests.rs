@@ -308,3 +308,64 @@ fn hedges_that_answer_at_once_do_not_keep_the_threshold_where_it_is() {
     }
     assert!((300..=700).contains(&late), "{late} of 10,000");
 }
+
+/// All buckets fill up in step, so that none of them tells how much time has passed.
+#[test]
+fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
+    let estimator = Estimator::new();
+    let (mut latest, step) = (0, 10_000);
+    for n in 0..2_000_u64 {
+        // 25 latencies in turn, each in a bucket of its own, a hundred calls a second.
+        let now = n * step;
+        let seen = Seen::End(10_000 + 1_000 * (n % 25));
+        estimator.record(seen, 1, || now, &P95);
+        let refreshed = estimator.refreshed.load(Relaxed);
+        latest = latest.max(now - refreshed);
+    }
+    assert!(latest <= 100_000 + step, "{latest} µs");
+}
+
+/// 300 samples are enough for a 95th percentile, and too few to begin a 99th with.
+#[test]
+fn another_quantile_is_read_from_what_is_known_already() {
+    let estimator = Estimator::new();
+    // 1 ms to 100 ms, evenly.
+    let now = record(&estimator, 0, 300, |n| 1000 * (1 + n % 100));
+    assert!((94_000..=98_000).contains(&threshold(&estimator)));
+    let p99 = Lesson {
+        above: 10_000_000,
+        samples: 1_000,
+        ..P95
+    };
+    estimator.apply(now, &p99);
+    assert!((98_000..=102_000).contains(&threshold(&estimator)));
+    // And goes on from there, before it has 1,000 samples.
+    for n in 0..200 {
+        estimator.record(Seen::End(200_000), 1, || now + n * 1000, &p99);
+    }
+    assert!(threshold(&estimator) > 190_000);
+    estimator.apply(
+        now,
+        &Lesson {
+            above: 500_000_000,
+            samples: 100,
+            ..P95
+        },
+    );
+    assert!(threshold(&estimator) < 100_000);
+}
+
+#[test]
+fn another_quantile_of_too_few_samples_stays_unknown() {
+    let estimator = Estimator::new();
+    let now = record(&estimator, 0, 50, |_| 20_000);
+    estimator.apply(
+        now,
+        &Lesson {
+            above: 10_000_000,
+            samples: 1_000,
+            ..P95
+        },
+    );
+    assert_eq!(estimator.threshold(), None);
+}

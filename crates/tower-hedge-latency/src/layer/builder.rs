@@ -25,11 +25,11 @@ use crate::{HedgeLayer, Mode, NoObserver, Observer};
 ///
 /// | setting | default | source |
 /// |---|---|---|
-/// | trigger | the 95th percentile | *The Tail at Scale* |
+/// | trigger | the 95th percentile, or a higher one if the budget pays for less | *The Tail at Scale* |
 /// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` say it themselves | |
 /// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | tokio's grain |
 /// | `window` | 10 s, and at least `max(100, 10 ÷ (1 − q))` samples | |
-/// | `budget` | `percentile`: 5 % of eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
+/// | `budget` | `percentile`: 1 − q of the eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
 /// ```
@@ -73,7 +73,8 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     ///
     /// `quantile` is above 0 and below 1: 0.95 hedges the slowest 5 % of the calls. It follows a
     /// service that changes within about two [windows](Self::window). Choose it by the load that you
-    /// can afford; a budget for a smaller share of the calls moves it up. It can't help where the
+    /// can afford. The default budget pays for it, and a [`budget`](Self::budget) that cannot is an error of
+    /// [`build`](Self::build). It can't help where the
     /// service has a slow mode that more than 1 − `quantile` of the calls fall into: then the
     /// trigger lies inside the slow mode, and a hedge comes too late to win.
     ///
@@ -126,6 +127,12 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     ///
     /// When the service gets slower than this, more calls are hedged than the percentile says, as far
     /// as the budget goes.
+    ///
+    /// Set it below every timeout above this layer, by at least the time that a response usually takes. The
+    /// latency of a call that its caller drops is unknown, so a percentile that more than 1 − q of the calls
+    /// would exceed by then settles right below the timeout, where no hedge can win, and most are
+    /// [held back](crate::SkipReason::HeldBack). Count
+    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) to detect this.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.knobs.percentile.max_delay = Some(delay);
         self
@@ -151,14 +158,18 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
         self
     }
 
-    /// Also sends the next hedge when an attempt fails, without waiting for its time.
+    /// Whether the next hedge also goes out when an attempt fails, without waiting for its time.
     ///
     /// For services whose failures are quick and pass quickly, where a retry layer above would wait
     /// first. The hedge costs a token like any other. Only failures that a retry would repeat count. A hedge that
     /// is due already and waits for a permit goes out if the failed attempt has held that permit; if its service
     /// is still not ready, the failure is returned.
-    pub fn hedge_on_failure(mut self) -> Self {
-        self.knobs.on_failure = true;
+    ///
+    /// # Default
+    ///
+    /// `false`.
+    pub fn hedge_on_failure(mut self, on_failure: bool) -> Self {
+        self.knobs.on_failure = Some(on_failure);
         self
     }
 
@@ -172,7 +183,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// [`shared_budget`](Self::shared_budget).
     pub fn budget(mut self, budget: Budget) -> Self {
         self.knobs.budget = Some(budget);
-        self.knobs.deposits = true;
+        self.knobs.deposits = Some(true);
         self
     }
 
@@ -182,14 +193,14 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// above does not receive, and the layer above records the outcome of the call: each failure counts once.
     pub fn shared_budget(mut self, budget: Budget) -> Self {
         self.knobs.budget = Some(budget);
-        self.knobs.deposits = false;
+        self.knobs.deposits = Some(false);
         self
     }
 
     /// Whether the layer hedges from the start, or only counts at first;
     /// [`HedgeHandle::set_mode`](crate::HedgeHandle::set_mode) changes it later.
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.knobs.mode = mode;
+        self.knobs.mode = Some(mode);
         self
     }
 
@@ -205,7 +216,8 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// Names the first setting that is out of its range, with its value and its range: a percentile
     /// that is not between 0 and 1, a window of no length, a `max_delay` below the `min_delay`, a
     /// number of hedges or delays out of its range, delays that are not in ascending order, a wrong
-    /// budget, a budget besides [`budget_by`](Self::budget_by), and what a trigger has no use for.
+    /// budget, a budget besides [`budget_by`](Self::budget_by), a percentile that the budget cannot pay for, and what a
+    /// trigger has no use for.
     pub fn build(self) -> Result<HedgeLayer<P, O, X>, BuildError> {
         self.knobs.validate()?;
         Ok(self.finish())

@@ -58,12 +58,13 @@ impl Knobs {
 
     /// The trigger, for hedges out of this budget.
     ///
-    /// A budget for fewer hedges than the quantile asks for moves the quantile up: otherwise the
-    /// tokens would go to whoever comes first, and not to the slowest.
+    /// A budget for fewer hedges than the default quantile asks for moves it up: otherwise the tokens would
+    /// go to the first late calls, and not to the slowest. A quantile that is set stays.
     pub(crate) fn percentile(&self, budget: &Budget) -> Percentile {
-        let wanted = 1.0 - self.quantile();
+        let wanted = self.share();
         // A budget that grows with time alone says nothing about a share of the calls.
         let affordable = budget.share().filter(|ratio| *ratio > 0.0);
+        let affordable = affordable.filter(|_| self.quantile.is_none());
         let above = billionths(affordable.map_or(wanted, |ratio| ratio.min(wanted)));
         Percentile {
             lesson: Lesson {
@@ -75,6 +76,38 @@ impl Knobs {
             max_delay: self.max_delay.unwrap_or(Duration::MAX),
             initial_delay: self.initial_delay,
         }
+    }
+
+    /// Checks a quantile that is set against a budget that is set.
+    pub(crate) fn validate_with(&self, budget: &Budget) -> Result<(), BuildError> {
+        let share = self.share();
+        match (self.quantile, budget.share()) {
+            (Some(quantile), Some(ratio)) if !budget.may_pay(share) => {
+                let millionths = |share: f64| (share * 1e6).round() / 1e6;
+                let (affordable, needed) = (millionths(1.0 - ratio), millionths(share));
+                let bound = format!(
+                    "at least {affordable} with a budget.ratio of {ratio}, or the ratio at least {needed}"
+                );
+                Err(BuildError::new("percentile", quantile, bound))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The settings of `given`, and for those that it leaves out these.
+    pub(crate) fn overridden_by(&self, given: &Self) -> Self {
+        Self {
+            quantile: given.quantile.or(self.quantile),
+            min_delay: given.min_delay.or(self.min_delay),
+            max_delay: given.max_delay.or(self.max_delay),
+            initial_delay: given.initial_delay.or(self.initial_delay),
+            window: given.window.or(self.window),
+        }
+    }
+
+    /// The share of the calls that are to be late.
+    pub(crate) fn share(&self) -> f64 {
+        1.0 - self.quantile()
     }
 
     fn quantile(&self) -> f64 {
@@ -162,13 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn the_quantile_is_never_lower_than_the_budget_can_pay_for() {
-        let above = |quantile, budget| lesson(quantile, &budget).above;
-        assert_eq!(above(0.9, Budget::unlimited()), 100_000_000);
-        assert_eq!(above(0.9, Budget::ratio(0.2)), 100_000_000);
-        assert_eq!(above(0.9, Budget::ratio(0.02)), 20_000_000);
-        assert_eq!(above(0.9, Budget::ratio(0.0).per_second(10)), 100_000_000);
-        assert_eq!(above(0.9, Budget::none()), 100_000_000);
+    fn the_default_quantile_is_never_lower_than_the_budget_can_pay_for_and_one_that_is_set_stays() {
+        let default = |budget| Knobs::default().percentile(&budget).lesson.above;
+        assert_eq!(default(Budget::unlimited()), 50_000_000);
+        assert_eq!(default(Budget::ratio(0.2)), 50_000_000);
+        assert_eq!(default(Budget::ratio(0.02)), 20_000_000);
+        assert_eq!(default(Budget::ratio(0.0).per_second(10)), 50_000_000);
+        assert_eq!(default(Budget::none()), 50_000_000);
+        let set = |budget| lesson(0.9, &budget).above;
+        assert_eq!(set(Budget::unlimited()), 100_000_000);
+        assert_eq!(set(Budget::ratio(0.02).per_second(1)), 100_000_000);
     }
 
     #[test]

@@ -43,7 +43,7 @@ proptest! {
             let (log, permits) = (Log::default(), Arc::new(Semaphore::new(PERMITS)));
             let budget = Budget::ratio(0.0).burst(TOKENS);
             let builder = HedgeLayer::builder().fixed(ms(10)).max_hedges(4);
-            let builder = if on_failure { builder.hedge_on_failure() } else { builder };
+            let builder = if on_failure { builder.hedge_on_failure(true) } else { builder };
             let layer = builder.budget(budget.clone()).observer(log.clone()).build().unwrap();
             let attempts = Arc::new(std::sync::Mutex::new(vec![0; fates.len()]));
             let (script, tried) = (Arc::new(fates.clone()), Arc::clone(&attempts));

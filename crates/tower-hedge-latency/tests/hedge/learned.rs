@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::task::Spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
-use tower_hedge_latency::{Budget, HedgeHandle, HedgeLayer, HedgeLayerBuilder, SkipReason};
+use tower_hedge_latency::{
+    Budget, Budgets, HedgeHandle, HedgeLayer, HedgeLayerBuilder, SkipReason,
+};
 use tower_test::mock::{self, Handle, SendResponse};
 
 use crate::support::*;
@@ -202,7 +204,7 @@ async fn an_answer_of_a_hedge_counts_as_late() {
 /// A hedge on failure that wins says nothing of how long the first attempt would have taken.
 #[tokio::test(start_paused = true)]
 async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
-    let mut learning = Learning::new(median().hedge_on_failure());
+    let mut learning = Learning::new(median().hedge_on_failure(true));
     learning.answer(300, 20).await;
     for _ in 0..1_000 {
         let (mut call, primary) = learning.call().await;
@@ -219,7 +221,7 @@ async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
 /// If nothing else is known, either.
 #[tokio::test(start_paused = true)]
 async fn of_fast_failures_that_hedges_make_good_no_trigger_is_made() {
-    let mut learning = Learning::new(median().initial_delay(ms(50)).hedge_on_failure());
+    let mut learning = Learning::new(median().initial_delay(ms(50)).hedge_on_failure(true));
     for _ in 0..300 {
         let (mut call, primary) = learning.call().await;
         primary.send_error("refused");
@@ -230,29 +232,67 @@ async fn of_fast_failures_that_hedges_make_good_no_trigger_is_made() {
     assert_eq!(learning.delay(), Some(ms(50)));
 }
 
+/// Of 90 calls that are late, on the budget of a layer: 10 and the ratio's share of those before.
 #[tokio::test(start_paused = true)]
-async fn the_default_budget_is_five_per_cent_of_the_calls_and_ten_at_first() {
-    let builder = HedgeLayer::builder()
-        .initial_delay(ms(10))
-        .window(Duration::MAX);
-    let mut learning = Learning::new(builder);
-    let mut sent = 0;
-    for _ in 0..150 {
-        let (mut call, primary) = learning.call().await;
-        advance(ms(10)).await;
-        assert_pending!(call.poll());
-        let counts = learning.handle.counts();
-        if counts.hedges > sent {
-            sent = counts.hedges;
-            let _hedge = next(&mut learning.mock).await;
+async fn the_default_budget_pays_for_the_percentile_and_starts_with_ten_tokens() {
+    let layer = HedgeLayer::builder;
+    for (builder, hedges) in [
+        (layer(), 14),
+        (layer().budget(Budget::ratio(0.05)), 14),
+        (layer().percentile(0.95), 14),
+        (layer().percentile(0.95).budget(Budget::ratio(0.05)), 14),
+        (layer().percentile(0.9), 18),
+        (layer().percentile(0.9).budget(Budget::ratio(0.1)), 18),
+        (layer().percentile(0.99), 10),
+    ] {
+        let builder = builder.initial_delay(ms(10)).window(Duration::MAX);
+        let what = format!("{builder:?}");
+        let mut learning = Learning::new(builder);
+        let mut sent = 0;
+        for _ in 0..90 {
+            let (mut call, primary) = learning.call().await;
+            advance(ms(10)).await;
+            assert_pending!(call.poll());
+            let counts = learning.handle.counts();
+            if counts.hedges > sent {
+                sent = counts.hedges;
+                let _hedge = next(&mut learning.mock).await;
+            }
+            assert_no_request(&mut learning.mock);
+            primary.send_response(1);
+            assert_ready_ok!(call.poll());
         }
-        assert_no_request(&mut learning.mock);
-        primary.send_response(1);
-        assert_ready_ok!(call.poll());
+        let counts = learning.handle.counts();
+        assert_eq!(
+            (counts.hedges, counts.denied),
+            (hedges, 90 - hedges),
+            "{what}"
+        );
     }
-    let counts = learning.handle.counts();
-    // 10 and one of 20 calls.
-    assert_eq!((counts.hedges, counts.denied), (17, 133));
+}
+
+#[test]
+fn a_percentile_that_the_budget_cannot_pay_for_is_an_error() {
+    let error = |budget| {
+        let builder = HedgeLayer::builder().percentile(0.9).budget(budget);
+        builder.build().map_err(|error| error.to_string()).err()
+    };
+    assert_eq!(
+        error(Budget::ratio(0.05)).as_deref(),
+        Some(
+            "percentile is 0.9, but must be at least 0.95 with a budget.ratio of 0.05, or the ratio at least 0.1"
+        )
+    );
+    assert!(error(Budget::ratio(0.0)).is_some());
+    assert_eq!(error(Budget::ratio(0.1)), None);
+    // What comes back with time may pay for the rest.
+    assert_eq!(error(Budget::ratio(0.05).per_second(1)), None);
+    assert_eq!(error(Budget::unlimited()), None);
+    let by_request = HedgeLayer::builder().percentile(0.9).budget_by(
+        Budgets::new(Budget::ratio(0.05)),
+        |budgets: &Budgets, n: &u32| budgets.get(n),
+    );
+    assert!(by_request.build().is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,23 +97,86 @@ async fn what_was_learned_outlives_a_change_of_the_trigger() {
     }
     let learned = handle.delay();
     assert!(learned.is_some());
-    handle.retune(&fixed(70).build().unwrap());
+    handle.retune(&fixed(70).build().unwrap()).unwrap();
     assert_eq!(handle.delay(), Some(ms(70)));
     assert!(handle.delays_by_key().is_empty());
-    handle.retune(&percentile(0.95));
+    handle.retune(&percentile(0.95)).unwrap();
     assert_eq!(handle.delay(), learned);
     assert_eq!(handle.counts().calls, 300);
+}
+
+/// 1 ms to 100 ms, evenly: the 50th, 95th and 99th percentile are far apart.
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_is_retuned_reads_the_other_percentile_at_once() {
+    let percentile = |quantile| HedgeLayer::builder().percentile(quantile).build().unwrap();
+    let layer = percentile(0.95);
+    let handle = layer.handle();
+    let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
+    let mut call = async |millis| {
+        assert_ready_ok!(service.poll_ready());
+        let mut call = task::spawn(service.call(7));
+        assert_pending!(call.poll());
+        let primary = next(&mut mock).await;
+        advance(ms(millis)).await;
+        primary.send_response(1);
+        assert_ready_ok!(call.poll());
+    };
+    for n in 0..400 {
+        call(1 + n * 37 % 100).await;
+    }
+    for (quantile, expected) in [(0.99, 99), (0.5, 50), (0.95, 95)] {
+        handle.retune(&percentile(quantile)).unwrap();
+        let delay = handle.delay().unwrap();
+        assert!(
+            delay.abs_diff(ms(expected)) < ms(4),
+            "{delay:?} at {quantile}"
+        );
+    }
+    // A call that began before teaches the former percentile nothing.
+    let before = handle.delay();
+    call(95).await;
+    assert_eq!(handle.delay(), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_is_retuned_takes_over_the_mode() {
     let handle = fixed(10).build().unwrap().handle();
     let shadow = fixed(20).mode(Mode::Shadow);
-    handle.retune(&shadow.build().unwrap());
+    handle.retune(&shadow.build().unwrap()).unwrap();
     assert_eq!(
         (handle.mode(), handle.delay()),
         (Mode::Shadow, Some(ms(20)))
     );
+}
+
+/// All settings of the first layer are other than the defaults.
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_is_retuned_keeps_the_settings_that_are_not_given() {
+    let budget = Budget::ratio(0.5).burst(1);
+    let layer = HedgeLayer::builder().percentile(0.9).initial_delay(ms(50));
+    let layer = layer.max_hedges(3).min_delay(ms(30)).max_delay(ms(70));
+    let layer = layer.budget(budget.clone()).mode(Mode::Shadow);
+    let handle = layer.build().unwrap().handle();
+    let given = |layer: tower_hedge_latency::HedgeLayerBuilder| layer.build().unwrap();
+    let layer = HedgeLayer::builder;
+
+    handle.retune(&given(layer().max_delay(ms(40)))).unwrap();
+    assert_eq!(
+        (handle.mode(), handle.delay()),
+        (Mode::Shadow, Some(ms(40)))
+    );
+    let error = handle.retune(&given(layer().min_delay(ms(45))));
+    let expected = "max_delay is 40ms, but must be at least the min_delay of 45ms";
+    assert_eq!(error.unwrap_err().to_string(), expected);
+    let error = handle.retune(&given(layer().percentile(0.4)));
+    let expected = "percentile is 0.4, but must be at least 0.5 with a budget.ratio of 0.5, or the ratio at least 0.6";
+    assert_eq!(error.unwrap_err().to_string(), expected);
+    // A fixed trigger for a while.
+    handle.retune(&given(fixed(20).mode(Mode::On))).unwrap();
+    assert_eq!((handle.mode(), handle.delay()), (Mode::On, Some(ms(20))));
+    handle.set_mode(Mode::Off);
+    handle.retune(&given(layer().percentile(0.6))).unwrap();
+    assert_eq!((handle.mode(), handle.delay()), (Mode::Off, Some(ms(40))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use tower_test::mock;
 use crate::support::*;
 
 fn eager(hedges: u32) -> HedgeLayerBuilder {
-    fixed(10).max_hedges(hedges).hedge_on_failure()
+    fixed(10).max_hedges(hedges).hedge_on_failure(true)
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,8 +64,8 @@ async fn when_no_hedges_are_left_the_first_failure_is_returned() {
 async fn a_layer_that_is_retuned_takes_it_over() {
     let layer = fixed(10).build().unwrap();
     let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer.clone());
-    for (other, hedges) in [(eager(1), true), (fixed(10), false)] {
-        layer.handle().retune(&other.build().unwrap());
+    for (other, hedges) in [(eager(1), true), (fixed(10).hedge_on_failure(false), false)] {
+        layer.handle().retune(&other.build().unwrap()).unwrap();
         assert_ready_ok!(service.poll_ready());
         let mut call = task::spawn(service.call(7));
         assert_pending!(call.poll());

@@ -210,7 +210,7 @@ async fn each_pushback_adds_to_the_last_one() {
 /// To wait with nothing in flight is what a retry layer is for.
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_asks_to_wait_is_no_reason_to_hurry() {
-    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(ms(30))).hedge_on_failure());
+    let (mut call, mut handle) = call!(hinted(Hint::AtLeast(ms(30))).hedge_on_failure(true));
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("busy");
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "busy");

@@ -469,7 +469,7 @@ async fn a_retuned_layer_changes_from_the_next_call_on() {
     let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer.clone());
     assert_ready_ok!(service.poll_ready());
     let mut before = task::spawn(service.call(7));
-    layer.handle().retune(&fixed(20).build().unwrap());
+    layer.handle().retune(&fixed(20).build().unwrap()).unwrap();
     assert_ready_ok!(service.poll_ready());
     let mut after = task::spawn(service.call(7));
     assert_pending!(before.poll());
@@ -582,4 +582,19 @@ async fn the_copy_of_the_request_is_dropped_with_the_last_hedge_that_is_denied()
         advance(ms(10)).await;
     }
     assert_eq!(layer.handle().counts().denied, 2);
+}
+
+/// Boxed services are `Send`, and not `Sync`.
+#[tokio::test(start_paused = true)]
+async fn a_call_with_boxed_alternates_can_be_spawned() {
+    let region = |millis| {
+        tower::util::BoxCloneService::new(service_fn(move |(): ()| async move {
+            sleep(ms(millis)).await;
+            Ok::<_, Infallible>(millis)
+        }))
+    };
+    let layer = fixed(10).max_hedges(3).alternates([region(90), region(5)]);
+    let service = layer.build().unwrap().layer(region(100));
+    let call = tokio::spawn(async move { service.oneshot(()).await });
+    assert_eq!(call.await.unwrap(), Ok(5));
 }

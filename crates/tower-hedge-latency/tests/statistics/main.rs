@@ -186,6 +186,39 @@ fn impatient_callers_do_not_make_the_trigger_spiral() {
     }
 }
 
+/// Callers time out where a tenth of the calls still run, so the 95th percentile is out of sight. The count of
+/// late calls that are dropped says so, and a `max_delay` makes up for it.
+#[test]
+fn callers_that_time_out_before_a_hedge_can_win_are_counted_and_max_delay_helps() {
+    let load = Load {
+        patience: 22.0,
+        ..Load::calls(20_000)
+    };
+    let run = |builder: HedgeLayerBuilder| {
+        let watched = Watched::drawing(builder, heavy_tail);
+        watched.run(load);
+        let run = watched.run(load);
+        let share = |count: fn(&HedgeCounts) -> u64| {
+            (count(&run.after) - count(&run.before)) as f64 / run.calls()
+        };
+        let wins = share(|counts| counts.hedge_wins);
+        let (cancelled, late) = (share(|counts| counts.cancelled), run.late());
+        (
+            wins,
+            cancelled,
+            share(|counts| counts.cancelled_late) / late,
+        )
+    };
+    let alone = run(p95());
+    let bounded = run(p95().max_delay(ms(11.0)));
+    assert!(alone.0 < 0.01 && alone.2 > 0.7, "{alone:?}");
+    assert!(
+        bounded.0 > 0.05 && bounded.1 < alone.1 / 2.0,
+        "{bounded:?} {alone:?}"
+    );
+    assert!(bounded.2 < 0.5, "{bounded:?}");
+}
+
 #[test]
 fn fast_failures_leave_the_trigger_where_it_is() {
     let watched = Watched::new(p95(), |random, _, _| match random.random_bool(0.5) {
@@ -290,11 +323,12 @@ fn with_keys_each_class_has_its_own_share_hedged() {
     }
 }
 
-/// A budget of 2 % at a 90th percentile pays for the slowest 2 %, not for the first that come.
+/// A budget of 2 % moves the default percentile up, and pays for the slowest 2 %, not for the first that come.
 #[test]
 fn tokens_go_to_the_slowest_calls() {
     let budget = Budget::ratio(0.02).initial(0);
-    let watched = Watched::drawing(percentile(0.9).budget(budget), heavy_tail);
+    let builder = HedgeLayer::builder().window(ms(10_000.0)).budget(budget);
+    let watched = Watched::drawing(builder, heavy_tail);
     watched.run(Load::calls(20_000));
     let run = watched.run(Load::calls(40_000));
     assert_within("late", run.late(), 0.02, 0.15);

@@ -59,7 +59,7 @@ fn threads_stay_within_burst_and_rate_and_ratio() {
 
 #[test]
 fn a_thread_that_panics_gives_its_permits_back() {
-    let budget = Budget::ratio(0.0).burst(THREADS * 2);
+    let budget = Budget::ratio(0.0).burst(THREADS * 2).initial(THREADS * 2);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {

@@ -128,7 +128,11 @@ where
             for hedge in self.hedges.iter().filter(|hedge| !hedge.is_sent()) {
                 self.skip(&hedge.attempt, SkipReason::NotReady);
             }
-            self.settings.state.counters.cancelled.count();
+            let counters = &self.settings.state.counters;
+            counters.cancelled.count();
+            if self.stage > 0 {
+                counters.cancelled_late.count();
+            }
             self.observer.cancelled();
         }
     }

@@ -45,7 +45,7 @@ impl<C, R, O, X> HedgeLayerBuilder<Rules<C, R>, O, X> {
         F: Fn(&Budgets, &Req) -> Budget,
     {
         self.knobs.budgets = Some(budgets.clone());
-        self.knobs.deposits = true;
+        self.knobs.deposits = Some(true);
         let Rules { classify, replays } = self.rules;
         let rules = Rules {
             classify: BudgetBy::new(classify, budgets, pick),
@@ -65,7 +65,7 @@ impl<C, R, O, X> HedgeLayerBuilder<Rules<C, R>, O, X> {
         F: Fn(&Budgets, &Req) -> Budget,
     {
         let mut builder = self.budget_by(budgets, pick);
-        builder.knobs.deposits = false;
+        builder.knobs.deposits = Some(false);
         builder
     }
 }
