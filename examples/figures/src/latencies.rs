@@ -6,16 +6,23 @@ use crate::plot::{Axis, Mark, Series};
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies(Vec<f64>);
 
-/// Points of a plotted tail for each nine.
-const POINTS_PER_NINE: u32 = 12;
+/// Points of a plotted tail for each nine: a step is drawn where it is, to a few pixels.
+const POINTS_PER_NINE: u32 = 60;
 /// How far a plotted tail goes: 99.99 %.
 const NINES: u32 = 4;
 
-/// The axis of a tail: logarithmic in what is slower, so that each step is a tenth of the one before.
-pub(crate) const TAIL: Axis = Axis {
-    label: "percentile, in nines: 1 is the 90th, 2 the 99th, 3 the 99.9th",
-    end: NINES as f64,
-};
+/// The axis of a tail: between two ticks is a tenth of the calls that were slower than the tick before.
+pub(crate) const TAIL: Axis =
+    Axis::nines("share of the calls that took at most so long", NINES as f64);
+
+/// Returns published points of a tail, as pairs of nines and milliseconds.
+pub(crate) fn published(points: impl Iterator<Item = (f64, f64)>) -> Series {
+    Series {
+        name: "published",
+        mark: Mark::Rings,
+        points: points.collect(),
+    }
+}
 
 impl Latencies {
     /// Of at least one.
@@ -44,7 +51,7 @@ impl Latencies {
         };
         Series {
             name,
-            mark: Mark::Line(colour),
+            mark: Mark::Steps(colour),
             points: (0..=NINES * POINTS_PER_NINE).map(point).collect(),
         }
     }
@@ -74,8 +81,8 @@ mod tests {
     fn a_tail_goes_nine_by_nine() {
         let latencies = Latencies::new((1..=10_000).map(f64::from).collect());
         let points = latencies.tail("all", 0).points;
-        assert_eq!(points.len(), 49);
-        let nine = |n: usize| points[n * 12];
+        assert_eq!(points.len(), 241);
+        let nine = |n: usize| points[n * 60];
         assert_eq!(nine(0), (0.0, 1.0));
         for (nines, expected) in [(1, 9_000.0), (2, 9_900.0), (3, 9_990.0), (4, 9_999.0)] {
             let (x, value) = nine(nines);

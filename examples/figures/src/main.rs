@@ -30,23 +30,7 @@ use crate::report::Report;
 use crate::svg_dir::SvgDir;
 
 fn main() -> ExitCode {
-    let options = match Options::try_parse() {
-        Ok(options) => options,
-        Err(error) if error.use_stderr() => {
-            // The first paragraph says what is wrong; the rest repeats the usage.
-            let text = error.to_string();
-            let lines = text
-                .lines()
-                .map(str::trim)
-                .take_while(|line| !line.is_empty());
-            let line = lines.collect::<Vec<_>>().join(" ");
-            log(line.trim_start_matches("error: "));
-            return ExitCode::from(2);
-        }
-        // --help
-        Err(error) => error.exit(),
-    };
-    match run(&options) {
+    match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log(&error.to_string());
@@ -77,7 +61,8 @@ fn run(options: &Options) -> Result<(), BoxError> {
 /// Hidden where stderr is not a terminal.
 fn progress() -> Result<ProgressBar, BoxError> {
     let style = ProgressStyle::with_template("{bar:30} {percent} %, {eta} left: {msg}")?;
-    Ok(ProgressBar::new(0).with_style(style))
+    // A bar of length 0 would be full until its figure says how long it is.
+    Ok(ProgressBar::no_length().with_style(style))
 }
 
 fn print(reports: &[Report], json: bool) -> io::Result<()> {
@@ -99,4 +84,74 @@ fn print(reports: &[Report], json: bool) -> io::Result<()> {
 /// One line on stderr; unlike `eprintln!` it does not panic when nobody reads there any more.
 fn log(message: &str) {
     let _ = writeln!(io::stderr(), "figures: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::{ProgressDrawTarget, TermLike};
+
+    use super::*;
+
+    /// A terminal that keeps all that is written to it.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<String>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn progress_begins_at_0_per_cent() {
+        let terminal = Terminal::default();
+        let progress = progress().unwrap();
+        progress.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        // As every figure begins.
+        progress.set_message("a figure");
+        progress.tick();
+        progress.set_length(4);
+        progress.tick();
+        let drawn = terminal.0.lock().unwrap();
+        assert!(
+            drawn.contains(" 0 %") && drawn.contains("a figure"),
+            "{drawn}"
+        );
+        assert!(!drawn.contains("100 %"), "{drawn}");
+    }
 }

@@ -11,6 +11,7 @@ use crate::{contention, hedging_demo, leases, metastable, tail_at_scale, window_
 
 /// Makes published results again: the crates' own layers against simulated servers, in virtual time.
 #[derive(Debug, Parser)]
+#[command(version)]
 pub(crate) struct Options {
     /// Which one.
     #[arg(value_enum)]

@@ -1,6 +1,13 @@
 //! Plots as data; `svg` draws them.
 
+mod axis;
+#[cfg(test)]
+mod drawn;
 mod svg;
+
+pub(crate) use self::axis::Axis;
+#[cfg(test)]
+pub(crate) use self::drawn::Drawn;
 
 /// One graph, or several above each other that share their x axis.
 #[derive(Debug)]
@@ -29,14 +36,6 @@ pub(crate) struct Panel {
     pub(crate) series: Vec<Series>,
 }
 
-/// From 0 to `end`. What lies beyond is cut off.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Axis {
-    /// With the unit.
-    pub(crate) label: &'static str,
-    pub(crate) end: f64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) name: &'static str,
@@ -51,6 +50,8 @@ pub(crate) enum Mark {
     Line(usize),
     /// A line by itself, through many points.
     Curve(usize),
+    /// A line that keeps its height from each point to the next one.
+    Steps(usize),
     /// The area down to zero.
     Area(usize),
     /// Black rings by themselves, which leave visible what they are around.

@@ -25,19 +25,34 @@ fn complaint(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_bad_option_is_one_line_that_names_it() {
+fn a_bad_option_is_named_with_the_usage() {
     for (arguments, named) in [
         (&[] as &[&str], "<FIGURE>"),
         (&["no-such-figure"], "no-such-figure"),
+        (&["contentoin"], "a similar value exists: 'contention'"),
         (&["contention", "--no-such-option"], "--no-such-option"),
+        (&["contention", "--no-such-option"], "Usage: figures"),
         (&["contention", "--seed", "one"], "one"),
         (&["contention", "--seed", "-1"], "-1"),
         (&["contention", "--svg"], "--svg"),
         (&["contention", "all"], "all"),
     ] {
-        let line = complaint(arguments);
-        assert!(line.contains(named), "{line}");
+        let output = figures(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        for text_part in [named, "try '--help'"] {
+            assert!(text.contains(text_part), "{text}");
+        }
     }
+}
+
+#[test]
+fn it_tells_its_version() {
+    let output = figures(&["--version"]);
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
 }
 
 /// Also before the work: otherwise this test would take minutes.

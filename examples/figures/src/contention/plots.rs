@@ -5,10 +5,7 @@ use super::published::Published;
 use super::strategy::Strategy;
 use crate::plot::{Axis, Corner, Mark, Panel, Plot, Series};
 
-const CLIENTS: Axis = Axis {
-    label: "contending clients",
-    end: 200.0,
-};
+const CLIENTS: Axis = Axis::linear("contending clients", 200.0);
 /// Of the graph over time.
 const CLIENTS_OVER_TIME: u32 = 100;
 
@@ -20,10 +17,7 @@ pub(crate) fn plots(cells: &[Cell]) -> Vec<Plot> {
 }
 
 fn calls(cells: &[Cell]) -> Plot {
-    let y = Axis {
-        label: "calls, mean per trial",
-        end: 9000.0,
-    };
+    let y = Axis::linear("calls, mean per trial", 9000.0);
     let panel = over_clients(cells, y, &Strategy::ALL, |cell| cell.calls, |p| p.calls);
     Plot {
         name: "contention-calls",
@@ -41,7 +35,7 @@ fn completion(cells: &[Cell]) -> Plot {
     let exponential = |strategy: &Strategy| *strategy == Strategy::Exponential;
     let (without, others): (Vec<_>, Vec<_>) = Strategy::ALL.into_iter().partition(exponential);
     let panel = |label, end, strategies: &[Strategy]| {
-        let y = Axis { label, end };
+        let y = Axis::linear(label, end);
         over_clients(
             cells,
             y,
@@ -99,10 +93,7 @@ fn over_time(cells: &[Cell]) -> Plot {
             mark: Mark::Area(colour(cell.strategy)),
             points: middles.zip(cell.calls_over_time.iter().copied()).collect(),
         };
-        let y = Axis {
-            label: "calls per 20 ms, mean",
-            end: 60.0,
-        };
+        let y = Axis::linear("calls per 20 ms, mean", 60.0);
         Panel {
             y,
             series: vec![series],
@@ -114,10 +105,7 @@ fn over_time(cells: &[Cell]) -> Plot {
     Plot {
         name: "contention-over-time",
         title: "When 100 clients call (mean over the trials; the first peaks are cut off)",
-        x: Axis {
-            label: "ms since all clients started",
-            end: 6000.0,
-        },
+        x: Axis::linear("ms since all clients started", 6000.0),
         legend: Corner::Right,
         height: 240,
         panels: cells.map(panel).collect(),

@@ -143,7 +143,7 @@ fn everything_is_plotted_within_its_axes() {
             let points = panel.series.iter().flat_map(|series| &series.points);
             assert!(points.clone().count() > 0);
             for (x, y) in points {
-                assert!(*x <= plot.x.end && *y <= panel.y.end, "({x}, {y})");
+                assert!(plot.x.holds(*x) && panel.y.holds(*y), "({x}, {y})");
             }
         }
     }

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::plot::Drawn;
 
 fn run(requests: u32, seed: u64) -> Vec<Row> {
     rows(requests, seed, &ProgressBar::hidden()).unwrap()
@@ -71,8 +72,31 @@ fn rows_are_flat_objects_with_these_keys() {
 fn every_tail_is_plotted_within_its_axes() {
     let plot = plots::tail(&run(2_000, 1));
     let panel = &plot.panels[0];
-    assert_eq!(panel.series.len(), 4);
+    assert_eq!(panel.series.len(), 5);
     for (x, y) in panel.series.iter().flat_map(|series| &series.points) {
-        assert!(*x <= plot.x.end && *y <= panel.y.end);
+        assert!(plot.x.holds(*x) && panel.y.holds(*y));
     }
+}
+
+#[test]
+fn the_tail_is_drawn_in_steps_over_percentiles_with_the_published_points() {
+    let drawn = Drawn::new(plots::tail(&run(2_000, 1)).svg().unwrap());
+    for tick in ["90 %", "99 %", "99.9 %", "99.99 %", "10", "100"] {
+        assert!(drawn.has_text(tick), "{tick}");
+    }
+    // As far apart as 10 and 100.
+    let heights: Vec<f64> = ["10", "100", "1000"]
+        .iter()
+        .filter_map(|tick| drawn.height(tick))
+        .collect();
+    assert!(
+        heights
+            .windows(3)
+            .all(|three| (2.0 * three[1] - three[0] - three[2]).abs() < 2.0),
+        "{heights:?}"
+    );
+    assert!(drawn.has_text("published"));
+    assert_eq!(drawn.rings(), 3 + 1);
+    drawn.assert_curves_are_steps();
+    drawn.assert_ticks_are_short_and_whole();
 }

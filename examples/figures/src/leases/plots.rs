@@ -16,17 +16,11 @@ pub(crate) fn plots(rows: &[Row]) -> Vec<Plot> {
     vec![Plot {
         name: "leases-round-trips",
         title: "Round trips of 20 instances with leases; without, 1 per decision",
-        x: Axis {
-            label: "lease time, ms",
-            end,
-        },
+        x: Axis::linear("lease time, ms", end),
         legend: Corner::Right,
         height: 400,
         panels: vec![Panel {
-            y: Axis {
-                label: "round trips per decision",
-                end: 1.0,
-            },
+            y: Axis::linear("round trips per decision", 1.0),
             series: series.collect(),
         }],
     }]

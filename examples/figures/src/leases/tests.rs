@@ -1,4 +1,5 @@
 use super::*;
+use crate::plot::Drawn;
 
 #[test]
 fn leases_keep_their_bound_and_save_round_trips_for_any_seed() {
@@ -45,4 +46,14 @@ fn there_is_a_plot_of_all_lease_times() {
             .iter()
             .all(|series| series.points.len() == LEASES_MS.len())
     );
+}
+
+#[test]
+fn the_ticks_of_the_plot_are_round_numbers_that_fit() {
+    let report = report(&rows(Duration::from_secs(1), 1, &ProgressBar::hidden()).unwrap()).unwrap();
+    let drawn = Drawn::new(report.plots[0].svg().unwrap());
+    drawn.assert_ticks_are_short_and_whole();
+    for tick in ["0", "0.3", "0.6", "1", "200", "1000"] {
+        assert!(drawn.has_text(tick), "{tick}");
+    }
 }

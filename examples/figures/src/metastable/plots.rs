@@ -8,16 +8,13 @@ pub(crate) fn plots(rows: &[Row]) -> Vec<Plot> {
     let plotted = |row: &&Row| (row.load - PLOTTED_LOAD).abs() < 1e-9;
     let rows: Vec<&Row> = rows.iter().filter(plotted).collect();
     let panel = |label, end, counts: fn(&Row) -> &[f64]| Panel {
-        y: Axis { label, end },
+        y: Axis::linear(label, end),
         series: rows.iter().map(|row| series(row, counts(row))).collect(),
     };
     vec![Plot {
         name: "metastable-over-time",
         title: "A server at 80 % load stops from 20 s to 30 s",
-        x: Axis {
-            label: "seconds",
-            end: 120.0,
-        },
+        x: Axis::linear("seconds", 120.0),
         legend: Corner::Right,
         height: 360,
         panels: vec![

@@ -1,7 +1,6 @@
 //! Draws plots as SVG.
 
 use plotters::coord::Shift;
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use tower::BoxError;
 
@@ -23,7 +22,7 @@ const DOT: u32 = 3;
 const RING: i32 = 6;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
 impl Plot {
     /// The text of an SVG file.
@@ -48,21 +47,19 @@ impl Panel {
     fn draw(&self, area: &Area<'_>, x: Axis, legend: Corner) -> Result<(), BoxError> {
         let mut chart = ChartBuilder::on(area)
             .margin(12)
-            .margin_right(30)
+            .margin_right(40)
             .x_label_area_size(46)
             .y_label_area_size(76)
-            .build_cartesian_2d(0.0..x.end, 0.0..self.y.end)?;
+            .build_cartesian_2d(x, self.y)?;
         chart
             .configure_mesh()
             .label_style(TEXT)
-            .x_desc(x.label)
-            .y_desc(self.y.label)
-            .x_label_formatter(&|value| value.to_string())
-            .y_label_formatter(&|value| value.to_string())
+            .x_desc(x.label())
+            .y_desc(self.y.label())
             .light_line_style(WHITE)
             .draw()?;
         for series in &self.series {
-            series.draw(&mut chart, x.end, self.y.end)?;
+            series.draw(&mut chart, x)?;
         }
         chart
             .configure_series_labels()
@@ -76,12 +73,16 @@ impl Panel {
 }
 
 impl Series {
-    fn draw<'b>(&self, chart: &mut Chart<'_, 'b>, x_end: f64, y_end: f64) -> Result<(), BoxError> {
-        let within = |(x, _): &(f64, f64)| *x <= x_end;
-        let points = self.points.iter().copied().filter(within);
-        let points = points.map(|(x, y)| (x, y.min(y_end)));
+    fn draw(&self, chart: &mut Chart<'_, '_>, x: Axis) -> Result<(), BoxError> {
+        let points = self.points.iter().copied();
+        let points = points.filter(|&(along, _)| x.holds(along));
+        let points: Vec<(f64, f64)> = match self.mark {
+            Mark::Steps(_) => steps(points),
+            _ => points.collect(),
+        };
+        let points = points.into_iter();
         match self.mark {
-            Mark::Line(color) | Mark::Curve(color) => {
+            Mark::Line(color) | Mark::Curve(color) | Mark::Steps(color) => {
                 let style = colour(color).stroke_width(2);
                 let dot = match self.mark {
                     Mark::Line(_) => DOT,
@@ -113,6 +114,16 @@ impl Series {
     }
 }
 
+/// Returns the corners of steps through these points.
+fn steps(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut corners: Vec<(f64, f64)> = Vec::new();
+    for (x, y) in points {
+        let before = corners.last().map(|(_, before)| (x, *before));
+        corners.extend(before.into_iter().chain([(x, y)]));
+    }
+    corners
+}
+
 impl From<Corner> for SeriesLabelPosition {
     fn from(corner: Corner) -> Self {
         match corner {
@@ -140,21 +151,16 @@ mod tests {
         let plot = Plot {
             name: "test",
             title: "the title",
-            x: Axis {
-                label: "the x axis",
-                end: 10.0,
-            },
+            x: Axis::linear("the x axis", 10.0),
             legend: Corner::Right,
             height: 300,
             panels: vec![Panel {
-                y: Axis {
-                    label: "the y axis",
-                    end: 10.0,
-                },
+                y: Axis::logarithmic("the y axis", 1.0, 10.0),
                 series: vec![
                     series("a line", Mark::Line(0)),
                     series("an area", Mark::Area(1)),
                     series("a curve", Mark::Curve(3)),
+                    series("some steps", Mark::Steps(4)),
                     series("some rings", Mark::Rings),
                 ],
             }],
@@ -164,7 +170,8 @@ mod tests {
         let texts = ["the title", "the x axis", "the y axis"];
         for text in texts
             .into_iter()
-            .chain(["a line", "an area", "a curve", "some rings"])
+            .chain(["a line", "an area", "a curve", "some steps"])
+            .chain(["some rings"])
         {
             assert!(svg.contains(text), "{text} is missing");
         }

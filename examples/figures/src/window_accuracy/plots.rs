@@ -43,17 +43,11 @@ fn plot(trace: &Trace) -> Option<Plot> {
     Some(Plot {
         name,
         title,
-        x: Axis {
-            label: "seconds",
-            end: TRACE.as_secs_f64(),
-        },
+        x: Axis::linear("seconds", TRACE.as_secs_f64()),
         legend: Corner::Right,
         height: 400,
         panels: vec![Panel {
-            y: Axis {
-                label: "requests",
-                end: 140.0,
-            },
+            y: Axis::linear("requests", 140.0),
             series,
         }],
     })

@@ -136,7 +136,7 @@ fn the_article_s_three_graphs_are_plotted_within_their_axes() {
         for series in &plot.panels[0].series {
             assert!(series.points.len() > 100);
             for (x, y) in &series.points {
-                assert!(*x <= plot.x.end && *y <= plot.panels[0].y.end, "({x}, {y})");
+                assert!(plot.x.holds(*x) && plot.panels[0].y.holds(*y), "({x}, {y})");
             }
         }
     }

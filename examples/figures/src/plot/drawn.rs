@@ -1,0 +1,115 @@
+//! Reads a drawn plot back, for tests.
+
+/// The elements of an SVG file.
+pub(crate) struct Drawn(String);
+
+/// A text and where it stands.
+pub(crate) struct Text<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// `start`, `middle` or `end`.
+    pub(crate) anchor: &'a str,
+}
+
+impl Drawn {
+    pub(crate) fn new(svg: String) -> Self {
+        Self(svg)
+    }
+
+    fn elements<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        let begin = format!("<{name} ");
+        let elements: Vec<&str> = self.0.split(&begin).skip(1).collect();
+        elements.into_iter()
+    }
+
+    pub(crate) fn texts(&self) -> Vec<Text<'_>> {
+        self.elements("text")
+            .map(|element| {
+                let (head, rest) = element.split_once('>').unwrap();
+                Text {
+                    text: rest.split('<').next().unwrap().trim(),
+                    x: attribute(head, "x").unwrap().parse().unwrap(),
+                    y: attribute(head, "y").unwrap().parse().unwrap(),
+                    anchor: attribute(head, "text-anchor").unwrap_or("start"),
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn has_text(&self, text: &str) -> bool {
+        self.texts().iter().any(|one| one.text == text)
+    }
+
+    /// Where a text stands, from the top.
+    pub(crate) fn height(&self, text: &str) -> Option<f64> {
+        let texts = self.texts();
+        texts.iter().find(|one| one.text == text).map(|one| one.y)
+    }
+
+    /// The corners of each line.
+    pub(crate) fn lines(&self) -> Vec<Vec<(f64, f64)>> {
+        self.elements("polyline")
+            .map(|element| {
+                let points = attribute(element, "points").unwrap().split_whitespace();
+                points
+                    .map(|point| {
+                        let (x, y) = point.split_once(',').unwrap();
+                        (x.parse().unwrap(), y.parse().unwrap())
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// Circles that are not filled: those in the plot and one in each legend.
+    pub(crate) fn rings(&self) -> usize {
+        let circles = self.elements("circle");
+        circles
+            .filter(|circle| attribute(circle, "fill") == Some("none"))
+            .count()
+    }
+
+    /// Fails if a number does not fit beside or below its axis, or has digits that come from rounding.
+    pub(crate) fn assert_ticks_are_short_and_whole(&self) {
+        for Text {
+            text, x, anchor, ..
+        } in self.texts()
+        {
+            if text.trim_end_matches(" %").parse::<f64>().is_ok() {
+                assert!(text.len() <= 7, "{text}");
+                // Wider than any digit in this size.
+                let width = 9.0 * text.len() as f64;
+                let (left, right) = match anchor {
+                    "end" => (x - width, x),
+                    "middle" => (x - width / 2.0, x + width / 2.0),
+                    _ => (x, x + width),
+                };
+                assert!(
+                    left >= 0.0 && right <= 900.0,
+                    "{text} from {left} to {right}"
+                );
+            }
+        }
+    }
+
+    /// Fails if a curve has a slanted part.
+    pub(crate) fn assert_curves_are_steps(&self) {
+        let curves = self.lines().into_iter().filter(|line| line.len() > 2);
+        for curve in curves {
+            for pair in curve.windows(2) {
+                let [(x, y), (next_x, next_y)] = *pair else {
+                    panic!("windows of two");
+                };
+                let is_level = (y - next_y).abs() < 0.5;
+                let is_upright = (x - next_x).abs() < 0.5;
+                assert!(is_level || is_upright, "{pair:?}");
+            }
+        }
+    }
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = element.split_once(&format!("{name}=\""))?;
+    rest.split('"').next()
+}
