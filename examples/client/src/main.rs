@@ -3,19 +3,25 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_jitter_retry::{Budget, Budgets, RetryInfo, RetryLayer};
 
 mod upstream;
 
-/// A GET through hyper-util's client, with time limits and a budget for each host.
-async fn get(uri: Uri) -> Result<StatusCode, BoxError> {
+/// hyper-util's client, with time limits and a budget for each host.
+///
+/// Clones share the connections and the budgets. Build it once, and clone it for each request.
+fn hyper_client() -> Result<
+    impl Service<Request<Full<Bytes>>, Response = Response<impl HttpBody>, Error = BoxError> + Clone,
+    BoxError,
+> {
     let budgets = Budgets::new(Budget::default());
     let retry = RetryLayer::builder()
         .http()
@@ -27,12 +33,32 @@ async fn get(uri: Uri) -> Result<StatusCode, BoxError> {
         .attempt_timeout(Duration::from_millis(500))
         .deadline(Duration::from_secs(3))
         .build()?;
-    let client = ServiceBuilder::new()
+    Ok(ServiceBuilder::new()
         .layer(retry)
         // A timeout is an error of its own, which hyper-util's type has no room for.
         .map_err(BoxError::from)
-        .service(Client::builder(TokioExecutor::new()).build_http());
+        .service(Client::builder(TokioExecutor::new()).build_http()))
+}
 
+/// reqwest's client, with a time limit and one budget. Build it once, too.
+fn reqwest_client() -> Result<
+    impl Service<reqwest::Request, Response = reqwest::Response, Error = reqwest::Error> + Clone,
+    BoxError,
+> {
+    let retry = RetryLayer::builder()
+        .http()
+        .attempt_timeout(Duration::from_millis(500))
+        .build()?;
+    Ok(ServiceBuilder::new()
+        .layer(retry)
+        .service(reqwest::Client::new()))
+}
+
+/// A GET through hyper-util's client.
+async fn get<B>(
+    client: impl Service<Request<Full<Bytes>>, Response = Response<B>, Error = BoxError>,
+    uri: Uri,
+) -> Result<StatusCode, BoxError> {
     let response = client
         .oneshot(Request::get(uri).body(Full::default())?)
         .await?;
@@ -41,26 +67,20 @@ async fn get(uri: Uri) -> Result<StatusCode, BoxError> {
 }
 
 /// A POST through reqwest's client, with a body that streams and a key that makes it repeatable.
-async fn post(url: &str) -> Result<StatusCode, BoxError> {
-    let retry = RetryLayer::builder()
-        .http()
-        .attempt_timeout(Duration::from_millis(500))
-        .build()?;
-    let client = ServiceBuilder::new()
-        .layer(retry)
-        .service(reqwest::Client::new());
-
+async fn post(
+    client: impl Service<reqwest::Request, Response = reqwest::Response, Error = reqwest::Error>,
+    url: &str,
+) -> Result<StatusCode, BoxError> {
     let lines = ["line 1\n", "line 2\n", "line 3\n"].map(Ok::<_, Infallible>);
     let lines = futures_util::stream::iter(lines);
-    let request = reqwest::Client::new()
-        .post(url)
+    let request = Request::post(url)
         .header(
             "idempotency-key",
             "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"",
         )
-        .body(reqwest::Body::wrap_stream(lines))
-        .build()?;
-    let response = http::Response::from(client.oneshot(request).await?);
+        .body(reqwest::Body::wrap_stream(lines))?;
+    let response = client.oneshot(request.try_into()?).await?;
+    let response = http::Response::from(response);
     report("POST ", &response);
     Ok(response.status())
 }
@@ -84,10 +104,11 @@ async fn main() -> Result<(), BoxError> {
     let url = format!("http://{}", listener.local_addr()?);
     tokio::spawn(axum::serve(listener, upstream::unreliable()).into_future());
 
-    get(format!("{url}/busy").parse()?).await?;
-    get(format!("{url}/stalls").parse()?).await?;
-    get(format!("{url}/broken").parse()?).await?;
-    post(&format!("{url}/upload")).await?;
+    let (hyper, reqwest) = (hyper_client()?, reqwest_client()?);
+    get(hyper.clone(), format!("{url}/busy").parse()?).await?;
+    get(hyper.clone(), format!("{url}/stalls").parse()?).await?;
+    get(hyper, format!("{url}/broken").parse()?).await?;
+    post(reqwest, &format!("{url}/upload")).await?;
     Ok(())
 }
 

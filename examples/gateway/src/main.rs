@@ -29,23 +29,7 @@ use crate::options::{Command, Options};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = match Options::try_parse() {
-        Ok(options) => options,
-        Err(error) if error.use_stderr() => {
-            // The first paragraph says what is wrong; the rest repeats the usage.
-            let text = error.to_string();
-            let lines = text
-                .lines()
-                .map(str::trim)
-                .take_while(|line| !line.is_empty());
-            let line = lines.collect::<Vec<_>>().join(" ");
-            log(line.trim_start_matches("error: "));
-            return ExitCode::from(2);
-        }
-        // --help
-        Err(error) => error.exit(),
-    };
-    match run(options).await {
+    match run(Options::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log(&error.to_string());

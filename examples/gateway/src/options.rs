@@ -15,7 +15,12 @@ use crate::profile::Profile;
 ///
 /// Without a subcommand it serves until Ctrl-C or SIGTERM, and then lets the requests in flight finish.
 #[derive(Debug, Parser)]
-#[command(args_conflicts_with_subcommands = true, allow_negative_numbers = true)]
+#[command(
+    version,
+    propagate_version = true,
+    args_conflicts_with_subcommands = true,
+    allow_negative_numbers = true
+)]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -95,7 +100,7 @@ pub(crate) struct StackOptions {
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..))]
     pub(crate) fleet: u32,
     /// How long a request waits for the store to decide, in milliseconds.
-    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = deadline)]
+    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = backend_deadline)]
     pub(crate) backend_deadline: Duration,
     /// Attempts per request through retries, the first included.
     #[arg(long, global = true, value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(1..))]
@@ -118,6 +123,10 @@ pub(crate) struct StackOptions {
     /// Give each attempt this long to begin its answer, in milliseconds.
     #[arg(long, global = true, value_name = "MS", default_value = "500", value_parser = milliseconds)]
     pub(crate) attempt_timeout: Duration,
+    /// Give each request this long in all, with its retries and the waits between them, in milliseconds.
+    /// When the upstream asks for a longer wait, its answer goes to the client.
+    #[arg(long, global = true, value_name = "MS", default_value = "5000", value_parser = milliseconds)]
+    pub(crate) deadline: Duration,
     /// Seed of the built-in upstream.
     #[arg(long, global = true, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
@@ -132,7 +141,7 @@ fn lease_time(text: &str) -> Result<Duration, String> {
     milliseconds_of(text, 10..=60_000)
 }
 
-fn deadline(text: &str) -> Result<Duration, String> {
+fn backend_deadline(text: &str) -> Result<Duration, String> {
     milliseconds_of(text, 1..=60_000)
 }
 

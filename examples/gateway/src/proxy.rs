@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use tower::timeout::error::Elapsed;
 use tower::{BoxError, Service, ServiceExt};
+use tower_jitter_retry::Elapsed as DeadlineElapsed;
 
 use crate::hop;
 use crate::problem::problem;
@@ -70,7 +71,8 @@ fn upstream_uri(upstream: &Authority, requested: &Uri) -> Uri {
 }
 
 fn no_answer(error: &(dyn Error + Send + Sync + 'static)) -> Response {
-    if error.is::<Elapsed>() {
+    // Of the attempt, or of the request.
+    if error.is::<Elapsed>() || error.is::<DeadlineElapsed>() {
         return problem(
             StatusCode::GATEWAY_TIMEOUT,
             "the upstream did not answer in time",

@@ -23,6 +23,10 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     let stop = shutdown::signal()?;
     // Kept here because a server stops when it is dropped.
     let mut built_in = None;
+    let shows = match serve.upstream {
+        Some(_) => "",
+        None => " (the built-in upstream shows what arrives there, and as which request)",
+    };
     let upstream = match serve.upstream {
         Some(authority) => authority,
         None => {
@@ -54,7 +58,7 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         std::io::stdout(),
         "listening on {url}, forwarding to http://{upstream}{counted}\n\
          \n\
-         One request (the built-in upstream shows what arrives there, and as which request):\n    \
+         One request{shows}:\n    \
              curl -i {url}/hello\n\
          Many from one client, which may send {burst} at once and {limit} a second; the rest get 429:\n    \
              curl -Z -o /dev/null -w '%{{http_code}}\\n' '{url}/[1-300]' 2>/dev/null | sort | uniq -c\n\

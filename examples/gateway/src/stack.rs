@@ -65,6 +65,8 @@ pub(crate) fn gateway(
     let budget = Budget::ratio(options.budget).per_second(10);
     let retry = RetryLayer::builder()
         .max_attempts(options.attempts)
+        // Otherwise one `Retry-After: 60` would hold a client for a minute.
+        .deadline(options.deadline)
         .budget(budget.clone())
         .http()
         .build()?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{Request, StatusCode};
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use http_body_util::Full;
 
-use crate::client::{client, send, serve, text};
+use crate::client::{client, get, header, send, serve, text};
 use crate::process::Gateway;
 
 const REQUESTS: usize = 300;
@@ -76,4 +77,22 @@ async fn what_is_not_safe_to_repeat_is_sent_once() {
             "{method} {key:?}"
         );
     }
+}
+
+/// The upstream asks for a minute, which is longer than a request may take in all.
+#[tokio::test]
+async fn a_server_that_asks_for_a_longer_wait_than_the_deadline_is_not_waited_for() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let count = calls.clone();
+    let upstream = Router::new().fallback(async move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "60")])
+    });
+    let gateway = Gateway::before(serve(upstream).await, &["--hedge-at", "60000"]);
+    let answer = get(format!("http://{}/", gateway.addr));
+    let answer = tokio::time::timeout(Duration::from_secs(20), answer).await;
+    let answer = answer.expect("an answer long before the minute is over");
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(header(answer.headers(), "retry-after"), "60");
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

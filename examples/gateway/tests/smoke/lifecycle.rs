@@ -2,37 +2,15 @@
 
 use std::net::TcpListener;
 
-use crate::process::output;
+use crate::process::{Gateway, output, unused_addr};
 
 #[tokio::test]
-async fn what_cannot_work_is_one_line_on_stderr() {
+async fn an_address_in_use_is_one_line_on_stderr() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for (args, reason) in [
         (&["--listen", &taken][..], "in use"),
-        (
-            &["--listen", "nowhere"],
-            "invalid value 'nowhere' for '--listen",
-        ),
-        (&["--upstream", "https://a"], "only http://"),
-        (&["--upstream", "a:b:c"], "--upstream"),
-        (&["--upstream", "http://"], "expected http://host"),
-        (&["--profile", "good"], "possible values: default, tail"),
-        (&["--frobnicate"], "'--frobnicate'"),
-        (&["--hedge-at", "0"], "from 1 to 3600000"),
-        (&["--attempts", "0"], "attempts"),
-        (&["--burst", "0"], "burst"),
         (&["--budget", "11"], "budget"),
-        (
-            &["--lease", "9"],
-            "'--lease <MS>': expected milliseconds, from 10 to 60000",
-        ),
-        (&["--fleet", "0"], "'--fleet <N>'"),
-        (&["--limit", "-1"], "invalid value '-1' for '--limit <N>'"),
-        (&["--backend-deadline", "60001"], "from 1 to 60000"),
-        (&["demo", "--requests", "0"], "--requests"),
-        (&["demo", "--load", "-1"], "invalid value '-1' for '--load"),
-        (&["demo", "--listen", "127.0.0.1:0"], "--listen"),
     ] {
         let output = output(args).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -44,6 +22,65 @@ async fn what_cannot_work_is_one_line_on_stderr() {
             "{args:?}: {stderr}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_bad_option_is_named_with_the_way_to_the_help() {
+    for (args, reason) in [
+        (
+            &["--listen", "nowhere"][..],
+            "invalid value 'nowhere' for '--listen",
+        ),
+        (&["--upstream", "https://a"], "only http://"),
+        (&["--upstream", "a:b:c"], "--upstream"),
+        (&["--upstream", "http://"], "expected http://host"),
+        (&["--profile", "good"], "possible values: default, tail"),
+        (&["--frobnicate"], "'--frobnicate'"),
+        (&["--hedge-at", "0"], "from 1 to 3600000"),
+        (&["--deadline", "0"], "from 1 to 3600000"),
+        (&["--attempts", "0"], "attempts"),
+        (&["--burst", "0"], "burst"),
+        (
+            &["--lease", "9"],
+            "'--lease <MS>': expected milliseconds, from 10 to 60000",
+        ),
+        (&["--fleet", "0"], "'--fleet <N>'"),
+        (&["--limit", "-1"], "invalid value '-1' for '--limit <N>'"),
+        (&["--backend-deadline", "60001"], "from 1 to 60000"),
+        (&["demo", "--requests", "0"], "--requests"),
+        (&["demo", "--load", "-1"], "invalid value '-1' for '--load"),
+        (&["demo", "--listen", "127.0.0.1:0"], "--listen"),
+        (&["--fleets", "2"], "a similar argument exists: '--fleet'"),
+        (&["demmo"], "a similar subcommand exists: 'demo'"),
+        (&["--frobnicate"], "Usage: gateway"),
+    ] {
+        let output = output(args).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+        for text in [reason, "try '--help'"] {
+            assert!(stderr.contains(text), "{args:?}: {stderr}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn it_tells_its_version() {
+    for args in [&["--version"][..], &["demo", "--version"]] {
+        let output = output(args).await;
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{args:?}");
+        assert!(stdout.contains(env!("CARGO_PKG_VERSION")), "{stdout}");
+    }
+}
+
+#[tokio::test]
+async fn the_hint_names_the_built_in_upstream_only_where_there_is_one() {
+    let built_in = "the built-in upstream shows";
+    assert!(Gateway::start(&[]).hint().contains(built_in));
+    let hint = Gateway::before(unused_addr(), &[]).hint();
+    assert!(hint.contains("curl -i http://127.0.0.1:"), "{hint}");
+    assert!(!hint.contains("built-in"), "{hint}");
 }
 
 #[tokio::test]
@@ -72,7 +109,6 @@ async fn a_signal_lets_the_request_in_flight_finish() {
     use tokio::sync::Notify;
 
     use crate::client::{get, serve, text};
-    use crate::process::Gateway;
 
     for signal in ["TERM", "INT"] {
         let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -83,7 +119,14 @@ async fn a_signal_lets_the_request_in_flight_finish() {
             "done"
         };
         let upstream = serve(Router::new().fallback(slow)).await;
-        let patient = ["--attempt-timeout", "60000", "--hedge-at", "60000"];
+        let patient = [
+            "--attempt-timeout",
+            "60000",
+            "--hedge-at",
+            "60000",
+            "--deadline",
+            "60000",
+        ];
         let mut gateway = Gateway::before(upstream, &patient);
         let url = format!("http://{}/", gateway.addr);
         let answer = tokio::spawn(get(url));
@@ -108,7 +151,6 @@ async fn a_second_signal_stops_at_once() {
     use tokio::sync::Notify;
 
     use crate::client::{get, serve};
-    use crate::process::Gateway;
 
     let arrived = Arc::new(Notify::new());
     let tell = arrived.clone();
@@ -117,7 +159,14 @@ async fn a_second_signal_stops_at_once() {
         std::future::pending::<()>().await;
     };
     let upstream = serve(Router::new().fallback(stuck)).await;
-    let patient = ["--attempt-timeout", "60000", "--hedge-at", "60000"];
+    let patient = [
+        "--attempt-timeout",
+        "60000",
+        "--hedge-at",
+        "60000",
+        "--deadline",
+        "60000",
+    ];
     let mut gateway = Gateway::before(upstream, &patient);
     let answer = tokio::spawn(get(format!("http://{}/", gateway.addr)));
     arrived.notified().await;

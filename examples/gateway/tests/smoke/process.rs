@@ -36,7 +36,7 @@ pub(crate) struct Gateway {
     // Where a test reads it.
     stderr: Option<BufReader<ChildStderr>>,
     // Closing the pipe would be one more thing the gateway has to cope with.
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Gateway {
@@ -76,7 +76,7 @@ impl Gateway {
             addr,
             first_line: line,
             stderr,
-            _stdout: stdout,
+            stdout,
         }
     }
 
@@ -84,6 +84,15 @@ impl Gateway {
     pub(crate) fn before(upstream: SocketAddr, args: &[&str]) -> Self {
         let url = format!("http://{upstream}");
         Self::start(&[&["--upstream", &url], args].concat())
+    }
+
+    /// Returns the lines behind the first one, which say what to try.
+    pub(crate) fn hint(&mut self) -> String {
+        let mut hint = String::new();
+        while !hint.contains("Ctrl-C") {
+            assert_ne!(self.stdout.read_line(&mut hint).unwrap(), 0, "{hint}");
+        }
+        hint
     }
 
     /// The next line of its log, which must come within half a minute.

@@ -193,6 +193,17 @@ async fn a_silent_upstream_is_504() {
     assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
 }
 
+/// Each attempt would have an hour.
+#[tokio::test]
+async fn a_request_that_takes_longer_than_the_deadline_is_504() {
+    let upstream = serve(Router::new().fallback(std::future::pending::<()>)).await;
+    let patient = ["--attempt-timeout", "3600000", "--hedge-at", "3600000"];
+    let args = [&patient[..], &["--deadline", "50"]].concat();
+    let gateway = Gateway::before(upstream, &args);
+    let response = get(format!("http://{}/", gateway.addr)).await;
+    assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
+}
+
 /// Where a message has both, the encoding counts.
 #[tokio::test]
 async fn an_answer_with_a_length_and_an_encoding_arrives_whole() {
