@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
 
 mod answers;
+mod balancing;
 mod budgets;
 mod connections;
 mod drained;

