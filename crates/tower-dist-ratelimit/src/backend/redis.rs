@@ -154,7 +154,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// One task, which ends with the last handle, and one connection per server. Keys in different slots of a Cluster, and
 /// corrections, take a task for each request, at most 8,192 at a time. A decision allocates its future, and shares
-/// what carries it with others. While a call is on its way requests wait for each other, for a few milliseconds at most, and
+/// what carries it with others. While two calls are on their way requests wait for each other, for a few milliseconds at most, and
 /// up to 32 keys go out in one call of a script, with any number of requests of the same cost to one token bucket; with
 /// little load each goes out at once. Of the server's time a token bucket takes 6 µs alone, and 3 to 4 µs among others that
 /// go out together, or 0.2 µs if many have the same key and cost.

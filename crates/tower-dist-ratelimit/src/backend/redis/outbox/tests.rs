@@ -8,7 +8,7 @@ use futures_util::task::noop_waker;
 use tokio::time::advance;
 use tokio_test::task::spawn;
 
-use super::*;
+use super::{queue::FREE_CALLS, *};
 use crate::backend::redis::{arguments::told, call::Call, reply::Words, script::Script};
 
 /// An outbox with a connection, and a policy: a bucket of five tokens.
@@ -46,13 +46,16 @@ impl Lab {
         parcels
     }
 
-    /// Leaves a call on its way.
+    /// Leaves as many calls on their way as go without a wait. Returns the last.
     fn busy(&self) -> Parcel {
         drop(self.post("busy"));
-        let _pending = self.post("busy");
-        let mut parcels = self.take();
-        assert_eq!(parcels.len(), 1);
-        parcels.remove(0)
+        let calls = (0..FREE_CALLS).map(|_| {
+            let _pending = self.post("busy");
+            let mut parcels = self.take();
+            assert_eq!(parcels.len(), 1);
+            parcels.remove(0)
+        });
+        calls.last().unwrap()
     }
 }
 
@@ -83,12 +86,15 @@ fn rows(parcel: &Parcel) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_nothing_on_its_way_none_waits_and_then_all_that_have_come_go_together() {
+async fn two_calls_go_at_once_and_then_all_requests_that_have_come_go_together() {
     let lab = Lab::new();
     let first = lab.post("a");
     let sent = lab.take().remove(0);
+    let second = lab.post("b");
+    assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1]]);
+    drop(second);
     let others = [lab.post("a"), lab.post("b"), lab.post("b")];
-    assert!(lab.take().is_empty(), "a call is on its way");
+    assert!(lab.take().is_empty(), "two calls are on their way");
     let (kind, mut parcels) = (sent.kind.unwrap(), Vec::new());
     answer(sent);
     assert_eq!(left(first).await, 4);
@@ -180,8 +186,11 @@ async fn the_task_is_woken_only_for_what_it_can_send() {
         panic!("nothing to send");
     };
     assert!(task.poll().is_pending());
+    let _second = lab.post("a");
+    assert!(task.is_woken() && task.poll().is_ready());
+    assert!(task.poll().is_pending());
     let waiting: Vec<Pending> = (0..63).map(|_| lab.post("a")).collect();
-    assert!(!task.is_woken(), "a call is on its way");
+    assert!(!task.is_woken(), "two calls are on their way");
     let _last = lab.post("a");
     assert!(task.is_woken());
     drop((parcels, waiting));
@@ -236,7 +245,7 @@ async fn what_has_to_go_alone_goes_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_is_bounded_and_who_has_gone_keeps_nobodys_place_in_it() {
     let lab = Lab::new();
-    let busy: Vec<_> = (0..1 + 31 * 32)
+    let busy: Vec<_> = (0..2 + 30 * 32)
         .map(|n| (lab.post(&format!("busy {n}")), lab.take()))
         .collect();
     let full = || {

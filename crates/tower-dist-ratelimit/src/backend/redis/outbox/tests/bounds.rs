@@ -40,14 +40,16 @@ async fn kinds_of_which_nothing_is_on_its_way_are_forgotten_and_no_others() {
         parcels
     };
     let first: Vec<Pending> = (0..KINDS).map(post).collect();
-    let sent = lab.take();
-    assert_eq!(sent.len(), 100);
+    let mut sent = lab.take();
+    let second: Vec<Pending> = (0..KINDS).map(post).collect();
+    sent.extend(lab.take());
+    assert_eq!(sent.len(), 200);
     let others: Vec<Pending> = (0..KINDS).map(post).collect();
     assert!(lab.take().is_empty(), "calls are on their way");
     let sent = end(sent);
     assert_eq!(sent.len(), 100);
     assert!(end(sent).is_empty());
-    for pending in first.into_iter().chain(others) {
+    for pending in first.into_iter().chain(second).chain(others) {
         assert_eq!(left(pending).await, 4);
     }
     assert_eq!(lab.outbox.lock().queues.len(), IDLE_KINDS);
