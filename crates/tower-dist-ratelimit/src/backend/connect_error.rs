@@ -6,8 +6,8 @@ use std::{error::Error, fmt};
 /// server does not accept or that may not run scripts, a server that is too old, cannot do what is needed, or is only a
 /// replica.
 ///
-/// It never shows a password. Nothing is retried: whether to wait for a server that is not there yet is for the one who
-/// starts the service to say.
+/// It never shows a password. `connect` makes one attempt. `connect_lazy` returns this error only for settings that cannot
+/// work, and then retries in the background.
 #[derive(Debug)]
 pub struct ConnectError {
     to: String,
