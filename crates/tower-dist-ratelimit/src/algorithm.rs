@@ -31,8 +31,8 @@ const MAX_COUNT: u64 = 1 << 61;
 
 /// One way to limit, as arithmetic on the state of one key. A state that is [`Default`] is that of an unused key.
 ///
-/// Deciding only reads; what an allowed request is granted is taken in a second step. So neither a refusal nor a check
-/// can write, and the callers decide what makes the two steps one.
+/// Deciding only reads; what an allowed request is granted is taken in a second step. So a check cannot write, a rejected
+/// request can only change the quota in force, and the callers decide what makes the two steps one.
 ///
 /// Times may come in any order. A clock that jumps back admits nothing more than it would have where it was.
 pub(crate) trait Arithmetic: Send + Sync + 'static {
@@ -49,6 +49,11 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
 
     /// Takes as many tokens as a decision at this moment has granted.
     fn take(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask<'_>, tokens: u64);
+
+    /// Puts the quota of a rejected request in force: from now on the key counts by it. Returns whether the state changed.
+    fn adopt(&self, _: &mut Self::State, _: Self::Moment, _: &Ask<'_>) -> bool {
+        false
+    }
 
     /// Takes `delta` more tokens, also when there are too few, or puts them back when it is negative. Whether anything
     /// has changed.
@@ -72,11 +77,18 @@ pub(crate) trait Restored: Arithmetic {
     /// None, if these numbers are no state of this algorithm: they are somebody else's, or spoilt. What is restored
     /// may be unlikely, but can be counted with.
     fn restore(&self, words: &[u64]) -> Option<Self::State>;
+
+    /// How long a state has something to say.
+    fn lasts(&self, state: &Self::State, now: Self::Moment) -> Duration {
+        let mut out = Decision::default();
+        self.decide(state, now, &Ask::own(0), &mut out);
+        out.reset_after
+    }
 }
 
 /// A state as numbers.
 #[cfg(feature = "memcached")]
-pub(crate) type Words = smallvec::SmallVec<[u64; 3]>;
+pub(crate) type Words = smallvec::SmallVec<[u64; 5]>;
 
 /// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
 pub(crate) trait OneNumber: Arithmetic<State = u64> + Copy {

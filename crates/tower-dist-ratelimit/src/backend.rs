@@ -55,7 +55,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Object safe; not stable before 0.2. An implementation keeps these promises:
 ///
 /// - `acquire` is one atomic step, over all its charges: all of them are made, or none.
-/// - A refused request writes nothing, nor does one of zero cost.
+/// - A refused request writes nothing but the change of its key's [quota](Charge::quota), if there is one. A request of
+///   zero cost writes nothing.
 /// - An answer that comes [`Later`](Answer::Later) is not repeated and may be dropped at any time. What is on its way to
 ///   a server then stays charged.
 ///

@@ -309,5 +309,5 @@ const MAX_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A quota that could not have been built is none; but zero is, for who may do nothing.
 fn usable(quota: Option<Quota>) -> Option<Quota> {
-    quota.filter(|quota| quota.limit() == 0 || quota.burst_size() == 0 || quota.check().is_ok())
+    quota.filter(|quota| quota.is_zero() || quota.check().is_ok())
 }

@@ -173,7 +173,8 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory) a bucket then needs a short lock, and 60 bytes per key.
+    /// In [`Memory`](crate::backend::Memory) a bucket then needs a short lock, and 80 bytes per key. On Redis and Memcached a
+    /// rejected request writes its key if it brings another quota than the last one.
     pub fn dynamic_quotas(self) -> Self {
         Self {
             dynamic_quotas: true,
@@ -310,7 +311,8 @@ impl Policy {
     /// `None` is the policy's own quota, and so is a quota that could not have been built. A limit of zero refuses
     /// everything, without asking the store. Windows and logs keep their length: they take the limit of a quota, whatever its window,
     /// and a log no more than 10,000 of it. What a key has used stays used when its quota changes: lowered below that,
-    /// it is refused until enough has come back; raised, it gets the difference at once.
+    /// it is refused until enough has come back; raised, it gets the difference at once. A bucket drains at the rate of the
+    /// old quota until the first request that brings the new one, allowed or not, and at the new rate from then on.
     ///
     /// # Default
     ///

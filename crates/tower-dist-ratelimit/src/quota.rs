@@ -103,6 +103,11 @@ impl Quota {
         self.burst
     }
 
+    /// Whether it allows nothing at all.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.limit == 0 || self.burst == 0
+    }
+
     /// Checks what no backend can do: nothing, never, and longer than anything runs.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         if self.limit == 0 {

@@ -1,9 +1,16 @@
+#[cfg(feature = "memcached")]
+use std::time::Duration;
+
 use super::{
     Arithmetic, Ask, OneNumber,
     pace::{Moment, Pace},
     saturating_nanos,
 };
 use crate::{Decision, Quota};
+
+/// The largest state: the clock stays below 2⁶³ units.
+#[cfg(feature = "memcached")]
+const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// An algorithm that counts at the pace of its quota.
 pub(crate) trait Paced: OneNumber<Moment = Moment> + Copy {
@@ -15,24 +22,27 @@ pub(crate) trait Paced: OneNumber<Moment = Moment> + Copy {
 
 /// A bucket or queue whose quota can be another one for each key and at each request.
 ///
-/// What was used stays used, in tokens. Since then it has drained at the rate of the quota that is asked by now. Quotas
-/// that could not be built are taken as the nearest that could; a limit of zero refuses everything.
+/// A quota is in force from the first request that brings it, allowed or rejected, until a request brings another one.
+/// The used tokens drain at the rate of the quota in force. They stay used when the quota changes. Quotas that could not
+/// be built are taken as the nearest that could. A quota of zero rejects everything and is never in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjusted<A> {
     quota: Quota,
     one: A,
 }
 
-/// What was used when it was last written: a state that means the same at every pace.
+/// One key's state, and the quota that it is counted by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
-    units: u64,
-    token_bits: u32,
-    /// In nanoseconds since the limiter's creation.
-    written: u64,
-    /// When nothing of it counts any more, in the same, by the slowest of the quotas that it was taken by. Whoever makes room asks
-    /// this, who does not know the key's quota.
+    /// The state of the algorithm for the quota in force.
+    state: u64,
+    /// None for an unused key.
+    in_force: Option<Quota>,
+    /// When nothing is used any more, in nanoseconds since the limiter's creation. Kept, because making room for a key asks
+    /// for it of many others.
     until: u64,
+    /// When this was written, in the same.
+    written: u64,
 }
 
 impl<A: Paced> Adjusted<A> {
@@ -41,31 +51,44 @@ impl<A: Paced> Adjusted<A> {
         Self { quota, one }
     }
 
-    fn asked(&self, ask: &Ask<'_>) -> A {
-        match ask.quota {
-            Some(quota) if *quota != self.quota => self.one.adjusted(*quota),
-            _ => self.one,
+    fn of(&self, quota: Quota) -> A {
+        if quota == self.quota {
+            self.one
+        } else {
+            self.one.adjusted(quota)
         }
     }
 
-    /// The state as one pace sees it.
-    fn read(one: &A, used: &Used) -> u64 {
-        if used.units == 0 {
-            return 0;
-        }
-        let pace = one.pace();
-        pace.at(used.written).units + pace.converted(used.units, used.token_bits)
+    fn quota(&self, ask: &Ask<'_>) -> Quota {
+        ask.quota.copied().unwrap_or(self.quota)
     }
 
-    fn write(one: &A, state: u64, nanos: u64) -> Used {
+    /// The units that are still used by the quota in force, and their algorithm; none of an unused key.
+    fn left(&self, used: &Used, nanos: u64) -> Option<(u64, A)> {
+        let one = self.of(used.in_force?);
+        let left = used.state.saturating_sub(one.pace().at(nanos).units);
+        (left > 0).then_some((left, one))
+    }
+
+    /// The state as the algorithm for this quota sees it.
+    fn read(&self, used: &Used, one: &A, quota: Quota, nanos: u64) -> u64 {
+        if used.in_force == Some(quota) {
+            return used.state;
+        }
+        let converted = self.left(used, nanos).map(|(left, former)| {
+            let pace = one.pace();
+            pace.at(nanos).units + pace.converted(left, former.pace().token_bits())
+        });
+        converted.unwrap_or(0)
+    }
+
+    fn counted(state: u64, one: &A, quota: Quota, written: u64) -> Used {
         let pace = one.pace();
-        let now = pace.at(nanos);
-        let units = state.saturating_sub(now.units);
         Used {
-            units,
-            token_bits: pace.token_bits(),
-            written: nanos,
-            until: nanos.saturating_add(saturating_nanos(pace.span(now, units))),
+            state,
+            in_force: Some(quota),
+            until: saturating_nanos(pace.span(pace.at(0), state)),
+            written,
         }
     }
 }
@@ -79,30 +102,44 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
     }
 
     fn decide(&self, used: &Used, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let one = self.asked(ask);
-        one.decide(&Self::read(&one, used), one.at(nanos, 0), ask, out);
+        let quota = self.quota(ask);
+        let one = self.of(quota);
+        let state = self.read(used, &one, quota, nanos);
+        one.decide(&state, one.at(nanos, 0), ask, out);
     }
 
     fn take(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, tokens: u64) {
-        let one = self.asked(ask);
-        let mut state = Self::read(&one, used);
+        let quota = self.quota(ask);
+        let one = self.of(quota);
+        let mut state = self.read(used, &one, quota, nanos);
         one.take(&mut state, one.at(nanos, 0), ask, tokens);
-        let taken = Self::write(&one, state, nanos);
-        let until = taken.until.max(used.until);
-        *used = Used { until, ..taken };
+        *used = Self::counted(state, &one, quota, nanos);
     }
 
-    /// A quota with a limit of zero is ignored: its token takes a century, so that a debt of two tokens could not be
-    /// counted.
+    fn adopt(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>) -> bool {
+        let nanos = nanos.max(used.written);
+        let quota = self.quota(ask);
+        if quota.is_zero() || used.in_force == Some(quota) || self.left(used, nanos).is_none() {
+            return false;
+        }
+        let one = self.of(quota);
+        let state = self.read(used, &one, quota, nanos);
+        *used = Self::counted(state, &one, quota, nanos);
+        true
+    }
+
+    /// A correction changes no quota: what is used stays in force by the same.
     fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
         // By a clock that is behind the last writer's, it would look as if all of the difference were used.
         let nanos = nanos.max(used.written);
-        let quota = ask.quota.filter(|quota| quota.limit() > 0);
-        let one = self.asked(&Ask { quota, ..*ask });
-        let mut state = Self::read(&one, used);
+        let asked = Some(self.quota(ask)).filter(|quota| !quota.is_zero());
+        let in_force = used.in_force.filter(|_| self.left(used, nanos).is_some());
+        let quota = in_force.or(asked).unwrap_or(self.quota);
+        let one = self.of(quota);
+        let mut state = self.read(used, &one, quota, nanos);
         let changed = one.settle(&mut state, one.at(nanos, 0), ask, delta);
         if changed {
-            *used = Self::write(&one, state, nanos);
+            *used = Self::counted(state, &one, quota, nanos);
         }
         changed
     }
@@ -115,10 +152,12 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
 #[cfg(feature = "memcached")]
 impl<A: Paced> super::Restored for Adjusted<A> {
     fn words(used: &Used) -> super::Words {
-        match used.units {
-            0 => super::Words::new(),
-            units => [units, used.token_bits.into(), used.written].into(),
-        }
+        let Some(quota) = used.in_force else {
+            return super::Words::new();
+        };
+        let window = saturating_nanos(quota.window());
+        let words = [used.state, quota.limit(), window, quota.burst_size(), used.written];
+        words.into()
     }
 
     fn written(used: &Used) -> u64 {
@@ -128,18 +167,15 @@ impl<A: Paced> super::Restored for Adjusted<A> {
     fn restore(&self, words: &[u64]) -> Option<Used> {
         match *words {
             [] => Some(Used::default()),
-            [
-                units @ 1..=super::pace::MAX_AHEAD,
-                token_bits @ 0..64,
-                written,
-            ] => Some(Used {
-                units,
-                token_bits: u32::try_from(token_bits).ok()?,
-                written,
-                // Where words are kept nobody has to make room.
-                until: 0,
-            }),
+            [state @ 1..=LARGEST, limit, window, burst, written] => {
+                let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
+                Some(Self::counted(state, &self.of(quota), quota, written))
+            }
             _ => None,
         }
+    }
+
+    fn lasts(&self, used: &Used, nanos: u64) -> Duration {
+        Duration::from_nanos(used.until.saturating_sub(nanos))
     }
 }

@@ -55,10 +55,10 @@ impl Pace {
         Ok(Self::of(quota.limit(), window, quota.burst_size()))
     }
 
-    /// The nearest pace to a quota's that can be counted. A limit of zero is one token in 100 years.
+    /// The nearest pace to a quota's that can be counted. A quota of zero is one token in 100 years.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = saturating_nanos(HORIZON);
-        if quota.limit() == 0 {
+        if quota.is_zero() {
             return Self::of(1, longest, 1);
         }
         let window = saturating_nanos(quota.window()).clamp(1, longest);

@@ -38,7 +38,8 @@ pub struct Charge<'a> {
     /// Another quota than the policy's, for this key from now on. Only of a policy with
     /// [`dynamic_quotas`](crate::Policy::dynamic_quotas); an error of others.
     ///
-    /// What was used stays used. With a lower limit a key that has used more is refused until that has gone, with a
+    /// What was used stays used; it drains at the rate of the former quota until this charge, and at the rate of this one from
+    /// then on, also if the charge is rejected. A charge of zero cost, a correction and a quota of zero change nothing. With a lower limit a key that has used more is refused until that has gone, with a
     /// higher one there is room at once. A limit of zero refuses every cost. Windows keep their length: of another
     /// window's quota they take the limit.
     pub quota: Option<Quota>,

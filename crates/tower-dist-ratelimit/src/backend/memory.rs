@@ -92,6 +92,8 @@ struct Asked<'a> {
     key: Fingerprint,
     ask: Ask<'a>,
     lock: Option<usize>,
+    /// If it is rejected, its quota is in force all the same.
+    adopts: bool,
 }
 
 type Locked<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
@@ -123,6 +125,7 @@ impl Memory {
             key,
             ask: Ask::of(charge),
             lock: table.in_set.then(|| key.spread(salt, LOCKS)),
+            adopts: table.dynamic_quotas && charge.cost > 0,
         })
     }
 
@@ -173,9 +176,14 @@ impl Memory {
         for (one, out) in asked.iter().zip(out) {
             if allowed {
                 one.store.charge(one.key, now, &one.ask, out);
-            } else if out.allowed {
+                continue;
+            }
+            if out.allowed {
                 // It would have passed, but nothing is taken: say what is really left.
                 one.store.check(one.key, now, &one.ask.look(), out);
+            }
+            if one.adopts {
+                one.store.adopt(one.key, now, &one.ask);
             }
         }
         Ok(allowed)

@@ -52,8 +52,7 @@ impl Asked {
 
     /// Whether the key is allowed nothing at all.
     pub(super) fn is_shut_out(&self) -> bool {
-        self.quota
-            .is_some_and(|quota| quota.limit() == 0 || quota.burst_size() == 0)
+        self.quota.is_some_and(|quota| quota.is_zero())
     }
 }
 

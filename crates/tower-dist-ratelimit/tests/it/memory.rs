@@ -1,6 +1,7 @@
 //! The store in this process, under load.
 
 mod places;
+mod quotas;
 
 use std::sync::{
     Arc, Barrier,

@@ -18,6 +18,7 @@ struct One<A: Arithmetic> {
 trait Keyed {
     fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
     fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64);
+    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool;
     fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool;
     fn pressure(&self, nanos: u64) -> u64;
 }
@@ -31,6 +32,11 @@ impl<A: Arithmetic> Keyed for One<A> {
     fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
         let now = self.arithmetic.at(nanos, self.bits);
         self.arithmetic.take(&mut self.state, now, ask, tokens);
+    }
+
+    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.adopt(&mut self.state, now, ask)
     }
 
     fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
@@ -125,7 +131,14 @@ impl Key {
     pub(crate) fn charge_by(&mut self, nanos: u64, ask: &Ask<'_>) -> Decision {
         let decision = self.decide(nanos, ask);
         self.take(nanos, ask, decision.granted);
+        if !decision.allowed {
+            self.adopt(nanos, ask);
+        }
         decision
+    }
+
+    pub(crate) fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool {
+        self.0.adopt(nanos, ask)
     }
 
     pub(crate) fn settle(&mut self, nanos: u64, delta: i64) -> bool {

@@ -26,7 +26,7 @@ fn lowering_a_limit_below_what_is_used_refuses_and_does_not_underflow() {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(100)).unwrap();
         key.settle(0, 80);
         let low = Quota::per_minute(10);
-        let refused = key.decide(0, &by(&low, 1));
+        let refused = key.charge_by(0, &by(&low, 1));
         let queue = refused.delay > Duration::ZERO;
         if queue {
             // A queue has no count to be above of: those in it keep their places, and the pace is another.
@@ -56,15 +56,10 @@ fn raising_a_limit_admits_at_once_and_keeps_what_was_used() {
         let high = Quota::per_minute(1_000);
         let allowed = key.charge_by(SECOND, &by(&high, 1));
         assert!(allowed.allowed, "{algorithm:?}");
-        // Buckets have drained at the new rate since they were last used, which is full again after a second.
-        let left = if matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
-            999
-        } else {
-            989
-        };
+        // In that second a bucket has drained less than a token, at the rate that was in force.
         assert_eq!(
             (allowed.limit, allowed.remaining),
-            (1_000, left),
+            (1_000, 989),
             "{algorithm:?}"
         );
     }
@@ -82,20 +77,61 @@ fn a_queue_of_another_rate_is_spaced_by_it() {
     assert_eq!(key.charge(0, 1).delay, Duration::from_secs(2));
 }
 
-/// Else whoever makes room would forget what the slowest quota does not.
 #[test]
-fn a_key_is_limited_for_as_long_as_the_slowest_quota_says_that_it_was_charged_by() {
+fn a_key_is_limited_for_as_long_as_the_quota_in_force_says() {
     for algorithm in [ALL[0], ALL[2]] {
         let mut key = Key::dynamic(algorithm, Quota::per_second(100)).unwrap();
         let slow = Quota::per_hour(10);
         assert!(key.charge_by(0, &by(&slow, 1)).allowed);
-        for now in [0, SECOND, 300 * SECOND] {
-            assert!(key.pressure(now) > 0, "{algorithm:?}");
-            assert!(key.charge(now, 1).allowed, "{algorithm:?}");
-        }
         assert!(key.pressure(360 * SECOND - 1) > 0, "{algorithm:?}");
         assert_eq!(key.pressure(360 * SECOND), 0, "{algorithm:?}");
+        // What is still used then drains at the other rate.
+        assert!(key.charge(180 * SECOND, 1).allowed, "{algorithm:?}");
+        assert!(key.pressure(180 * SECOND + SECOND * 15 / 1000 - 1) > 0);
+        assert_eq!(key.pressure(180 * SECOND + SECOND * 15 / 1000 + 1), 0);
     }
+}
+
+#[test]
+fn idle_time_before_a_change_counts_by_the_quota_that_was_in_force() {
+    const HOUR: u64 = 3600 * SECOND;
+    let (fast, slow) = (Quota::per_hour(10), Quota::per_day(1).burst(10));
+    for (quota, other, left) in [(fast, slow, 10), (slow, fast, 0)] {
+        let mut key = Key::dynamic(ALL[0], Quota::per_minute(1)).unwrap();
+        assert!(key.charge_by(0, &by(&quota, 10)).allowed);
+        assert_eq!(key.decide(10 * HOUR, &by(&other, 0)).remaining, left);
+        assert_eq!(key.decide(10 * HOUR, &by(&quota, 0)).remaining, left);
+    }
+}
+
+/// A client that waits as it was told passes, and not before: a rejected request puts its quota in force.
+#[test]
+fn after_a_change_a_wait_is_exact_by_the_new_quota() {
+    let (fast, slow) = (Quota::per_hour(10), Quota::per_day(10));
+    for algorithm in [ALL[0], ALL[1]] {
+        for (quota, other) in [(fast, slow), (slow, fast)] {
+            let mut key = Key::dynamic(algorithm, Quota::per_minute(1)).unwrap();
+            assert!(key.charge_by(0, &by(&quota, 10)).allowed);
+            let wait = key.charge_by(0, &by(&other, 1)).retry_after.unwrap();
+            assert_eq!(wait, other.window() / 10, "{other:?}");
+            let wait = super::nanos(wait);
+            assert!(!key.charge_by(wait - 1, &by(&other, 1)).allowed);
+            assert!(key.charge_by(wait, &by(&other, 1)).allowed);
+        }
+    }
+}
+
+#[test]
+fn neither_a_look_nor_a_correction_nor_a_quota_of_zero_changes_the_quota_in_force() {
+    let (quota, other) = (Quota::per_hour(10), Quota::per_day(10));
+    let mut key = Key::dynamic(ALL[0], quota).unwrap();
+    key.charge(0, 8);
+    key.charge_by(0, &by(&other, 0));
+    key.settle_by(0, &by(&other, 0), 2);
+    for zero in [Quota::per_day(0), other.burst(0)] {
+        assert!(!key.charge_by(0, &by(&zero, 1)).allowed);
+    }
+    assert_eq!(key.decide(3600 * SECOND, &super::ask(0)).remaining, 10);
 }
 
 #[test]
@@ -232,27 +268,26 @@ proptest! {
         }
     }
 
-    /// Since they were last charged, buckets have drained at the rate that is asked by; in tokens, up to one of rounding at
-    /// each change.
+    /// In tokens, up to one of rounding at each change.
     #[test]
-    fn a_bucket_drains_at_the_rate_that_is_asked_by(
+    fn a_bucket_drains_at_the_rate_in_force_until_it_changes(
         changes in prop::collection::vec((1_u64..1_000, 0_u64..3_000, 0_u64..20), 1..20),
     ) {
         let mut key = Key::dynamic(ALL[0], Quota::per_minute(1)).unwrap();
-        // In tokens times the milliseconds of the minute; and milliseconds since that was so.
-        let (mut used, mut since) = (0_u64, 0);
+        // In tokens times the milliseconds of the minute; milliseconds since that was so, and the limit since then.
+        let (mut used, mut since, mut in_force) = (0_u64, 0, 1);
         let (mut now, mut number) = (0, 0);
         for (limit, millis, cost) in changes {
             let quota = Quota::per_minute(limit).burst(500);
             now += millis * 1_000_000;
             since += millis;
             let decision = key.charge_by(now, &by(&quota, cost));
-            let left = used.saturating_sub(limit * since);
+            let left = used.saturating_sub(in_force * since);
             let free = 500_u64.saturating_sub(left.div_ceil(60_000));
             let told = decision.remaining + decision.granted;
             prop_assert!(told.abs_diff(free) <= number, "{decision:?}, but {free}");
-            if decision.granted > 0 {
-                (used, since) = (left + decision.granted * 60_000, 0);
+            if cost > 0 {
+                (used, since, in_force) = (left + decision.granted * 60_000, 0, limit);
                 number += 1;
             }
         }

@@ -29,7 +29,7 @@ for first = 1, max(#KEYS, #ARGV), POLICIES do
         allowed = nil
       else
         local ask = asks[p]
-        ask.state, ask.cost, ask.quota = state, cost, quota
+        ask.state, ask.cost = state, cost
         ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(state, cost, want)
         if ask.granted < 0 then allowed = false end
       end
@@ -39,15 +39,17 @@ for first = 1, max(#KEYS, #ARGV), POLICIES do
     for p = 1, POLICIES do
       local policy, ask = policies[p], asks[p]
       if ask.state then
-        if ask.granted > 0 then
-          if policy.quota then policy.quota(ask.quota) end
-          if allowed then
+        if allowed then
+          if ask.granted > 0 then
             policy.take(ask.state, ask.granted)
             touch(ask.state)
-          else
+          end
+        else
+          if ask.granted > 0 then
             -- It would have passed, but nothing is taken: say what is really left.
             ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
           end
+          if ask.cost > 0 and policy.adopt and policy.adopt(ask.state) then touch(ask.state) end
         end
         if ask.granted == ask.cost and ask.wait == 0 then
           replies[n + 1], replies[n + 2] = ask.remaining, ask.reset

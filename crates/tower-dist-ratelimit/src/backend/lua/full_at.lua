@@ -20,6 +20,7 @@
   end
 
   local function load() end
+  local function hold() end
   local function store() end
 
   local function save(state)

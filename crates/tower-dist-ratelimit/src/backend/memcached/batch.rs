@@ -1,11 +1,9 @@
-use std::time::Duration;
-
 use super::{
     clock::Time,
     job::{self, Swapping, Verb},
     key::bits,
     request::Ttl,
-    set::{Set, longest},
+    set::Set,
     slot::At,
 };
 use crate::{Decisions, algorithm::Words, backend::Verdict};
@@ -25,7 +23,7 @@ impl Batch {
         jobs: Vec<Swapping>,
         time: Time,
     ) -> Self {
-        let (mut changed, mut kept) = (false, Duration::ZERO);
+        let mut write = None;
         let mut answered = Vec::with_capacity(jobs.len());
         for job in jobs {
             let at = At {
@@ -34,18 +32,14 @@ impl Batch {
             };
             let (verdict, wrote) = apply(set, &mut states, &job, at);
             if wrote {
-                changed = true;
-                // As long as the slowest quota says that was asked by.
-                for (_, asked) in &job.asked {
-                    kept = kept.max(longest(set, &states, at, asked.quota));
-                }
+                write = Some(set.ttl(&states, at, time));
             }
             answered.push((job, verdict));
         }
         Self {
             jobs: answered,
             states,
-            write: changed.then(|| set.ttl(kept, time)),
+            write,
         }
     }
 }
@@ -80,14 +74,19 @@ fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, b
             }
             let allowed = decisions.iter().all(|decision| decision.allowed);
             for ((place, slot, asked), out) in parts().zip(decisions.iter_mut()) {
-                if allowed && out.granted > 0 {
-                    slot.take(&mut states[place], at, &asked.ask(), out.granted);
-                    changed = true;
-                } else if !allowed && out.allowed {
+                if allowed {
+                    if out.granted > 0 {
+                        slot.take(&mut states[place], at, &asked.ask(), out.granted);
+                        changed = true;
+                    }
+                    continue;
+                }
+                if out.allowed {
                     // It would have passed, but nothing is taken: say what is really left.
                     let look = asked.ask().look();
                     slot.decide(&states[place], at, &look, out);
                 }
+                changed |= asked.cost > 0 && slot.adopt(&mut states[place], at, &asked.ask());
             }
             (Verdict { allowed, decisions }, changed)
         }

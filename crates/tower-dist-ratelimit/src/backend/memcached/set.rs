@@ -9,10 +9,7 @@ use super::{
     request::Ttl,
     slot::{self, At, Slot},
 };
-use crate::{
-    Algorithm, BuildError, Decision, Policy, Quota,
-    algorithm::{Ask, Words},
-};
+use crate::{Algorithm, BuildError, Policy, algorithm::Words};
 
 /// Where a policy's states are.
 #[derive(Clone)]
@@ -88,8 +85,11 @@ impl Set {
         })
     }
 
-    /// How long an item has something to say, as the look at each of its policies tells.
-    pub(super) fn ttl(&self, longest: Duration, time: Time) -> Ttl {
+    /// How long an item with these states has something to say.
+    pub(super) fn ttl(&self, states: &[Words], at: At, time: Time) -> Ttl {
+        let slots = self.slots.iter().zip(&self.spans).zip(states);
+        let lasts = slots.map(|((slot, span), words)| slot.lasts(words, at).min(*span));
+        let longest = lasts.max().unwrap_or_default();
         let seconds = longest.as_secs().saturating_add(1 + SLACK + self.slack);
         Ttl::seconds(seconds, time.unix)
     }
@@ -105,7 +105,7 @@ fn slack(policy: &Policy) -> u64 {
 }
 
 /// Windows have nothing to say when they have been over for as long as they are. Whoever finds one that begins in a far
-/// future, as somebody's clock was wrong, does not keep it until then. Buckets drain as slowly as the lowest quota says.
+/// future, as somebody's clock was wrong, does not keep it until then. Buckets drain as slowly as their quota says.
 fn span(policy: &Policy) -> Duration {
     match policy.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => {
@@ -113,26 +113,4 @@ fn span(policy: &Policy) -> Duration {
         }
         _ => policy.quota().window().saturating_mul(2),
     }
-}
-
-/// The longest of what these policies' looks say, each by its own quota.
-pub(super) fn longest(set: &Set, states: &[Words], at: At, quota: Option<Quota>) -> Duration {
-    let slots = set.slots.iter().zip(&set.spans);
-    let looks = slots.zip(states).map(|((slot, span), words)| {
-        let mut longest = Duration::ZERO;
-        // A clock that has jumped back does not make it longer.
-        let at = slot.since(words, at);
-        for quota in [None, quota.filter(|quota| quota.limit() > 0)] {
-            let ask = Ask {
-                cost: 0,
-                want: 0,
-                quota: quota.as_ref(),
-            };
-            let mut out = Decision::refuse(0, 0, None, Duration::ZERO);
-            slot.decide(words, at, &ask, &mut out);
-            longest = longest.max(out.reset_after);
-        }
-        longest.min(*span)
-    });
-    looks.max().unwrap_or_default()
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::{
@@ -12,11 +14,14 @@ pub(super) trait Slot: Send + Sync {
 
     fn take(&self, words: &mut Words, at: At, ask: &Ask<'_>, tokens: u64);
 
+    /// Puts the quota of a rejected request in force. Whether anything has changed.
+    fn adopt(&self, words: &mut Words, at: At, ask: &Ask<'_>) -> bool;
+
     /// Whether anything has changed.
     fn settle(&self, words: &mut Words, at: At, ask: &Ask<'_>, delta: i64) -> bool;
 
-    /// The latest of this time and the one at which the words were written.
-    fn since(&self, words: &Words, at: At) -> At;
+    /// How long the words have something to say.
+    fn lasts(&self, words: &Words, at: At) -> Duration;
 
     /// Whether these words can be counted with.
     fn holds(&self, words: &Words) -> bool;
@@ -41,6 +46,15 @@ impl<A: Restored> Slot for A {
         *words = Self::words(&state);
     }
 
+    fn adopt(&self, words: &mut Words, at: At, ask: &Ask<'_>) -> bool {
+        let mut state = self.restore(words).unwrap_or_default();
+        let changed = Arithmetic::adopt(self, &mut state, self.at(at.nanos, at.key), ask);
+        if changed {
+            *words = Self::words(&state);
+        }
+        changed
+    }
+
     fn settle(&self, words: &mut Words, at: At, ask: &Ask<'_>, delta: i64) -> bool {
         let mut state = self.restore(words).unwrap_or_default();
         let now = self.at(at.nanos, at.key);
@@ -51,12 +65,11 @@ impl<A: Restored> Slot for A {
         changed
     }
 
-    fn since(&self, words: &Words, at: At) -> At {
-        let written = self.restore(words).as_ref().map_or(0, Self::written);
-        At {
-            nanos: at.nanos.max(written),
-            ..at
-        }
+    fn lasts(&self, words: &Words, at: At) -> Duration {
+        let state = self.restore(words).unwrap_or_default();
+        // A clock that has jumped back does not make it longer.
+        let nanos = at.nanos.max(Self::written(&state));
+        Restored::lasts(self, &state, self.at(nanos, at.key))
     }
 
     fn holds(&self, words: &Words) -> bool {

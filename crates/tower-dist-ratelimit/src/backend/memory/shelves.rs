@@ -138,6 +138,8 @@ impl<A: Arithmetic> Store for Shelves<A> {
             self.arithmetic.decide(state, now, ask, out);
             if out.granted > 0 {
                 self.arithmetic.take(state, now, ask, out.granted);
+            } else if !out.allowed {
+                self.arithmetic.adopt(state, now, ask);
             }
             return;
         }
@@ -157,6 +159,13 @@ impl<A: Arithmetic> Store for Shelves<A> {
                 let unused = A::State::default();
                 self.arithmetic.decide(&unused, now, ask, out);
             }
+        }
+    }
+
+    fn adopt(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) {
+        let now = self.arithmetic.at(nanos, key.bits());
+        if let Some(state) = self.lock(key).find(key) {
+            self.arithmetic.adopt(state, now, ask);
         }
     }
 

@@ -29,6 +29,9 @@ pub(super) trait Store: Send + Sync {
     /// What [`charge`](Self::charge) would say, without taking anything.
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
+    /// Puts the quota of a rejected request in force.
+    fn adopt(&self, _key: Fingerprint, _nanos: u64, _ask: &Ask<'_>) {}
+
     /// Takes more tokens, or puts some back.
     fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64);
 

@@ -110,9 +110,9 @@ impl Asked {
                 write!(text, "s{} 0", delta.clamp(-refund, most))
             }
         };
-        // A correction by a limit of zero would be kept in units in which a token is a century.
+        // A correction by a quota of zero would be kept in units in which a token is a century.
         let settles = matches!(verb, Verb::Settle(_));
-        if let Some(quota) = charge.quota.filter(|quota| !settles || quota.limit() > 0) {
+        if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match rule.counts {
                 Counts::Tokens(_) => write!(text, " {}", rule.limit(Some(quota))),
                 Counts::Units { max_wait } => {

@@ -60,7 +60,7 @@ impl Rate {
     /// The nearest pace to a quota's that can be counted, and not a faster one.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = as_micros(HORIZON);
-        if quota.limit() == 0 {
+        if quota.is_zero() {
             return Self {
                 rate: 1,
                 token: longest,

@@ -171,7 +171,7 @@ fn paced(
   end
 "
     } else {
-        "  local quota\n"
+        "  local quota, adopt\n"
     };
     let lua = [state, source::DRAINED, algorithm, quota].concat();
     let numbers = [
@@ -218,9 +218,9 @@ fn counter_up_to(
         return Err(BuildError::new("window", value, bound));
     }
     let change = if dynamic {
-        "\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n"
+        "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n"
     } else {
-        "\n  local quota\n"
+        "\n  local quota, adopt\n"
     };
     Ok(Part {
         version: version.to_owned(),

@@ -60,7 +60,7 @@ impl Script {
         for (number, rule) in rules.iter().enumerate() {
             let _ = write!(
                 lua,
-                "do\n{}  policies[{n}] = {{ open = open, decide = decide, take = take, settle = settle, save = save, quota = quota }}\n  asks[{n}] = {{}}\nend\n",
+                "do\n{}  policies[{n}] = {{ open = open, decide = decide, take = take, settle = settle, save = save, quota = quota, adopt = adopt }}\n  asks[{n}] = {{}}\nend\n",
                 rule.lua,
                 n = number + 1,
             );

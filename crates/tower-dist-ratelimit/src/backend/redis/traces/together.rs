@@ -185,6 +185,9 @@ impl Together {
             } else if !allowed && decision.allowed {
                 *decision = key.decide(time * 1000, &ask.look());
             }
+            if !allowed && ask.cost > 0 && key.adopt(time * 1000, &ask) {
+                clock.wrote(time, decision);
+            }
         }
         let limits = rules
             .iter()
