@@ -143,7 +143,7 @@ impl<'a> Ask<'a> {
 
     /// The limit that holds for this request, of an algorithm that counts up to `most`.
     fn limit(&self, limit: u64, most: u64) -> u64 {
-        self.quota.map_or(limit, |quota| quota.limit().min(most))
+        self.quota.map_or(limit, |quota| quota.allowed().min(most))
     }
 }
 

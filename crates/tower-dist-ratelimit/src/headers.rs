@@ -22,8 +22,14 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// RateLimit: "per-client";r=99;t=1
 /// ```
 ///
-/// `q` and `w` are the limit and its window in seconds (left out below one second), `r` the tokens that are left, `t` the
-/// seconds until the bucket is full again, or until the same request can pass if it was refused. There is one member
+/// | | is |
+/// |---|---|
+/// | `q` | the tokens that a client can use within a window: the limit, or the burst where that is larger |
+/// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
+/// | `r` | the remaining tokens, at most `q` |
+/// | `t` | the seconds until the bucket is full again, or until the same request can pass if it was rejected |
+///
+/// So `q / w` is the rate that a client can keep up: 5 per second with a burst of 10 are `q=10;w=2`. There is one member
 /// per policy. Fields of inner services are kept. A refusal's `Retry-After` comes in any case.
 ///
 /// # Cost
@@ -50,9 +56,10 @@ pub(crate) fn policies<'a>(
     let mut line = Line::new();
     for (quoted, quota) in policies {
         line.member(quoted);
-        line.parameter(b";q=", quota.limit());
-        if quota.window() >= Duration::from_secs(1) {
-            line.parameter(b";w=", whole_seconds(quota.window()));
+        let (tokens, window) = quota.most();
+        line.parameter(b";q=", tokens);
+        if window >= Duration::from_secs(1) {
+            line.parameter(b";w=", whole_seconds(window));
         }
     }
     line.finish()
@@ -90,9 +97,10 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    pub(crate) fn of(decision: &Decision) -> Self {
+    /// By one policy's decision, of which this many tokens can be used at most.
+    pub(crate) fn of(most: u64, decision: &Decision) -> Self {
         Self {
-            limit: integer(decision.limit),
+            limit: integer(most),
             remaining: integer(decision.remaining),
             reset: wait(decision).map(|wait| integer(whole_seconds(wait))),
         }

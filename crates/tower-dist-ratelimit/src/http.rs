@@ -102,12 +102,13 @@ impl HttpLimits {
     ) -> Short<Option<Stamp>> {
         // Made for each use: a copy has to wait until the first is written, which takes longer.
         let head = || RequestHead::new(request);
-        if self.exempts(head()) {
-            return Short::Pass(None);
-        }
         let look = |sink: &mut KeySink| {
-            let key = rule.key(head(), sink).ok()?;
-            Some((key, rule.policy.cost.of(head())))
+            if self.exempts(head()) {
+                return Err(Short::Pass(None));
+            }
+            let key = rule.key(head(), sink);
+            let key = key.map_err(|applies| Short::unasked(&applies))?;
+            Ok((key, rule.policy.cost.of(head())))
         };
         let limits = &self.limits;
         limits.decide_shortly(rule, observer, question, look, |decided| {

@@ -39,6 +39,7 @@
 //! | for whom | [`Policy::by`], [`by_fn`](Policy::by_fn), [`by_str`](Policy::by_str) and [`key`]; without, for all together |
 //! | what a request costs | [`Policy::cost`], [`cost_fn`](Policy::cost_fn) |
 //! | who has no key | [`Policy::missing_key`] |
+//! | for which requests, such as those of one route | [`Policy::only_if`] |
 //! | who is left alone | [`exempt`](RateLimitLayerBuilder::exempt) |
 //! | who may do more, or less | [`Policy::dynamic`], [`dynamic_async`](Policy::dynamic_async) |
 //! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`refusal`](RateLimitLayerBuilder::refusal), [`grpc`](RateLimitLayerBuilder::grpc) |

@@ -95,9 +95,9 @@ impl Limits {
                     });
                 }
                 Applies::No => {}
-                Applies::ButHasNoKey => {
+                Applies::Rejects(reason) => {
                     question.asked.clear();
-                    return Err(Reason::MissingKey);
+                    return Err(reason);
                 }
             }
         }

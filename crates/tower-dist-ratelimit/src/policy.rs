@@ -63,7 +63,8 @@ pub struct Policy {
     colocated: Option<String>,
     pub(crate) key: Option<Box<dyn KeyExtractor>>,
     pub(crate) cost: Cost,
-    pub(crate) missing_key: MissingKey,
+    pub(crate) only_if: Option<Box<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>>,
+    pub(crate) missing_key: Option<MissingKey>,
     pub(crate) dynamic: Option<Dynamic>,
 }
 
@@ -78,7 +79,8 @@ impl Policy {
             colocated: None,
             key: None,
             cost: Cost::Fixed(1),
-            missing_key: MissingKey::Shared,
+            only_if: None,
+            missing_key: None,
             dynamic: None,
         }
     }
@@ -298,10 +300,64 @@ impl Policy {
     ///
     /// # Default
     ///
-    /// [`MissingKey::Shared`].
+    /// [`MissingKey::Error`] for [`peer_addr`](crate::key::peer_addr()), [`client_ip`](crate::key::client_ip()) and other keys
+    /// with a [hint](KeyExtractor::hint); [`MissingKey::Shared`] for all others.
     pub fn missing_key(self, action: MissingKey) -> Self {
         Self {
-            missing_key: action,
+            missing_key: Some(action),
+            ..self
+        }
+    }
+
+    /// Requests that the policy applies to; the layer decides on all others as if it did not have the policy.
+    ///
+    /// So one layer holds the limits of the whole service and those of its routes, and decides on them together: a request
+    /// that any policy rejects is charged to none. With a layer of its own for each route, the outer layer has charged the
+    /// request already when the inner one rejects it.
+    ///
+    /// For HTTP and gRPC, in a [`RateLimitLayer`](crate::RateLimitLayer). The closure sees the request as it is where the layer
+    /// stands. In axum, [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer) puts it behind the
+    /// router, where the request has a `MatchedPath`.
+    ///
+    /// # Default
+    ///
+    /// All requests.
+    ///
+    /// # Cost
+    ///
+    /// One call of a boxed closure per request. The `RateLimit-Policy` field is then written for each response.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::{Request, Response, StatusCode};
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory};
+    ///
+    /// let login = Policy::new("login", Quota::per_minute(1)).only_if(|head| head.uri().path() == "/login");
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("all", Quota::per_minute(3)))
+    ///     .limit(login)
+    ///     .build()?;
+    /// let mut service = layer.layer(service_fn(|_: Request<String>| async {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(bytes::Bytes::new()))
+    /// }));
+    /// let mut statuses = Vec::new();
+    /// for path in ["/login", "/login", "/", "/", "/"] {
+    ///     let request = Request::builder().uri(path).body(String::new())?;
+    ///     statuses.push(service.ready().await?.call(request).await?.status().as_u16());
+    /// }
+    /// // The second login is rejected, and takes nothing from the limit of all.
+    /// assert_eq!(statuses, [200, 429, 200, 200, 429]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only_if<F>(self, applies: F) -> Self
+    where
+        F: Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+    {
+        Self {
+            only_if: Some(Box::new(applies)),
             ..self
         }
     }
@@ -405,6 +461,11 @@ impl Policy {
     #[must_use]
     pub fn has_dynamic_quotas(&self) -> bool {
         self.dynamic_quotas
+    }
+
+    /// What the server lacks when a request has no key.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        self.key.as_ref()?.hint()
     }
 
     pub(crate) fn check(&self) -> Result<(), BuildError> {

@@ -103,6 +103,30 @@ impl Quota {
         self.burst
     }
 
+    /// The tokens that can be used at most in the time in which they come back: the limit and the window, or the burst and
+    /// its time where the burst is larger.
+    pub(crate) fn most(&self) -> (u64, Duration) {
+        if self.burst <= self.limit || self.limit == 0 {
+            return (self.limit, self.window);
+        }
+        let nanos = self.window.as_nanos().saturating_mul(self.burst.into());
+        let nanos = nanos.div_ceil(self.limit.into());
+        let window = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
+        (self.burst, window)
+    }
+
+    /// Tokens that an empty queue of this rate takes, one after the other, until the next would wait longer.
+    pub(crate) fn places(&self, max_wait: Duration) -> u64 {
+        let window = self.window.as_nanos().max(1);
+        let waiting = max_wait.as_nanos().saturating_mul(self.limit.into()) / window;
+        u64::try_from(waiting).map_or(u64::MAX, |waiting| waiting.saturating_add(1))
+    }
+
+    /// The limit that holds: none without a burst.
+    pub(crate) fn allowed(&self) -> u64 {
+        if self.burst == 0 { 0 } else { self.limit }
+    }
+
     /// Whether it allows nothing at all.
     pub(crate) fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0

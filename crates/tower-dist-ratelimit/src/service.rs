@@ -71,6 +71,7 @@ where
         let question = question.get_or_insert_with(Question::new);
         let ruling = match short {
             Short::Else(answer, leave) => http.answered(question, answer, leave, observer),
+            Short::Unasked(outcome) => http.rule(outcome, question, observer),
             _ => http.decide(question, RequestHead::new(&request), observer),
         };
         match ruling {

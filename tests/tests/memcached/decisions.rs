@@ -343,3 +343,26 @@ async fn windows_of_any_length_are_kept() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_quota_without_a_burst_rejects_whatever_the_algorithm() {
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    let policy = |name| Policy::new(name, Quota::per_hour(9)).dynamic_quotas();
+    for policy in [
+        policy("bucket"),
+        policy("queue").leaky_queue(Duration::from_secs(1)),
+        policy("fixed").fixed_window(),
+        policy("first").first_hit(),
+        policy("two").two_windows(),
+    ] {
+        let limiter = limiter(&memcached, policy);
+        let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
+        let rejected = nothing.check("k").await.unwrap();
+        assert_eq!(
+            (rejected.allowed, rejected.retry_after),
+            (false, None),
+            "{limiter:?}"
+        );
+    }
+}

@@ -17,8 +17,8 @@ use tower_dist_ratelimit::backend::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId,
 };
 use tower_dist_ratelimit::{
-    BuildError, CallLimitLayer, Decision, LimitError, MissingKey, OnError, Policy, Quota,
-    RateLimitLayer, Reason, key,
+    BuildError, CallLimitLayer, Decision, LimitError, OnError, Policy, Quota, RateLimitLayer,
+    Reason, key,
 };
 
 use crate::few;
@@ -126,9 +126,8 @@ fn told(status: &Status) -> (Duration, Duration) {
 
 #[tokio::test]
 async fn a_tonic_server_refuses_by_peer_and_its_client_reads_why_and_until_when() {
-    let policy = Policy::new("peer", few(2)).by(key::peer_addr());
     // Without the peer's address the status would be another.
-    let policy = policy.missing_key(MissingKey::Refuse);
+    let policy = Policy::new("peer", few(2)).by(key::peer_addr());
     let (channel, requests) = greeter(Memory::default(), policy).await;
     for _ in 0..2 {
         assert_eq!(greet(channel.clone(), "ada").await.unwrap(), "hello, ada");

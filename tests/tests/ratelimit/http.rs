@@ -11,7 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, service_fn};
 use tower_dist_ratelimit::key::{self, KeyExtractor};
-use tower_dist_ratelimit::{Policy, TrustedProxies};
+use tower_dist_ratelimit::{Policy, RateLimitLayer, TrustedProxies, backend::Memory};
 
 use crate::{client, few, layer, serve};
 
@@ -20,10 +20,10 @@ async fn refused(response: impl Into<Response<reqwest::Body>>, policy: &str) {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers();
     assert_eq!(headers["content-type"], "application/problem+json");
-    assert_eq!(
-        headers["ratelimit-policy"],
-        format!("\"{policy}\";q=1;w=60")
-    );
+    // A token a minute.
+    let shown = headers["ratelimit-policy"].to_str().unwrap();
+    let expected = [1, 2].map(|burst| format!("\"{policy}\";q={burst};w={}", 60 * burst));
+    assert!(expected.iter().any(|one| one == shown), "{shown}");
     assert!(
         headers["ratelimit"]
             .to_str()
@@ -52,6 +52,50 @@ async fn an_axum_router_refuses_by_key_or_else_by_peer() {
     refused(other.get(&url).send().await.unwrap(), "client").await;
     let keyed = client.get(&url).header("x-api-key", "k");
     assert_eq!(keyed.send().await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_router_without_connect_info_answers_500_and_says_what_to_do() {
+    let router: Router = Router::new().route("/", get(async || "hello"));
+    let router = router.layer(layer(Policy::new("client", few(2)).by(key::peer_addr())));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    for _ in 0..3 {
+        let response = client().get(&url).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = response.text().await.unwrap();
+        assert!(
+            body.contains("into_make_service_with_connect_info"),
+            "{body}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_router_decides_on_the_limits_of_its_routes_and_of_all_together() {
+    let login = Policy::new("login", few(1));
+    let login = login.only_if(|head| {
+        let route = head.extensions().get::<axum::extract::MatchedPath>();
+        route.is_some_and(|route| route.as_str() == "/login/{user}")
+    });
+    let both = RateLimitLayer::builder(Memory::default()).limit(Policy::new("all", few(3)));
+    let router: Router = Router::new()
+        .route("/", get(async || "hello"))
+        .route("/login/{user}", get(async || "hello"));
+    let url = serve(router.layer(both.limit(login).build().unwrap())).await;
+    let client = client();
+    for (path, status) in [
+        ("login/ada", 200),
+        ("login/grace", 429),
+        ("login/grace", 429),
+        ("", 200),
+        ("", 200),
+        ("", 429),
+    ] {
+        let response = client.get(format!("{url}{path}")).send().await.unwrap();
+        assert_eq!(response.status(), status, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -489,3 +489,27 @@ async fn subsets_that_are_asked_at_the_same_time_are_told_apart() {
     let twice = charges(&[1, 1], "k", 1);
     assert!(answered(redis.acquire(&twice, &mut [])).await.is_err());
 }
+
+#[tokio::test]
+async fn a_quota_without_a_burst_rejects_whatever_the_algorithm() {
+    let server = Server::start();
+    let redis = connect(&server.url()).await;
+    let policy = |name| Policy::new(name, Quota::per_hour(9)).dynamic_quotas();
+    for policy in [
+        policy("bucket"),
+        policy("queue").leaky_queue(Duration::from_secs(1)),
+        policy("fixed").fixed_window(),
+        policy("first").first_hit(),
+        policy("two").two_windows(),
+        policy("log").sliding_log(),
+    ] {
+        let limiter = limiter(&redis, policy);
+        let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
+        let rejected = nothing.check("k").await.unwrap();
+        assert_eq!(
+            (rejected.allowed, rejected.retry_after),
+            (false, None),
+            "{limiter:?}"
+        );
+    }
+}

@@ -155,3 +155,38 @@ async fn a_user_needs_no_more_than_the_docs_say() {
         "{error}"
     );
 }
+
+/// In a process of its own, whose certificates come from a pipe: reading them takes until somebody writes.
+#[tokio::test]
+async fn reading_the_certificates_of_the_system_blocks_no_other_task() {
+    const NAME: &str = "tls::reading_the_certificates_of_the_system_blocks_no_other_task";
+    const PIPE: &str = "SSL_CERT_FILE";
+    const CHILD: &str = "CERTIFICATES_COME_FROM_A_PIPE";
+    if std::env::var_os(CHILD).is_some() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("rediss://{}", listener.local_addr().unwrap());
+        let connecting = tokio::spawn(async move { Redis::connect(&url).await });
+        // Reached only if this thread is not the one that reads.
+        let _accepted = listener.accept().await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        let pipe = std::env::var_os(PIPE).unwrap();
+        let writing = tokio::task::spawn_blocking(move || std::fs::write(pipe, ""));
+        assert!(connecting.await.unwrap().is_err());
+        writing.await.unwrap().unwrap();
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let pipe = dir.path().join("certificates");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let child = std::process::Command::new("timeout")
+        .arg("30")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", NAME])
+        .env(PIPE, &pipe)
+        .env_remove("SSL_CERT_DIR")
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+}

@@ -128,13 +128,17 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
         true
     }
 
-    /// A correction changes no quota: what is used stays in force by the same.
+    /// A late charge brings its quota as any charge does. A refund changes no quota.
     fn settle(&self, used: &mut Used, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
         // By a clock that is behind the last writer's, it would look as if all of the difference were used.
         let nanos = nanos.max(used.written);
         let asked = Some(self.quota(ask)).filter(|quota| !quota.is_zero());
-        let in_force = used.in_force.filter(|_| self.left(used, nanos).is_some());
-        let quota = in_force.or(asked).unwrap_or(self.quota);
+        let asked = asked.unwrap_or(self.quota);
+        let is_used = self.left(used, nanos).is_some();
+        let quota = match used.in_force {
+            Some(in_force) if is_used && delta < 0 => in_force,
+            _ => asked,
+        };
         let one = self.of(quota);
         let mut state = self.read(used, &one, quota, nanos);
         let changed = one.settle(&mut state, one.at(nanos, 0), ask, delta);
@@ -156,7 +160,13 @@ impl<A: Paced> super::Restored for Adjusted<A> {
             return super::Words::new();
         };
         let window = saturating_nanos(quota.window());
-        let words = [used.state, quota.limit(), window, quota.burst_size(), used.written];
+        let words = [
+            used.state,
+            quota.limit(),
+            window,
+            quota.burst_size(),
+            used.written,
+        ];
         words.into()
     }
 

@@ -39,7 +39,7 @@ pub struct Charge<'a> {
     /// [`dynamic_quotas`](crate::Policy::dynamic_quotas); an error of others.
     ///
     /// What was used stays used; it drains at the rate of the former quota until this charge, and at the rate of this one from
-    /// then on, also if the charge is rejected. A charge of zero cost, a correction and a quota of zero change nothing. With a lower limit a key that has used more is refused until that has gone, with a
+    /// then on, also if the charge is rejected. A charge of zero cost, a refund and a quota of zero change nothing. With a lower limit a key that has used more is refused until that has gone, with a
     /// higher one there is room at once. A limit of zero refuses every cost. Windows keep their length: of another
     /// window's quota they take the limit.
     pub quota: Option<Quota>,

@@ -79,10 +79,10 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// Keys are `prefix:version:{hash}:policy`, with 128 bits of the BLAKE3 of what a client is known by. So keys are short
 /// whatever clients send, the same on every machine, and do not show who the clients are to those who cannot guess. Each
-/// ends by itself once it has nothing to say. A refused request writes nothing, nor does one of zero cost. Garbage, and
-/// values of another type, count as nothing and are replaced.
+/// ends by itself once it has nothing to say. A refused request writes nothing but a change of its key's quota; one of zero
+/// cost writes nothing. Garbage, and values of another type, count as nothing and are replaced.
 ///
-/// A bucket, queue or window is a string of 18 to 50 characters, with dynamic quotas up to 50, a sub-window more 2 or more,
+/// A bucket, queue or window is a string of 18 to 50 characters, with dynamic quotas up to 60, a sub-window more 2 or more,
 /// and a sliding log a list of about ten bytes per token. Debts of a log are remembered up to 20,000 tokens in all, and
 /// those of a bucket or queue with dynamic quotas up to 1,024 bursts.
 ///
@@ -94,7 +94,7 @@ use crate::{BuildError, Decision, Policy};
 /// Numbers are exact up to 2⁵³ and times to the microsecond, which is what Lua and the server's clock have. So windows are
 /// whole microseconds, those of counters at least 1 ms, and a bucket's burst is at most 2⁵² parts of a token (see
 /// Errors). With [dynamic quotas](Policy::dynamic_quotas) those that could not be built are taken as the nearest that
-/// could; what a key has used is forgotten once it has drained at the slower of the last quota's rate and the policy's own.
+/// could.
 ///
 /// # When it fails
 ///

@@ -102,7 +102,8 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0.reason {
             Reason::Quota => "rate limit exceeded",
-            Reason::MissingKey => "what the rate limit goes by is missing",
+            Reason::MissingKey => "rate-limit key missing",
+            Reason::Misconfigured => "rate-limit key missing: the server is not set up for it",
             Reason::Backend => "the rate limit cannot be decided",
             Reason::ReducedCapacity => "the rate limit is lower for now, and exceeded",
             Reason::QueueFull => "too many calls wait for the rate limit",

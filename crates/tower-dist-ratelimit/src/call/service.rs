@@ -46,8 +46,8 @@ impl<Req> Calls<Req> {
             return Short::Unfit;
         };
         let look = |sink: &mut KeySink| match look.at(request, rule, sink) {
-            Applies::To { key, cost, .. } => Some((key, cost)),
-            Applies::No | Applies::ButHasNoKey => None,
+            Applies::To { key, cost, .. } => Ok((key, cost)),
+            applies => Err(Short::unasked(&applies)),
         };
         self.limits
             .decide_shortly(rule, observer, question, look, |_| ())
@@ -123,6 +123,7 @@ where
         let limits = &calls.limits;
         let outcome = match short {
             Short::Else(answer, leave) => limits.outcome(question, answer, leave, observer),
+            Short::Unasked(outcome) => outcome,
             _ => limits.decide(question, observer, calls.look(&request)),
         };
         let reason = match outcome {

@@ -2,8 +2,9 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{HttpLimits, put};
 use crate::{
-    Decided,
+    Decided, Decision,
     headers::{self, Standing},
+    limits::Asked,
 };
 
 /// The fields for a response that is yet to come.
@@ -22,11 +23,12 @@ impl Stamp {
         }
         let named = decided.named();
         let standing = http.answers.x_ratelimit.then(|| {
-            let tightest = named.clone().map(|(_, decision)| decision);
-            // Who is refused wants to know by whom; who is not, who will be first.
-            tightest.min_by_key(|decision| (decision.allowed, decision.remaining))
+            // A rejected client is told of the policy that rejects it, another one of the policy that will be first to.
+            let tightest = decided.asked();
+            let tightest = tightest.min_by_key(|(_, one)| (one.allowed, one.remaining));
+            tightest.map(|(asked, one)| Standing::of(most(http, asked, one), one))
         });
-        let standing = standing.flatten().map(Standing::of).map(Box::new);
+        let standing = standing.flatten().map(Box::new);
         let policies = match &http.policy_field {
             Some(policies) => Some(policies.clone()),
             None => policies_of(http, decided),
@@ -50,12 +52,27 @@ impl Stamp {
     }
 }
 
-/// With the quotas of this very key.
+/// The tokens that can be used at most; of a share of the quota, as many as that allows in a window.
+fn most(http: &HttpLimits, asked: &Asked, decision: &Decision) -> u64 {
+    let rule = &http.limits.rules[asked.rule];
+    let quota = rule.quota(asked);
+    if decision.limit == quota.limit() {
+        rule.shown(quota).most().0
+    } else {
+        decision.limit
+    }
+}
+
+/// With the quotas of this very key, and without policies that are not about such requests.
 fn policies_of(http: &HttpLimits, decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = http.limits.rules.iter().enumerate();
-    headers::policies(rules.map(|(number, rule)| {
+    headers::policies(rules.filter_map(|(number, rule)| {
         let asked = decided.asked().find(|(asked, _)| asked.rule == number);
-        let quota = asked.map_or(rule.policy.quota(), |(asked, _)| rule.quota(asked));
-        (rule.quoted.as_str(), quota)
+        let quota = match asked {
+            Some((asked, _)) => rule.quota(asked),
+            None if rule.policy.only_if.is_some() => return None,
+            None => rule.policy.quota(),
+        };
+        Some((rule.quoted.as_str(), rule.shown(quota)))
     }))
 }

@@ -28,8 +28,8 @@ pub struct ClientIp {
 /// never looked at, so it cannot be spoofed, unlike the leftmost address.
 ///
 /// An entry that is no address (`unknown`, an obfuscated name, garbage) ends the search at the trusted proxy that wrote
-/// it: those clients share that proxy's bucket. If all are trusted, the request comes from inside, from the leftmost. Without
-/// a peer address the key is missing, as for [`peer_addr`](super::peer_addr()).
+/// it: those clients share that proxy's bucket. If all are trusted, the request comes from inside, from the leftmost. A request without
+/// a peer address is answered 500, as by [`peer_addr`](super::peer_addr()).
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, TrustedProxies, key};

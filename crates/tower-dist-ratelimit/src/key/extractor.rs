@@ -32,8 +32,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What to look for when requests have no key although every one should: the text of one warning per policy, given
-    /// with the `tracing` feature whatever [`MissingKey`](crate::MissingKey) says. By default there is none.
+    /// What the server lacks when a request has no key although every request should have one.
+    ///
+    /// With a hint, the policy's default for such requests is [`MissingKey::Error`](crate::MissingKey::Error): status 500, with
+    /// the hint in the response and once in the log. By default there is none.
     fn hint(&self) -> Option<&'static str> {
         None
     }

@@ -10,8 +10,35 @@ pub struct PeerAddr;
 ///
 /// The address is looked for in the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum-08`; serve
 /// with `into_make_service_with_connect_info::<SocketAddr>()`; or `MockConnectInfo`, for tests), tonic's `TcpConnectInfo` (feature `tonic-014`; its server
-/// always has it, but for TLS), then a plain `SocketAddr`. If none is there the key is missing, and with the `tracing`
-/// feature there is one warning.
+/// always has it, but for TLS), then a plain `SocketAddr`.
+///
+/// If none is there, the server is not set up for this key, and the request is answered 500 (gRPC: `INTERNAL`). The response
+/// names the three ways to provide an address, and so does one error in the log with the `tracing` feature. A request never
+/// shares the bucket of others unawares. If that is what you want, for example behind a Unix socket, set
+/// [`MissingKey::Shared`](crate::MissingKey::Shared).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::SocketAddr;
+///
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
+///
+/// let layer = RateLimitLayer::builder(Memory::default())
+///     .limit(Policy::new("per-client", Quota::per_second(10)).by(key::peer_addr()))
+///     .build()?;
+/// let service = layer.layer(service_fn(|_: Request<()>| async {
+///     Ok::<_, std::convert::Infallible>(Response::new(bytes::Bytes::new()))
+/// }));
+/// let mut request = Request::new(());
+/// assert_eq!(service.clone().oneshot(request.clone()).await?.status(), 500);
+/// request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 443)));
+/// assert_eq!(service.oneshot(request).await?.status(), 200);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Behind a proxy this is the proxy's address, and all clients share one bucket. Forwarding headers are not looked at: a
 /// client can write in them what it likes. [`client_ip`](super::client_ip()) looks at them, if the peer is one that you
@@ -31,10 +58,11 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The mistakes that everyone makes once.
-pub(super) const HINT: &str = "the peer's address is not among a request's extensions: serve axum's router with \
-     into_make_service_with_connect_info::<SocketAddr>() and the feature axum-08 of tower-dist-ratelimit, tonic's server \
-     with the feature tonic-014, or put a SocketAddr there";
+/// The three ways to provide an address, and the way to do without.
+pub(super) const HINT: &str = "the peer's address is not among the request's extensions: serve axum's router with \
+     into_make_service_with_connect_info::<SocketAddr>(), enable tower-dist-ratelimit's feature for the framework \
+     (axum-08 or tonic-014), or insert a SocketAddr extension; to have one bucket for all requests without an address, \
+     set missing_key(MissingKey::Shared)";
 
 /// The address that a request comes from.
 pub(super) fn peer(head: RequestHead<'_>) -> Option<IpAddr> {

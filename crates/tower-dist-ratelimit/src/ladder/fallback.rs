@@ -37,8 +37,8 @@ impl Fallback {
     ///
     /// # Errors
     ///
-    /// A share that this process cannot count. Without a remote backend, the whole quota of one instance is counted in this
-    /// process anyway; then the error is about the policy, not about the fallback.
+    /// A share that this process cannot count. Without a remote backend this process counts the whole quota anyway; if it
+    /// cannot, the error is about the policy, not about the fallback.
     pub(super) fn new(
         policies: &[Policy],
         fleet: u32,
@@ -64,9 +64,10 @@ impl Fallback {
         });
         let own: Vec<Policy> = own.collect();
         let register = |memory: &Memory| {
-            limits::register(memory, &own).map_err(|error| match fleet {
-                1 if !is_remote => error,
-                _ => no_share(fleet, &error),
+            limits::register(memory, &own).map_err(|error| {
+                let whole = (!is_remote).then(|| limits::register(&Memory::default(), policies));
+                let whole = whole.and_then(Result::err);
+                whole.unwrap_or_else(|| no_share(fleet, &error))
             })
         };
         register(&unreported)?;

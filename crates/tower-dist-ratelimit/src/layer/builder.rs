@@ -61,6 +61,9 @@ impl RateLimitLayerBuilder {
 
 impl<R, O> RateLimitLayerBuilder<R, O> {
     /// Adds a policy. A request passes if all policies allow it; otherwise it is charged to none.
+    ///
+    /// A layer inside another one decides after it: what the inner layer rejects, the outer layer has charged. To decide on
+    /// limits for all requests and limits for some together, put them into one layer, with [`Policy::only_if`].
     pub fn limit(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
@@ -294,12 +297,17 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         let named = limits
             .rules
             .iter()
-            .map(|rule| (rule.quoted.as_str(), rule.policy.quota()));
+            .map(|rule| (rule.quoted.as_str(), rule.shown(rule.policy.quota())));
+        let varies = dynamic
+            || limits
+                .rules
+                .iter()
+                .any(|rule| rule.policy.only_if.is_some());
         let answers = &self.answers;
         let http = HttpLimits {
             short: limits.rules.len() == 1
                 && !(dynamic || answers.shadow || answers.handle || answers.refund_when.is_some()),
-            policy_field: headers::policies(named).filter(|_| !dynamic),
+            policy_field: headers::policies(named).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
         };

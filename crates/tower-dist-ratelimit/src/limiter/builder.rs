@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, MissingKey, NoObserver, Observer, OnError, Policy, Sharing,
+    BuildError, NoObserver, Observer, OnError, Policy, Sharing,
     backend::{Backend, DEADLINE},
     limits::Limits,
     nearby::Nearby,
@@ -142,7 +142,7 @@ impl<O> LimiterBuilder<O> {
             nearby,
         } = self;
         let cost = policy.only_fixed(BOUND)?;
-        if policy.missing_key != MissingKey::default() {
+        if policy.missing_key.is_some() {
             return Err(BuildError::new("missing_key", "set", BOUND).in_policy(policy.name()));
         }
         let limits = Limits::new(backend, vec![policy], on_error, deadline, nearby)?;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Asked;
 use crate::{
-    Policy, Quota,
+    Algorithm, Policy, Quota, Reason,
     backend::{BoxFuture, PolicyId},
     headers,
     key::{KeySink, RequestHead},
@@ -21,6 +21,7 @@ pub(crate) struct Rule {
     pub(crate) quoted: String,
     /// The problem document of a request that this policy alone refuses.
     pub(crate) problem: Bytes,
+    missing_key: MissingKey,
     warned: Once,
 }
 
@@ -33,8 +34,8 @@ pub(crate) enum Applies {
         quota: Quoted,
     },
     No,
-    /// It refuses such requests.
-    ButHasNoKey,
+    /// The key is missing, and the policy rejects such requests.
+    Rejects(Reason),
 }
 
 /// What a key is allowed.
@@ -48,8 +49,13 @@ pub(crate) enum Quoted {
 impl Rule {
     pub(super) fn new(policy: Policy, id: PolicyId) -> Self {
         let quoted = headers::quote(policy.name());
+        let default = match policy.hint() {
+            Some(_) => MissingKey::Error,
+            None => MissingKey::Shared,
+        };
         Self {
             id,
+            missing_key: policy.missing_key.unwrap_or(default),
             name: policy.name().into(),
             problem: over_quota(&quoted),
             quoted,
@@ -82,6 +88,11 @@ impl Rule {
         head: RequestHead<'_>,
         sink: &mut KeySink,
     ) -> Result<Range<usize>, Applies> {
+        if let Some(only_if) = &self.policy.only_if
+            && !only_if(head)
+        {
+            return Err(Applies::No);
+        }
         let Some(extractor) = &self.policy.key else {
             return Ok(0..0);
         };
@@ -89,7 +100,7 @@ impl Rule {
         if found {
             return Ok(key);
         }
-        self.without_key(extractor.hint()).map(|()| key)
+        self.without_key().map(|()| key)
     }
 
     /// What a key is allowed, as far as it holds: windows keep their length, and logs are bounded.
@@ -99,29 +110,48 @@ impl Rule {
         asked.quota.map_or(own, kept)
     }
 
-    /// A key that is missing is the empty one, if the policy applies at all.
-    pub(crate) fn without_key(&self, hint: Option<&'static str>) -> Result<(), Applies> {
-        self.warn_of_missing_key(hint);
-        match self.policy.missing_key {
-            MissingKey::Shared => Ok(()),
-            MissingKey::Skip => Err(Applies::No),
-            MissingKey::Refuse => Err(Applies::ButHasNoKey),
+    /// The same as clients are shown it: with what can be used at most as the burst.
+    pub(crate) fn shown(&self, quota: Quota) -> Quota {
+        match self.policy.algorithm() {
+            Algorithm::LeakyQueue { max_wait } => quota.burst(quota.places(max_wait)),
+            _ => quota,
         }
     }
 
-    /// Where leaving the key out is allowed for, only if that is hardly what was meant.
-    fn warn_of_missing_key(&self, hint: Option<&'static str>) {
-        if self.policy.missing_key != MissingKey::Shared && hint.is_none() {
-            return;
+    /// A key that is missing is the empty one, if the policy applies at all.
+    pub(crate) fn without_key(&self) -> Result<(), Applies> {
+        let hint = self.policy.hint();
+        // A key that clients may leave out is no event, if the policy was told what to do then.
+        if hint.is_some() || matches!(self.missing_key, MissingKey::Shared | MissingKey::Error) {
+            self.log_missing_key(hint);
         }
+        match self.missing_key {
+            MissingKey::Shared => Ok(()),
+            MissingKey::Skip => Err(Applies::No),
+            MissingKey::Refuse => Err(Applies::Rejects(Reason::MissingKey)),
+            MissingKey::Error => Err(Applies::Rejects(Reason::Misconfigured)),
+        }
+    }
+
+    /// Once, so that clients cannot flood the logs.
+    fn log_missing_key(&self, hint: Option<&'static str>) {
         self.warned.call_once(|| {
+            #[cfg(not(feature = "tracing"))]
+            let _ = hint;
             #[cfg(feature = "tracing")]
-            tracing::warn!(
-                policy = &*self.name,
-                action = ?self.policy.missing_key,
-                hint,
-                "a request has no key; all that have none are treated alike"
-            );
+            match self.missing_key {
+                MissingKey::Error => tracing::error!(
+                    policy = &*self.name,
+                    hint,
+                    "rate-limit key missing: requests without it are rejected with an internal error"
+                ),
+                action => tracing::warn!(
+                    policy = &*self.name,
+                    ?action,
+                    hint,
+                    "rate-limit key missing: all requests without it are treated alike"
+                ),
+            }
         });
     }
 }

@@ -1,15 +1,28 @@
 use std::{ops::Range, slice};
 
-use super::{Asked, Limits, Question, Rule};
+use super::{Applies, Asked, Limits, Outcome, Question, Rule};
 use crate::{Decided, Decision, Observer, backend::Answer, key::KeySink, ladder::Leave};
 
 /// How far the shortest way has led.
 pub(crate) enum Short<T> {
     Pass(T),
+    /// Decided without the store, since the policy does not apply or the key is missing.
+    Unasked(Outcome),
     /// The store says something else; the question is where the caller asked for it.
     Else(Answer, Leave),
-    /// It has to be the long way, from the beginning.
+    /// It has to be the long way, from the beginning: nothing of the request was looked at.
     Unfit,
+}
+
+impl<T> Short<T> {
+    /// Where the policy cannot be asked about the request.
+    pub(crate) fn unasked(applies: &Applies) -> Self {
+        match applies {
+            Applies::Rejects(reason) => Self::Unasked(Outcome::Refuse(*reason)),
+            Applies::No => Self::Unasked(Outcome::Pass),
+            Applies::To { .. } => Self::Unfit,
+        }
+    }
 }
 
 impl Limits {
@@ -22,15 +35,16 @@ impl Limits {
         rule: &Rule,
         observer: &O,
         question: &mut Option<Question>,
-        look: impl FnOnce(&mut KeySink) -> Option<(Range<usize>, u64)>,
+        look: impl FnOnce(&mut KeySink) -> Result<(Range<usize>, u64), Short<T>>,
         passed: impl FnOnce(Decided<'_>) -> T,
     ) -> Short<T> {
         let Some(leave) = self.ladder.leave_if_closed() else {
             return Short::Unfit;
         };
         let mut sink = KeySink::new();
-        let Some((key, cost)) = look(&mut sink) else {
-            return Short::Unfit;
+        let (key, cost) = match look(&mut sink) {
+            Ok(found) => found,
+            Err(short) => return short,
         };
         let asked = Asked {
             rule: 0,

@@ -44,6 +44,7 @@ fn refused(refusal: &Refusal<'_>) {
     let reason = match refusal.reason() {
         Reason::Quota => "quota",
         Reason::MissingKey => "missing_key",
+        Reason::Misconfigured => "misconfigured",
         Reason::Backend => "backend",
         Reason::ReducedCapacity => "reduced_capacity",
         Reason::QueueFull => "queue_full",

@@ -1,13 +1,20 @@
 /// What happens to a request in which a policy finds no key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// # Default
+///
+/// [`Error`](Self::Error) for keys that every request has if the server is set up for them, such as
+/// [`peer_addr`](crate::key::peer_addr()); [`Shared`](Self::Shared) for all other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// All such requests share one bucket. The default: leaving the key out must not get anybody around the limit. With
-    /// the `tracing` feature there is one warning, because it can mean that the server was set up wrongly.
-    #[default]
+    /// All requests without the key share one bucket, so that a client gains nothing by leaving the key out. With the
+    /// `tracing` feature the first such request logs a warning, because it can mean a mistake in the server's setup.
     Shared,
     /// The policy does not apply to such a request.
     Skip,
-    /// Such a request is answered 400 and charged nothing.
+    /// Such a request is answered 400 (gRPC: `INVALID_ARGUMENT`) and charged nothing.
     Refuse,
+    /// Such a request is answered 500 (gRPC: `INTERNAL`) and charged nothing. The response says what the server lacks, and so
+    /// does one error in the log with the `tracing` feature.
+    Error,
 }

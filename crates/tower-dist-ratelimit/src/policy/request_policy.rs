@@ -140,7 +140,7 @@ impl<Req> Look<Req> {
             None => 0..0,
             Some(write) => {
                 let (key, found) = sink.key(|sink| write(request, sink));
-                if !found && let Err(applies) = rule.without_key(None) {
+                if !found && let Err(applies) = rule.without_key() {
                     return applies;
                 }
                 key
@@ -166,6 +166,7 @@ impl Policy {
         let set = |field| Err(BuildError::new(field, "set", bound).in_policy(self.name()));
         match self.cost {
             _ if self.key.is_some() => set("by"),
+            _ if self.only_if.is_some() => set("only_if"),
             _ if self.dynamic.is_some() => set("dynamic"),
             Cost::Fixed(cost) => Ok(cost),
             Cost::Of(_) => set("cost_fn"),

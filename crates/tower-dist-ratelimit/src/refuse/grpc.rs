@@ -11,6 +11,7 @@ use super::{Reason, Refusal, Refuse};
 /// |---|---|
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
 /// | a missing key | 3 `INVALID_ARGUMENT` |
+/// | a missing key that the server should find | 13 `INTERNAL`, with [what the server lacks](Refusal::hint) |
 /// | the store, or a share of a quota while it fails | 14 `UNAVAILABLE` |
 ///
 /// A refusal says when to come back, if that is known, in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
@@ -29,7 +30,8 @@ impl<B: Default> Refuse<B> for Grpc {
     fn refuse(&self, refusal: &Refusal<'_>) -> Response<B> {
         let (code, message) = match refusal.reason() {
             Reason::Quota => (8_u16, "rate limit exceeded"),
-            Reason::MissingKey => (3, "what the rate limit goes by is missing"),
+            Reason::MissingKey => (3, "rate-limit key missing"),
+            Reason::Misconfigured => (13, refusal.hint().unwrap_or("rate-limit key missing")),
             Reason::ReducedCapacity => (14, "the rate limit is lower for now, and exceeded"),
             _ => (14, "the rate limit cannot be decided"),
         };
@@ -37,7 +39,7 @@ impl<B: Default> Refuse<B> for Grpc {
         let fields = response.headers_mut();
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         fields.insert(STATUS, HeaderValue::from(code));
-        fields.insert(MESSAGE, HeaderValue::from_static(message));
+        fields.insert(MESSAGE, message_field(message));
         let wait = refusal.retry_after();
         // Only what is above a quota can be refused for ever.
         if refusal.reason() == Reason::Quota || wait.is_some() {
@@ -53,6 +55,11 @@ impl<B: Default> Refuse<B> for Grpc {
     fn says_when(&self) -> bool {
         true
     }
+}
+
+/// A text from outside of this crate can have any characters; then the field says no more than the status.
+fn message_field(message: &str) -> HeaderValue {
+    HeaderValue::from_str(&message.replace('%', "%25")).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Rounded up, so that who waits this long has waited long enough.

@@ -2,6 +2,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
 use super::{Reason, Refusal, Refuse};
+use crate::headers::quote;
 
 /// The default refusal: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
 /// `http_body_util::Full`.
@@ -17,7 +18,8 @@ use super::{Reason, Refusal, Refuse};
 /// A refusal by [this process's share](crate::OnError::LocalFallback) of a quota names them, too, and has the type
 /// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity` and the status 503.
 ///
-/// The others have the type `about:blank`, which says no more than their status does.
+/// The others have the type `about:blank`, which says no more than their status does. Status 500 comes with a `detail` that
+/// says [what the server lacks](Refusal::hint).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
 
@@ -35,7 +37,7 @@ impl<B: From<Bytes>> Refuse<B> for ProblemJson {
 
 /// What there is for most refusals, made once: that of a policy's quota.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
-    let text = write(Reason::Quota, [quoted].into_iter());
+    let text = write(Reason::Quota, None, [quoted].into_iter());
     let shared = Bytes::from(text);
     // Bytes are shared from their first clone on; so no request has to allocate what counts the others.
     drop(shared.clone());
@@ -49,10 +51,14 @@ fn document(refusal: &Refusal<'_>) -> Bytes {
     {
         return rule.problem.clone();
     }
-    write(reason, refusal.violated_quoted()).into()
+    write(reason, refusal.hint(), refusal.violated_quoted()).into()
 }
 
-fn write<'a>(reason: Reason, violated: impl Iterator<Item = &'a str>) -> String {
+fn write<'a>(
+    reason: Reason,
+    detail: Option<&str>,
+    violated: impl Iterator<Item = &'a str>,
+) -> String {
     let kind = match reason {
         Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
         Reason::ReducedCapacity => {
@@ -66,6 +72,10 @@ fn write<'a>(reason: Reason, violated: impl Iterator<Item = &'a str>) -> String 
         r#"{{"type":"{kind}","title":"{title}","status":{}"#,
         status.as_u16()
     );
+    if let Some(detail) = detail {
+        document.push_str(r#","detail":"#);
+        document.push_str(&quote(detail));
+    }
     let mut before = r#","violated-policies":["#;
     for quoted in violated {
         document.push_str(before);

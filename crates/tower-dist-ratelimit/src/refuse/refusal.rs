@@ -15,6 +15,9 @@ pub enum Reason {
     Quota,
     /// It has no key, and a policy [refuses](crate::MissingKey::Refuse) such requests.
     MissingKey,
+    /// It has no key, although every request should have one: the server is not set up for the policy's key. The
+    /// [hint](Refusal::hint) says what it lacks.
+    Misconfigured,
     /// The store has not decided, and the layer [denies](crate::OnError::Deny) in that case.
     Backend,
     /// The store has not decided, and this process has no tokens for it in its
@@ -31,6 +34,7 @@ impl Reason {
         match self {
             Self::Quota => StatusCode::TOO_MANY_REQUESTS,
             Self::MissingKey => StatusCode::BAD_REQUEST,
+            Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Backend | Self::ReducedCapacity | Self::QueueFull | Self::TooLong => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -60,7 +64,18 @@ impl<'a> Refusal<'a> {
         self.reason
     }
 
-    /// The status that says so: 429 by quota, 400 without a key, 503 when the store fails.
+    /// What the server lacks, if the reason is [`Misconfigured`](Reason::Misconfigured).
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        if self.reason != Reason::Misconfigured {
+            return None;
+        }
+        let mut rules = self.limits.rules.iter();
+        rules.find_map(|rule| rule.policy.hint())
+    }
+
+    /// The status that says so: 429 by quota, 400 without a key, 500 without a key that the server should find, 503 when the
+    /// store fails.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.reason.status()

@@ -33,6 +33,90 @@ async fn responses_say_what_is_left() {
     assert_eq!(field(&response, "retry-after"), None);
 }
 
+/// `q` and `w` of the policy, `r` of the first request, and the limit in `X-RateLimit-Limit`.
+async fn shown(policy: Policy) -> (String, u64, u64) {
+    let builder = RateLimitLayer::builder(Memory::default()).limit(policy);
+    let mut service = builder
+        .x_ratelimit()
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    let response = send(&mut service, get()).await;
+    let state = field(&response, "ratelimit").unwrap();
+    let remaining = state
+        .split(";r=")
+        .nth(1)
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap();
+    let limit = field(&response, "x-ratelimit-limit").unwrap();
+    let policy = field(&response, "ratelimit-policy").unwrap().to_owned();
+    (policy, remaining.parse().unwrap(), limit.parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fields_show_the_tokens_that_can_be_used_and_the_time_in_which_they_come_back() {
+    let policy = |quota| Policy::new("p", quota);
+    let tenth = Quota::new(1, Duration::from_millis(100));
+    for (policy, shown_as, remaining, limit) in [
+        (
+            policy(Quota::per_second(5).burst(10)),
+            r#""p";q=10;w=2"#,
+            9,
+            10,
+        ),
+        (
+            policy(Quota::per_second(5).burst(5)),
+            r#""p";q=5;w=1"#,
+            4,
+            5,
+        ),
+        (
+            policy(Quota::per_minute(60).burst(10)),
+            r#""p";q=60;w=60"#,
+            9,
+            60,
+        ),
+        // Rounded up: a client that keeps to it is never rejected.
+        (
+            policy(Quota::per_second(5).burst(7)),
+            r#""p";q=7;w=2"#,
+            6,
+            7,
+        ),
+        (policy(tenth.burst(5)), r#""p";q=5"#, 4, 5),
+        (policy(tenth.burst(20)), r#""p";q=20;w=2"#, 19, 20),
+        (
+            policy(Quota::per_second(1).burst(1 << 61)),
+            r#""p";q=999999999999999;w=999999999999999"#,
+            999_999_999_999_999,
+            1 << 61,
+        ),
+        (
+            policy(Quota::per_second(5)).leaky_queue(Duration::from_secs(2)),
+            r#""p";q=11;w=3"#,
+            10,
+            11,
+        ),
+        (
+            policy(Quota::per_minute(60)).fixed_window(),
+            r#""p";q=60;w=60"#,
+            59,
+            60,
+        ),
+        // Other quotas than the policy's.
+        (
+            policy(Quota::per_second(1)).dynamic(|_| Some(Quota::per_second(5).burst(10))),
+            r#""p";q=10;w=2"#,
+            9,
+            10,
+        ),
+    ] {
+        assert_eq!(shown(policy).await, (shown_as.to_owned(), remaining, limit));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_a_problem_document_with_all_the_fields() {
     let mut service = layer(Fields::Always).layer(Probe::default());
@@ -125,7 +209,7 @@ async fn the_fields_of_a_refusal_say_when_it_can_pass_and_those_of_others_when_t
     ] {
         let response = send(&mut service, get()).await;
         assert_eq!(field(&response, "ratelimit"), Some(state));
-        assert_eq!(field(&response, "x-ratelimit-limit"), Some("1"));
+        assert_eq!(field(&response, "x-ratelimit-limit"), Some("9"));
         assert_eq!(field(&response, "x-ratelimit-remaining"), Some(remaining));
         assert_eq!(field(&response, "x-ratelimit-reset"), Some(reset));
     }

@@ -75,5 +75,5 @@ async fn a_store_that_fails_is_unavailable_and_a_missing_key_invalid() {
     refused(&response, "14", "the rate limit cannot be decided");
     assert_eq!(field(&response, "grpc-retry-pushback-ms"), None);
     let response = send(&mut service, get()).await;
-    refused(&response, "3", "what the rate limit goes by is missing");
+    refused(&response, "3", "rate-limit key missing");
 }

@@ -3,6 +3,8 @@
 mod addresses;
 mod bytes;
 mod missing;
+mod once;
+mod routes;
 
 use std::net::SocketAddr;
 

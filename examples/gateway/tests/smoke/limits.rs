@@ -34,7 +34,7 @@ async fn the_request_after_the_burst_is_429_and_says_when_to_come_back() {
     assert_eq!(header(headers, "ratelimit"), "\"per-client\";r=0;t=1");
     assert_eq!(
         header(headers, "ratelimit-policy"),
-        "\"per-client\";q=1;w=1"
+        "\"per-client\";q=3;w=3"
     );
     assert!(
         text(response)

@@ -122,16 +122,20 @@ fn after_a_change_a_wait_is_exact_by_the_new_quota() {
 }
 
 #[test]
-fn neither_a_look_nor_a_correction_nor_a_quota_of_zero_changes_the_quota_in_force() {
+fn neither_a_look_nor_a_refund_nor_a_quota_of_zero_changes_the_quota_in_force() {
     let (quota, other) = (Quota::per_hour(10), Quota::per_day(10));
     let mut key = Key::dynamic(ALL[0], quota).unwrap();
-    key.charge(0, 8);
+    key.charge(0, 10);
     key.charge_by(0, &by(&other, 0));
-    key.settle_by(0, &by(&other, 0), 2);
+    key.settle_by(0, &by(&other, 0), -2);
     for zero in [Quota::per_day(0), other.burst(0)] {
         assert!(!key.charge_by(0, &by(&zero, 1)).allowed);
     }
     assert_eq!(key.decide(3600 * SECOND, &super::ask(0)).remaining, 10);
+    // A late charge does.
+    key.charge(3600 * SECOND, 8);
+    key.settle_by(3600 * SECOND, &by(&other, 0), 2);
+    assert_eq!(key.decide(2 * 3600 * SECOND, &super::ask(0)).remaining, 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@
   end
 
   local function settle(state, delta)
-    hold(state)
+    hold(state, delta)
     load(state)
     local used = state.used
     local settled = delta < 0 and max(0, used + delta * TOKEN) or max(used, min(used + delta * TOKEN, $MOST_USED))

@@ -37,9 +37,9 @@
     state.units, state.token, state.rate, state.written = state.used, TOKEN, RATE, now
   end
 
-  -- A correction changes no quota.
-  local function hold(state)
-    if left(state) > 0 then RATE, TOKEN = state.rate, state.token end
+  -- A late charge brings its quota as any charge does. A refund changes no quota.
+  local function hold(state, delta)
+    if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end
 
   -- Puts the quota of a rejected request in force.

@@ -80,7 +80,7 @@ impl Rule {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
             Counts::Units { .. } => quota.limit(),
-            Counts::Tokens(most) => quota.limit().min(most),
+            Counts::Tokens(most) => quota.allowed().min(most),
         }
     }
 }

@@ -67,6 +67,65 @@ async fn one_key_or_else_another_and_never_the_one_for_the_other() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
+/// The three ways to provide an address.
+fn names_three_ways(text: &str) {
+    for way in [
+        "into_make_service_with_connect_info",
+        "axum-08",
+        "tonic-014",
+        "SocketAddr extension",
+    ] {
+        assert!(text.contains(way), "{way} is not in {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_address_is_an_internal_error_that_names_three_ways_to_provide_one() {
+    let policies = || {
+        [
+            Policy::new("peer", slow(1)).by(key::peer_addr()),
+            Policy::new("client", slow(1)).by(key::client_ip(TrustedProxies::private())),
+            Policy::new("either", slow(1)).by(key::header("key").or(key::peer_addr())),
+            Policy::new("both", slow(1)).by((key::method(), key::peer_addr())),
+        ]
+    };
+    for policy in policies() {
+        let mut service = service(policy);
+        for _ in 0..2 {
+            let response = send(&mut service, get()).await;
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(field(&response, "retry-after"), None);
+            assert_eq!(field(&response, "ratelimit"), None);
+            let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+            assert_eq!(
+                (&body["status"], &body["type"]),
+                (&500.into(), &"about:blank".into())
+            );
+            names_three_ways(body["detail"].as_str().unwrap());
+        }
+        // And is charged to nobody.
+        assert_eq!(
+            send(&mut service, by("192.0.2.1:1", get())).await.status(),
+            OK
+        );
+    }
+    for policy in policies() {
+        let mut service = service(policy.missing_key(MissingKey::Shared));
+        assert_eq!(send(&mut service, get()).await.status(), OK);
+        assert_eq!(send(&mut service, get()).await.status(), REFUSED);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_calls_without_an_address_are_internal_errors() {
+    let builder = RateLimitLayer::builder(Memory::default());
+    let builder = builder.limit(Policy::new("peer", slow(1)).by(key::peer_addr()));
+    let mut service = builder.grpc().build().unwrap().layer(Probe::default());
+    let response = send(&mut service, get()).await;
+    assert_eq!(field(&response, "grpc-status"), Some("13"));
+    names_three_ways(field(&response, "grpc-message").unwrap());
+}
+
 proptest::proptest! {
     #[test]
     fn no_header_bytes_panic_or_let_anybody_past_the_limit(

@@ -45,4 +45,16 @@ async fn a_quota_without_a_burst_is_no_error_and_refuses() {
     let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
     let refused = nothing.check("a").await.unwrap();
     assert_eq!((refused.allowed, refused.retry_after), (false, None));
+    // Also where there is no burst otherwise.
+    for policy in [
+        Policy::new("p", Quota::per_second(1)).fixed_window(),
+        Policy::new("p", Quota::per_second(1)).two_windows(),
+        Policy::new("p", Quota::per_second(1)).sliding_log(),
+        Policy::new("p", Quota::per_second(1)).first_hit(),
+        Policy::new("p", Quota::per_second(1)).leaky_queue(std::time::Duration::from_secs(1)),
+    ] {
+        let limiter = Limiter::new(Memory::default(), policy.dynamic_quotas()).unwrap();
+        let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
+        assert!(!nothing.check("a").await.unwrap().allowed, "{nothing:?}");
+    }
 }

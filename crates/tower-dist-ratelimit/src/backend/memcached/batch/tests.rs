@@ -125,7 +125,7 @@ fn a_refund_after_the_clock_jumped_back_keeps_an_item_no_longer_than_it_drains()
         job.verb = verb;
         Batch::decide(&set, states, vec![job], time)
     };
-    let kept = |seconds, time: Time| Some(Ttl::seconds(seconds + 1 + SLACK, time.unix));
+    let kept = |seconds: u64, time: Time| Some(Ttl::seconds(seconds + 1 + SLACK, time.unix));
     let late = Time {
         nanos: saturating_nanos(hour),
         unix: hour.as_secs(),

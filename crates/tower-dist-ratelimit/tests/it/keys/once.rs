@@ -1,0 +1,74 @@
+//! What is asked about a request is asked once.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use tower_dist_ratelimit::{CallLimitLayer, RateLimitLayerBuilder};
+
+use super::*;
+use crate::support::Broken;
+
+/// Sends requests without a key; how often the key and the exemption of each are looked at.
+async fn looks(
+    missing: MissingKey,
+    exempt: bool,
+    change: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
+) -> (usize, usize) {
+    let counts: [Arc<AtomicUsize>; 2] = Default::default();
+    let [keys, exemptions] = counts.clone();
+    let policy = Policy::new("p", slow(9)).by_fn(move |head| {
+        keys.fetch_add(1, Relaxed);
+        head.headers().get("key").cloned()
+    });
+    let builder = change(RateLimitLayer::builder(Memory::default()));
+    let builder = builder.limit(policy.missing_key(missing)).exempt(move |_| {
+        exemptions.fetch_add(1, Relaxed);
+        exempt
+    });
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    send(&mut service, get()).await;
+    (counts[0].load(Relaxed), counts[1].load(Relaxed))
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_and_exemptions_are_looked_at_once_per_request() {
+    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Refuse] {
+        assert_eq!(looks(missing, false, |b| b).await, (1, 1), "{missing:?}");
+        assert_eq!(looks(missing, true, |b| b).await, (0, 1), "{missing:?}");
+        // A layer that cannot take the shortest way.
+        assert_eq!(looks(missing, false, |b| b.shadow()).await, (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exemptions_are_looked_at_once_also_while_the_circuit_is_open() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&looks);
+    let builder = RateLimitLayer::builder(Broken).limit(Policy::new("p", slow(9)));
+    let builder = builder.exempt(move |_| seen.fetch_add(1, Relaxed) > 1_000);
+    let mut service = builder.build().unwrap().layer(Probe::default());
+    for number in 1..=20 {
+        send(&mut service, get()).await;
+        assert_eq!(looks.load(Relaxed), number);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_calls_are_looked_at_once() {
+    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Refuse] {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&looks);
+        let policy = Policy::new("p", slow(9)).missing_key(missing);
+        let policy = policy.by_request(move |_: &Request<()>| {
+            seen.fetch_add(1, Relaxed);
+            None::<u64>
+        });
+        let layer = CallLimitLayer::builder(Memory::default()).limit(policy);
+        let mut service = layer.build().unwrap().layer(Probe::default());
+        let _ = tower::ServiceExt::ready(&mut service).await.unwrap();
+        let _ = tower::Service::call(&mut service, get()).await;
+        assert_eq!(looks.load(Relaxed), 1, "{missing:?}");
+    }
+}
