@@ -156,10 +156,10 @@ async fn older_fields_are_for_the_policy_that_refuses_or_would_first() {
             value.unwrap().parse::<u64>().unwrap()
         })
     };
-    assert_eq!(standing(&send(&mut service, get()).await), [1, 1, 2]);
+    assert_eq!(standing(&send(&mut service, get()).await), [3, 1, 2]);
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(standing(&response), [1, 1, 1], "one more token is needed");
+    assert_eq!(standing(&response), [3, 1, 1], "one more token is needed");
     assert!(field(&response, "ratelimit").is_some());
 
     let layer = builder(Memory::default())
