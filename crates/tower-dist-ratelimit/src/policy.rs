@@ -18,6 +18,9 @@ use crate::{
     key::{FnKey, IntoKey, KeyExtractor, RequestHead, StrKey},
 };
 
+/// Whether a policy applies to a request.
+type OnlyIf = Box<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
+
 /// The longest name. Names go out with every response.
 const MAX_NAME: usize = 64;
 
@@ -63,7 +66,7 @@ pub struct Policy {
     colocated: Option<String>,
     pub(crate) key: Option<Box<dyn KeyExtractor>>,
     pub(crate) cost: Cost,
-    pub(crate) only_if: Option<Box<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>>,
+    pub(crate) only_if: Option<OnlyIf>,
     pub(crate) missing_key: Option<MissingKey>,
     pub(crate) dynamic: Option<Dynamic>,
 }
