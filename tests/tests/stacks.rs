@@ -15,11 +15,12 @@ use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::timeout::TimeoutLayer;
-use tower::{BoxError, Layer, Service, ServiceBuilder, service_fn};
+use tower::util::BoxCloneService;
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_dist_ratelimit::backend::Memory;
 use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
 use tower_hedge_latency::{Hedge, HedgeLayer};
-use tower_jitter_retry::{Budget, Http, Plain, Retry, RetryLayer};
+use tower_jitter_retry::{Budget, Http, NoObserver, Plain, Retry, RetryLayer, StandardAnswer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -215,6 +216,133 @@ async fn towers_own_layers_above_and_below() {
                     .layer($layer)
                     .service(service),
             );
+        )*};
+    }
+    around!(
+        LoadShedLayer::new(),
+        TimeoutLayer::new(SECOND),
+        ConcurrencyLimitLayer::new(1),
+        BufferLayer::new(1),
+    );
+}
+
+/// Calls a service in a task of its own, as servers and clients do.
+///
+/// The compiler checks the future of the task more strictly than a plain call: it has to be `Send` for
+/// every lifetime in the service's type.
+macro_rules! spawned {
+    ($service:expr, $request:expr => $type:ty) => {{
+        let (mut service, request): (_, $type) = ($service, $request);
+        tokio::spawn(async move {
+            ServiceExt::<$type>::ready(&mut service)
+                .await?
+                .call(request)
+                .await
+        })
+    }};
+}
+
+/// Calls a service in a task under each combination of layers.
+macro_rules! spawned_in_every_nesting {
+    ($service:expr, $request:expr => $type:ty, [$($layer:expr),* $(,)?]) => {{
+        $(
+            let _ = spawned!($layer.layer($service), $request => $type);
+            let _ = spawned!(retry().layer($layer.layer($service)), $request => $type);
+            let _ = spawned!(hedge().layer($layer.layer($service)), $request => $type);
+            let _ = spawned!($layer.layer(retry().layer($service)), $request => $type);
+            let _ = spawned!($layer.layer(hedge().layer($service)), $request => $type);
+            let _ = spawned!(hedge().layer(retry().layer($layer.layer($service))), $request => $type);
+        )*
+    }};
+}
+
+/// Hard time limits, which answer in the service's name.
+fn limited() -> RetryLayer<Http, NoObserver, StandardAnswer> {
+    let builder = RetryLayer::builder().http().attempt_timeout(SECOND);
+    builder.deadline(SECOND).build().unwrap()
+}
+
+type AxumRequest = http::Request<axum::body::Body>;
+type TonicRequest = http::Request<tonic::body::Body>;
+
+fn hyper_request() -> HyperRequest {
+    http::Request::new(Full::default())
+}
+
+#[tokio::test]
+async fn spawned_calls_over_a_boxed_error() {
+    let echo = service_fn(|_: HyperRequest| async {
+        Ok::<_, BoxError>(http::Response::new(Full::<Bytes>::default()))
+    });
+    let answer = spawned!(retry().layer(hedge().layer(echo)), hyper_request() => HyperRequest);
+    assert_eq!(answer.await.unwrap().unwrap().status(), http::StatusCode::OK);
+    let answer = spawned!(limited().layer(hedge().layer(echo)), hyper_request() => HyperRequest);
+    assert_eq!(answer.await.unwrap().unwrap().status(), http::StatusCode::OK);
+    spawned_in_every_nesting!(echo, hyper_request() => HyperRequest, [retry(), hedge(), limited()]);
+    let boxed = BoxCloneService::new(echo);
+    spawned_in_every_nesting!(boxed.clone(), hyper_request() => HyperRequest, [retry(), hedge(), limited()]);
+    let client = || hyper_client().map_err(BoxError::from);
+    spawned_in_every_nesting!(client(), hyper_request() => HyperRequest, [retry(), hedge(), limited()]);
+    let documented = ServiceBuilder::new().layer(retry()).map_err(BoxError::from);
+    let _ = spawned!(documented.service(hyper_client()), hyper_request() => HyperRequest);
+    let documented = ServiceBuilder::new().layer(limited()).map_err(BoxError::from);
+    let _ = spawned!(documented.service(hyper_client()), hyper_request() => HyperRequest);
+}
+
+#[tokio::test]
+async fn spawned_calls_over_the_clients_own_error() {
+    spawned_in_every_nesting!(hyper_client(), hyper_request() => HyperRequest, [retry(), hedge()]);
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = || client.get("http://127.0.0.1:1/").build().unwrap();
+    spawned_in_every_nesting!(client.clone(), request() => reqwest::Request, [retry(), hedge(), limited()]);
+    let channel = || tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+    let request = || http::Request::new(tonic::body::Body::empty());
+    spawned_in_every_nesting!(channel(), request() => TonicRequest, [retry(), hedge()]);
+    let grpc = || RetryLayer::builder().grpc().deadline(SECOND).build().unwrap();
+    let _ = spawned!(RetryLayer::grpc().layer(channel()), request() => TonicRequest);
+    let _ = spawned!(grpc().layer(hedge().layer(channel())), request() => TonicRequest);
+    let boxed = || channel().map_err(BoxError::from);
+    let _ = spawned!(grpc().layer(hedge().layer(boxed())), request() => TonicRequest);
+    spawned_in_every_nesting!(boxed(), request() => TonicRequest, [retry(), hedge(), limited()]);
+}
+
+#[tokio::test]
+async fn spawned_calls_of_services_that_cannot_fail() {
+    let router = || Router::<()>::new().route("/", get(|| async { "hello" }));
+    let request = || http::Request::new(axum::body::Body::empty());
+    let answer = spawned!(limited().layer(hedge().layer(router())), request() => AxumRequest);
+    let Ok(response) = answer.await.unwrap();
+    assert_eq!(response.status(), http::StatusCode::OK);
+    spawned_in_every_nesting!(router(), request() => AxumRequest, [retry(), hedge(), limited()]);
+    let timed = || TimeoutLayer::new(SECOND).layer(router());
+    spawned_in_every_nesting!(timed(), request() => AxumRequest, [retry(), hedge(), limited()]);
+}
+
+#[tokio::test]
+async fn spawned_calls_over_any_service() {
+    macro_rules! in_both_orders {
+        ($($service:expr),* $(,)?) => {$(
+            let _ = spawned!(plain_retry().layer(plain_hedge().layer($service)), 1 => u64);
+            let _ = spawned!(plain_hedge().layer(plain_retry().layer($service)), 1 => u64);
+            let _ = spawned!(plain_retry().layer(plain_retry().layer($service)), 1 => u64);
+        )*};
+    }
+    let boxed = service_fn(|request: u64| async move { Ok::<_, BoxError>(request) });
+    in_both_orders!(
+        service_fn(|request: u64| async move { Ok::<_, Infallible>(request) }),
+        service_fn(|request: u64| async move { Ok::<_, std::io::Error>(request) }),
+        boxed,
+        BoxCloneService::new(boxed),
+    );
+    let limited = || RetryLayer::builder().deadline(SECOND).build().unwrap();
+    let answer = spawned!(limited().layer(plain_hedge().layer(boxed)), 1 => u64);
+    assert_eq!(answer.await.unwrap().unwrap(), 1);
+    macro_rules! around {
+        ($($layer:expr),* $(,)?) => {$(
+            let service = || plain_retry().layer(plain_hedge().layer($layer.layer(boxed)));
+            let _ = spawned!(service(), 1 => u64);
+            let _ = spawned!(limited().layer(service()), 1 => u64);
+            let _ = spawned!($layer.layer(service()), 1 => u64);
         )*};
     }
     around!(
