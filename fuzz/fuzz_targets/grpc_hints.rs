@@ -8,10 +8,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
 use libfuzzer_sys::fuzz_target;
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Classify, GrpcClassify, Hint, Verdict};
+use tower_attempt::{Attempt, Dialect, Grpc, Hint, Outcomes, Requests, Verdict};
+
+type Body = Full<Bytes>;
 
 const STATUSES: [u16; 8] = [200, 200, 200, 400, 429, 500, 503, 504];
 
@@ -65,35 +69,34 @@ fn verdict(status: u16, grpc_status: Option<HeaderValue>, pushback: Option<Heade
             response.headers_mut().insert(name, value);
         }
     }
-    let rules = GrpcClassify::default();
-    let request = Request::new(());
-    let context = Classify::<_, Response<()>, Infallible>::context(&rules, &request);
+    let grpc = Grpc::default().with(|all| all.idempotent_methods(["/"]));
+    let context = grpc.context(&Request::<Body>::default());
     let outcome: Outcome = Ok(response);
     let verdict =
-        Classify::<Request<()>, _, _>::classify(&rules, &context, &Attempt::PRIMARY, &outcome);
+        Outcomes::<Request<Body>, _, _>::classify(&grpc, &context, &Attempt::PRIMARY, &outcome);
     assert_eq!(verdict, expected);
 }
 
 fn time(previous: u32, timeout: Option<HeaderValue>) {
-    let mut request = Request::new(());
+    let mut request = Request::<Body>::default();
     if let Some(timeout) = &timeout {
         request
             .headers_mut()
             .insert("grpc-timeout", timeout.clone());
     }
-    let rules = GrpcClassify::default();
+    let grpc = Grpc::default();
     let before = Instant::now();
-    let mut context = Classify::<_, Response<()>, Infallible>::context(&rules, &request);
+    let mut context = grpc.context(&request);
     let after = Instant::now();
-    let expiry = Classify::<Request<()>, Response<()>, Infallible>::expiry(&rules, &context);
+    let expiry = Requests::<Request<Body>>::expiry(&grpc, &context);
     let limit = timeout.as_ref().and_then(text).and_then(duration);
     match (expiry.and_then(|expiry| expiry.instant()), limit) {
         (Some(end), Some(limit)) => assert!(before + limit <= end && end <= after + limit),
         (end, limit) => assert_eq!((end, limit), (None, None)),
     }
 
-    Classify::<_, Response<()>, Infallible>::repeat(
-        &rules,
+    Requests::mark(
+        &grpc,
         &mut context,
         Attempt::retry(previous.saturating_add(1)),
         previous,

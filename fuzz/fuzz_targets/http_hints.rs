@@ -8,10 +8,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
 use libfuzzer_sys::fuzz_target;
 use sfv::{BareItem, List, ListEntry, Parameters, Parser};
-use tower_attempt::{Attempt, Classify, Hint, HttpClassify, RetryReason, Verdict};
+use tower_attempt::{Attempt, Hint, Http, Outcomes, Requests, RetryReason, Verdict};
+
+type Body = Full<Bytes>;
 
 const STATUSES: [u16; 10] = [200, 301, 404, 408, 425, 429, 500, 502, 503, 504];
 
@@ -31,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let fields = response.headers().clone();
-    let mut request = Request::new(());
+    let mut request = Request::<Body>::default();
     *request.method_mut() = method.clone();
     let verdict = judge(&request, response);
 
@@ -63,12 +67,12 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(reason == RetryReason::Throttled, is_throttled);
 });
 
-fn judge(request: &Request<()>, response: Response<()>) -> Verdict {
+fn judge(request: &Request<Body>, response: Response<()>) -> Verdict {
     type Outcome = Result<Response<()>, Infallible>;
-    let rules = HttpClassify::default();
-    let context = Classify::<_, Response<()>, Infallible>::context(&rules, request);
+    let http = Http::default();
+    let context = http.context(request);
     let outcome: Outcome = Ok(response);
-    Classify::<Request<()>, _, _>::classify(&rules, &context, &Attempt::PRIMARY, &outcome)
+    Outcomes::<Request<Body>, _, _>::classify(&http, &context, &Attempt::PRIMARY, &outcome)
 }
 
 enum Wait {

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tower::timeout::Timeout;
 use tower::{BoxError, Layer, Service, ServiceExt};
-use tower_attempt::{ByBody, HttpRequest, HttpResponse, Replays};
+use tower_attempt::{HttpResponse, ReplayableRequest};
 use tower_jitter_retry::{Http, RetryInfo, RetryLayer};
 
 use crate::{Events, soon};
@@ -191,8 +191,7 @@ pub async fn call<S, Req, Res>(
 ) -> Result<Res, BoxError>
 where
     S: Service<Req, Response = Res, Error: Into<BoxError> + 'static> + Clone,
-    ByBody: Replays<Req>,
-    Req: HttpRequest,
+    Req: ReplayableRequest,
     Res: HttpResponse,
 {
     let answer = async {

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceExt};
-use tower_attempt::{Attempt, ByBody, ReplayBody, ReplayableBody, Replays};
+use tower_attempt::{Attempt, ReplayBody, ReplayableBody, ReplayableRequest};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Backoff, RetryLayer};
 
@@ -271,12 +271,11 @@ async fn two_live_attempts_send_the_whole_body_each() {
     for http2 in [false, true] {
         let (server, url) = Server::start(&[]).await;
         let mut request = post(&url, Body::new(streaming(LENGTH)));
-        let replays = ByBody::with_limit(LARGE);
-        let saved = replays.first(&mut request).unwrap();
+        let saved = request.save(LARGE).unwrap();
         let client = client(http2);
         let hedge = async {
             sleep(Duration::from_millis(8)).await;
-            let request: Request<Body> = replays.last(saved, Attempt::hedge(2)).unwrap();
+            let request: Request<Body> = Request::last(saved, Attempt::hedge(2)).unwrap();
             client.clone().oneshot(request).await
         };
         let (one, two) = soon(join(client.clone().oneshot(request), hedge)).await;

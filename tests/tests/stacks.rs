@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
+use http::StatusCode;
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,8 +20,10 @@ use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_dist_ratelimit::backend::Memory;
 use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
-use tower_hedge_latency::{Hedge, HedgeLayer};
-use tower_jitter_retry::{Budget, Http, NoObserver, Plain, Retry, RetryLayer, StandardAnswer};
+use tower_hedge_latency::{Grpc, Hedge, HedgeLayer};
+use tower_jitter_retry::{
+    Budget, Budgets, Generic, Http, NoObserver, Retry, RetryLayer, StandardAnswer, Verdict,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -246,12 +249,12 @@ macro_rules! spawned {
 macro_rules! spawned_in_every_nesting {
     ($service:expr, $request:expr => $type:ty, [$($layer:expr),* $(,)?]) => {{
         $(
-            let _ = spawned!($layer.layer($service), $request => $type);
-            let _ = spawned!(retry().layer($layer.layer($service)), $request => $type);
-            let _ = spawned!(hedge().layer($layer.layer($service)), $request => $type);
-            let _ = spawned!($layer.layer(retry().layer($service)), $request => $type);
-            let _ = spawned!($layer.layer(hedge().layer($service)), $request => $type);
-            let _ = spawned!(hedge().layer(retry().layer($layer.layer($service))), $request => $type);
+            drop(spawned!($layer.layer($service), $request => $type));
+            drop(spawned!(retry().layer($layer.layer($service)), $request => $type));
+            drop(spawned!(hedge().layer($layer.layer($service)), $request => $type));
+            drop(spawned!($layer.layer(retry().layer($service)), $request => $type));
+            drop(spawned!($layer.layer(hedge().layer($service)), $request => $type));
+            drop(spawned!(hedge().layer(retry().layer($layer.layer($service))), $request => $type));
         )*
     }};
 }
@@ -275,18 +278,26 @@ async fn spawned_calls_over_a_boxed_error() {
         Ok::<_, BoxError>(http::Response::new(Full::<Bytes>::default()))
     });
     let answer = spawned!(retry().layer(hedge().layer(echo)), hyper_request() => HyperRequest);
-    assert_eq!(answer.await.unwrap().unwrap().status(), http::StatusCode::OK);
+    assert_eq!(
+        answer.await.unwrap().unwrap().status(),
+        http::StatusCode::OK
+    );
     let answer = spawned!(limited().layer(hedge().layer(echo)), hyper_request() => HyperRequest);
-    assert_eq!(answer.await.unwrap().unwrap().status(), http::StatusCode::OK);
+    assert_eq!(
+        answer.await.unwrap().unwrap().status(),
+        http::StatusCode::OK
+    );
     spawned_in_every_nesting!(echo, hyper_request() => HyperRequest, [retry(), hedge(), limited()]);
     let boxed = BoxCloneService::new(echo);
     spawned_in_every_nesting!(boxed.clone(), hyper_request() => HyperRequest, [retry(), hedge(), limited()]);
     let client = || hyper_client().map_err(BoxError::from);
     spawned_in_every_nesting!(client(), hyper_request() => HyperRequest, [retry(), hedge(), limited()]);
     let documented = ServiceBuilder::new().layer(retry()).map_err(BoxError::from);
-    let _ = spawned!(documented.service(hyper_client()), hyper_request() => HyperRequest);
-    let documented = ServiceBuilder::new().layer(limited()).map_err(BoxError::from);
-    let _ = spawned!(documented.service(hyper_client()), hyper_request() => HyperRequest);
+    drop(spawned!(documented.service(hyper_client()), hyper_request() => HyperRequest));
+    let documented = ServiceBuilder::new()
+        .layer(limited())
+        .map_err(BoxError::from);
+    drop(spawned!(documented.service(hyper_client()), hyper_request() => HyperRequest));
 }
 
 #[tokio::test]
@@ -298,11 +309,17 @@ async fn spawned_calls_over_the_clients_own_error() {
     let channel = || tonic::transport::Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
     let request = || http::Request::new(tonic::body::Body::empty());
     spawned_in_every_nesting!(channel(), request() => TonicRequest, [retry(), hedge()]);
-    let grpc = || RetryLayer::builder().grpc().deadline(SECOND).build().unwrap();
-    let _ = spawned!(RetryLayer::grpc().layer(channel()), request() => TonicRequest);
-    let _ = spawned!(grpc().layer(hedge().layer(channel())), request() => TonicRequest);
+    let grpc = || {
+        RetryLayer::builder()
+            .grpc()
+            .deadline(SECOND)
+            .build()
+            .unwrap()
+    };
+    drop(spawned!(RetryLayer::grpc().layer(channel()), request() => TonicRequest));
+    drop(spawned!(grpc().layer(hedge().layer(channel())), request() => TonicRequest));
     let boxed = || channel().map_err(BoxError::from);
-    let _ = spawned!(grpc().layer(hedge().layer(boxed())), request() => TonicRequest);
+    drop(spawned!(grpc().layer(hedge().layer(boxed())), request() => TonicRequest));
     spawned_in_every_nesting!(boxed(), request() => TonicRequest, [retry(), hedge(), limited()]);
 }
 
@@ -322,9 +339,9 @@ async fn spawned_calls_of_services_that_cannot_fail() {
 async fn spawned_calls_over_any_service() {
     macro_rules! in_both_orders {
         ($($service:expr),* $(,)?) => {$(
-            let _ = spawned!(plain_retry().layer(plain_hedge().layer($service)), 1 => u64);
-            let _ = spawned!(plain_hedge().layer(plain_retry().layer($service)), 1 => u64);
-            let _ = spawned!(plain_retry().layer(plain_retry().layer($service)), 1 => u64);
+            drop(spawned!(plain_retry().layer(plain_hedge().layer($service)), 1 => u64));
+            drop(spawned!(plain_hedge().layer(plain_retry().layer($service)), 1 => u64));
+            drop(spawned!(plain_retry().layer(plain_retry().layer($service)), 1 => u64));
         )*};
     }
     let boxed = service_fn(|request: u64| async move { Ok::<_, BoxError>(request) });
@@ -340,9 +357,9 @@ async fn spawned_calls_over_any_service() {
     macro_rules! around {
         ($($layer:expr),* $(,)?) => {$(
             let service = || plain_retry().layer(plain_hedge().layer($layer.layer(boxed)));
-            let _ = spawned!(service(), 1 => u64);
-            let _ = spawned!(limited().layer(service()), 1 => u64);
-            let _ = spawned!($layer.layer(service()), 1 => u64);
+            drop(spawned!(service(), 1 => u64));
+            drop(spawned!(limited().layer(service()), 1 => u64));
+            drop(spawned!($layer.layer(service()), 1 => u64));
         )*};
     }
     around!(
@@ -353,12 +370,64 @@ async fn spawned_calls_over_any_service() {
     );
 }
 
+/// After the protocol, setters come in any order, and no closure needs a type annotation.
+#[test]
+fn rules_of_every_kind_need_no_annotations() {
+    let layer: RetryLayer<Http> = RetryLayer::builder()
+        .http()
+        .budget_by(Budgets::new(Budget::default()), |request| {
+            request.authority()
+        })
+        .idempotent_if(|request| request.path() == "/search")
+        .retry_statuses([StatusCode::LOCKED])
+        .classify(|outcome| match outcome.status() {
+            Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
+            _ => outcome.verdict(),
+        })
+        .backoff_by(|retry, outcome| {
+            (outcome.status() == Some(StatusCode::CONFLICT))
+                .then(|| retry * Duration::from_millis(10))
+        })
+        .generate_idempotency_key(|| http::HeaderValue::from_static("key"))
+        .max_attempts(4)
+        .build()
+        .unwrap();
+    let _: Retry<(), Http> = layer.layer(());
+    let layer: RetryLayer<Grpc> = RetryLayer::builder()
+        .grpc()
+        .backoff_by(|retry, outcome| outcome.code().map(|_| retry * SECOND))
+        .classify(|outcome| outcome.verdict())
+        .budget_by(Budgets::new(Budget::default()), |request| {
+            request.headers().get("x-tenant")?.to_str().ok()
+        })
+        .idempotent_if(|call| call.path().starts_with("/catalog.Reader/"))
+        .idempotent_methods(["/helloworld.Greeter/SayHello"])
+        .build()
+        .unwrap();
+    let _: Retry<(), Grpc> = layer.layer(());
+    let layer: HedgeLayer<Http> = HedgeLayer::builder()
+        .http()
+        .hedge_if(|request| request.path() != "/report")
+        .hedge_unsafe_if(|request| request.path() == "/search")
+        .classify(|outcome| outcome.verdict())
+        .shared_budget(Budget::default())
+        .percentile(0.95)
+        .build()
+        .unwrap();
+    let _: Hedge<(), Http> = layer.layer(());
+    let builder = RetryLayer::builder();
+    let busy = |outcome: &Result<u64, std::io::Error>| outcome.is_err();
+    usable::<_, u64>(builder.retry_if(busy).build().unwrap().layer(service_fn(
+        |request: u64| async move { Ok::<_, std::io::Error>(request) },
+    )));
+}
+
 /// A service's type can be written down.
 #[expect(dead_code, reason = "it only has to compile")]
 struct Named {
     http: Retry<Hedge<Client<HttpConnector, Full<Bytes>>, Http>, Http>,
     plain: Retry<Hedge<Client<HttpConnector, Full<Bytes>>>>,
-    also_plain: Retry<(), Plain>,
+    also_plain: Retry<(), Generic>,
 }
 
 #[test]

@@ -1,112 +1,131 @@
-mod budget_by;
-mod custom_backoff;
-mod forward;
 mod verdict;
 
 use std::time::Duration;
 
-pub use self::budget_by::BudgetBy;
-pub use self::custom_backoff::CustomBackoff;
-#[cfg(feature = "http")]
-pub(crate) use self::forward::forward_classify;
 pub use self::verdict::{Hint, RetryReason, Verdict};
-use crate::{Attempt, AttemptTimeout, Budget, Deadline};
+use crate::{Attempt, Budget, Deadline};
 
-/// Decides what an outcome means.
+/// Decides from a request of your own whether it may be resent.
 ///
-/// The request itself is gone once it is sent, so what matters of it is taken beforehand as a
-/// [`Context`](Self::Context). A closure `Fn(&Result<Res, E>, &Attempt) -> Verdict` implements
-/// this trait; write its argument's type out, since nothing else tells the compiler.
-///
-/// ```
-/// use tower_attempt::{Attempt, Classify, Verdict};
-///
-/// let classify = |outcome: &Result<u32, &str>, _: &Attempt| match outcome {
-///     Ok(_) => Verdict::Success,
-///     Err(error) if *error == "busy" => Verdict::throttled(),
-///     Err(_) => Verdict::Fatal,
-/// };
-/// let verdict = Classify::<(), _, _>::classify(&classify, &(), &Attempt::PRIMARY, &Err("busy"));
-/// assert_eq!(verdict, Verdict::throttled());
-/// ```
-pub trait Classify<Req, Res, E> {
-    /// What is remembered of a request while it is out.
+/// The request itself is gone once it is sent, so the rule keeps a [`Context`](Self::Context) of it.
+/// [`Classify`] then judges the outcomes.
+pub trait RequestRule<Req> {
+    /// The facts to keep about a request in flight.
     type Context;
 
-    /// Changes the request before anything else is done with it.
+    /// Takes the context of a request before it is sent.
+    fn context(&self, request: &Req) -> Self::Context;
+
+    /// Whether this request may be resent after a failure. If not, a retry layer keeps no copy of it.
     ///
     /// # Default
     ///
-    /// It stays as it is.
-    fn prepare(&self, _request: &mut Req) {}
-
-    /// Takes the context, before the request is sent.
-    fn context(&self, request: &Req) -> Self::Context;
-
-    /// Whether any outcome at all could make a repeat of this request right. When not, no copy
-    /// of it is kept.
-    fn may_repeat(&self, _context: &Self::Context) -> bool {
+    /// `true`.
+    fn may_retry(&self, _context: &Self::Context) -> bool {
         true
     }
 
-    /// Whether two attempts of this request may be in flight at once. `request` is about to be sent.
-    fn may_hedge(&self, context: &Self::Context, _request: &Req) -> bool {
-        self.may_repeat(context)
-    }
-
-    /// When the caller stops waiting, if the request says so; wins over what the layer is set to.
+    /// Whether two attempts of this request may be in flight concurrently.
     ///
     /// # Default
     ///
-    /// `None`: what the layer is set to.
-    fn deadline(&self, _context: &Self::Context) -> Option<Deadline> {
-        None
+    /// The same as [`may_retry`](Self::may_retry).
+    fn may_hedge(&self, context: &Self::Context) -> bool {
+        self.may_retry(context)
     }
 
-    /// When an answer is of no use any more, if the request says so: whatever else is set, it gets no
-    /// later. gRPC's `grpc-timeout`.
-    ///
-    /// # Default
-    ///
-    /// `None`.
-    fn expiry(&self, _context: &Self::Context) -> Option<Deadline> {
-        None
-    }
-
-    /// How long one attempt may take, if the request says so.
-    ///
-    /// # Default
-    ///
-    /// `None`: what the layer is set to.
-    fn attempt_timeout(&self, _context: &Self::Context) -> Option<AttemptTimeout> {
-        None
-    }
-
-    /// The allowance that this request's extra attempts draw on, if it has one of its own.
+    /// The deadline that the request itself carries. It overrides the layer's.
     ///
     /// # Default
     ///
     /// `None`: the layer's.
-    fn budget<'a>(&'a self, _context: &'a Self::Context) -> Option<&'a Budget> {
+    fn deadline(&self, _context: &Self::Context) -> Option<Deadline> {
         None
     }
 
-    /// Puts the last touches to an extra attempt, right before it goes out. `previous` counts the
-    /// attempts before it that the server may have processed.
+    /// The budget of this request's extra attempts.
     ///
     /// # Default
     ///
-    /// None.
-    fn repeat(
-        &self,
-        _context: &mut Self::Context,
-        _attempt: Attempt,
-        _previous: u32,
-        _request: &mut Req,
-    ) {
+    /// `None`: the layer's.
+    ///
+    /// ```
+    /// use tower_attempt::{Attempt, Budget, Budgets, Classify, RequestRule, Verdict};
+    ///
+    /// /// Each shard has a budget of its own.
+    /// #[derive(Clone)]
+    /// struct PerShard(Budgets);
+    ///
+    /// struct Query { shard: u16 }
+    ///
+    /// impl RequestRule<Query> for PerShard {
+    ///     type Context = Budget;
+    ///
+    ///     fn context(&self, query: &Query) -> Budget {
+    ///         self.0.get(&query.shard)
+    ///     }
+    ///
+    ///     fn budget<'a>(&'a self, context: &'a Budget) -> Option<&'a Budget> {
+    ///         Some(context)
+    ///     }
+    /// }
+    ///
+    /// let rule = PerShard(Budgets::new(Budget::ratio(0.2).per_second(0).burst(1)));
+    /// let (one, other) = (rule.context(&Query { shard: 1 }), rule.context(&Query { shard: 2 }));
+    /// one.withdraw().unwrap().spend();
+    /// assert!(one.withdraw().is_none());
+    /// assert!(other.withdraw().is_some());
+    /// ```
+    fn budget<'a>(&'a self, _context: &'a Self::Context) -> Option<&'a Budget> {
+        None
     }
+}
 
-    /// Judges an outcome.
+/// Decides what an outcome means.
+///
+/// A closure does the same through a layer's `retry_if` and `classify_fn`.
+///
+/// ```
+/// use tower_attempt::{Attempt, Classify, RequestRule, Verdict};
+///
+/// enum Query {
+///     Read(String),
+///     Write(String),
+/// }
+///
+/// /// Only reads are safe to resend.
+/// struct Reads;
+///
+/// impl RequestRule<Query> for Reads {
+///     type Context = bool;
+///
+///     fn context(&self, query: &Query) -> bool {
+///         matches!(query, Query::Read(_))
+///     }
+///
+///     fn may_retry(&self, is_read: &bool) -> bool {
+///         *is_read
+///     }
+/// }
+///
+/// impl<Res> Classify<Query, Res, &str> for Reads {
+///     fn classify(&self, _: &bool, _: &Attempt, outcome: &Result<Res, &str>) -> Verdict {
+///         match outcome {
+///             Ok(_) => Verdict::Success,
+///             Err(error) if *error == "busy" => Verdict::throttled(),
+///             Err(_) => Verdict::transient(),
+///         }
+///     }
+/// }
+///
+/// let is_read = Reads.context(&Query::Write("x = 1".to_owned()));
+/// assert!(!Reads.may_retry(&is_read));
+/// let verdict = Reads.classify(&true, &Attempt::PRIMARY, &Err::<(), _>("busy"));
+/// assert_eq!(verdict, Verdict::throttled());
+/// # let _ = Query::Read(String::new());
+/// ```
+pub trait Classify<Req, Res, E>: RequestRule<Req> {
+    /// Classifies an outcome.
     fn classify(
         &self,
         context: &Self::Context,
@@ -114,56 +133,7 @@ pub trait Classify<Req, Res, E> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Judges an attempt that the layer gave up waiting for, and the answer that its caller would get.
-    ///
-    /// # Default
-    ///
-    /// A timeout, to be repeated.
-    fn timed_out(
-        &self,
-        _context: &Self::Context,
-        _attempt: &Attempt,
-        _answer: &Result<Res, E>,
-    ) -> Verdict {
-        Verdict::timeout()
-    }
-
-    /// Whether this request is an extra attempt of a retry layer above, whose attempts those of another
-    /// layer would multiply.
-    ///
-    /// # Default
-    ///
-    /// `false`: it is not known.
-    fn is_repeated_above(&self, _context: &Self::Context) -> bool {
-        false
-    }
-
-    /// Whether a layer below has repeated this request in vain already. Asked of each failure before
-    /// it is [repeated](Self::repeat).
-    ///
-    /// # Default
-    ///
-    /// `false`: it is not known.
-    fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
-        false
-    }
-
-    /// Tells the layers above that this failure was repeated as often as is right.
-    ///
-    /// # Default
-    ///
-    /// There is no place to say it.
-    fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
-
-    /// Puts `info` where whoever gets the outcome can find it, if it has such a place: an HTTP
-    /// response's extensions.
-    ///
-    /// # Default
-    ///
-    /// Nowhere.
-    fn attach<T: Clone + Send + Sync + 'static>(&self, _outcome: &mut Result<Res, E>, _info: T) {}
-
-    /// A delay to use in place of the layer's backoff, before the 0-based `retry`.
+    /// The delay before the 1-based `retry` that follows this outcome.
     ///
     /// # Default
     ///
@@ -173,33 +143,63 @@ pub trait Classify<Req, Res, E> {
     }
 }
 
-impl<F, Req, Res, E> Classify<Req, Res, E> for F
-where
-    F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
-{
-    type Context = ();
-
-    fn context(&self, _: &Req) {}
-
-    fn classify(&self, (): &(), attempt: &Attempt, outcome: &Result<Res, E>) -> Verdict {
-        self(outcome, attempt)
-    }
-}
-
-/// Retries every `Err` as transient and never an `Ok`. For services that speak no protocol known
-/// here.
+/// Retries every `Err` as transient and never an `Ok`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryError;
 
-impl<Req, Res, E> Classify<Req, Res, E> for EveryError {
+impl<Req> RequestRule<Req> for EveryError {
     type Context = ();
 
     fn context(&self, _: &Req) {}
+}
 
+impl<Req, Res, E> Classify<Req, Res, E> for EveryError {
     fn classify(&self, (): &(), _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
         match outcome {
             Ok(_) => Verdict::Success,
             Err(_) => Verdict::transient(),
+        }
+    }
+}
+
+/// Classifies outcomes with a closure. Every request may be resent.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassifyFn<F>(pub F);
+
+impl<F, Req> RequestRule<Req> for ClassifyFn<F> {
+    type Context = ();
+
+    fn context(&self, _: &Req) {}
+}
+
+impl<F, Req, Res, E> Classify<Req, Res, E> for ClassifyFn<F>
+where
+    F: Fn(&Result<Res, E>, &Attempt) -> Verdict,
+{
+    fn classify(&self, (): &(), attempt: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+        self.0(outcome, attempt)
+    }
+}
+
+/// Retries the outcomes for which a closure returns `true`. Every request may be resent.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryIf<F>(pub F);
+
+impl<F, Req> RequestRule<Req> for RetryIf<F> {
+    type Context = ();
+
+    fn context(&self, _: &Req) {}
+}
+
+impl<F, Req, Res, E> Classify<Req, Res, E> for RetryIf<F>
+where
+    F: Fn(&Result<Res, E>) -> bool,
+{
+    fn classify(&self, (): &(), _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+        match outcome {
+            _ if self.0(outcome) => Verdict::transient(),
+            Ok(_) => Verdict::Success,
+            Err(_) => Verdict::Fatal,
         }
     }
 }

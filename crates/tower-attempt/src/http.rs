@@ -1,26 +1,34 @@
 mod context;
+mod dialect;
 mod fault;
-mod idempotency_key;
+mod head;
 mod judge;
 mod message;
 mod nested;
 mod outcome;
 mod ratelimit;
 mod retry_after;
+mod settings;
 
-use http::{HeaderName, HeaderValue};
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 pub use self::context::HttpContext;
+pub use self::dialect::Dialect;
+pub(crate) use self::dialect::Judged;
 pub(crate) use self::fault::Fault;
-pub use self::idempotency_key::GenerateKey;
+pub use self::head::RequestHead;
 use self::judge::{hint, is_success, judge_answer, judge_error};
 pub use self::message::{HttpRequest, HttpResponse, Target};
 pub(crate) use self::nested::Nested;
 pub use self::outcome::HttpOutcome;
-use crate::{Attempt, AttemptKind, AttemptTimeout, Classify, Deadline, Verdict};
+pub use self::settings::Settings;
+use crate::protocol::sealed::Sealed;
+use crate::{Attempt, AttemptKind, BuildError, Protocol, Verdict};
 
-/// Says across the network that a request is a hedge, with the attempt's number: who gets one and passes
-/// it on does not hedge it again.
+/// Marks a hedge across the network, with the attempt's number. A server that passes the field on does
+/// not hedge the request again.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
 /// A field's value without the optional whitespace around it (RFC 9110 §5.5), which arrives over HTTP/2.
@@ -28,14 +36,13 @@ pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
 
-/// Whether the request is a hedge of a client that sent it here.
-pub(crate) fn is_hedge<Req: HttpRequest>(request: &Req) -> bool {
-    request.headers().contains_key(HEDGE_ATTEMPT)
-}
+/// The request header that makes any method safe to resend
+/// (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The rules for HTTP.
+/// The protocol HTTP.
 ///
-/// | | idempotent request | other request |
+/// | outcome | idempotent request | other request |
 /// |---|---|---|
 /// | 429 | throttled | throttled |
 /// | 503 with `Retry-After` | throttled | fatal |
@@ -46,192 +53,94 @@ pub(crate) fn is_hedge<Req: HttpRequest>(request: &Req) -> bool {
 /// | proof that the server did not process it: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
 /// | an error of this side: the request's body, tower's `Overloaded` and `Closed` | fatal | fatal |
-/// | any other `Err` | transient | fatal |
+/// | any other `Err`, a timeout | transient | fatal |
 ///
 /// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
-/// (draft-ietf-httpbis-safe-method-w-body), and any request with an `Idempotency-Key`. A 429 is repeated
-/// for every method, since a server refuses before it processes. CONNECT and switched protocols are left alone, and [`ByBody`](crate::ByBody) copies no
-/// request with `Upgrade`.
+/// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key`, and the requests that
+/// a layer's `idempotent_if` declares idempotent. A 429 is retried for every method, since a server
+/// rejects before it processes. CONNECT and requests with `Upgrade` are sent once.
 ///
-/// Hedged are requests of idempotent methods that are no hedge already, neither by the
-/// [`Attempt`](crate::Attempt) in their extensions nor by the field `x-hedge-attempt`, which hedges carry
-/// across the network. An `Idempotency-Key` makes a
-/// request safe to send again, but not safe to send twice at once: the draft has a server answer 409
-/// to the second while it works on the first, and the 409 would win. For the same reason PUT and
-/// DELETE with a precondition (`If-Match`, `If-None-Match`, `If-Unmodified-Since`) are not hedged: the
-/// second may fail it because the first succeeded.
+/// A user's rule may change the verdict on an outcome. It does not change which resend is safe: that
+/// takes an idempotent request, proof that the server did not process it, or a 429.
 ///
-/// `Retry-After`, in seconds or as a date, is the hint of any answer that is to be repeated; a 429
-/// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Success is judged at the
-/// response head: a body that breaks later is the caller's.
+/// Hedged are requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that a
+/// layer's `hedge_unsafe_if` allows. A PUT or DELETE is safe to resend but not safe to hedge: the second
+/// of two DELETEs answers 404 and may win, and a cancelled PUT may arrive after the caller's next one.
+/// A hedge is not hedged again, neither by the [`Attempt`] in its extensions nor by the field
+/// `x-hedge-attempt`, which hedges carry across the network.
 ///
-/// An answer is taken as one to this request. A client that follows redirects has sent others since.
-/// reqwest's does by default, and its errors don't say where they happened: none of them is proof unless
-/// the client is [`without_redirects`](Self::without_redirects), and a 429 counts only where the request
+/// `Retry-After`, in seconds or as a date, is the hint of any response that is to be retried; a 429
+/// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Only the response head
+/// is classified; an error while the body streams goes to the caller.
+///
+/// A response is taken as one to this request. A client that follows redirects has sent others since.
+/// reqwest's does by default, and its errors don't name the request: none of them is proof unless
+/// the client is declared `without_redirects`, and a 429 counts only where the request
 /// was not redirected. Put retries below any other service that sends requests of its own.
-///
-/// `F` is a closure that has the last word, or [`Standard`].
-#[derive(Clone, Copy, Debug)]
-pub struct HttpClassify<F = Standard> {
-    last_word: F,
-    spare_429: bool,
-    no_redirects: bool,
+#[derive(Clone, Debug, Default)]
+pub struct Http(Option<Arc<Settings<Self>>>);
+
+/// An empty key is none.
+fn has_key(fields: &HeaderMap) -> bool {
+    let key = fields.get(IDEMPOTENCY_KEY);
+    key.is_some_and(|key| !trimmed(key).is_empty())
 }
 
-// Not derived: a single implementation tells the compiler what `HttpClassify::default()` is.
-impl Default for HttpClassify {
-    fn default() -> Self {
-        Self {
-            last_word: Standard,
-            spare_429: false,
-            no_redirects: false,
-        }
+impl Sealed for Http {}
+
+impl Protocol for Http {
+    fn validate(&self) -> Result<(), BuildError> {
+        self.0.as_ref().map_or(Ok(()), |all| all.validate())
     }
 }
 
-/// Has nothing to add to the rules of [`HttpClassify`].
-#[derive(Clone, Copy, Debug)]
-pub struct Standard;
-
-impl<F> HttpClassify<F> {
-    /// Repeats a 429 only where any other failure would be repeated: for servers that answer 429 after
-    /// they have begun to work.
-    #[must_use]
-    pub fn retry_429_for_idempotent_only(self) -> Self {
-        Self {
-            spare_429: true,
-            ..self
-        }
-    }
-
-    /// The client below follows no redirects, so that its errors are about the request that it was given
-    /// and can be proof. Matters for clients that follow them by default, which is reqwest's.
-    #[must_use]
-    pub fn without_redirects(self) -> Self {
-        Self {
-            no_redirects: true,
-            ..self
-        }
-    }
-
-    /// Asks `classify`, which sees what the rules say beside the outcome.
-    pub fn last_word<G>(self, classify: G) -> HttpClassify<G>
-    where
-        G: Fn(HttpOutcome<'_>) -> Verdict,
-    {
-        HttpClassify {
-            last_word: classify,
-            spare_429: self.spare_429,
-            no_redirects: self.no_redirects,
-        }
-    }
-
-    /// What the rules say of an outcome that may be a failure.
-    #[cold]
-    #[inline(never)]
-    fn judge_failure<Res: HttpResponse, E: 'static>(
-        &self,
-        context: &HttpContext,
-        attempt: &Attempt,
-        outcome: &Result<Res, E>,
-    ) -> Verdict
-    where
-        F: LastWord,
-    {
-        let verdict = match outcome {
-            Ok(response) => judge_answer(response, context, self.spare_429),
-            Err(error) => {
-                let redirects = context.target.is_some() && !self.no_redirects;
-                judge_error(error, context.idempotent, redirects, attempt)
-            }
-        };
-        self.close(outcome, verdict)
-    }
-
-    /// The verdict, once the last word is said.
-    #[inline]
-    fn close<Res: HttpResponse, E: 'static>(
-        &self,
-        outcome: &Result<Res, E>,
-        verdict: Verdict,
-    ) -> Verdict
-    where
-        F: LastWord,
-    {
-        let verdict = self.last_word.say(outcome, verdict);
-        if let (Verdict::Retry { hint: None, .. }, Ok(response)) = (verdict, outcome)
-            && let Some(floor) = hint(response)
-        {
-            // Where a closure wants a repeat, what the server says of it counts all the same.
-            return verdict.after(floor);
-        }
-        verdict
-    }
-}
-
-/// Who has the last word on an outcome.
-pub trait LastWord {
-    /// The final verdict, where the rules say `verdict`.
-    fn say<Res: HttpResponse, E: 'static>(
-        &self,
-        outcome: &Result<Res, E>,
-        verdict: Verdict,
-    ) -> Verdict;
-}
-
-impl LastWord for Standard {
-    #[inline]
-    fn say<Res: HttpResponse, E: 'static>(&self, _: &Result<Res, E>, verdict: Verdict) -> Verdict {
-        verdict
-    }
-}
-
-impl<F: Fn(HttpOutcome<'_>) -> Verdict> LastWord for F {
-    fn say<Res: HttpResponse, E: 'static>(
-        &self,
-        outcome: &Result<Res, E>,
-        verdict: Verdict,
-    ) -> Verdict {
-        self(HttpOutcome::new(outcome, verdict))
-    }
-}
-
-impl<F, Req, Res, E> Classify<Req, Res, E> for HttpClassify<F>
-where
-    F: LastWord,
-    Req: HttpRequest,
-    Res: HttpResponse,
-    E: 'static,
-{
-    type Context = HttpContext;
+impl Dialect for Http {
+    type Outcome<'a> = HttpOutcome<'a>;
+    type Code = ();
 
     #[inline]
-    fn context(&self, request: &Req) -> HttpContext {
-        HttpContext::new(request)
+    fn settings(&self) -> Option<&Settings<Self>> {
+        self.0.as_deref()
     }
 
-    fn may_repeat(&self, context: &HttpContext) -> bool {
-        context.may_repeat()
+    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self>>> {
+        &mut self.0
     }
 
-    fn may_hedge(&self, context: &HttpContext, request: &Req) -> bool {
-        context.may_hedge() && !is_hedge(request)
+    #[inline]
+    fn prepare<Req: HttpRequest>(&self, request: &mut Req) {
+        let generate = self.settings().and_then(|all| all.generate_key.as_ref());
+        let Some(generate) = generate else { return };
+        let method = request.method();
+        if !method.is_idempotent() && method != Method::CONNECT && !has_key(request.headers()) {
+            // A request that has 32,768 fields already goes without, and is not safe to resend.
+            let _ = request
+                .headers_mut()
+                .try_insert(IDEMPOTENCY_KEY, generate());
+        }
     }
 
-    fn deadline(&self, context: &HttpContext) -> Option<Deadline> {
-        context.deadline
+    #[inline]
+    fn is_idempotent<Req: HttpRequest>(request: &Req) -> bool {
+        request.method().is_idempotent() || has_key(request.headers())
     }
 
-    fn attempt_timeout(&self, context: &HttpContext) -> Option<AttemptTimeout> {
-        context.attempt_timeout
+    #[inline]
+    fn may_hedge<Req: HttpRequest>(request: &Req, _: bool) -> bool {
+        request.method().is_safe()
     }
 
-    fn repeat(&self, context: &mut HttpContext, attempt: Attempt, _: u32, request: &mut Req) {
+    fn mark<Req: HttpRequest>(
+        context: &mut HttpContext,
+        attempt: Attempt,
+        _: u32,
+        request: &mut Req,
+    ) {
         match attempt.kind() {
             AttemptKind::Retry => context.nested.mark(request),
             AttemptKind::Hedge => {
                 let number = HeaderValue::from(attempt.number());
-                // Full to the brim of 32,768 fields: then without.
+                // A request that has 32,768 fields already goes without.
                 let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
             }
             AttemptKind::Primary => {}
@@ -239,43 +148,34 @@ where
     }
 
     #[inline]
-    fn classify(
+    fn is_success<Res: HttpResponse>(response: &Res) -> bool {
+        is_success(response.status())
+    }
+
+    fn judge<Res: HttpResponse, E: 'static>(
         &self,
         context: &HttpContext,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
-    ) -> Verdict {
+    ) -> Judged<()> {
         match outcome {
-            Ok(response) if is_success(response.status()) => self.close(outcome, Verdict::Success),
-            _ => self.judge_failure(context, attempt, outcome),
+            Ok(response) => judge_answer(response, context, self.settings()),
+            Err(error) => {
+                let no_redirects = self.settings().is_some_and(|all| all.no_redirects);
+                let redirects = context.target.is_some() && !no_redirects;
+                judge_error(error, redirects, attempt)
+            }
         }
     }
 
-    /// Nobody knows how far the server got.
-    fn timed_out(&self, context: &HttpContext, _: &Attempt, answer: &Result<Res, E>) -> Verdict {
-        let verdict = match context.idempotent {
-            true => Verdict::timeout(),
-            false => Verdict::Fatal,
-        };
-        self.last_word.say(answer, verdict)
+    fn timeout() {}
+
+    fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict {
+        hint(response).map_or(verdict, |floor| verdict.after(floor))
     }
 
-    fn is_repeated_above(&self, context: &HttpContext) -> bool {
-        context.nested.is_repeated_above()
-    }
-
-    fn was_given_up(&self, context: &mut HttpContext, outcome: &Result<Res, E>) -> bool {
-        context.nested.was_given_up(outcome)
-    }
-
-    fn give_up(&self, context: &HttpContext, outcome: &mut Result<Res, E>) {
-        context.nested.give_up(outcome);
-    }
-
-    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
-        if let Ok(response) = outcome {
-            response.extensions_mut().insert(info);
-        }
+    fn view(outcome: HttpOutcome<'_>, (): ()) -> HttpOutcome<'_> {
+        outcome
     }
 }
 

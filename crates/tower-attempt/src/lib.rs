@@ -5,10 +5,10 @@
 //!
 //! - [`Budget`]: an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word.
 //! - [`Budgets`]: one for each destination, bounded in number.
-//! - [`Classify`] and [`Verdict`]: what an outcome means. [`HttpClassify`] knows HTTP, `GrpcClassify` gRPC, [`EveryError`]
-//!   knows that an `Err` is a failure, and a closure knows the rest.
-//! - [`Replays`]: copies of a request. [`ByClone`] clones, [`ByBody`] shares the body of an HTTP request if it is in memory,
-//!   and records it if it streams.
+//! - [`Protocol`]: [`Http`], `Grpc` and [`Generic`] decide which requests are safe to resend.
+//! - [`Classify`] and [`Verdict`]: the meaning of an outcome. [`EveryError`] retries every `Err`; a rule of your own
+//!   classifies the outcomes of any service.
+//! - [`ReplayableRequest`]: copies of an HTTP request, whose body is shared if it is in memory, and recorded if it streams.
 //! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
 //! - [`Deadline`], [`AttemptTimeout`] and [`TimeoutAnswer`]: how long to wait, and what the caller gets then.
 //!
@@ -55,36 +55,33 @@ mod budget;
 mod build_error;
 mod classify;
 mod deadline;
+mod generic;
 #[cfg(feature = "grpc")]
 mod grpc;
 #[cfg(feature = "http")]
 mod http;
+mod protocol;
 mod replay;
-mod rules;
 mod timeout;
 
 pub use self::attempt::{Attempt, AttemptKind};
 pub use self::budget::{Budget, Budgets, Permit};
 pub use self::build_error::BuildError;
 pub use self::classify::{
-    BudgetBy, Classify, CustomBackoff, EveryError, Hint, RetryReason, Verdict,
+    Classify, ClassifyFn, EveryError, Hint, RequestRule, RetryIf, RetryReason, Verdict,
 };
 pub use self::deadline::Deadline;
+pub use self::generic::Generic;
 #[cfg(feature = "grpc")]
-pub use self::grpc::{ByMessage, GrpcClassify, GrpcCode, GrpcContext, GrpcOutcome};
+pub use self::grpc::{Grpc, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
 pub use self::http::{
-    GenerateKey, HttpClassify, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Standard,
+    Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, RequestHead, Settings,
     Target,
 };
+pub use self::protocol::{Outcomes, Protocol, Requests};
 #[cfg(feature = "http")]
-pub use self::replay::{ByBody, Interrupted, ReplayBody, ReplayError, ReplayableBody};
-pub use self::replay::{ByClone, Replays};
-#[cfg(feature = "grpc")]
-pub use self::rules::Grpc;
-#[cfg(feature = "http")]
-pub use self::rules::Http;
-pub use self::rules::{Plain, Rules};
+pub use self::replay::{Interrupted, ReplayBody, ReplayError, ReplayableBody, ReplayableRequest};
 pub use self::timeout::{AttemptTimeout, Elapsed, TimedOut, TimeoutAnswer};
 
 #[cfg(doctest)]

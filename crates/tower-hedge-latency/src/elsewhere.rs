@@ -11,11 +11,14 @@ mod used;
 #[cfg(feature = "http")]
 pub use self::used::UsedEndpoints;
 
-/// Says which instance of the service a hedge goes to.
-pub trait Elsewhere<S, Req> {
-    /// What a call keeps to decide by.
+/// The facts that a call keeps to choose the destinations of its hedges.
+pub trait Destinations {
+    /// Per-call state.
     type Call;
+}
 
+/// Chooses the instance of the service that a hedge goes to.
+pub trait Elsewhere<S, Req>: Destinations {
     /// Prepares the first attempt of a call that may be hedged.
     fn begin(&self, request: &mut Req) -> Self::Call;
 
@@ -27,9 +30,11 @@ pub trait Elsewhere<S, Req> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 
-impl<S, Req> Elsewhere<S, Req> for Anywhere {
+impl Destinations for Anywhere {
     type Call = ();
+}
 
+impl<S, Req> Elsewhere<S, Req> for Anywhere {
     fn begin(&self, _: &mut Req) {}
 
     fn service(&self, (): &(), _: Attempt, own: S) -> S {
@@ -60,9 +65,11 @@ impl<S> fmt::Debug for Alternates<S> {
     }
 }
 
-impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
+impl<S> Destinations for Alternates<S> {
     type Call = ();
+}
 
+impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
     fn begin(&self, _: &mut Req) {}
 
     /// The first hedge is the second attempt.
@@ -83,9 +90,12 @@ impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
 pub struct Spread;
 
 #[cfg(feature = "http")]
-impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
+impl Destinations for Spread {
     type Call = ();
+}
 
+#[cfg(feature = "http")]
+impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
     /// Copies for hedges are made from this request, so that they have the same extension.
     fn begin(&self, request: &mut http::Request<B>) {
         UsedEndpoints::of(request);
@@ -102,12 +112,15 @@ impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
 pub struct Chosen<F>(pub(crate) F);
 
 #[cfg(feature = "http")]
+impl<F> Destinations for Chosen<F> {
+    type Call = UsedEndpoints;
+}
+
+#[cfg(feature = "http")]
 impl<F, S, B> Elsewhere<S, http::Request<B>> for Chosen<F>
 where
     F: Fn(Attempt, &UsedEndpoints) -> S,
 {
-    type Call = UsedEndpoints;
-
     fn begin(&self, request: &mut http::Request<B>) -> UsedEndpoints {
         UsedEndpoints::of(request)
     }

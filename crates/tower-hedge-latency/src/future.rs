@@ -9,14 +9,14 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep_until};
-use tower_attempt::{Attempt, Classify, Replays};
+use tower_attempt::{Attempt, Outcomes, Requests};
 use tower_service::Service;
 
 pub(crate) use self::race::{Race, Spare};
 pub(crate) use self::timing::{Due, Timing};
 use crate::Observer;
-use crate::elsewhere::Elsewhere;
-use crate::losers::Losers;
+use crate::elsewhere::{Destinations, Elsewhere};
+use crate::losers::{Holds, Losers};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
@@ -30,37 +30,37 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// # Panics
 ///
 /// When it is polled again after it was ready.
+///
+/// `F` is the future of the service `S`, and `V` its output. No bound of this type and no type of a field
+/// mentions the error type, which a compiler that forgets lifetimes inside `tokio::spawn` could not prove to
+/// be `'static`.
 #[pin_project]
-pub struct ResponseFuture<S, C, R, O, A, L, Req>
+pub struct ResponseFuture<F, S, V, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    A: Destinations,
+    L: Holds<F>,
 {
     /// The first attempt, until it ends.
     #[pin]
     primary: Option<L::Attempt>,
     /// Its failure, while hedges are still in flight. Boxed, since most calls have none.
-    failure: Option<Box<Outcome<S, Req>>>,
+    failure: Option<Box<V>>,
     /// Inline, since every call that is hedged and does not answer at once has one.
     #[pin]
     timer: Option<Sleep>,
-    race: Race<S, C, R, O, A, L, Req>,
+    race: Race<F, S, P, O, A, L, Req>,
 }
 
-impl<S, C, R, O, A, L, Req> ResponseFuture<S, C, R, O, A, L, Req>
+impl<F, S, V, P, O, A, L, Req> ResponseFuture<F, S, V, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    A: Destinations,
+    L: Holds<F>,
 {
-    pub(crate) fn new(primary: L::Attempt, race: Race<S, C, R, O, A, L, Req>) -> Self {
+    pub(crate) fn new(primary: L::Attempt, race: Race<F, S, P, O, A, L, Req>) -> Self {
         Self {
             primary: Some(primary),
             failure: None,
@@ -70,14 +70,14 @@ where
     }
 }
 
-impl<S, C, R, O, A, L, Req> Future for ResponseFuture<S, C, R, O, A, L, Req>
+impl<F, S, P, O, A, L, Req> Future for ResponseFuture<F, S, Outcome<S, Req>, P, O, A, L, Req>
 where
-    S: Service<Req> + Clone,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    F: Future<Output = Outcome<S, Req>>,
+    S: Service<Req, Future = F> + Clone,
+    P: Outcomes<Req, S::Response, S::Error>,
     O: Observer,
     A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    L: Losers<F>,
 {
     type Output = Outcome<S, Req>;
 
@@ -150,14 +150,12 @@ where
     }
 }
 
-impl<S, C, R, O, A, L, Req> fmt::Debug for ResponseFuture<S, C, R, O, A, L, Req>
+impl<F, S, V, P, O, A, L, Req> fmt::Debug for ResponseFuture<F, S, V, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    A: Destinations,
+    L: Holds<F>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-#[cfg(feature = "grpc")]
-use tower_attempt::Grpc;
+use tower_attempt::Generic;
 #[cfg(feature = "http")]
 use tower_attempt::Http;
-use tower_attempt::Plain;
+#[cfg(feature = "grpc")]
+use tower_attempt::{BuildError, Grpc};
 use tower_layer::Layer;
 
 pub use self::builder::HedgeLayerBuilder;
@@ -18,11 +18,11 @@ use crate::{Hedge, HedgeHandle, NoObserver};
 
 /// Puts [`Hedge`] around services.
 ///
-/// `P` is what the layer knows of the protocol: [`Http`](crate::Http) or [`Plain`]; `O` is its
-/// observer, and `X` what else was asked of the builder. Every service that this layer or a clone of
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `X` the
+/// other options. Every service that this layer or a clone of
 /// it makes shares the budget, the settings, the counts and what is learned.
-pub struct HedgeLayer<P = Plain, O = NoObserver, X = Options> {
-    rules: P,
+pub struct HedgeLayer<P = Generic, O = NoObserver, X = Options> {
+    protocol: P,
     observer: O,
     options: X,
     pub(crate) settings: Arc<ArcSwap<Settings>>,
@@ -30,9 +30,9 @@ pub struct HedgeLayer<P = Plain, O = NoObserver, X = Options> {
 
 #[cfg(feature = "http")]
 impl HedgeLayer<Http> {
-    /// Hedges idempotent HTTP requests that take longer than 95 of 100, once each, and no more than
-    /// 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules of
-    /// [`HttpClassify`](crate::HttpClassify).
+    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY) that take longer than 95 of
+    /// 100, once each, and no more than 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules
+    /// of [`Http`].
     ///
     /// ```
     /// use tower_hedge_latency::HedgeLayer;
@@ -49,19 +49,25 @@ impl HedgeLayer<Http> {
 #[cfg(feature = "grpc")]
 impl HedgeLayer<Grpc> {
     /// Hedges gRPC calls of these methods that take longer than 95 of 100, once each, and no more than
-    /// 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules of
-    /// [`GrpcClassify`](crate::GrpcClassify). The methods, by their full names, have to be idempotent.
+    /// 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`]. The methods, by
+    /// their full names, have to be idempotent.
+    ///
+    /// # Errors
+    ///
+    /// Without a method no call would be hedged.
     ///
     /// ```
     /// use tower_hedge_latency::HedgeLayer;
     ///
-    /// let layer = HedgeLayer::grpc(["/helloworld.Greeter/SayHello"]);
-    /// # let _ = layer;
+    /// assert!(HedgeLayer::grpc(["/helloworld.Greeter/SayHello"]).is_ok());
+    /// let error = HedgeLayer::grpc([""; 0]).unwrap_err();
+    /// assert_eq!(error.field(), "idempotent_methods");
     /// ```
-    #[must_use]
-    pub fn grpc<N: Into<String>>(idempotent_methods: impl IntoIterator<Item = N>) -> Self {
+    pub fn grpc<N: Into<String>>(
+        idempotent_methods: impl IntoIterator<Item = N>,
+    ) -> Result<Self, BuildError> {
         let builder = HedgeLayer::builder().grpc();
-        builder.idempotent_methods(idempotent_methods).finish()
+        builder.idempotent_methods(idempotent_methods).build()
     }
 }
 
@@ -69,7 +75,7 @@ impl HedgeLayer {
     /// A layer for any service whose requests are `Clone`; every request may be hedged.
     pub fn builder() -> HedgeLayerBuilder {
         HedgeLayerBuilder::new(
-            Plain::default(),
+            Generic::default(),
             NoObserver,
             Options::default(),
             Knobs::default(),
@@ -88,7 +94,7 @@ impl<P, O, X> HedgeLayer<P, O, X> {
 impl<P: Clone, O: Clone, X: Clone> Clone for HedgeLayer<P, O, X> {
     fn clone(&self) -> Self {
         Self {
-            rules: self.rules.clone(),
+            protocol: self.protocol.clone(),
             observer: self.observer.clone(),
             options: self.options.clone(),
             settings: Arc::clone(&self.settings),
@@ -100,9 +106,9 @@ impl<S, P: Clone, O: Clone, X: Clone> Layer<S> for HedgeLayer<P, O, X> {
     type Service = Hedge<S, P, O, X>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let (rules, observer) = (self.rules.clone(), self.observer.clone());
+        let (protocol, observer) = (self.protocol.clone(), self.observer.clone());
         let (options, settings) = (self.options.clone(), Arc::clone(&self.settings));
-        Hedge::new(inner, rules, observer, options, settings)
+        Hedge::new(inner, protocol, observer, options, settings)
     }
 }
 

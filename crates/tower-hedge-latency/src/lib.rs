@@ -5,8 +5,8 @@
 //!
 //! # Five minutes
 //!
-//! For HTTP there is nothing to decide at first: requests that are safe to send twice are sent again when they take longer
-//! than 95 of 100 have taken of late, once each, and no more than 5 % of them.
+//! For HTTP there is nothing to decide at first: requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY) are sent again
+//! when they take longer than 95 of 100 recent ones, once each, and no more than 5 % of them.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -116,12 +116,19 @@
 //!   loser makes a slow endpoint look fast, which took the 99th percentile from 20 to 36 ms.
 //! - A hedge whose service is not ready delays nothing and costs nothing; one that the budget denies neither.
 //! - A tie goes to the oldest attempt. Latency is judged at the response's head.
+//! - Over HTTP, only safe methods are hedged: the second of two DELETEs answers 404 and may win, and a cancelled PUT may arrive
+//!   after the caller's next one. [`hedge_if`](HedgeLayerBuilder::hedge_if) narrows this, and
+//!   [`hedge_unsafe_if`](HedgeLayerBuilder::hedge_unsafe_if) adds requests. Over gRPC, only methods declared idempotent are hedged.
 //! - Over HTTP, a request that is a hedge already is not hedged again: not by a layer below, which sees the [`Attempt`] in its
 //!   extensions, and not by the next server, which sees its field `x-hedge-attempt`. No hedge goes out at or after a
 //!   request's [`Deadline`].
 //!
 //! A body that streams is recorded while it is sent, up to [`replay_limit`](HedgeLayerBuilder::replay_limit), and each
 //! attempt reads all of it. When it turns out to be longer, the oldest attempt goes on with it and the others are cancelled.
+//!
+//! A service that boxes its errors is called inside `tokio::spawn` with `service.ready().await?.call(request).await`.
+//! `service.oneshot(request)` over boxed errors does not compile there, as it does not with tower's `Timeout`: put a
+//! `BoxCloneService` around the layer.
 //!
 //! A first attempt that fails leaves the call to its hedges, however long they take: put a timeout for one attempt below.
 //!
@@ -189,13 +196,13 @@ mod settings;
 mod trigger;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, BudgetBy, Budgets, BuildError, Classify, Deadline, EveryError,
-    Hint, Plain, Replays, RetryReason, Rules, Verdict,
+    Attempt, AttemptKind, Budget, Budgets, BuildError, Classify, ClassifyFn, Deadline, EveryError,
+    Generic, Hint, RequestRule, RetryReason, Verdict,
 };
-#[cfg(feature = "grpc")]
-pub use tower_attempt::{ByMessage, Grpc, GrpcClassify, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
-pub use tower_attempt::{Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard};
+pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
+#[cfg(feature = "grpc")]
+pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 
 pub use self::counters::HedgeCounts;
 #[cfg(feature = "http")]

@@ -9,11 +9,16 @@ use std::pin::Pin;
 #[cfg(feature = "drain")]
 pub use self::drain::Drain;
 
-/// Holds attempts while they are out, and disposes of the losers.
-pub trait Losers<F: Future> {
-    /// An attempt that is out.
-    type Attempt: Future<Output = F::Output>;
+/// The type that holds an attempt with the future `F` while it is in flight.
+///
+/// Without a bound on `F`, so that a call's future is `Send` whatever the lifetimes in the error type.
+pub trait Holds<F> {
+    /// An attempt in flight.
+    type Attempt;
+}
 
+/// Holds attempts while they are out, and disposes of the losers.
+pub trait Losers<F: Future>: Holds<F, Attempt: Future<Output = F::Output>> {
     /// An attempt begins.
     fn hold(&self, future: F) -> Self::Attempt;
 
@@ -28,9 +33,11 @@ pub trait Losers<F: Future> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cancel;
 
-impl<F: Future> Losers<F> for Cancel {
+impl<F> Holds<F> for Cancel {
     type Attempt = F;
+}
 
+impl<F: Future> Losers<F> for Cancel {
     fn hold(&self, future: F) -> F {
         future
     }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
 use tokio::time::Instant;
-use tower_attempt::{Classify, Deadline, Plain, Replays, Rules};
+use tower_attempt::{Deadline, Generic, Outcomes};
 use tower_service::Service;
 
 use crate::elsewhere::Elsewhere;
@@ -19,9 +19,9 @@ use crate::{NoObserver, Observer, ResponseFuture};
 ///
 /// The first attempt goes to the very instance that was polled ready. Only if the request may be
 /// hedged are it and the service cloned.
-pub struct Hedge<S, P = Plain, O = NoObserver, X = Options> {
+pub struct Hedge<S, P = Generic, O = NoObserver, X = Options> {
     inner: S,
-    rules: P,
+    protocol: P,
     observer: O,
     options: X,
     settings: Cache<Arc<ArcSwap<Settings>>, Arc<Settings>>,
@@ -30,14 +30,14 @@ pub struct Hedge<S, P = Plain, O = NoObserver, X = Options> {
 impl<S, P, O, X> Hedge<S, P, O, X> {
     pub(crate) fn new(
         inner: S,
-        rules: P,
+        protocol: P,
         observer: O,
         options: X,
         settings: Arc<ArcSwap<Settings>>,
     ) -> Self {
         Self {
             inner,
-            rules,
+            protocol,
             observer,
             options,
             settings: Cache::new(settings),
@@ -49,7 +49,7 @@ impl<S: Clone, P: Clone, O: Clone, X: Clone> Clone for Hedge<S, P, O, X> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            rules: self.rules.clone(),
+            protocol: self.protocol.clone(),
             observer: self.observer.clone(),
             options: self.options.clone(),
             settings: self.settings.clone(),
@@ -65,11 +65,10 @@ impl<S: fmt::Debug, P, O, X> fmt::Debug for Hedge<S, P, O, X> {
     }
 }
 
-impl<S, C, R, O, K, A, L, Req> Service<Req> for Hedge<S, Rules<C, R>, O, Options<K, A, L>>
+impl<S, P, O, K, A, L, Req> Service<Req> for Hedge<S, P, O, Options<K, A, L>>
 where
     S: Service<Req> + Clone,
-    C: Classify<Req, S::Response, S::Error> + Clone,
-    R: Replays<Req> + Clone,
+    P: Outcomes<Req, S::Response, S::Error> + Clone,
     O: Observer + Clone,
     K: Sort<Req>,
     A: Elsewhere<S, Req> + Clone,
@@ -77,7 +76,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S, C, R, O, A, L, Req>;
+    type Future = ResponseFuture<S::Future, S, Result<S::Response, S::Error>, P, O, A, L, Req>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -85,13 +84,13 @@ where
 
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.settings.load();
-        let rules = self.rules.clone();
-        rules.classify.prepare(&mut request);
-        let context = rules.classify.context(&request);
-        let deadline = rules.classify.deadline(&context);
-        let expiry = rules.classify.expiry(&context);
+        let protocol = self.protocol.clone();
+        protocol.prepare(&mut request);
+        let context = protocol.context(&request);
+        let deadline = protocol.deadline(&context);
+        let expiry = protocol.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let mut watched = settings.watches(rules.classify.may_hedge(&context, &request));
+        let mut watched = settings.watches(protocol.may_hedge(&context, &request));
         let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
         if watched {
             if settings.learns() {
@@ -108,7 +107,7 @@ where
             .filter(|_| watched && settings.sends());
         if Due::is_in_time(start, delay, &deadline) {
             let call = elsewhere.begin(&mut request);
-            match rules.replays.first(&mut request) {
+            match protocol.save(&mut request) {
                 Some(saved) => spare = Some(Spare::new(self.inner.clone(), saved, call)),
                 None => watched = false,
             }
@@ -120,7 +119,8 @@ where
         let settings = Arc::clone(settings);
         let timing = Timing::new(start, class, learned);
         let race = Race::new(
-            rules, observer, elsewhere, losers, settings, context, deadline, watched, timing, spare,
+            protocol, observer, elsewhere, losers, settings, context, deadline, watched, timing,
+            spare,
         );
         ResponseFuture::new(primary, race)
     }

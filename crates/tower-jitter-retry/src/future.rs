@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tower_attempt::{Attempt, Classify, Replays, Verdict};
+use tower_attempt::{Attempt, Outcomes, Requests, Verdict};
 use tower_service::Service;
 
 pub(crate) use self::call::Call;
-use crate::time_limit::{TimeLimit, Timer};
+use crate::time_limit::{Limited, TimeLimit, Timer};
 use crate::{Observer, StopReason};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
@@ -25,39 +25,33 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// # Panics
 ///
 /// When it is polled again after it was ready.
+///
+/// `F` is the future of the service `S`. No bound of this type and no type of a field mentions the error
+/// type, which a compiler that forgets lifetimes inside `tokio::spawn` could not prove to be `'static`.
 #[pin_project]
-pub struct ResponseFuture<S, C, R, O, T, Req>
+pub struct ResponseFuture<F, S, P, O, T, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    T: TimeLimit<R, S::Response, S::Error>,
+    T: Limited,
 {
     /// `None` while the next one is waited for.
     #[pin]
-    attempt: Option<S::Future>,
+    attempt: Option<F>,
     #[pin]
     timer: T::Timer,
     limit: T,
-    call: Call<S, C, R, O, Req>,
+    call: Call<S, P, O, Req>,
 }
 
-impl<S, C, R, O, T, Req> ResponseFuture<S, C, R, O, T, Req>
+impl<F, S, P, O, T, Req> ResponseFuture<F, S, P, O, T, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    T: TimeLimit<R, S::Response, S::Error>,
+    T: Limited,
 {
     #[inline]
-    pub(crate) fn new(
-        first: S::Future,
-        timer: T::Timer,
-        limit: T,
-        call: Call<S, C, R, O, Req>,
-    ) -> Self {
+    pub(crate) fn new(first: F, timer: T::Timer, limit: T, call: Call<S, P, O, Req>) -> Self {
         Self {
             attempt: Some(first),
             timer,
@@ -67,13 +61,13 @@ where
     }
 }
 
-impl<S, C, R, O, T, Req> Future for ResponseFuture<S, C, R, O, T, Req>
+impl<F, S, P, O, T, Req> Future for ResponseFuture<F, S, P, O, T, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    F: Future<Output = Outcome<S, Req>>,
+    S: Service<Req, Future = F>,
+    P: Outcomes<Req, S::Response, S::Error>,
     O: Observer,
-    T: TimeLimit<R, S::Response, S::Error>,
+    T: TimeLimit<P, S::Response, S::Error>,
 {
     type Output = Outcome<S, Req>;
 
@@ -130,13 +124,11 @@ where
     }
 }
 
-impl<S, C, R, O, T, Req> fmt::Debug for ResponseFuture<S, C, R, O, T, Req>
+impl<F, S, P, O, T, Req> fmt::Debug for ResponseFuture<F, S, P, O, T, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    T: TimeLimit<R, S::Response, S::Error>,
+    T: Limited,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture")

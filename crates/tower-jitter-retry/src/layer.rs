@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use tower_attempt::Grpc;
 #[cfg(feature = "http")]
 use tower_attempt::Http;
-use tower_attempt::{Budget, BuildError, Plain};
+use tower_attempt::{Budget, BuildError, Generic, Protocol};
 use tower_layer::Layer;
 
 use crate::settings::{Knobs, Settings};
@@ -18,11 +18,11 @@ use crate::{Backoff, Mode, NoObserver, NoTimeLimit, Observer, Retry, RetryHandle
 
 /// Puts [`Retry`] around services.
 ///
-/// `P` is what the layer knows of the protocol: [`Http`](crate::Http), `Grpc` or [`Plain`]; `O` is its
-/// observer, and `T` its kind of time limits. Every service that this layer or a clone of it makes
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `T` the kind
+/// of time limits. Every service that this layer or a clone of it makes
 /// shares the budget, the jitter's seed and the settings.
-pub struct RetryLayer<P = Plain, O = NoObserver, T = NoTimeLimit> {
-    rules: P,
+pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit> {
+    protocol: P,
     observer: O,
     limit: T,
     pub(crate) settings: Arc<ArcSwap<Settings>>,
@@ -30,8 +30,8 @@ pub struct RetryLayer<P = Plain, O = NoObserver, T = NoTimeLimit> {
 
 #[cfg(feature = "http")]
 impl RetryLayer<Http> {
-    /// Retries over HTTP what is safe to repeat, with the defaults of [`RetryLayerBuilder`] and the
-    /// rules of [`HttpClassify`](crate::HttpClassify).
+    /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the
+    /// rules of [`Http`].
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;
@@ -47,8 +47,9 @@ impl RetryLayer<Http> {
 
 #[cfg(feature = "grpc")]
 impl RetryLayer<Grpc> {
-    /// Repeats gRPC calls as gRFC A6 has it, with the defaults of [`RetryLayerBuilder`] and the rules of
-    /// [`GrpcClassify`](crate::GrpcClassify).
+    /// Retries gRPC calls as gRFC A6 has it, with the defaults of [`RetryLayerBuilder`] and the rules of
+    /// [`Grpc`]: proof that the server did not process the call, and pushback. Declare methods
+    /// [idempotent](RetryLayerBuilder::idempotent_methods) to retry UNAVAILABLE, too.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;
@@ -66,7 +67,7 @@ impl RetryLayer {
     /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
     pub fn builder() -> RetryLayerBuilder {
         RetryLayerBuilder {
-            rules: Plain::default(),
+            protocol: Generic::default(),
             observer: NoObserver,
             limit: NoTimeLimit,
             knobs: Knobs::default(),
@@ -85,7 +86,7 @@ impl<P, O, T> RetryLayer<P, O, T> {
 impl<P: Clone, O: Clone, T: Clone> Clone for RetryLayer<P, O, T> {
     fn clone(&self) -> Self {
         Self {
-            rules: self.rules.clone(),
+            protocol: self.protocol.clone(),
             observer: self.observer.clone(),
             limit: self.limit.clone(),
             settings: Arc::clone(&self.settings),
@@ -97,9 +98,9 @@ impl<S, P: Clone, O: Clone, T: Clone> Layer<S> for RetryLayer<P, O, T> {
     type Service = Retry<S, P, O, T>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let (rules, observer) = (self.rules.clone(), self.observer.clone());
+        let (protocol, observer) = (self.protocol.clone(), self.observer.clone());
         let (limit, settings) = (self.limit.clone(), Arc::clone(&self.settings));
-        Retry::new(inner, rules, observer, limit, settings)
+        Retry::new(inner, protocol, observer, limit, settings)
     }
 }
 
@@ -141,8 +142,8 @@ impl<P, O, T> fmt::Debug for RetryLayer<P, O, T> {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct RetryLayerBuilder<P = Plain, O = NoObserver, T = NoTimeLimit> {
-    rules: P,
+pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit> {
+    protocol: P,
     observer: O,
     limit: T,
     knobs: Knobs,
@@ -211,7 +212,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// Tells `observer` what the layer does.
     pub fn observer<N: Observer>(self, observer: N) -> RetryLayerBuilder<P, N, T> {
         RetryLayerBuilder {
-            rules: self.rules,
+            protocol: self.protocol,
             observer,
             limit: self.limit,
             knobs: self.knobs,
@@ -224,23 +225,27 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// Names the first setting that is out of its range, with its value and its range; and a budget besides
     /// [`budget_by`](RetryLayerBuilder::budget_by).
-    pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError> {
+    pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError>
+    where
+        P: Protocol,
+    {
         self.knobs.validate()?;
+        self.protocol.validate()?;
         Ok(self.finish())
     }
 
     fn finish(self) -> RetryLayer<P, O, T> {
         RetryLayer {
-            rules: self.rules,
+            protocol: self.protocol,
             observer: self.observer,
             limit: self.limit,
             settings: Arc::new(ArcSwap::from_pointee(Settings::new(self.knobs))),
         }
     }
 
-    fn rules<N>(self, rules: N) -> RetryLayerBuilder<N, O, T> {
+    fn protocol<N>(self, protocol: N) -> RetryLayerBuilder<N, O, T> {
         RetryLayerBuilder {
-            rules,
+            protocol,
             observer: self.observer,
             limit: self.limit,
             knobs: self.knobs,

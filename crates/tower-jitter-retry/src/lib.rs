@@ -80,7 +80,7 @@
 //! another; an error of your own that wraps one and is not boxed proves nothing. An answer is taken as one to the request
 //! that went in. A service below that sends requests of its own breaks that: one that follows redirects, one that fails
 //! over, a handler that calls others after it has acted and lets their errors out as its own. Put the layer below such a
-//! service, or have a closure make [`Verdict::Unprocessed`] fatal. reqwest follows redirects by default and its errors don't
+//! service, or have [`classify`](RetryLayerBuilder::classify) make [`Verdict::Unprocessed`] fatal. reqwest follows redirects by default and its errors don't
 //! say of which request they are, so none of them is proof, unless the client follows none and the layer
 //! [knows it](RetryLayerBuilder::without_redirects).
 //!
@@ -89,11 +89,20 @@
 //! other type, such as a server's `Incoming`, become repeatable as a [`ReplayBody`].
 //!
 //! A POST becomes as repeatable as a PUT with an `Idempotency-Key`, if the server honours it; the layer can
-//! [generate one](RetryLayerBuilder::generate_idempotency_key). [`classify_fn`](RetryLayerBuilder::classify_fn) has the
-//! last word where your service says it differently.
+//! [generate one](RetryLayerBuilder::generate_idempotency_key). [`idempotent_if`](RetryLayerBuilder::idempotent_if) declares
+//! further requests idempotent, such as a POST that only reads.
 //!
-//! [`RetryLayer::grpc`] goes by gRFC A6: UNAVAILABLE, RESOURCE_EXHAUSTED with pushback, and proof; pushback is obeyed to the
-//! millisecond, and what is left of a `grpc-timeout` travels on. See [`GrpcClassify`].
+//! [`classify`](RetryLayerBuilder::classify) has the last word on what an outcome means, where your service differs from the
+//! table. It has none on what is safe: a POST that got a 404 is sent once, even if the rule calls the 404 transient. A resend
+//! takes an idempotent request, proof that the server did not process it, or a 429.
+//!
+//! [`RetryLayer::grpc`] goes by gRFC A6. It retries after a server's pushback, to the millisecond, and after proof that the
+//! server did not process the call. UNAVAILABLE and broken connections are retried for the methods that you declare
+//! [idempotent](RetryLayerBuilder::idempotent_methods), as a service config does in gRPC's own libraries. Each attempt carries
+//! the remaining time of a `grpc-timeout`. See [`Grpc`].
+//!
+//! For a service of your own, [`retry_if`](RetryLayerBuilder::retry_if) tells which outcomes to retry, and
+//! [`classify_with`](RetryLayerBuilder::classify_with) takes a rule that also looks at the request.
 //!
 //! # Defaults
 //!
@@ -121,6 +130,10 @@
 //! [`TimeoutAnswer`]: an error where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC) or to an
 //! [`on_timeout`](RetryLayerBuilder::on_timeout) closure. For hyper-util's client, whose error can't be made and whose
 //! response can't either, box the error: `.layer(retry).map_err(BoxError::from).service(client)`.
+//!
+//! A service that boxes its errors is called inside `tokio::spawn` with `service.ready().await?.call(request).await`. Two forms
+//! do not compile there, as they do not with tower's `Timeout`: `service.oneshot(request)` over boxed errors, and tower's own
+//! `Retry` above this one. Put a `BoxCloneService` around the layer for these.
 //!
 //! With `attempt_timeout` a stalled attempt leaves time for the next, which a timeout above the layer does not. tower's
 //! `Timeout` does the same below the layer, for one more box around each error. A [`Deadline`] and an [`AttemptTimeout`] in
@@ -202,16 +215,14 @@ mod settings;
 mod time_limit;
 
 pub use tower_attempt::{
-    Attempt, AttemptKind, AttemptTimeout, Budget, BudgetBy, Budgets, BuildError, Classify,
-    CustomBackoff, Deadline, Elapsed, EveryError, Hint, Plain, Replays, RetryReason, Rules,
-    TimeoutAnswer, Verdict,
+    Attempt, AttemptKind, AttemptTimeout, Budget, Budgets, BuildError, Classify, ClassifyFn,
+    Deadline, Elapsed, EveryError, Generic, Hint, RequestRule, RetryIf, RetryReason, TimeoutAnswer,
+    Verdict,
 };
-#[cfg(feature = "grpc")]
-pub use tower_attempt::{ByMessage, Grpc, GrpcClassify, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
-pub use tower_attempt::{
-    GenerateKey, Http, HttpClassify, HttpOutcome, ReplayBody, ReplayableBody, Standard,
-};
+pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
+#[cfg(feature = "grpc")]
+pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 
 pub use self::backoff::{Backoff, Schedule};
 pub use self::future::ResponseFuture;

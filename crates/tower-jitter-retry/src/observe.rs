@@ -71,7 +71,7 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 pub enum DelaySource {
     /// The layer's backoff.
     Backoff,
-    /// A closure given to [`backoff_fn`](crate::RetryLayerBuilder::backoff_fn).
+    /// The user's rule, such as a closure given to `backoff_by`.
     Custom,
     /// The server's hint.
     Server,

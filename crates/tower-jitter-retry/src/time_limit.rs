@@ -21,12 +21,15 @@ pub struct StandardAnswer;
 #[derive(Clone, Copy, Debug)]
 pub struct OnTimeout<F>(pub(crate) F);
 
-/// What a layer does about time limits.
-pub trait TimeLimit<R, Res, E> {
-    /// What watches one call's time.
+/// Whether a layer has hard time limits.
+pub trait Limited {
+    /// The timer of one call.
     type Timer: Timer;
+}
 
-    /// What the caller gets.
+/// The outcome of a hard time limit that ran out, for a protocol of type `P`.
+pub trait TimeLimit<P, Res, E>: Limited {
+    /// The outcome that the caller gets.
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
 }
 
@@ -62,28 +65,34 @@ impl Timer for () {
     }
 }
 
-impl<R, Res, E> TimeLimit<R, Res, E> for NoTimeLimit {
+impl Limited for NoTimeLimit {
     type Timer = ();
+}
 
+impl Limited for StandardAnswer {
+    type Timer = Clock;
+}
+
+impl<F> Limited for OnTimeout<F> {
+    type Timer = Clock;
+}
+
+impl<P, Res, E> TimeLimit<P, Res, E> for NoTimeLimit {
     fn answer(&self, _: Elapsed) -> Result<Res, E> {
         unreachable!("its timer never ends")
     }
 }
 
-impl<R: TimedOut<Res, E>, Res, E> TimeLimit<R, Res, E> for StandardAnswer {
-    type Timer = Clock;
-
+impl<P: TimedOut<Res, E>, Res, E> TimeLimit<P, Res, E> for StandardAnswer {
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E> {
-        R::timed_out(elapsed)
+        P::timed_out(elapsed)
     }
 }
 
-impl<F, R, Res, E> TimeLimit<R, Res, E> for OnTimeout<F>
+impl<F, P, Res, E> TimeLimit<P, Res, E> for OnTimeout<F>
 where
     F: Fn(Elapsed) -> Result<Res, E>,
 {
-    type Timer = Clock;
-
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E> {
         (self.0)(elapsed)
     }

@@ -25,10 +25,8 @@ fn hyper_client() -> Result<
     let budgets = Budgets::new(Budget::default());
     let retry = RetryLayer::builder()
         .http()
-        // One that fails does not use up what is there for the others.
-        .budget_by(budgets, |budgets, request: &Request<Full<Bytes>>| {
-            budgets.get(&request.uri().authority())
-        })
+        // A failing host does not use up the budget of the others.
+        .budget_by(budgets, |request| request.authority())
         // A stalled attempt leaves time for the next.
         .attempt_timeout(Duration::from_millis(500))
         .deadline(Duration::from_secs(3))

@@ -42,11 +42,12 @@ async fn client(addr: SocketAddr) -> Result<GreeterClient<Outbound>, BoxError> {
     let budget = Budget::ratio(0.2).per_second(10);
     let retry = RetryLayer::builder()
         .grpc()
+        // gRPC itself does not say which methods are idempotent.
+        .idempotent_methods([GREET])
         .budget(budget.clone())
         .build()?;
     let hedge = HedgeLayer::builder()
         .grpc()
-        // gRPC does not say which methods may run twice for one call.
         .idempotent_methods([GREET])
         .fixed(Duration::from_millis(50))
         .shared_budget(budget)

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Request};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame};
-use tower_attempt::{Attempt, ByBody, ReplayBody, ReplayableBody, Replays};
+use tower_attempt::{Attempt, ReplayBody, ReplayableBody, ReplayableRequest};
 
 use crate::allocations;
 
@@ -33,11 +33,13 @@ fn frame(body: &mut (impl Body<Data = Bytes> + Unpin)) {
     assert!(Pin::new(body).poll_frame(&mut cx).is_ready());
 }
 
+/// Bytes to record of a body.
+const LIMIT: usize = 64 * 1024;
+
 /// What saving a request with this body allocates, the head being without fields.
 fn saving<B: ReplayableBody>(body: B) -> u64 {
     let mut request = Request::new(body);
-    let replays = ByBody::default();
-    let (count, saved) = allocations(|| replays.first(&mut request));
+    let (count, saved) = allocations(|| request.save(LIMIT));
     assert!(saved.is_some());
     count
 }
@@ -52,8 +54,7 @@ fn a_body_that_streams_takes_a_record_and_a_box() {
 #[test]
 fn frames_take_a_list_that_grows_and_nothing_besides() {
     let mut request = Request::new(ReplayBody::new(Stream));
-    let replays = ByBody::default();
-    let saved = replays.first(&mut request).unwrap();
+    let saved = request.save(LIMIT).unwrap();
     let body = request.body_mut();
     let (count, ()) = allocations(|| (0..4).for_each(|_| frame(body)));
     assert_eq!(count, 1);
@@ -80,7 +81,7 @@ fn header_fields_take_a_list() {
         let value = HeaderValue::from_static(value);
         request.headers_mut().append(name, value);
     }
-    let (count, saved) = allocations(|| ByBody::default().first(&mut request));
+    let (count, saved) = allocations(|| request.save(LIMIT));
     assert!(saved.is_some());
     assert_eq!(count, 1);
 }
@@ -88,12 +89,11 @@ fn header_fields_take_a_list() {
 #[test]
 fn another_reader_takes_the_wakers_and_a_place() {
     let mut request = Request::new(ReplayBody::new(Stream));
-    let replays = ByBody::default();
-    let saved = replays.first(&mut request).unwrap();
+    let saved = request.save(LIMIT).unwrap();
     frame(request.body_mut());
     // The list of wakers, their owner, and the second reader's place. The rest is the extension
     // that names the attempt.
-    let (count, copy) = allocations(|| saved_copy(&replays, &saved));
+    let (count, copy) = allocations(|| saved_copy(&saved));
     let mut plain = Request::new(());
     let (mark, _) = allocations(|| plain.extensions_mut().insert(Attempt::hedge(2)));
     assert!(count - mark <= 3, "{count}, {mark} for the mark");
@@ -101,8 +101,7 @@ fn another_reader_takes_the_wakers_and_a_place() {
 }
 
 fn saved_copy(
-    replays: &ByBody,
-    saved: &<ByBody as Replays<Request<ReplayBody<Stream>>>>::Saved,
+    saved: &<Request<ReplayBody<Stream>> as ReplayableRequest>::Saved,
 ) -> Request<ReplayBody<Stream>> {
-    replays.again(saved, Attempt::hedge(2)).unwrap()
+    Request::again(saved, Attempt::hedge(2)).unwrap()
 }

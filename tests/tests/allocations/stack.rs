@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio_test::{assert_ready_ok, task};
 use tower::{Layer, Service};
-use tower_attempt::{ByBody, Replays};
+use tower_attempt::ReplayableRequest;
 use tower_dist_ratelimit::backend::Memory;
 use tower_dist_ratelimit::{Fields, Policy, Quota, RateLimitLayer, key};
 use tower_hedge_latency::HedgeLayer;
@@ -105,8 +105,8 @@ async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
     let bare = call(&mut Immediate, request);
     // One copy for retries, one for hedges.
     let (copies, _) = {
-        let (mut request, replays) = (request(), ByBody::default());
-        allocations(|| (replays.first(&mut request), replays.first(&mut request)))
+        let mut request = request();
+        allocations(|| (request.save(0), request.save(0)))
     };
     let (clones, _) = {
         let request = request();

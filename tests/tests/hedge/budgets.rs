@@ -8,7 +8,7 @@ use http::Uri;
 use http_body_util::Full;
 use tests::{Answer, Probe, Request};
 use tower::{Layer, ServiceExt};
-use tower_hedge_latency::{Budget, Budgets, HedgeLayer};
+use tower_hedge_latency::{Budget, Budgets, HedgeLayer, RequestHead};
 use tower_jitter_retry::{Backoff, RetryLayer};
 
 const fn ms(millis: u64) -> Duration {
@@ -21,8 +21,8 @@ fn get(uri: &'static str) -> Request {
     request
 }
 
-fn by_host(budgets: &Budgets, request: &Request) -> Budget {
-    budgets.get(&request.uri().host())
+fn by_host(request: RequestHead<'_>) -> Option<&str> {
+    request.authority()
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,8 +55,8 @@ async fn each_host_has_one_budget_for_retries_and_hedges() {
         let retry = retry.budget_by(retries.clone(), by_host).build().unwrap();
         let hedge = HedgeLayer::builder().fixed(ms(10)).http();
         let hedge = match shared {
-            true => hedge.shared_budget_by(hedges.clone(), by_host as fn(&Budgets, &Request) -> _),
-            false => hedge.budget_by(hedges.clone(), by_host as fn(&Budgets, &Request) -> _),
+            true => hedge.shared_budget_by(hedges.clone(), by_host),
+            false => hedge.budget_by(hedges.clone(), by_host),
         };
         let stack = retry.layer(hedge.build().unwrap().layer(Probe::always(Answer::OK)));
         stack.oneshot(get("http://a.example")).await.unwrap();

@@ -3,6 +3,7 @@
 
 mod broken;
 mod limits;
+mod rules;
 mod status;
 
 use std::time::Duration;

@@ -73,7 +73,8 @@ async fn a_server_repeats_what_its_own_service_fails() {
         2 => Reply::Good,
         _ => Reply::Never,
     });
-    let layer = RetryLayer::builder().grpc().deadline(LIMIT);
+    let layer = RetryLayer::builder().grpc().idempotent_methods([ECHO]);
+    let layer = layer.deadline(LIMIT);
     let server = Server::builder()
         .layer(layer.build().unwrap())
         .add_service(words.clone());

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tower::Layer;
 use tower_jitter_retry::{Backoff, Grpc, Jitter, Retry, RetryLayer, RetryLayerBuilder};
 
-use self::words::Client;
+use self::words::{Client, ECHO, JOIN, LETTERS};
 
 const BACKOFF: Duration = Duration::from_millis(1);
 
@@ -29,5 +29,6 @@ fn builder(events: &Events) -> RetryLayerBuilder<Grpc, Events> {
 }
 
 fn client(events: &Events, channel: Channel) -> Client<Retry<Channel, Grpc, Events>> {
-    Client::new(builder(events).build().unwrap().layer(channel))
+    let layer = builder(events).idempotent_methods([ECHO, JOIN, LETTERS]);
+    Client::new(layer.build().unwrap().layer(channel))
 }

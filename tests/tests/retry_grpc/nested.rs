@@ -6,7 +6,7 @@ use tower::Layer;
 use tower_jitter_retry::StopReason;
 
 use crate::builder;
-use crate::words::{Client, Reply, Words, channel};
+use crate::words::{Client, ECHO, Reply, Words, channel};
 
 #[tokio::test]
 async fn two_layers_make_three_attempts_and_one_more_after_errors() {
@@ -14,8 +14,8 @@ async fn two_layers_make_three_attempts_and_one_more_after_errors() {
     let dropping = Http2Server::start(|_| Frame::Close).await;
     for channel in [unavailable, channel(dropping.url())] {
         let (above, below) = (Events::default(), Events::default());
-        let inner = builder(&below).build().unwrap().layer(channel);
-        let outer = builder(&above).build().unwrap().layer(inner);
+        let layer = |events| builder(events).idempotent_methods([ECHO]).build().unwrap();
+        let outer = layer(&above).layer(layer(&below).layer(channel));
         let status = Client::new(outer).echo("hello").await.unwrap_err();
         assert_ne!(status.code(), Code::Ok);
         assert_eq!(above.stop(), StopReason::Nested);

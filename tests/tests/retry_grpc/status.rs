@@ -7,9 +7,9 @@ use tests::Events;
 use tokio::net::TcpListener;
 use tonic::Code;
 use tower::Layer;
-use tower_jitter_retry::{DelaySource, StopReason};
+use tower_jitter_retry::{DelaySource, Grpc, RetryLayerBuilder, StopReason, Verdict};
 
-use crate::words::{Client, Reply, Words, channel};
+use crate::words::{Client, ECHO, JOIN, Reply, Words, channel};
 use crate::{BACKOFF, builder, client};
 
 #[tokio::test]
@@ -26,6 +26,50 @@ async fn unavailable_without_a_body_is_repeated() {
     assert_eq!(words.calls(), 3);
     let backoff = |times| (BACKOFF * times, DelaySource::Backoff);
     assert_eq!(events.delays(), [backoff(1), backoff(2)]);
+}
+
+/// gRFC A6 retries only methods whose service config opts in.
+#[tokio::test]
+async fn a_method_that_is_not_declared_idempotent_is_called_again_after_a_pushback_only() {
+    type Builder = RetryLayerBuilder<Grpc, Events>;
+    let rules: [fn(Builder) -> Builder; 4] = [
+        |builder| builder,
+        |builder| builder.classify(|_| Verdict::transient()),
+        |builder| builder.idempotent_methods([JOIN]),
+        |builder| builder.idempotent_if(|call| call.path() == JOIN),
+    ];
+    for (number, rule) in rules.into_iter().enumerate() {
+        let events = Events::default();
+        let layer = rule(builder(&events)).build().unwrap();
+        let (words, channel) = Words::start(|_| Reply::Early(Code::Unavailable, None)).await;
+        let echo = Client::new(layer.layer(channel)).echo("hello").await;
+        assert_eq!(echo.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(words.calls(), 1, "rule {number}");
+        assert_eq!(events.stop(), StopReason::Fatal);
+    }
+    let events = Events::default();
+    let layer = builder(&events).build().unwrap();
+    let pushback = |n| match n {
+        1 => Reply::Early(Code::Unavailable, Some("1")),
+        _ => Reply::Good,
+    };
+    let (words, channel) = Words::start(pushback).await;
+    let echo = Client::new(layer.layer(channel)).echo("hello").await;
+    assert_eq!(echo.unwrap(), "hello");
+    assert_eq!(words.calls(), 2);
+}
+
+#[tokio::test]
+async fn a_closure_declares_methods_idempotent() {
+    let failing_once = |n| match n {
+        1 => Reply::Early(Code::Unavailable, None),
+        _ => Reply::Good,
+    };
+    let (words, channel) = Words::start(failing_once).await;
+    let layer = builder(&Events::default()).idempotent_if(|call| call.path() == ECHO);
+    let mut client = Client::new(layer.build().unwrap().layer(channel));
+    assert_eq!(client.echo("hello").await.unwrap(), "hello");
+    assert_eq!(words.calls(), 2);
 }
 
 #[tokio::test]
@@ -82,7 +126,8 @@ async fn a_pushback_is_an_exact_delay_and_the_backoff_starts_anew_after_it() {
     })
     .await;
     let events = Events::default();
-    let layer = builder(&events).max_attempts(6).build().unwrap();
+    let layer = builder(&events).max_attempts(6).idempotent_methods([ECHO]);
+    let layer = layer.build().unwrap();
     let status = Client::new(layer.layer(channel)).echo("hello").await;
     assert_eq!(status.unwrap_err().code(), Code::Unavailable);
     let backoff = |times| (BACKOFF * times, DelaySource::Backoff);

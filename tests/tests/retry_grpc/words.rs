@@ -22,8 +22,8 @@ use tonic_prost::ProstCodec;
 use tower::{BoxError, Service, service_fn};
 
 pub(crate) const ECHO: &str = "/test.Words/Echo";
-const JOIN: &str = "/test.Words/Join";
-const LETTERS: &str = "/test.Words/Letters";
+pub(crate) const JOIN: &str = "/test.Words/Join";
+pub(crate) const LETTERS: &str = "/test.Words/Letters";
 
 /// A message with one string.
 #[derive(Clone, PartialEq, prost::Message)]

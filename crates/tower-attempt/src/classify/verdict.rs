@@ -15,6 +15,9 @@ pub enum Verdict {
         /// What the server says of a repeat.
         hint: Option<Hint>,
     },
+    /// A failure that may pass, of a request that is not safe to resend. The protocol makes this of a
+    /// [`Retry`](Self::Retry).
+    Unsafe,
     /// A failure with proof that the server did not process the request, so that a repeat is safe
     /// whatever the request does: a transparent retry. A call's first one is immediate and free.
     ///
@@ -106,7 +109,22 @@ impl Verdict {
         }
     }
 
-    /// Whether a repeat is wanted.
+    /// Whether the server failed, for a [throttle](crate::Budget::grpc_throttle) that counts failures.
+    #[must_use]
+    pub const fn is_failure(&self) -> bool {
+        self.is_retry() || matches!(self, Self::Unsafe)
+    }
+
+    /// Whether it says that the server did not process the request.
+    #[cfg(feature = "http")]
+    pub(crate) const fn claims_proof(&self) -> bool {
+        match self {
+            Self::Retry { reason, .. } => matches!(reason, RetryReason::NotSent),
+            other => matches!(other, Self::Unprocessed),
+        }
+    }
+
+    /// Whether a retry is wanted.
     #[must_use]
     pub const fn is_retry(&self) -> bool {
         matches!(self, Self::Retry { .. } | Self::Unprocessed)

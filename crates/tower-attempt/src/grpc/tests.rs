@@ -1,9 +1,11 @@
 use std::io;
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::Full;
 
 use super::*;
-use crate::Interrupted;
+use crate::{Interrupted, Outcomes, Requests};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Outcome = Result<Response<()>, BoxError>;
@@ -14,39 +16,108 @@ fn request() -> http::request::Builder {
     Request::post(METHOD)
 }
 
-fn context(rules: &GrpcClassify, request: http::request::Builder) -> GrpcContext {
-    Classify::<_, Response<()>, BoxError>::context(rules, &request.body(()).unwrap())
+fn listed() -> Grpc {
+    Grpc::default().with(|all| all.idempotent_methods([METHOD]))
+}
+
+fn context(grpc: &Grpc, request: http::request::Builder) -> HttpContext {
+    grpc.context(&request.body(Full::<Bytes>::default()).unwrap())
+}
+
+fn verdict_of(grpc: &Grpc, attempt: Attempt, outcome: &Outcome) -> Verdict {
+    let context = context(grpc, request());
+    Outcomes::<Request<Full<Bytes>>, _, _>::classify(grpc, &context, &attempt, outcome)
 }
 
 fn verdict(attempt: Attempt, outcome: &Outcome) -> Verdict {
-    let rules = GrpcClassify::default();
-    let context = context(&rules, request());
-    Classify::<Request<()>, _, _>::classify(&rules, &context, &attempt, outcome)
+    verdict_of(&listed(), attempt, outcome)
 }
 
-fn may_hedge(rules: &GrpcClassify, request: http::request::Builder) -> bool {
-    let request = request.body(()).unwrap();
-    let context = Classify::<_, Response<()>, BoxError>::context(rules, &request);
-    Classify::<_, Response<()>, BoxError>::may_hedge(rules, &context, &request)
+fn may_hedge(grpc: &Grpc, request: http::request::Builder) -> bool {
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    grpc.may_hedge(&grpc.context(&request), &request)
 }
 
 #[test]
-fn only_listed_methods_are_hedged_and_no_hedge_is() {
-    let rules = GrpcClassify::default();
-    assert!(!may_hedge(&rules, request()));
-    let rules = rules.idempotent_methods([METHOD]);
-    assert!(may_hedge(&rules, request()));
-    assert!(!may_hedge(&rules, Request::post("/helloworld.Greeter/Say")));
-    assert!(!may_hedge(&rules, request().extension(Attempt::hedge(2))));
-    assert!(may_hedge(&rules, request().extension(Attempt::retry(2))));
+fn only_declared_methods_are_hedged_and_no_hedge_is() {
+    assert!(!may_hedge(&Grpc::default(), request()));
+    let declared = |all: &mut Settings<Grpc>| {
+        all.idempotent_if(|call| call.path() == METHOD);
+    };
+    for grpc in [listed(), Grpc::default().with(declared)] {
+        assert!(may_hedge(&grpc, request()));
+        assert!(!may_hedge(&grpc, Request::post("/helloworld.Greeter/Say")));
+        assert!(!may_hedge(&grpc, request().extension(Attempt::hedge(2))));
+        assert!(may_hedge(&grpc, request().extension(Attempt::retry(2))));
+        let narrowed = grpc.with(|all| all.hedge_if(|_| false));
+        assert!(!may_hedge(&narrowed, request()));
+    }
 }
 
 #[test]
 fn a_method_is_listed_with_or_without_the_slash_in_front() {
     for name in [METHOD, &METHOD[1..]] {
-        let rules = GrpcClassify::default().idempotent_methods([name]);
-        assert!(may_hedge(&rules, request()), "{name}");
+        let grpc = Grpc::default().with(|all| all.idempotent_methods([name]));
+        assert!(may_hedge(&grpc, request()), "{name}");
     }
+}
+
+#[test]
+fn an_empty_list_of_methods_is_an_error_and_so_are_hedges_without_methods() {
+    let expected = "idempotent_methods is [], but must be the full name of at least one method";
+    let empty = Grpc::default().with(|all| all.idempotent_methods([""; 0]));
+    assert_eq!(empty.validate().unwrap_err().to_string(), expected);
+    assert!(Grpc::default().validate().is_ok());
+    let error = Grpc::default().validate_hedging().unwrap_err();
+    assert_eq!(error.field(), "idempotent_methods");
+    assert!(listed().validate_hedging().is_ok());
+}
+
+/// A rule says what happened; it does not say that a method may run twice.
+#[test]
+fn no_rule_makes_a_method_safe_to_call_again() {
+    let code = |code: &str| Response::builder().header("grpc-status", code);
+    let without_pushback = || Ok(code("10").body(()).unwrap());
+    let pushback = code("10").header("grpc-retry-pushback-ms", "5");
+    let pushback = Ok(pushback.body(()).unwrap());
+    let aborted = |all: &mut Settings<Grpc>| {
+        all.classify(|outcome| match outcome.code() {
+            Some(GrpcCode::Aborted) if outcome.path() == METHOD => Verdict::transient(),
+            _ => outcome.verdict(),
+        });
+    };
+    let first = Attempt::PRIMARY;
+    let grpc = Grpc::default().with(aborted);
+    assert_eq!(
+        verdict_of(&grpc, first, &without_pushback()),
+        Verdict::Unsafe
+    );
+    assert!(verdict_of(&grpc, first, &pushback).is_retry());
+    let grpc = listed().with(aborted);
+    assert_eq!(
+        verdict_of(&grpc, first, &without_pushback()),
+        Verdict::transient()
+    );
+}
+
+#[test]
+fn a_method_that_is_not_declared_is_called_again_after_proof_or_pushback_only() {
+    let io = |kind: io::ErrorKind| Err(io::Error::from(kind).into());
+    let verdict = |outcome: &Outcome| verdict_of(&Grpc::default(), Attempt::PRIMARY, outcome);
+    assert_eq!(verdict(&io(io::ErrorKind::BrokenPipe)), Verdict::Unsafe);
+    assert_eq!(
+        verdict(&io(io::ErrorKind::ConnectionRefused)),
+        Verdict::not_sent()
+    );
+    let unavailable = || Response::builder().header("grpc-status", "14");
+    assert_eq!(
+        verdict(&Ok(unavailable().body(()).unwrap())),
+        Verdict::Unsafe
+    );
+    let pushback = unavailable().header("grpc-retry-pushback-ms", "5");
+    assert!(verdict(&Ok(pushback.body(()).unwrap())).is_retry());
+    let bare = Response::builder().status(503).body(()).unwrap();
+    assert_eq!(verdict(&Ok(bare)), Verdict::Unsafe);
 }
 
 #[test]
@@ -84,7 +155,7 @@ fn a_reset_stream_has_the_code_that_grpc_gives_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_is_an_expiry_and_no_deadline() {
-    let rules = GrpcClassify::default();
+    let rules = Grpc::default();
     let in_two = Deadline::after(std::time::Duration::from_secs(2));
     let timeout = context(&rules, request().header("grpc-timeout", "2S"));
     assert_eq!((timeout.deadline, timeout.expiry), (None, Some(in_two)));

@@ -1,55 +1,75 @@
-use http::header::{IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{Extensions, HeaderName, Method};
+use http::{Extensions, Method};
 
-use super::idempotency_key::has_key;
+use super::head::{Captured, RequestHead};
 use super::message::Target;
-use super::{HttpRequest, Nested};
-use crate::{Attempt, AttemptKind, AttemptTimeout, Deadline};
+use super::{Dialect, HttpOutcome, HttpRequest, HttpResponse, Nested, Settings};
+use crate::{Attempt, AttemptKind, AttemptTimeout, Budget, Deadline, Verdict};
 
-/// What makes an answer depend on an earlier attempt's effect.
-const PRECONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
-
-/// What [`HttpClassify`](crate::HttpClassify) remembers of a request.
+/// The facts that [`Http`](crate::Http) and [`Grpc`](crate::Grpc) keep about a request in flight.
 #[derive(Clone, Debug)]
 pub struct HttpContext {
-    pub(super) idempotent: bool,
-    connect: bool,
-    hedgeable: bool,
-    pub(super) deadline: Option<Deadline>,
-    pub(super) attempt_timeout: Option<AttemptTimeout>,
-    pub(super) nested: Nested,
-    /// Where the request goes, if its client may be sent elsewhere.
+    pub(crate) idempotent: bool,
+    pub(crate) may_retry: bool,
+    pub(crate) may_hedge: bool,
+    pub(crate) deadline: Option<Deadline>,
+    /// The end of a `grpc-timeout`.
+    pub(crate) expiry: Option<Deadline>,
+    pub(crate) attempt_timeout: Option<AttemptTimeout>,
+    pub(crate) nested: Nested,
+    /// The request's destination, if its client may be redirected elsewhere.
     pub(super) target: Option<Target>,
+    /// The request's own budget.
+    pub(super) budget: Option<Budget>,
+    /// Boxed, since it exists only if a rule looks at outcomes.
+    captured: Option<Box<Captured>>,
 }
 
 impl HttpContext {
     #[inline]
-    pub(super) fn new<Req: HttpRequest>(request: &Req) -> Self {
-        let (method, headers) = (request.method(), request.headers());
-        let is_safe = method.is_safe();
-        let by_method = is_safe || method.is_idempotent();
-        let conditional = || PRECONDITIONS.iter().any(|name| headers.contains_key(name));
-        let context = Self {
-            idempotent: by_method || has_key(headers),
-            connect: method == Method::CONNECT,
-            hedgeable: by_method && (is_safe || !conditional()),
+    pub(super) fn new<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> Self {
+        let idempotent = D::is_idempotent(request);
+        let mut context = Self {
+            idempotent,
+            may_retry: *request.method() != Method::CONNECT,
+            may_hedge: D::may_hedge(request, idempotent),
             deadline: None,
+            expiry: D::expiry(request),
             attempt_timeout: None,
             nested: Nested::default(),
             target: request.target(),
+            budget: None,
+            captured: None,
         };
+        if let Some(settings) = dialect.settings() {
+            context.apply(settings, request);
+        }
         match request.extensions() {
             Some(extensions) if !extensions.is_empty() => context.with(extensions),
             _ => context,
         }
     }
 
-    /// With what the request's extensions say.
+    /// Asks the user's rules.
+    #[inline(never)]
+    fn apply<D: Dialect, Req: HttpRequest>(&mut self, settings: &Settings<D>, request: &Req) {
+        let head = RequestHead::of(request);
+        let widened = settings.hedges_unsafe(head);
+        self.idempotent |= widened || settings.is_idempotent(head);
+        self.may_hedge = self.may_retry
+            && (widened || D::may_hedge(request, self.idempotent))
+            && settings.may_hedge(head);
+        self.budget = settings.budget(head);
+        self.captured = settings
+            .sees_outcomes()
+            .then(|| Box::new(Captured::of(request)));
+    }
+
+    /// Reads the request's extensions.
     #[inline(never)]
     fn with(self, extensions: &Extensions) -> Self {
         let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;
         Self {
-            hedgeable: self.hedgeable && !extensions.get().is_some_and(is_hedge),
+            may_hedge: self.may_hedge && !extensions.get().is_some_and(is_hedge),
             deadline: extensions.get().copied(),
             attempt_timeout: extensions.get().copied(),
             nested: Nested::of(extensions),
@@ -57,11 +77,17 @@ impl HttpContext {
         }
     }
 
-    pub(super) fn may_repeat(&self) -> bool {
-        !self.connect
-    }
-
-    pub(super) fn may_hedge(&self) -> bool {
-        self.hedgeable
+    /// The view of an outcome for the user's rules; `None` if there is no rule to see it.
+    pub(super) fn view<'a, Res: HttpResponse, E: 'static>(
+        &'a self,
+        attempt: &Attempt,
+        outcome: &'a Result<Res, E>,
+        verdict: Verdict,
+    ) -> Option<HttpOutcome<'a>> {
+        let request = self.captured.as_deref()?;
+        let idempotent = self.idempotent;
+        Some(HttpOutcome::new(
+            request, idempotent, *attempt, outcome, verdict,
+        ))
     }
 }

@@ -2,23 +2,22 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Fault, HttpContext, HttpResponse, ratelimit, retry_after};
+use super::{Fault, Http, HttpContext, HttpResponse, Judged, Settings, ratelimit, retry_after};
 use crate::{Attempt, AttemptKind, Verdict};
 
-/// What an error means.
-pub(super) fn judge_error<E: 'static>(
-    error: &E,
-    idempotent: bool,
-    redirects: bool,
-    attempt: &Attempt,
-) -> Verdict {
-    match Fault::of(error, redirects) {
+/// Classifies an error.
+pub(super) fn judge_error<E: 'static>(error: &E, redirects: bool, attempt: &Attempt) -> Judged<()> {
+    let verdict = match Fault::of(error, redirects) {
         Fault::Unprocessed => Verdict::Unprocessed,
         Fault::NotConnected => Verdict::not_sent(),
-        // A hedge that was never sent, or that a sibling's progress has cut off, is no answer.
+        // A hedge that was never sent, or that a sibling's progress has cut off, has no outcome.
         Fault::Local if attempt.kind() != AttemptKind::Hedge => Verdict::Fatal,
-        _ if idempotent => Verdict::transient(),
-        _ => Verdict::Fatal,
+        _ => Verdict::transient(),
+    };
+    Judged {
+        verdict,
+        rejected: false,
+        code: (),
     }
 }
 
@@ -32,14 +31,15 @@ pub(super) fn is_success(status: StatusCode) -> bool {
     !(is_refusal || status.is_server_error())
 }
 
-/// What an answer means.
+/// Classifies a response.
 pub(super) fn judge_answer<Res: HttpResponse>(
     response: &Res,
     context: &HttpContext,
-    spare_429: bool,
-) -> Verdict {
+    settings: Option<&Settings<Http>>,
+) -> Judged<()> {
     let status = response.status();
     let hint = hint(response);
+    let is_listed = |all: &Settings<Http>| all.retry_statuses.contains(&status);
     let verdict = match status {
         StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
@@ -48,19 +48,17 @@ pub(super) fn judge_answer<Res: HttpResponse>(
         | StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE => Verdict::transient(),
-        _ if is_success(status) => return Verdict::Success,
-        _ => return Verdict::Fatal,
+        _ if settings.is_some_and(is_listed) => Verdict::transient(),
+        _ if is_success(status) => Verdict::Success,
+        _ => Verdict::Fatal,
     };
-    let is_refused = || {
-        let is_refusal = status == StatusCode::TOO_MANY_REQUESTS && !spare_429;
-        is_refusal && response.target() == context.target
-    };
-    if !(context.idempotent || is_refused()) {
-        return Verdict::Fatal;
-    }
-    match hint {
-        Some(hint) => verdict.after(hint),
-        None => verdict,
+    let spare_429 = settings.is_some_and(|all| all.spare_429);
+    Judged {
+        verdict: hint.map_or(verdict, |hint| verdict.after(hint)),
+        rejected: status == StatusCode::TOO_MANY_REQUESTS
+            && !spare_429
+            && response.target() == context.target,
+        code: (),
     }
 }
 

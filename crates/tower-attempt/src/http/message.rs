@@ -1,4 +1,5 @@
-use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
+use http::uri::Authority;
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 /// What the rules read of a request: implemented for every framework's type.
 pub trait HttpRequest {
@@ -10,6 +11,10 @@ pub trait HttpRequest {
     fn headers_mut(&mut self) -> &mut HeaderMap;
     /// The path, without the query.
     fn path(&self) -> &str;
+    /// The authority of the URI: the host, with the port if the URI has one.
+    fn authority(&self) -> Option<&str>;
+    /// A copy of the URI.
+    fn uri(&self) -> Uri;
     /// Where the request goes, if its client follows redirects by itself; `None` if it does not.
     fn target(&self) -> Option<Target> {
         None
@@ -70,6 +75,14 @@ impl<B> HttpRequest for Request<B> {
         self.uri().path()
     }
 
+    fn authority(&self) -> Option<&str> {
+        self.uri().authority().map(Authority::as_str)
+    }
+
+    fn uri(&self) -> Uri {
+        self.uri().clone()
+    }
+
     fn extensions(&self) -> Option<&Extensions> {
         Some(self.extensions())
     }
@@ -113,6 +126,16 @@ impl HttpRequest for reqwest::Request {
 
     fn path(&self) -> &str {
         self.url().path()
+    }
+
+    fn authority(&self) -> Option<&str> {
+        let url = self.url();
+        url.has_authority().then(|| url.authority())
+    }
+
+    /// `/` for a URL that is no URI, which reqwest rejects.
+    fn uri(&self) -> Uri {
+        Uri::try_from(self.url().as_str()).unwrap_or_default()
     }
 
     fn target(&self) -> Option<Target> {

@@ -38,7 +38,7 @@ impl Nested {
         }
     }
 
-    pub(crate) fn is_repeated_above(&self) -> bool {
+    pub(crate) fn is_retried_above(&self) -> bool {
         self.above.is_some()
     }
 

@@ -1,13 +1,20 @@
 use std::any::Any;
 use std::fmt;
 
-use http::{HeaderMap, StatusCode};
+use http::uri::Authority;
+use http::{HeaderMap, Method, StatusCode};
 
 use super::HttpResponse;
-use crate::Verdict;
+use super::head::Captured;
+use crate::{Attempt, Verdict};
 
-/// An HTTP attempt's outcome, without its type parameters, so that closures need no annotation.
+/// A borrowed view of an HTTP attempt's outcome. It has no type parameters, so that closures need no
+/// annotation.
+#[derive(Clone, Copy)]
 pub struct HttpOutcome<'a> {
+    request: &'a Captured,
+    idempotent: bool,
+    attempt: Attempt,
     head: Option<(StatusCode, &'a HeaderMap)>,
     error: Option<&'a dyn Any>,
     verdict: Verdict,
@@ -15,17 +22,52 @@ pub struct HttpOutcome<'a> {
 
 impl<'a> HttpOutcome<'a> {
     pub(super) fn new<Res: HttpResponse, E: 'static>(
+        request: &'a Captured,
+        idempotent: bool,
+        attempt: Attempt,
         outcome: &'a Result<Res, E>,
         verdict: Verdict,
     ) -> Self {
+        let head = |response: &'a Res| (response.status(), response.headers());
         Self {
-            head: outcome
-                .as_ref()
-                .ok()
-                .map(|response| (response.status(), response.headers())),
+            request,
+            idempotent,
+            attempt,
+            head: outcome.as_ref().ok().map(head),
             error: outcome.as_ref().err().map(|error| error as &dyn Any),
             verdict,
         }
+    }
+
+    /// The request's method.
+    #[must_use]
+    pub fn method(&self) -> &'a Method {
+        &self.request.method
+    }
+
+    /// The request's path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        self.request.uri.path()
+    }
+
+    /// The authority of the request's URI: the host, with the port if the URI has one.
+    #[must_use]
+    pub fn authority(&self) -> Option<&'a str> {
+        self.request.uri.authority().map(Authority::as_str)
+    }
+
+    /// Whether the request is idempotent: by its method, by its `Idempotency-Key`, or because a
+    /// setting of the layer says so.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    /// The attempt that had this outcome; the first has the number 1.
+    #[must_use]
+    pub fn attempt(&self) -> Attempt {
+        self.attempt
     }
 
     /// The response's status; `None` if there is no response.
@@ -49,7 +91,7 @@ impl<'a> HttpOutcome<'a> {
         self.error
     }
 
-    /// What the standard rules say.
+    /// The verdict of the standard rules. It says what happened, not whether a resend is safe.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict
@@ -59,6 +101,9 @@ impl<'a> HttpOutcome<'a> {
 impl fmt::Debug for HttpOutcome<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpOutcome")
+            .field("method", self.method())
+            .field("path", &self.path())
+            .field("attempt", &self.attempt)
             .field("status", &self.status())
             .field("verdict", &self.verdict)
             .finish_non_exhaustive()

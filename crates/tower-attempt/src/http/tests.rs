@@ -1,29 +1,34 @@
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
 
 use super::*;
-use crate::RetryReason;
+use crate::{Outcomes, RetryReason};
 
+type Body = Full<Bytes>;
 type Outcome = Result<Response<()>, &'static str>;
 
-fn verdict(request: &Request<()>, outcome: &Outcome) -> Verdict {
-    let context = Classify::<_, Response<()>, &str>::context(&HttpClassify::default(), request);
-    HttpClassify::default().classify_with(&context, outcome)
+fn verdict(request: &Request<Body>, outcome: &Outcome) -> Verdict {
+    verdict_of(&Http::default(), request, outcome)
 }
 
-impl HttpClassify {
-    fn classify_with(self, context: &HttpContext, outcome: &Outcome) -> Verdict {
-        Classify::<Request<()>, _, _>::classify(&self, context, &Attempt::PRIMARY, outcome)
-    }
+fn verdict_of(http: &Http, request: &Request<Body>, outcome: &Outcome) -> Verdict {
+    let context = HttpContext::new(http, request);
+    Outcomes::<Request<Body>, _, _>::classify(http, &context, &Attempt::PRIMARY, outcome)
 }
 
-fn request(method: Method, fields: &[(&str, &str)]) -> Request<()> {
+fn context(request: &Request<Body>) -> HttpContext {
+    HttpContext::new(&Http::default(), request)
+}
+
+fn request(method: Method, fields: &[(&str, &str)]) -> Request<Body> {
     let mut request = Request::builder().method(method);
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    request.body(()).unwrap()
+    request.body(Full::default()).unwrap()
 }
 
 fn status(status: u16) -> Outcome {
@@ -43,8 +48,8 @@ fn every_status_has_the_verdict_of_the_table() {
     for code in 100..600 {
         let (idempotent, other) = match code {
             429 => (Verdict::throttled(), Verdict::throttled()),
-            408 | 504 => (Verdict::timeout(), Verdict::Fatal),
-            425 | 500 | 502 | 503 => (Verdict::transient(), Verdict::Fatal),
+            408 | 504 => (Verdict::timeout(), Verdict::Unsafe),
+            425 | 500 | 502 | 503 => (Verdict::transient(), Verdict::Unsafe),
             501 | 505.. => (Verdict::Fatal, Verdict::Fatal),
             _ => (Verdict::Success, Verdict::Success),
         };
@@ -65,7 +70,11 @@ fn methods_are_idempotent_as_rfc_9110_and_the_draft_of_query_say() {
     }
     for method in ["POST", "PATCH", "PROPFIND", "get"] {
         let request = request(method.parse().unwrap(), &[]);
-        assert_eq!(verdict(&request, &Err("reset")), Verdict::Fatal, "{method}");
+        assert_eq!(
+            verdict(&request, &Err("reset")),
+            Verdict::Unsafe,
+            "{method}"
+        );
     }
 }
 
@@ -75,33 +84,59 @@ fn an_idempotency_key_makes_a_post_repeatable() {
     assert_eq!(verdict(&post, &status(503)), Verdict::transient());
     assert_eq!(verdict(&post, &Err("reset")), Verdict::transient());
     let blank = request(Method::POST, &[("Idempotency-Key", " ")]);
-    assert_eq!(verdict(&blank, &status(503)), Verdict::Fatal);
+    assert_eq!(verdict(&blank, &status(503)), Verdict::Unsafe);
 }
 
-/// The server answers 409 to the second while it works on the first.
 #[test]
-fn what_may_fail_because_the_first_succeeded_is_not_hedged() {
+fn only_safe_methods_are_hedged() {
     let key = [("idempotency-key", "\"8e03978e\"")];
     let condition = [("if-none-match", "*")];
     for (method, fields, may_hedge) in [
-        (Method::POST, &key[..], false),
-        (Method::PUT, &condition[..], false),
-        (Method::DELETE, &[("if-match", "\"a\"")][..], false),
-        (Method::PUT, &[][..], true),
-        (Method::GET, &condition[..], true),
-        (Method::GET, &key[..], true),
+        ("GET", &[][..], true),
+        ("HEAD", &[], true),
+        ("OPTIONS", &[], true),
+        ("TRACE", &[], true),
+        ("QUERY", &[], true),
+        ("GET", &condition, true),
+        ("GET", &key, true),
+        ("PUT", &[], false),
+        ("DELETE", &[], false),
+        ("POST", &[], false),
+        ("POST", &key, false),
+        ("CONNECT", &[], false),
     ] {
-        let context = HttpContext::new(&request(method.clone(), fields));
-        assert_eq!(context.may_hedge(), may_hedge, "{method} {fields:?}");
-        assert!(context.may_repeat());
+        let context = context(&request(method.parse().unwrap(), fields));
+        assert_eq!(context.may_hedge, may_hedge, "{method} {fields:?}");
+        assert_eq!(context.may_retry, method != "CONNECT");
     }
 }
 
 #[test]
-fn a_post_may_be_repeated_but_never_hedged() {
-    let context = HttpContext::new(&request(Method::POST, &[]));
-    assert!(context.may_repeat());
-    assert!(!context.may_hedge());
+fn rules_narrow_and_widen_the_requests_that_are_hedged() {
+    let path = |uri: &str, method: Method| {
+        let mut request = request(method, &[]);
+        *request.uri_mut() = uri.parse().unwrap();
+        request
+    };
+    let http = Http::default()
+        .with(|all| all.hedge_if(|request| request.path() != "/report"))
+        .with(|all| all.hedge_unsafe_if(|request| request.path().starts_with("/search")));
+    for (uri, method, may_hedge) in [
+        ("/page", Method::GET, true),
+        ("/report", Method::GET, false),
+        ("/search", Method::POST, true),
+        ("/page", Method::POST, false),
+        ("/search", Method::CONNECT, false),
+    ] {
+        let context = HttpContext::new(&http, &path(uri, method.clone()));
+        assert_eq!(context.may_hedge, may_hedge, "{method} {uri}");
+    }
+    // An outcome that asks for a retry does not win the race.
+    let search = path("/search", Method::POST);
+    assert_eq!(
+        verdict_of(&http, &search, &status(503)),
+        Verdict::transient()
+    );
 }
 
 #[test]
@@ -109,16 +144,9 @@ fn a_hedge_is_not_hedged_again_but_a_retry_may_be() {
     for (attempt, may_hedge) in [(Attempt::hedge(2), false), (Attempt::retry(2), true)] {
         let mut request = request(Method::GET, &[]);
         request.extensions_mut().insert(attempt);
-        assert_eq!(HttpContext::new(&request).may_hedge(), may_hedge);
-        assert!(HttpContext::new(&request).may_repeat());
+        assert_eq!(context(&request).may_hedge, may_hedge);
+        assert!(context(&request).may_retry);
     }
-}
-
-#[test]
-fn connect_is_left_alone() {
-    let context = HttpContext::new(&request(Method::CONNECT, &[]));
-    assert!(!context.may_repeat());
-    assert!(!context.may_hedge());
 }
 
 #[test]
@@ -167,20 +195,13 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
 }
 
 #[test]
-fn the_ratelimit_field_serves_also_where_a_closure_asks_for_the_retry() {
-    let classify = HttpClassify::default().last_word(|_| Verdict::throttled());
-    let post = request(Method::POST, &[]);
-    let context = Classify::<_, Response<()>, &str>::context(&classify, &post);
+fn the_ratelimit_field_serves_also_where_a_rule_asks_for_the_retry() {
+    let http = Http::default().with(|all| all.classify(|_| Verdict::throttled()));
+    let get = request(Method::GET, &[]);
     for (status, hint) in [(429, Some(Duration::from_secs(3))), (503, None)] {
         let response = Response::builder().status(status);
         let response = response.header("ratelimit", r#""default";r=0;t=3"#);
-        let outcome: Outcome = Ok(response.body(()).unwrap());
-        let verdict = Classify::<Request<()>, _, _>::classify(
-            &classify,
-            &context,
-            &Attempt::PRIMARY,
-            &outcome,
-        );
+        let verdict = verdict_of(&http, &get, &Ok(response.body(()).unwrap()));
         let expected = Verdict::throttled();
         let expected = hint.map_or(expected, |hint| expected.after(hint));
         assert_eq!(verdict, expected, "{status}");
@@ -188,24 +209,98 @@ fn the_ratelimit_field_serves_also_where_a_closure_asks_for_the_retry() {
 }
 
 #[test]
-fn a_closure_sees_the_outcome_and_the_standard_verdict() {
-    let classify = HttpClassify::default().last_word(|outcome| match outcome.status() {
-        Some(StatusCode::NOT_FOUND) => Verdict::transient(),
-        None if outcome.error().is_some_and(|error| error.is::<&str>()) => Verdict::Fatal,
-        _ => outcome.verdict(),
+fn a_rule_sees_the_outcome_the_request_and_the_standard_verdict() {
+    let http = Http::default().with(|all| {
+        all.classify(|outcome| match outcome.status() {
+            Some(StatusCode::NOT_FOUND)
+                if outcome.method() == Method::GET
+                    && outcome.path() == "/item"
+                    && outcome.authority() == Some("a.example:8080")
+                    && outcome.attempt() == Attempt::PRIMARY
+                    && outcome.is_idempotent() =>
+            {
+                Verdict::transient()
+            }
+            None if outcome.error().is_some_and(|error| error.is::<&str>()) => Verdict::Fatal,
+            _ => outcome.verdict(),
+        });
     });
-    let get = request(Method::GET, &[]);
-    let context = Classify::<_, Response<()>, &str>::context(&classify, &get);
-    let judged = |outcome: Outcome| {
-        Classify::<Request<()>, _, _>::classify(&classify, &context, &Attempt::PRIMARY, &outcome)
-    };
-    assert_eq!(judged(status(404)), Verdict::transient());
-    assert_eq!(judged(Err("reset")), Verdict::Fatal);
+    let mut get = request(Method::GET, &[]);
+    *get.uri_mut() = "http://a.example:8080/item?q=1".parse().unwrap();
+    let verdict = |outcome| verdict_of(&http, &get, &outcome);
+    assert_eq!(verdict(status(404)), Verdict::transient());
+    assert_eq!(verdict(Err("reset")), Verdict::Fatal);
     assert_eq!(
-        judged(status(429)),
+        verdict(status(429)),
         Verdict::Retry {
             reason: RetryReason::Throttled,
             hint: None
         }
+    );
+}
+
+/// Each verdict that a rule may return, on outcomes that prove nothing.
+#[test]
+fn no_rule_makes_a_request_safe_to_resend() {
+    let refused = || Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+    for wish in [
+        Verdict::transient(),
+        Verdict::throttled(),
+        Verdict::timeout(),
+        Verdict::not_sent(),
+        Verdict::Unprocessed,
+    ] {
+        let http = Http::default().with(|all| all.classify(move |_| wish));
+        let post = request(Method::POST, &[]);
+        for outcome in [
+            status(200),
+            status(404),
+            status(500),
+            status(503),
+            Err("reset"),
+        ] {
+            assert_eq!(
+                verdict_of(&http, &post, &outcome),
+                Verdict::Unsafe,
+                "{wish:?}"
+            );
+        }
+        // A rejection and proof do.
+        assert!(
+            verdict_of(&http, &post, &status(429)).is_retry(),
+            "{wish:?}"
+        );
+        let context = HttpContext::new(&http, &post);
+        let proven: Result<Response<()>, _> = refused();
+        let attempt = Attempt::PRIMARY;
+        let verdict = Outcomes::<Request<Body>, _, _>::classify(&http, &context, &attempt, &proven);
+        assert_eq!(verdict, wish);
+        // "Unprocessed" and "not sent" take proof.
+        let get = request(Method::GET, &[]);
+        let unproven = match wish {
+            wish if wish.claims_proof() => Verdict::transient(),
+            wish => wish,
+        };
+        assert_eq!(verdict_of(&http, &get, &status(404)), unproven);
+        // The user's own word about the request does.
+        let declared = http.with(|all| all.idempotent_if(|request| request.path() == "/"));
+        assert_eq!(verdict_of(&declared, &post, &status(404)), unproven);
+    }
+}
+
+#[test]
+fn a_list_of_statuses_adds_to_the_default_ones() {
+    let locked = Http::default().with(|all| all.retry_statuses([StatusCode::LOCKED]));
+    let (get, post) = (request(Method::GET, &[]), request(Method::POST, &[]));
+    for (code, expected) in [(423, Verdict::transient()), (503, Verdict::transient())] {
+        assert_eq!(verdict_of(&locked, &get, &status(code)), expected);
+        assert_eq!(verdict_of(&locked, &post, &status(code)), Verdict::Unsafe);
+    }
+    assert_eq!(verdict_of(&locked, &get, &status(404)), Verdict::Success);
+    let contradiction = locked.with(|all| all.retry_statuses([StatusCode::FOUND]));
+    let error = contradiction.validate().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "retry_statuses is 302, but must be statuses of 400 or above"
     );
 }

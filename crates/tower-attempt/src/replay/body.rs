@@ -16,7 +16,7 @@ use super::unread::in_memory;
 /// Implemented for `Empty`, `Full`, `BoxBody` and `UnsyncBoxBody`, behind features
 /// for `axum::body::Body`, `tonic::body::Body` and `reqwest::Body`, and for [`ReplayBody`], which
 /// makes one of any other. A body in memory is shared; one that streams is recorded while it is
-/// sent, see [`ByBody`](crate::ByBody).
+/// sent, see [`ReplayableRequest`](crate::ReplayableRequest).
 ///
 /// An attempt that must break off in the middle of a stream, see
 /// [`Interrupted`](crate::Interrupted), gives the body's own error. `BoxBody` and `UnsyncBoxBody`

@@ -2,7 +2,7 @@ use std::error::Error;
 use std::io;
 
 use super::Elapsed;
-use crate::ByClone;
+use crate::Generic;
 
 /// What a service's caller gets when a time limit ran out: implemented for the error types that can
 /// say it.
@@ -56,7 +56,7 @@ pub trait TimeoutAnswer<Res>: Sized {
     fn timed_out(elapsed: Elapsed) -> Result<Res, Self>;
 }
 
-impl<Res> TimeoutAnswer<Res> for Box<dyn Error + Send + Sync> {
+impl<'a, Res> TimeoutAnswer<Res> for Box<dyn Error + Send + Sync + 'a> {
     fn timed_out(elapsed: Elapsed) -> Result<Res, Self> {
         Err(elapsed.into())
     }
@@ -96,7 +96,7 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
     response
 }
 
-/// What a timeout looks like in a protocol, by the way its requests are repeated.
+/// The outcome of a timeout in a protocol.
 pub trait TimedOut<Res, E> {
     /// The outcome of what took too long.
     ///
@@ -106,21 +106,21 @@ pub trait TimedOut<Res, E> {
     fn timed_out(elapsed: Elapsed) -> Result<Res, E>;
 }
 
-impl<Res, E: TimeoutAnswer<Res>> TimedOut<Res, E> for ByClone {
+impl<C, Res, E: TimeoutAnswer<Res>> TimedOut<Res, E> for Generic<C> {
     fn timed_out(elapsed: Elapsed) -> Result<Res, E> {
         E::timed_out(elapsed)
     }
 }
 
 #[cfg(feature = "http")]
-impl<Res, E: TimeoutAnswer<Res>> TimedOut<Res, E> for crate::ByBody {
+impl<Res, E: TimeoutAnswer<Res>> TimedOut<Res, E> for crate::Http {
     fn timed_out(elapsed: Elapsed) -> Result<Res, E> {
         E::timed_out(elapsed)
     }
 }
 
 #[cfg(feature = "grpc")]
-impl<B: Default, E> TimedOut<http::Response<B>, E> for crate::ByMessage {
+impl<B: Default, E> TimedOut<http::Response<B>, E> for crate::Grpc {
     fn timed_out(elapsed: Elapsed) -> Result<http::Response<B>, E> {
         Ok(crate::grpc::deadline_exceeded(elapsed))
     }

@@ -12,7 +12,7 @@ use http::{Request, Version};
 use http_body::Body;
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Full};
-use tower_attempt::{Attempt, ByBody, Interrupted, ReplayBody, ReplayableBody, Replays};
+use tower_attempt::{Attempt, Interrupted, ReplayBody, ReplayableBody, ReplayableRequest};
 
 use crate::script::{Broken, Manners, Script, Step};
 use crate::{again, data, first, last, read};
@@ -103,10 +103,9 @@ async fn reqwest_requests_are_recorded() {
     *request.timeout_mut() = Some(std::time::Duration::from_secs(7));
     *request.version_mut() = Version::HTTP_2;
     *request.body_mut() = Some(reqwest::Body::wrap(script(true).map_err(broken)));
-    let replays = ByBody::with_limit(10_000);
-    let saved = replays.first(&mut request).unwrap();
-    let copy = replays.again(&saved, Attempt::hedge(2)).unwrap();
-    let last = replays.last(saved, Attempt::retry(3)).unwrap();
+    let saved = request.save(10_000).unwrap();
+    let copy = reqwest::Request::again(&saved, Attempt::hedge(2)).unwrap();
+    let last = reqwest::Request::last(saved, Attempt::retry(3)).unwrap();
     for mut request in [request, copy, last] {
         assert_eq!(request.headers()["a"], "1");
         assert_eq!(request.timeout().unwrap().as_secs(), 7);
@@ -158,9 +157,8 @@ async fn a_copy_of_a_stream_has_all_that_the_request_has() {
     let request = Request::put("http://example.com/?a=b").version(Version::HTTP_2);
     let request = request.header(EXPECT, "100-continue").extension("mine");
     let mut request = request.body(ReplayBody::new(script(false))).unwrap();
-    let replays = ByBody::default();
-    let saved = replays.first(&mut request).unwrap();
-    let copy: Request<ReplayBody<Script>> = replays.last(saved, Attempt::retry(2)).unwrap();
+    let saved = request.save(10_000).unwrap();
+    let copy: Request<ReplayBody<Script>> = Request::last(saved, Attempt::retry(2)).unwrap();
     assert_eq!(copy.uri(), request.uri());
     assert_eq!(copy.version(), Version::HTTP_2);
     assert_eq!(copy.headers()[EXPECT], "100-continue");
@@ -174,9 +172,8 @@ async fn a_stream_with_an_upgrade_is_sent_once() {
     request
         .headers_mut()
         .insert(UPGRADE, "websocket".parse().unwrap());
-    let replays = ByBody::default();
-    let saved = replays.first(&mut request).unwrap();
-    let copy: Option<Request<ReplayBody<Script>>> = replays.last(saved, Attempt::retry(2));
+    let saved = request.save(10_000).unwrap();
+    let copy: Option<Request<ReplayBody<Script>>> = Request::last(saved, Attempt::retry(2));
     assert!(copy.is_none());
     assert_eq!(read(request.into_body()).await.unwrap().len(), 1_600);
 }

@@ -1,23 +1,23 @@
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tower_attempt::Attempt;
 use tower_service::Service;
 
-use super::Outcome;
 use crate::SkipReason;
 use crate::losers::Losers;
 
 /// One hedge: its own instance of the service, then its own attempt.
-pub(super) struct Hedge<S: Service<Req>, L: Losers<S::Future>, Req> {
+pub(super) struct Hedge<S, H, Req> {
     pub(super) attempt: Attempt,
-    state: State<S, L, Req>,
+    state: State<S, H, Req>,
 }
 
-enum State<S: Service<Req>, L: Losers<S::Future>, Req> {
+enum State<S, H, Req> {
     Readying(S, Option<Req>),
     /// Boxed, since a call has no room for hedges that it most likely does not need.
-    Sent(Pin<Box<L::Attempt>>),
+    Sent(Pin<Box<H>>),
 }
 
 /// How a hedge ends.
@@ -27,7 +27,7 @@ pub(super) enum End<T> {
     Skipped(SkipReason),
 }
 
-impl<S: Service<Req>, L: Losers<S::Future>, Req> Hedge<S, L, Req> {
+impl<S, H, Req> Hedge<S, H, Req> {
     pub(super) fn new(attempt: Attempt, service: S, request: Req) -> Self {
         Self {
             attempt,
@@ -43,7 +43,10 @@ impl<S: Service<Req>, L: Losers<S::Future>, Req> Hedge<S, L, Req> {
     ///
     /// Only then its token is taken: one whose service is never ready costs nothing, and keeps none
     /// from hedges and retries that could be sent.
-    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Option<Req>> {
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Option<Req>>
+    where
+        S: Service<Req>,
+    {
         let State::Readying(service, next) = &mut self.state else {
             return Poll::Pending;
         };
@@ -52,14 +55,21 @@ impl<S: Service<Req>, L: Losers<S::Future>, Req> Hedge<S, L, Req> {
     }
 
     /// Sends the request that [`poll_ready`](Self::poll_ready) gave out.
-    pub(super) fn send(&mut self, request: Req, losers: &L) {
+    pub(super) fn send<L>(&mut self, request: Req, losers: &L)
+    where
+        S: Service<Req>,
+        L: Losers<S::Future, Attempt = H>,
+    {
         if let State::Readying(service, _) = &mut self.state {
             self.state = State::Sent(Box::pin(losers.hold(service.call(request))));
         }
     }
 
     /// Pending until it is sent.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End<Outcome<S, Req>>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End<H::Output>>
+    where
+        H: Future,
+    {
         match &mut self.state {
             State::Sent(future) => future.as_mut().poll(cx).map(End::Answered),
             State::Readying(..) => Poll::Pending,
@@ -67,7 +77,7 @@ impl<S: Service<Req>, L: Losers<S::Future>, Req> Hedge<S, L, Req> {
     }
 
     /// Another attempt has won; whether this one was sent.
-    pub(super) fn lose(mut self, losers: &L) -> bool {
+    pub(super) fn lose<F: Future, L: Losers<F, Attempt = H>>(mut self, losers: &L) -> bool {
         match &mut self.state {
             State::Sent(future) => losers.lose(future.as_mut()),
             State::Readying(..) => return false,

@@ -6,44 +6,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Budget, Classify, Deadline, Replays, Rules};
-use tower_service::Service;
+use tower_attempt::{Attempt, Budget, Deadline, Requests};
 
 use super::hedge::Hedge;
 use super::timing::{Due, Timing};
-use crate::elsewhere::Elsewhere;
-use crate::losers::Losers;
+use crate::elsewhere::Destinations;
+use crate::losers::Holds;
 use crate::settings::{Mode, Settings};
 use crate::{Observer, SkipReason};
 
 /// All of a call but its first attempt and its timer.
-pub(crate) struct Race<S, C, R, O, A, L, Req>
+pub(crate) struct Race<F, S, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    A: Destinations,
+    L: Holds<F>,
 {
-    rules: Rules<C, R>,
+    protocol: P,
     observer: O,
     elsewhere: A,
     losers: L,
     settings: Arc<Settings>,
-    context: C::Context,
+    context: P::Context,
     deadline: Deadline,
     /// Whether its request may be hedged, so that there is something to learn and to count.
     watched: bool,
     timing: Timing,
     /// `None` if this call is not hedged, or not any more.
-    spare: Option<Spare<S, R::Saved, A::Call>>,
+    spare: Option<Spare<S, P::Saved, A::Call>>,
     /// How many hedges came due, sent or not.
     stage: u32,
     /// How many attempts were sent, the first included.
     attempts: u32,
     /// In flight, the oldest first.
-    hedges: Vec<Hedge<S, L, Req>>,
+    hedges: Vec<Hedge<S, L::Attempt, Req>>,
     /// An attempt has failed, so the next hedge is due whatever its time.
     hurry: bool,
     /// The end of the waits that servers have asked for.
@@ -70,35 +67,33 @@ impl<S, V, E> Spare<S, V, E> {
     }
 }
 
-impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    A: Destinations,
+    L: Holds<F>,
 {
     #[expect(clippy::too_many_arguments, reason = "each becomes a field")]
     #[inline]
     pub(crate) fn new(
-        rules: Rules<C, R>,
+        protocol: P,
         observer: O,
         elsewhere: A,
         losers: L,
         settings: Arc<Settings>,
-        context: C::Context,
+        context: P::Context,
         deadline: Deadline,
         watched: bool,
         timing: Timing,
-        spare: Option<Spare<S, R::Saved, A::Call>>,
+        spare: Option<Spare<S, P::Saved, A::Call>>,
     ) -> Self {
         observer.attempt_started(&Attempt::PRIMARY);
         if !watched && settings.tuning.mode != Mode::Off {
             settings.state.counters.ineligible.count();
         }
         Self {
-            rules,
+            protocol,
             observer,
             elsewhere,
             losers,
@@ -145,7 +140,7 @@ where
     }
 
     fn budget(&self) -> &Budget {
-        let own = self.rules.classify.budget(&self.context);
+        let own = self.protocol.budget(&self.context);
         own.unwrap_or(&self.settings.tuning.budget)
     }
 

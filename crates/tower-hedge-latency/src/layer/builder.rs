@@ -1,7 +1,3 @@
-#[cfg(feature = "grpc")]
-mod grpc;
-#[cfg(feature = "http")]
-mod http;
 mod options;
 mod rules;
 
@@ -9,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_attempt::{Budget, BuildError, Plain};
+use tower_attempt::{Budget, BuildError, Generic, Protocol};
 
 use crate::options::Options;
 use crate::settings::Knobs;
@@ -51,17 +47,17 @@ use crate::{HedgeLayer, Mode, NoObserver, Observer};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct HedgeLayerBuilder<P = Plain, O = NoObserver, X = Options> {
-    rules: P,
+pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, X = Options> {
+    protocol: P,
     observer: O,
     options: X,
     knobs: Knobs,
 }
 
 impl<P, O, X> HedgeLayerBuilder<P, O, X> {
-    pub(super) fn new(rules: P, observer: O, options: X, knobs: Knobs) -> Self {
+    pub(super) fn new(protocol: P, observer: O, options: X, knobs: Knobs) -> Self {
         Self {
-            rules,
+            protocol,
             observer,
             options,
             knobs,
@@ -206,7 +202,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
 
     /// Tells `observer` what the layer does.
     pub fn observer<T: Observer>(self, observer: T) -> HedgeLayerBuilder<P, T, X> {
-        HedgeLayerBuilder::new(self.rules, observer, self.options, self.knobs)
+        HedgeLayerBuilder::new(self.protocol, observer, self.options, self.knobs)
     }
 
     /// Builds the layer.
@@ -216,17 +212,21 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// Names the first setting that is out of its range, with its value and its range: a percentile
     /// that is not between 0 and 1, a window of no length, a `max_delay` below the `min_delay`, a
     /// number of hedges or delays out of its range, delays that are not in ascending order, a wrong
-    /// budget, a budget besides [`budget_by`](Self::budget_by), a percentile that the budget cannot pay for, and what a
-    /// trigger has no use for.
-    pub fn build(self) -> Result<HedgeLayer<P, O, X>, BuildError> {
+    /// budget, a budget besides `budget_by`, a percentile that the budget cannot pay for, settings that a
+    /// trigger does not use, and gRPC without idempotent methods.
+    pub fn build(self) -> Result<HedgeLayer<P, O, X>, BuildError>
+    where
+        P: Protocol,
+    {
         self.knobs.validate()?;
+        self.protocol.validate_hedging()?;
         Ok(self.finish())
     }
 
     /// The layer, if the numbers are known to be valid.
     pub(super) fn finish(self) -> HedgeLayer<P, O, X> {
         HedgeLayer {
-            rules: self.rules,
+            protocol: self.protocol,
             observer: self.observer,
             options: self.options,
             settings: Arc::new(ArcSwap::from_pointee(self.knobs.settings())),

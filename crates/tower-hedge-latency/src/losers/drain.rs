@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::Losers;
+use super::{Holds, Losers};
 
 /// As many losers as a client keeps idle connections to one host at most, if it keeps many.
 const CAPACITY: usize = 64;
@@ -147,14 +147,16 @@ impl fmt::Debug for Drain {
     }
 }
 
+impl<F> Holds<F> for Drain {
+    type Attempt = Held<F>;
+}
+
 impl<F, B, E> Losers<F> for Drain
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     B: Body + Send + 'static,
     E: 'static,
 {
-    type Attempt = Held<F>;
-
     fn hold(&self, future: F) -> Held<F> {
         Held(Some(Box::pin(future)))
     }

@@ -2,9 +2,9 @@
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_ok};
-use tower_attempt::ByClone;
 use tower_hedge_latency::{
-    Attempt, Classify, Deadline, HedgeLayer, HedgeLayerBuilder, Rules, SkipReason, Verdict,
+    Attempt, Classify, Deadline, Generic, HedgeLayer, HedgeLayerBuilder, RequestRule, SkipReason,
+    Verdict,
 };
 
 use crate::support::*;
@@ -13,7 +13,7 @@ use crate::support::*;
 #[derive(Clone)]
 struct Until(Deadline);
 
-impl Classify<u32, u32, Error> for Until {
+impl RequestRule<u32> for Until {
     type Context = ();
 
     fn context(&self, _: &u32) {}
@@ -21,7 +21,9 @@ impl Classify<u32, u32, Error> for Until {
     fn deadline(&self, (): &()) -> Option<Deadline> {
         Some(self.0)
     }
+}
 
+impl Classify<u32, u32, Error> for Until {
     fn classify(&self, (): &(), _: &Attempt, outcome: &Result<u32, Error>) -> Verdict {
         match outcome {
             Ok(_) => Verdict::Success,
@@ -31,8 +33,8 @@ impl Classify<u32, u32, Error> for Until {
 }
 
 /// So many milliseconds from now.
-fn until(builder: HedgeLayerBuilder, millis: u64) -> HedgeLayerBuilder<Rules<Until, ByClone>> {
-    builder.classify(Until(Deadline::at(Instant::now() + ms(millis))))
+fn until(builder: HedgeLayerBuilder, millis: u64) -> HedgeLayerBuilder<Generic<Until>> {
+    builder.classify_with(Until(Deadline::at(Instant::now() + ms(millis))))
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,7 +53,7 @@ async fn a_hedge_of_another_client_is_ineligible_over_http() {
 #[cfg(feature = "grpc")]
 #[tokio::test(start_paused = true)]
 async fn a_hedge_of_another_client_is_ineligible_over_grpc() {
-    let layer = HedgeLayer::grpc(["/greeter/Hello"]);
+    let layer = HedgeLayer::grpc(["/greeter/Hello"]).unwrap();
     let of = |layer: HedgeLayer<_>| layer.layer(service_fn(answer));
     assert_passed_through(layer, "/greeter/Hello", of).await;
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::task::Spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
-use tower_hedge_latency::{
-    Budget, Budgets, HedgeHandle, HedgeLayer, HedgeLayerBuilder, SkipReason,
-};
+use tower_hedge_latency::{Budget, HedgeHandle, HedgeLayer, HedgeLayerBuilder, SkipReason};
 use tower_test::mock::{self, Handle, SendResponse};
 
 use crate::support::*;
@@ -288,11 +286,15 @@ fn a_percentile_that_the_budget_cannot_pay_for_is_an_error() {
     // What comes back with time may pay for the rest.
     assert_eq!(error(Budget::ratio(0.05).per_second(1)), None);
     assert_eq!(error(Budget::unlimited()), None);
-    let by_request = HedgeLayer::builder().percentile(0.9).budget_by(
-        Budgets::new(Budget::ratio(0.05)),
-        |budgets: &Budgets, n: &u32| budgets.get(n),
-    );
-    assert!(by_request.build().is_err());
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_percentile_has_to_be_within_what_one_of_many_budgets_pays_for() {
+    let budgets = tower_hedge_latency::Budgets::new(Budget::ratio(0.05));
+    let by_host = HedgeLayer::builder().percentile(0.9).http();
+    let by_host = by_host.budget_by(budgets, |request| request.authority());
+    assert!(by_host.build().is_err());
 }
 
 #[tokio::test(start_paused = true)]

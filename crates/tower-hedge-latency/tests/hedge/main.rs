@@ -11,6 +11,8 @@ mod drain;
 #[cfg(feature = "http")]
 mod hops;
 mod learned;
+#[cfg(feature = "http")]
+mod methods;
 mod modes;
 mod on_failure;
 mod permits;

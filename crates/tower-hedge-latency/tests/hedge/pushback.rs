@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
-use tower_attempt::ByClone;
 use tower_hedge_latency::{
-    Attempt, Classify, Deadline, HedgeLayer, HedgeLayerBuilder, Hint, Rules, SkipReason, Verdict,
+    Attempt, Classify, Deadline, Generic, HedgeLayer, HedgeLayerBuilder, Hint, RequestRule,
+    SkipReason, Verdict,
 };
 
 use crate::support::*;
@@ -15,11 +15,13 @@ use crate::support::*;
 #[derive(Clone)]
 struct Hinted(Hint);
 
-impl Classify<u32, u32, Error> for Hinted {
+impl RequestRule<u32> for Hinted {
     type Context = ();
 
     fn context(&self, _: &u32) {}
+}
 
+impl Classify<u32, u32, Error> for Hinted {
     fn classify(&self, (): &(), _: &Attempt, outcome: &Result<u32, Error>) -> Verdict {
         match outcome {
             Ok(_) => Verdict::Success,
@@ -32,7 +34,7 @@ impl Classify<u32, u32, Error> for Hinted {
 #[derive(Clone)]
 struct Until<C>(C, Duration);
 
-impl<C: Classify<u32, u32, Error>> Classify<u32, u32, Error> for Until<C> {
+impl<C: RequestRule<u32>> RequestRule<u32> for Until<C> {
     type Context = (C::Context, Deadline);
 
     fn context(&self, request: &u32) -> Self::Context {
@@ -42,7 +44,9 @@ impl<C: Classify<u32, u32, Error>> Classify<u32, u32, Error> for Until<C> {
     fn deadline(&self, (_, deadline): &Self::Context) -> Option<Deadline> {
         Some(*deadline)
     }
+}
 
+impl<C: Classify<u32, u32, Error>> Classify<u32, u32, Error> for Until<C> {
     fn classify(
         &self,
         (context, _): &Self::Context,
@@ -54,8 +58,8 @@ impl<C: Classify<u32, u32, Error>> Classify<u32, u32, Error> for Until<C> {
 }
 
 /// A hedge every 10 ms.
-fn hinted(hint: Hint) -> HedgeLayerBuilder<Rules<Hinted, ByClone>> {
-    fixed(10).max_hedges(3).classify(Hinted(hint))
+fn hinted(hint: Hint) -> HedgeLayerBuilder<Generic<Hinted>> {
+    fixed(10).max_hedges(3).classify_with(Hinted(hint))
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +124,7 @@ async fn an_exact_pushback_brings_the_next_hedge_forward_and_retry_after_does_no
 async fn an_exact_pushback_counts_where_the_trigger_is_after_the_deadline() {
     let hint = Hint::Exactly(ms(2));
     let layer = HedgeLayer::builder().delays([ms(10), ms(100)]);
-    let (mut call, mut handle) = call!(layer.classify(Until(Hinted(hint), ms(50))));
+    let (mut call, mut handle) = call!(layer.classify_with(Until(Hinted(hint), ms(50))));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;
     advance(ms(10)).await;

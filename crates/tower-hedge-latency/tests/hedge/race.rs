@@ -7,9 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_hedge_latency::{
-    Attempt, Budget, Budgets, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict,
-};
+use tower_hedge_latency::{Attempt, Budget, HedgeLayer, HedgeLayerBuilder, SkipReason, Verdict};
 use tower_test::mock;
 
 use crate::support::*;
@@ -543,11 +541,14 @@ fn a_wrong_value_is_named_with_its_bound() {
 }
 
 /// One that is set besides would never be drawn on, and say who pays into the others.
+#[cfg(feature = "http")]
 #[test]
 fn a_budget_besides_one_for_each_request_is_an_error() {
     let by_request = || {
-        let budgets = Budgets::new(Budget::ratio(0.1));
-        fixed(10).budget_by(budgets, |budgets: &Budgets, n: &u32| budgets.get(n))
+        let budgets = tower_hedge_latency::Budgets::new(Budget::ratio(0.1));
+        fixed(10)
+            .http()
+            .budget_by(budgets, |request| request.authority())
     };
     assert!(by_request().build().is_ok());
     for builder in [

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 use tower_attempt::{
-    Attempt, Budget, Classify, Deadline, Elapsed, Hint, Permit, Replays, RetryReason, Rules,
-    Verdict,
+    Attempt, Budget, Deadline, Elapsed, Hint, Outcomes, Permit, Requests, RetryReason, Verdict,
 };
 use tower_service::Service;
 
@@ -20,21 +19,19 @@ use crate::{DelaySource, Observer, RetryInfo, StopReason, retry_after};
 /// In this order, so that nothing large follows what ends in padding: together with the padding before it,
 /// it would be copied once more on the way of every call.
 #[repr(C)]
-pub(crate) struct Call<S, C, R, O, Req>
+pub(crate) struct Call<S, P, O, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
 {
-    rules: Rules<C, R>,
+    protocol: P,
     settings: Arc<Settings>,
     /// With `saved`, what further attempts are made from, as long as there may be any.
     service: Option<S>,
     /// Boxed, since most calls never wait: it keeps the future small.
     wait: Option<Box<Wait<Req>>>,
-    saved: Option<R::Saved>,
-    context: C::Context,
+    saved: Option<P::Saved>,
+    context: P::Context,
     /// No attempt goes out at this instant or later.
     last_start: Deadline,
     attempt: Attempt,
@@ -52,7 +49,7 @@ struct Wait<Req> {
     unprocessed: u32,
     /// Whether the one free retry is used up.
     had_free_retry: bool,
-    /// Which retry a custom backoff is asked about next.
+    /// The 1-based retry that the user's backoff rule was asked about last.
     retry: u32,
     /// What goes out after the wait; one that is free has no permit.
     next: Option<(Req, Option<Permit>)>,
@@ -65,26 +62,24 @@ enum Step {
     Readying,
 }
 
-impl<S, C, R, O, Req> Call<S, C, R, O, Req>
+impl<S, P, O, Req> Call<S, P, O, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
 {
     #[inline]
     pub(crate) fn new(
-        rules: Rules<C, R>,
+        protocol: P,
         observer: O,
         settings: Arc<Settings>,
-        context: C::Context,
+        context: P::Context,
         last_start: Deadline,
         service: Option<S>,
-        saved: Option<R::Saved>,
+        saved: Option<P::Saved>,
     ) -> Self {
         observer.attempt_started(&Attempt::PRIMARY);
         Self {
-            rules,
+            protocol,
             observer,
             settings,
             context,
@@ -100,11 +95,18 @@ where
     pub(crate) fn attempt(&self) -> Attempt {
         self.attempt
     }
+}
 
+impl<S, P, O, Req> Call<S, P, O, Req>
+where
+    S: Service<Req>,
+    P: Outcomes<Req, S::Response, S::Error>,
+    O: Observer,
+{
     #[inline]
     pub(crate) fn judge(&self, outcome: &Outcome<S, Req>) -> Verdict {
-        let classify = &self.rules.classify;
-        classify.classify(&self.context, &self.attempt, outcome)
+        let protocol = &self.protocol;
+        protocol.classify(&self.context, &self.attempt, outcome)
     }
 
     /// The call ends with a success.
@@ -128,8 +130,8 @@ where
         answer: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
         if let Elapsed::Attempt(_) = elapsed {
-            let classify = &self.rules.classify;
-            let verdict = classify.timed_out(&self.context, &self.attempt, &answer);
+            let protocol = &self.protocol;
+            let verdict = protocol.timed_out(&self.context, &self.attempt, &answer);
             return self.decide(verdict, answer);
         }
         Err(self.end(answer, StopReason::DeadlineExceeded))
@@ -143,13 +145,13 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        let classify = &self.rules.classify;
+        let protocol = &self.protocol;
         // Another retry layer, below or above, sees to this failure. One that never repeats anything
         // has no say in it.
         if verdict.is_retry()
             && self.settings.may_repeat
-            && (classify.was_given_up(&mut self.context, &outcome)
-                || classify.is_repeated_above(&self.context))
+            && (protocol.was_given_up(&mut self.context, &outcome)
+                || protocol.is_retried_above(&self.context))
         {
             return Err(self.end(outcome, StopReason::Nested));
         }
@@ -163,7 +165,10 @@ where
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        if verdict.is_retry() && !(verdict == Verdict::Unprocessed && self.has_a_free_retry()) {
+        // The layer that pays into the budget receives every outcome that this one does not retry.
+        let is_ours = verdict.is_retry() || self.settings.knobs.deposits;
+        let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
+        if verdict.is_failure() && is_ours && !is_free {
             self.budget().record_failure();
         }
         let decided = match verdict {
@@ -184,7 +189,7 @@ where
         outcome: &Outcome<S, Req>,
     ) -> Result<(), StopReason> {
         let knobs = &self.settings.knobs;
-        let classify = &self.rules.classify;
+        let protocol = &self.protocol;
         if knobs.mode == Mode::Off {
             return Err(StopReason::Off);
         }
@@ -193,7 +198,7 @@ where
         }
         let is_shadow = knobs.mode == Mode::Shadow;
         let request = match is_shadow {
-            true if classify.may_repeat(&self.context) => None,
+            true if protocol.may_retry(&self.context) => None,
             true => return Err(StopReason::NotRepeatable),
             false => Some(self.copy().ok_or(StopReason::NotRepeatable)?),
         };
@@ -245,7 +250,7 @@ where
         self.stop(reason);
         let is_on = self.settings.knobs.mode == Mode::On;
         if reason.is_in_vain() && self.settings.may_repeat && !self.budget().is_none() {
-            self.rules.classify.give_up(&self.context, &mut outcome);
+            self.protocol.give_up(&self.context, &mut outcome);
         }
         let outcome = match (self.attempt.number(), reason) {
             // What the other layer has to say of it stays.
@@ -271,7 +276,7 @@ where
     ) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
         let info = RetryInfo::new(self.attempt.number(), slept.unwrap_or_default(), stop);
-        self.rules.classify.attach(&mut outcome, info);
+        self.protocol.attach(&mut outcome, info);
         outcome
     }
 
@@ -279,8 +284,8 @@ where
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
         match attempt.number() == self.settings.knobs.max_attempts {
-            true => self.rules.replays.last(self.saved.take()?, attempt),
-            false => self.rules.replays.again(self.saved.as_ref()?, attempt),
+            true => self.protocol.last(self.saved.take()?, attempt),
+            false => self.protocol.again(self.saved.as_ref()?, attempt),
         }
     }
 
@@ -305,9 +310,10 @@ where
             Some(Hint::AtLeast(time)) => Some(time),
             _ => None,
         };
-        let retry = self.wait().retry;
-        self.wait().retry = retry.saturating_add(1);
-        let custom = self.rules.classify.backoff(retry, outcome);
+        let retry = self.wait().retry.saturating_add(1);
+        self.wait().retry = retry;
+        let (context, attempt) = (&self.context, &self.attempt);
+        let custom = self.protocol.backoff(context, attempt, retry, outcome);
         let schedule = &mut self.wait().schedule;
         let (backoff, source) = match custom {
             Some(delay) => (delay, DelaySource::Custom),
@@ -327,7 +333,7 @@ where
     }
 
     fn budget(&self) -> &Budget {
-        let own = self.rules.classify.budget(&self.context);
+        let own = self.protocol.budget(&self.context);
         own.unwrap_or(&self.settings.knobs.budget)
     }
 
@@ -368,8 +374,8 @@ where
         };
         let previous = self.attempt.number() - wait.unprocessed;
         let attempt = Attempt::retry(self.attempt.number() + 1);
-        let classify = &self.rules.classify;
-        classify.repeat(&mut self.context, attempt, previous, &mut request);
+        let protocol = &self.protocol;
+        protocol.mark(&mut self.context, attempt, previous, &mut request);
         self.observer.attempt_started(&attempt);
         self.attempt = attempt;
         if let Some(permit) = permit {
@@ -385,11 +391,9 @@ where
     }
 }
 
-impl<S, C, R, O, Req> Drop for Call<S, C, R, O, Req>
+impl<S, P, O, Req> Drop for Call<S, P, O, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
 {
     fn drop(&mut self) {

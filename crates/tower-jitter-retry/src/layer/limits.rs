@@ -95,7 +95,7 @@ impl<P, O> RetryLayerBuilder<P, O, StandardAnswer> {
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
     fn limit<N>(self, limit: N) -> RetryLayerBuilder<P, O, N> {
         RetryLayerBuilder {
-            rules: self.rules,
+            protocol: self.protocol,
             observer: self.observer,
             limit,
             knobs: self.knobs,

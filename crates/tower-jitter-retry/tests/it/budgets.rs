@@ -4,7 +4,7 @@ use ::http::Request;
 use bytes::Bytes;
 use http_body_util::Full;
 use tower::{Layer, ServiceExt};
-use tower_jitter_retry::{Backoff, Budget, Budgets, RetryLayer};
+use tower_jitter_retry::{Backoff, Budget, Budgets, RequestHead, RetryLayer};
 
 use crate::support::{Answer, Upstream};
 
@@ -14,8 +14,8 @@ fn get(uri: &str) -> HttpRequest {
     Request::get(uri).body(Full::default()).unwrap()
 }
 
-fn by_host(budgets: &Budgets, request: &HttpRequest) -> Budget {
-    budgets.get(&request.uri().host())
+fn by_host(request: RequestHead<'_>) -> Option<&str> {
+    request.authority()
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,10 +41,9 @@ async fn successes_pay_into_their_own_budget_unless_it_is_shared() {
     for (shared, attempts) in [(false, 2), (true, 1)] {
         let budgets = Budgets::new(Budget::ratio(1.0).burst(1).initial(0));
         let builder = RetryLayer::builder().backoff(Backoff::none()).http();
-        let pick: fn(&Budgets, &HttpRequest) -> Budget = by_host;
         let layer = match shared {
-            false => builder.budget_by(budgets, pick),
-            true => builder.shared_budget_by(budgets, pick),
+            false => builder.budget_by(budgets, by_host),
+            true => builder.shared_budget_by(budgets, by_host),
         };
         let good = Upstream::new([Answer::status(200)]);
         let layer = layer.build().unwrap();
@@ -74,7 +73,7 @@ fn a_wrong_capacity_is_named_with_its_bound() {
 fn a_budget_besides_one_for_each_request_is_an_error() {
     let by_request = || {
         let budgets = Budgets::new(Budget::ratio(0.1));
-        RetryLayer::builder().budget_by(budgets, |budgets: &Budgets, n: &u32| budgets.get(n))
+        RetryLayer::builder().http().budget_by(budgets, by_host)
     };
     assert!(by_request().build().is_ok());
     for builder in [

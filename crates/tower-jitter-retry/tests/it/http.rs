@@ -181,12 +181,9 @@ async fn a_429_is_repeated_for_a_post_unless_told_otherwise() {
             .unwrap();
         assert_eq!(upstream.seen().len(), attempts);
     }
-    // It stays when a closure is added.
+    // A rule of the user's does not change that.
     let layer = http().retry_429_for_idempotent_only();
-    let layer = layer
-        .classify_fn(|outcome| outcome.verdict())
-        .build()
-        .unwrap();
+    let layer = layer.classify(|outcome| outcome.verdict()).build().unwrap();
     let upstream = answers();
     layer
         .layer(upstream.clone())

@@ -67,7 +67,7 @@ async fn what_only_the_layer_above_repeats_it_repeats() {
     let upstream = Upstream::new([Answer::status(404), Answer::status(200)]);
     let inner = Log::default();
     let outer = RetryLayer::builder().backoff(Backoff::none()).http();
-    let outer = outer.classify_fn(|outcome| match outcome.status() {
+    let outer = outer.classify(|outcome| match outcome.status() {
         Some(StatusCode::NOT_FOUND) => tower_jitter_retry::Verdict::transient(),
         _ => outcome.verdict(),
     });

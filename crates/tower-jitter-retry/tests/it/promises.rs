@@ -39,7 +39,7 @@ fn get() -> Req {
 /// Through two layers, the outer of which repeats one answer that the inner does not.
 async fn get_below_one_that_repeats_404(upstream: &Upstream) -> Response<Full<Bytes>> {
     let outer = http()
-        .classify_fn(|o| match o.status() {
+        .classify(|o| match o.status() {
             Some(s) if s == 404 => Verdict::transient(),
             _ => o.verdict(),
         })
@@ -293,7 +293,7 @@ async fn the_last_word_covers_timeouts() {
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
     let layer = http()
-        .classify_fn(move |_| {
+        .classify(move |_| {
             *count.lock().unwrap() += 1;
             Verdict::Fatal
         })
@@ -361,7 +361,8 @@ async fn a_hint_is_a_floor_also_where_a_closure_asks_for_the_retry() {
     for (method, status) in [(Method::POST, 503), (Method::GET, 404)] {
         let layer = http()
             .max_attempts(2)
-            .classify_fn(move |o| match o.status() {
+            .idempotent_if(|request| request.method() == Method::POST)
+            .classify(move |o| match o.status() {
                 Some(s) if s == status => Verdict::transient(),
                 _ => o.verdict(),
             })
@@ -391,7 +392,7 @@ mod grpc {
     #[tokio::test(start_paused = true)]
     async fn pushback_stops_what_a_closure_would_repeat() {
         let layer = grpc()
-            .classify_fn(|o| match o.code() {
+            .classify(|o| match o.code() {
                 Some(tower_jitter_retry::GrpcCode::Aborted) => Verdict::transient(),
                 _ => o.verdict(),
             })
@@ -422,7 +423,8 @@ mod grpc {
     }
 
     fn grpc() -> RetryLayerBuilder<Grpc> {
-        builder().budget(Budget::unlimited()).grpc()
+        let builder = builder().budget(Budget::unlimited()).grpc();
+        builder.idempotent_methods(["/a.B/C"])
     }
     fn status(fields: &[(&'static str, &'static str)]) -> Answer {
         Answer::Status(200, fields.to_vec())
@@ -453,7 +455,7 @@ mod grpc {
         let layer = grpc()
             .max_attempts(5)
             .observer(log.clone())
-            .backoff_fn(|retry, _: &Result<Response<Full<Bytes>>, BoxError>| ms(100) * (retry + 1))
+            .backoff_by(|retry, _| Some(ms(100) * retry))
             .build()
             .unwrap();
         let un = || status(&[("grpc-status", "14")]);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceExt};
-use tower_jitter_retry::{Attempt, Backoff, Budget, DelaySource, RetryLayer, StopReason, Verdict};
+use tower_jitter_retry::{
+    Attempt, Backoff, Budget, Classify, DelaySource, RequestRule, RetryLayer, StopReason, Verdict,
+};
 
 use tower_test::mock;
 
@@ -285,15 +287,32 @@ async fn a_fatal_outcome_is_returned_at_once_and_deposits_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_backoff_sees_the_retry_from_zero_and_the_outcome() {
+async fn a_rules_backoff_sees_the_retry_from_one_and_the_outcome() {
+    #[derive(Clone)]
+    struct Linear;
+
+    impl RequestRule<u32> for Linear {
+        type Context = ();
+
+        fn context(&self, _: &u32) {}
+    }
+
+    impl Classify<u32, u32, BoxError> for Linear {
+        fn classify(&self, (): &(), _: &Attempt, outcome: &Result<u32, BoxError>) -> Verdict {
+            match outcome {
+                Ok(_) => Verdict::Success,
+                Err(_) => Verdict::transient(),
+            }
+        }
+
+        fn backoff(&self, retry: u32, outcome: &Result<u32, BoxError>) -> Option<Duration> {
+            assert!(outcome.is_err());
+            Some(ms(10) * retry)
+        }
+    }
+
     let log = Log::default();
-    let layer =
-        builder()
-            .observer(log.clone())
-            .backoff_fn(|retry, outcome: &Result<u32, BoxError>| {
-                assert!(outcome.is_err());
-                ms(10) * (retry + 1)
-            });
+    let layer = builder().observer(log.clone()).classify_with(Linear);
     let (mut call, mut handle) = call!(layer.build().unwrap());
     assert_pending!(call.poll());
     for _ in 0..2 {
@@ -325,7 +344,7 @@ async fn no_two_calls_wait_equally_long() {
         let layer = RetryLayer::builder().backoff(backoff);
         layer.observer(log.clone()).build().unwrap()
     };
-    async fn delays(layer: RetryLayer<tower_jitter_retry::Plain, Log>, log: &Log) -> Vec<Event> {
+    async fn delays(layer: RetryLayer<tower_jitter_retry::Generic, Log>, log: &Log) -> Vec<Event> {
         let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer);
         for _ in 0..10 {
             assert_ready_ok!(service.poll_ready());

@@ -1,24 +1,26 @@
 //! How a call ends.
 
+use std::future::Future;
+
 use tokio::time::Instant;
-use tower_attempt::{Attempt, AttemptKind, Classify, Replays};
+use tower_attempt::{Attempt, AttemptKind, Outcomes, Requests};
 use tower_service::Service;
 
 use super::super::Outcome;
 use super::super::timing::Due;
 use super::Race;
-use crate::elsewhere::Elsewhere;
-use crate::losers::Losers;
+use crate::elsewhere::{Destinations, Elsewhere};
+use crate::losers::{Holds, Losers};
 use crate::{HedgeInfo, Observer, SkipReason};
 
-impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    F: Future<Output = Outcome<S, Req>>,
+    S: Service<Req, Future = F>,
+    P: Outcomes<Req, S::Response, S::Error>,
     O: Observer,
     A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    L: Losers<F>,
 {
     /// Ends the call with the outcome of the `decisive` attempt: disposes of the losers and, if a hedge was sent,
     /// attaches [`HedgeInfo`].
@@ -62,10 +64,18 @@ where
         if self.attempts > 1 {
             let delay = self.timing.delay(&self.settings, 0);
             let info = HedgeInfo::new(winner, self.attempts, delay.unwrap_or_default());
-            self.rules.classify.attach(outcome, info);
+            self.protocol.attach(outcome, info);
         }
     }
+}
 
+impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
+where
+    P: Requests<Req>,
+    O: Observer,
+    A: Destinations,
+    L: Holds<F>,
+{
     /// Counts and learns from a call that ends. `overtaken`: with the outcome of a hedge.
     #[inline]
     fn settle(&self, overtaken: bool) {
@@ -110,16 +120,21 @@ where
             self.skip(&Attempt::hedge(hedge + 2), SkipReason::Shadow);
         }
     }
+
+    /// Records the primary's failure on a shared budget, since the layer above does not receive it.
+    fn record_hidden_failure(&self) {
+        if self.timing.has_primary_failed() && !self.settings.tuning.deposits {
+            self.budget().record_failure();
+        }
+    }
 }
 
-impl<S, C, R, O, A, L, Req> Drop for Race<S, C, R, O, A, L, Req>
+impl<F, S, P, O, A, L, Req> Drop for Race<F, S, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    P: Requests<Req>,
     O: Observer,
-    A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    A: Destinations,
+    L: Holds<F>,
 {
     fn drop(&mut self) {
         if !self.ended {

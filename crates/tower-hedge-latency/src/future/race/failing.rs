@@ -1,9 +1,10 @@
 //! What follows from failures.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Classify, Deadline, Hint, Replays, Verdict};
+use tower_attempt::{Attempt, Deadline, Hint, Outcomes, Verdict};
 use tower_service::Service;
 
 use super::super::Outcome;
@@ -13,14 +14,14 @@ use crate::Observer;
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
 
-impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
-    S: Service<Req>,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    F: Future<Output = Outcome<S, Req>>,
+    S: Service<Req, Future = F>,
+    P: Outcomes<Req, S::Response, S::Error>,
     O: Observer,
     A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    L: Losers<F>,
 {
     /// Classifies an attempt's outcome, once. Returns whether it decides the race: a retry would not mend it.
     #[inline]
@@ -29,10 +30,12 @@ where
         attempt: &Attempt,
         outcome: &Outcome<S, Req>,
     ) -> bool {
-        let classify = &self.rules.classify;
-        let verdict = classify.classify(&self.context, attempt, outcome);
+        let verdict = self.protocol.classify(&self.context, attempt, outcome);
         self.succeeded = verdict == Verdict::Success;
         if !verdict.is_retry() {
+            if verdict.is_failure() {
+                self.record_failure(attempt, outcome);
+            }
             return true;
         }
         self.failed(attempt, verdict, outcome);
@@ -42,13 +45,7 @@ where
     /// A server that asks to wait or to stop is obeyed.
     #[cold]
     fn failed(&mut self, attempt: &Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        // The layer above records the primary's failure on a shared budget, if it receives that failure.
-        let is_seen_above = *attempt == Attempt::PRIMARY && !self.settings.tuning.deposits;
-        // A retry layer below that gave up has recorded the failure.
-        let classify = &self.rules.classify;
-        if !classify.was_given_up(&mut self.context, outcome) && !is_seen_above {
-            self.budget().record_failure();
-        }
+        self.record_failure(attempt, outcome);
         if let Verdict::Retry {
             hint: Some(hint), ..
         } = verdict
@@ -61,6 +58,17 @@ where
         }
         self.hurry =
             self.sends_on_failure() && !self.is_readying() && !matches!(self.due(), Due::Never);
+    }
+
+    #[cold]
+    fn record_failure(&mut self, attempt: &Attempt, outcome: &Outcome<S, Req>) {
+        // The layer above records the primary's failure on a shared budget, if it receives that failure.
+        let is_seen_above = *attempt == Attempt::PRIMARY && !self.settings.tuning.deposits;
+        // A retry layer below that gave up has recorded the failure.
+        let protocol = &self.protocol;
+        if !protocol.was_given_up(&mut self.context, outcome) && !is_seen_above {
+            self.budget().record_failure();
+        }
     }
 
     /// Sends no hedge before `wait` has passed. The next one goes out then if its own time comes before, or if the
@@ -93,13 +101,6 @@ where
     /// polled once: a hedge whose service is not ready then does not delay the failure.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
-    }
-
-    /// Records the primary's failure on a shared budget, since the layer above does not receive it.
-    pub(super) fn record_hidden_failure(&self) {
-        if self.timing.has_primary_failed() && !self.settings.tuning.deposits {
-            self.budget().record_failure();
-        }
     }
 
     pub(in crate::future) fn primary_failed(&mut self) {

@@ -1,8 +1,9 @@
 //! Hedges, from the moment they are due.
 
+use std::future::Future;
 use std::task::{Context, Poll, ready};
 
-use tower_attempt::{Attempt, Classify, Replays};
+use tower_attempt::{Attempt, Outcomes};
 use tower_service::Service;
 
 use super::super::Outcome;
@@ -12,14 +13,14 @@ use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
 use crate::{Observer, SkipReason};
 
-impl<S, C, R, O, A, L, Req> Race<S, C, R, O, A, L, Req>
+impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
-    S: Service<Req> + Clone,
-    C: Classify<Req, S::Response, S::Error>,
-    R: Replays<Req>,
+    F: Future<Output = Outcome<S, Req>>,
+    S: Service<Req, Future = F> + Clone,
+    P: Outcomes<Req, S::Response, S::Error>,
     O: Observer,
     A: Elsewhere<S, Req>,
-    L: Losers<S::Future>,
+    L: Losers<F>,
 {
     /// Adds the hedge whose time has come.
     pub(in crate::future) fn add_late_hedge(&mut self) {
@@ -43,14 +44,14 @@ where
         if self.budget().available() == 0 {
             return self.skip(&attempt, SkipReason::Denied);
         }
-        let (replays, elsewhere) = (&self.rules.replays, &self.elsewhere);
+        let (protocol, elsewhere) = (&self.protocol, &self.elsewhere);
         let next = match last {
             None => self.spare.as_ref().and_then(|spare| {
-                let request = replays.again(&spare.saved, attempt)?;
+                let request = protocol.again(&spare.saved, attempt)?;
                 let own = spare.service.clone();
                 Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
             }),
-            Some(spare) => replays.last(spare.saved, attempt).map(|request| {
+            Some(spare) => protocol.last(spare.saved, attempt).map(|request| {
                 let own = spare.service;
                 (elsewhere.service(&spare.elsewhere, attempt, own), request)
             }),
@@ -110,14 +111,14 @@ where
         let Some(mut request) = ready.filter(|_| may_send) else {
             return Poll::Ready(End::Skipped(SkipReason::NotReady));
         };
-        let own = self.rules.classify.budget(&self.context);
+        let own = self.protocol.budget(&self.context);
         let budget = own.unwrap_or(&self.settings.tuning.budget);
         let Some(permit) = budget.withdraw() else {
             return Poll::Ready(End::Skipped(SkipReason::Denied));
         };
         permit.spend();
-        let (classify, context) = (&self.rules.classify, &mut self.context);
-        classify.repeat(context, hedge.attempt, self.attempts, &mut request);
+        let (protocol, context) = (&self.protocol, &mut self.context);
+        protocol.mark(context, hedge.attempt, self.attempts, &mut request);
         self.observer.attempt_started(&hedge.attempt);
         self.attempts += 1;
         self.settings.state.counters.hedges.count();

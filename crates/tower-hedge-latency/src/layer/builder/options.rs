@@ -119,6 +119,11 @@ impl<P, O, K, A, L> HedgeLayerBuilder<P, O, Options<K, A, L>> {
     }
 
     fn options<T>(self, change: impl FnOnce(Options<K, A, L>) -> T) -> HedgeLayerBuilder<P, O, T> {
-        HedgeLayerBuilder::new(self.rules, self.observer, change(self.options), self.knobs)
+        HedgeLayerBuilder::new(
+            self.protocol,
+            self.observer,
+            change(self.options),
+            self.knobs,
+        )
     }
 }

@@ -1,9 +1,9 @@
 use http::header::{EXPECT, UPGRADE};
 use reqwest::{Body, Request};
 
-use super::ByBody;
+use super::ReplayableRequest;
 use crate::replay::Recording;
-use crate::{Attempt, ReplayableBody, Replays};
+use crate::{Attempt, ReplayableBody};
 
 /// A `reqwest::Request` that can be repeated.
 #[derive(Debug)]
@@ -13,32 +13,32 @@ pub struct SavedReqwest {
     recording: Option<Recording<Body>>,
 }
 
-impl Replays<Request> for ByBody {
+impl ReplayableRequest for Request {
     type Saved = SavedReqwest;
 
-    fn first(&self, request: &mut Request) -> Option<SavedReqwest> {
-        if let Some(request) = request.try_clone() {
+    fn save(&mut self, limit: usize) -> Option<SavedReqwest> {
+        if let Some(request) = self.try_clone() {
             return Some(SavedReqwest {
                 request,
                 recording: None,
             });
         }
-        let body = request.body_mut().take()?;
+        let body = self.body_mut().take()?;
         // Without its body a request can always be cloned.
-        let mut copy = request.try_clone()?;
+        let mut copy = self.try_clone()?;
         let content = match copy.headers().contains_key(EXPECT) {
             false => body.into_memory(),
             true => body.into_replay().into_memory(),
         };
         let recording = match content {
             Ok(content) => {
-                *request.body_mut() = Some(Body::from_memory(content.clone()));
+                *self.body_mut() = Some(Body::from_memory(content.clone()));
                 *copy.body_mut() = Some(Body::from_memory(content));
                 None
             }
             Err(body) => {
-                let (body, recording) = body.record(self.limit);
-                *request.body_mut() = Some(Body::from_replay(body));
+                let (body, recording) = body.record(limit);
+                *self.body_mut() = Some(Body::from_replay(body));
                 Some(recording)
             }
         };
@@ -48,12 +48,12 @@ impl Replays<Request> for ByBody {
         })
     }
 
-    fn again(&self, saved: &SavedReqwest, attempt: Attempt) -> Option<Request> {
+    fn again(saved: &SavedReqwest, attempt: Attempt) -> Option<Self> {
         let copy = saved.request.try_clone()?;
         fill(copy, saved.recording.as_ref(), attempt)
     }
 
-    fn last(&self, saved: SavedReqwest, attempt: Attempt) -> Option<Request> {
+    fn last(saved: SavedReqwest, attempt: Attempt) -> Option<Self> {
         let SavedReqwest { request, recording } = saved;
         fill(request, recording.as_ref(), attempt)
     }

@@ -25,9 +25,9 @@ fn request() -> Request<Full<Bytes>> {
 #[test]
 fn a_copy_has_all_that_the_request_has() {
     let mut first = request();
-    let saved = Replays::first(&ByBody::default(), &mut first).unwrap();
-    let again: Request<Full<Bytes>> = ByBody::default().again(&saved, Attempt::retry(2)).unwrap();
-    let last: Request<Full<Bytes>> = ByBody::default().last(saved, Attempt::retry(3)).unwrap();
+    let saved = first.save(1_000).unwrap();
+    let again: Request<Full<Bytes>> = Request::again(&saved, Attempt::retry(2)).unwrap();
+    let last: Request<Full<Bytes>> = Request::last(saved, Attempt::retry(3)).unwrap();
     for copy in [first, again, last] {
         assert_eq!(copy.method(), Method::PUT);
         assert_eq!(copy.uri(), "http://example.com/?a=b");
@@ -41,9 +41,9 @@ fn a_copy_has_all_that_the_request_has() {
 #[test]
 fn a_copy_carries_its_attempt_and_the_first_does_not() {
     let mut first = request();
-    let saved = Replays::first(&ByBody::default(), &mut first).unwrap();
+    let saved = first.save(1_000).unwrap();
     assert_eq!(first.extensions().get::<Attempt>(), None);
-    let copy: Request<Full<Bytes>> = ByBody::default().last(saved, Attempt::retry(2)).unwrap();
+    let copy: Request<Full<Bytes>> = Request::last(saved, Attempt::retry(2)).unwrap();
     assert_eq!(copy.extensions().get(), Some(&Attempt::retry(2)));
 }
 
@@ -52,10 +52,9 @@ fn a_body_that_is_expected_is_not_looked_at() {
     let mut expected = request().map(|body| Unread(body).boxed_unsync());
     let headers = expected.headers_mut();
     headers.insert(EXPECT, "100-continue".parse().unwrap());
-    let saved = ByBody::default().first(&mut expected).unwrap();
+    let saved = expected.save(1_000).unwrap();
     assert_eq!(expected.body().size_hint().exact(), Some(5));
-    let copy: Request<UnsyncBoxBody<_, _>> =
-        ByBody::default().last(saved, Attempt::retry(2)).unwrap();
+    let copy: Request<UnsyncBoxBody<_, _>> = Request::last(saved, Attempt::retry(2)).unwrap();
     assert_eq!(copy.headers()[EXPECT], "100-continue");
     assert_eq!(copy.body().size_hint().exact(), Some(5));
 }
@@ -84,7 +83,7 @@ fn a_request_that_asks_for_an_upgrade_is_sent_once() {
     let mut handshake = request();
     let headers = handshake.headers_mut();
     headers.insert(UPGRADE, "websocket".parse().unwrap());
-    let saved = Replays::first(&ByBody::default(), &mut handshake).unwrap();
-    let copy: Option<Request<Full<Bytes>>> = ByBody::default().again(&saved, Attempt::hedge(2));
+    let saved = handshake.save(1_000).unwrap();
+    let copy: Option<Request<Full<Bytes>>> = Request::again(&saved, Attempt::hedge(2));
     assert!(copy.is_none());
 }

@@ -1,0 +1,88 @@
+use std::time::Duration;
+
+use crate::protocol::sealed::Sealed;
+use crate::{
+    Attempt, Budget, Classify, Deadline, EveryError, Outcomes, Protocol, RequestRule, Requests,
+    Verdict,
+};
+
+/// The protocol of services whose requests are `Clone`, where a rule of type `C` says everything.
+///
+/// # Default
+///
+/// [`EveryError`]: every request may be resent, every `Err` is retried and no `Ok` is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Generic<C = EveryError>(C);
+
+impl<C> Generic<C> {
+    /// Classifies with `rule`.
+    pub const fn new(rule: C) -> Self {
+        Self(rule)
+    }
+}
+
+impl<C> Sealed for Generic<C> {}
+
+impl<C> Protocol for Generic<C> {}
+
+impl<C: RequestRule<Req>, Req: Clone> Requests<Req> for Generic<C> {
+    type Context = C::Context;
+    type Saved = Req;
+
+    fn context(&self, request: &Req) -> C::Context {
+        self.0.context(request)
+    }
+
+    fn may_retry(&self, context: &C::Context) -> bool {
+        self.0.may_retry(context)
+    }
+
+    fn may_hedge(&self, context: &C::Context, _: &Req) -> bool {
+        self.0.may_hedge(context)
+    }
+
+    fn deadline(&self, context: &C::Context) -> Option<Deadline> {
+        self.0.deadline(context)
+    }
+
+    fn budget<'a>(&'a self, context: &'a C::Context) -> Option<&'a Budget> {
+        self.0.budget(context)
+    }
+
+    fn save(&self, request: &mut Req) -> Option<Req> {
+        Some(request.clone())
+    }
+
+    fn again(&self, saved: &Req, _: Attempt) -> Option<Req> {
+        Some(saved.clone())
+    }
+
+    fn last(&self, saved: Req, _: Attempt) -> Option<Req> {
+        Some(saved)
+    }
+}
+
+impl<C: Classify<Req, Res, E>, Req: Clone, Res, E> Outcomes<Req, Res, E> for Generic<C> {
+    fn classify(
+        &self,
+        context: &C::Context,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict {
+        self.0.classify(context, attempt, outcome)
+    }
+
+    fn timed_out(&self, _: &C::Context, _: &Attempt, _: &Result<Res, E>) -> Verdict {
+        Verdict::timeout()
+    }
+
+    fn backoff(
+        &self,
+        _: &C::Context,
+        _: &Attempt,
+        retry: u32,
+        outcome: &Result<Res, E>,
+    ) -> Option<Duration> {
+        self.0.backoff(retry, outcome)
+    }
+}

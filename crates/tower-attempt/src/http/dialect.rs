@@ -1,0 +1,259 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::settings::REPLAY_LIMIT;
+use super::{HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Settings};
+use crate::{
+    Attempt, AttemptTimeout, Budget, Deadline, Outcomes, Protocol, ReplayableRequest, Requests,
+    Verdict,
+};
+
+/// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
+/// [`Grpc`](crate::Grpc).
+pub trait Dialect: Protocol + Clone + Default + 'static {
+    /// The view of an outcome that rules receive.
+    type Outcome<'a>: Copy;
+    /// The part of that view that only this dialect has.
+    #[doc(hidden)]
+    type Code: Copy;
+
+    #[doc(hidden)]
+    fn settings(&self) -> Option<&Settings<Self>>;
+
+    #[doc(hidden)]
+    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self>>>;
+
+    /// Changes a setting.
+    #[must_use]
+    fn with(mut self, set: impl FnOnce(&mut Settings<Self>)) -> Self {
+        set(Arc::make_mut(self.settings_mut().get_or_insert_default()));
+        self
+    }
+
+    #[doc(hidden)]
+    fn prepare<Req: HttpRequest>(&self, _: &mut Req) {}
+
+    /// Whether the request is idempotent without a rule that says so.
+    #[doc(hidden)]
+    fn is_idempotent<Req: HttpRequest>(request: &Req) -> bool;
+
+    /// Whether two attempts may be in flight concurrently without a rule that says so.
+    #[doc(hidden)]
+    fn may_hedge<Req: HttpRequest>(request: &Req, idempotent: bool) -> bool;
+
+    #[doc(hidden)]
+    #[must_use]
+    fn expiry<Req: HttpRequest>(_: &Req) -> Option<Deadline> {
+        None
+    }
+
+    #[doc(hidden)]
+    fn mark<Req: HttpRequest>(
+        context: &mut HttpContext,
+        attempt: Attempt,
+        previous: u32,
+        request: &mut Req,
+    );
+
+    /// Whether a response is a success without a look at the rules.
+    #[doc(hidden)]
+    fn is_success<Res: HttpResponse>(response: &Res) -> bool;
+
+    /// The standard rules.
+    #[doc(hidden)]
+    fn judge<Res: HttpResponse, E: 'static>(
+        &self,
+        context: &HttpContext,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Judged<Self::Code>;
+
+    #[doc(hidden)]
+    fn timeout() -> Self::Code;
+
+    #[doc(hidden)]
+    fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict;
+
+    #[doc(hidden)]
+    fn view(outcome: HttpOutcome<'_>, code: Self::Code) -> Self::Outcome<'_>;
+}
+
+/// An outcome by the standard rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<C> {
+    /// What happened. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] are proof.
+    pub(crate) verdict: Verdict,
+    /// Whether the server has said that it did no work: a resend is safe whatever the request does.
+    pub(crate) rejected: bool,
+    pub(crate) code: C,
+}
+
+/// Asks the user's rule what happened. Decides whether a resend is safe, whatever the rule says.
+fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
+    dialect: &D,
+    context: &HttpContext,
+    attempt: &Attempt,
+    outcome: &Result<Res, E>,
+    judged: Judged<D::Code>,
+) -> Verdict {
+    let is_proven = judged.verdict.claims_proof();
+    let rule = dialect.settings().and_then(|all| all.classify.as_ref());
+    let verdict = match (rule, context.view(attempt, outcome, judged.verdict)) {
+        (Some(rule), Some(view)) => rule(D::view(view, judged.code)),
+        _ => judged.verdict,
+    };
+    match verdict {
+        _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
+            Verdict::Unsafe
+        }
+        _ if verdict.claims_proof() && !is_proven => Verdict::transient(),
+        verdict => verdict,
+    }
+}
+
+/// Kept out of the way of a success.
+#[cold]
+#[inline(never)]
+fn classify<D: Dialect, Res: HttpResponse, E: 'static>(
+    dialect: &D,
+    context: &HttpContext,
+    attempt: &Attempt,
+    outcome: &Result<Res, E>,
+) -> Verdict {
+    let judged = dialect.judge(context, attempt, outcome);
+    let verdict = decide(dialect, context, attempt, outcome, judged);
+    match (verdict, outcome) {
+        // The server's hint counts also where a user's rule asks for the retry.
+        (Verdict::Retry { hint: None, .. }, Ok(response)) => D::hinted(verdict, response),
+        _ => verdict,
+    }
+}
+
+impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
+    type Context = HttpContext;
+    type Saved = Req::Saved;
+
+    #[inline]
+    fn prepare(&self, request: &mut Req) {
+        Dialect::prepare(self, request);
+    }
+
+    #[inline]
+    fn context(&self, request: &Req) -> HttpContext {
+        HttpContext::new(self, request)
+    }
+
+    #[inline]
+    fn may_retry(&self, context: &HttpContext) -> bool {
+        context.may_retry
+    }
+
+    /// The field is looked up only here, since only hedge layers ask.
+    #[inline]
+    fn may_hedge(&self, context: &HttpContext, request: &Req) -> bool {
+        context.may_hedge && !request.headers().contains_key(HEDGE_ATTEMPT)
+    }
+
+    fn deadline(&self, context: &HttpContext) -> Option<Deadline> {
+        context.deadline
+    }
+
+    fn expiry(&self, context: &HttpContext) -> Option<Deadline> {
+        context.expiry
+    }
+
+    fn attempt_timeout(&self, context: &HttpContext) -> Option<AttemptTimeout> {
+        context.attempt_timeout
+    }
+
+    fn budget<'a>(&'a self, context: &'a HttpContext) -> Option<&'a Budget> {
+        context.budget.as_ref()
+    }
+
+    #[inline]
+    fn save(&self, request: &mut Req) -> Option<Req::Saved> {
+        let limit = self.settings().map_or(REPLAY_LIMIT, |all| all.replay_limit);
+        request.save(limit)
+    }
+
+    fn again(&self, saved: &Req::Saved, attempt: Attempt) -> Option<Req> {
+        Req::again(saved, attempt)
+    }
+
+    fn last(&self, saved: Req::Saved, attempt: Attempt) -> Option<Req> {
+        Req::last(saved, attempt)
+    }
+
+    fn mark(&self, context: &mut HttpContext, attempt: Attempt, previous: u32, request: &mut Req) {
+        D::mark(context, attempt, previous, request);
+    }
+
+    fn is_retried_above(&self, context: &HttpContext) -> bool {
+        context.nested.is_retried_above()
+    }
+}
+
+impl<D, Req, Res, E> Outcomes<Req, Res, E> for D
+where
+    D: Dialect,
+    Req: ReplayableRequest,
+    Res: HttpResponse,
+    E: 'static,
+{
+    #[inline]
+    fn classify(
+        &self,
+        context: &HttpContext,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict {
+        match outcome {
+            Ok(response) if self.settings().is_none() && D::is_success(response) => {
+                Verdict::Success
+            }
+            _ => classify(self, context, attempt, outcome),
+        }
+    }
+
+    /// How far the server got is unknown, so only an idempotent request is resent.
+    fn timed_out(
+        &self,
+        context: &HttpContext,
+        attempt: &Attempt,
+        answer: &Result<Res, E>,
+    ) -> Verdict {
+        let judged = Judged {
+            verdict: Verdict::timeout(),
+            rejected: false,
+            code: D::timeout(),
+        };
+        decide(self, context, attempt, answer, judged)
+    }
+
+    fn backoff(
+        &self,
+        context: &HttpContext,
+        attempt: &Attempt,
+        retry: u32,
+        outcome: &Result<Res, E>,
+    ) -> Option<Duration> {
+        let rule = self.settings()?.backoff.as_ref()?;
+        let judged = self.judge(context, attempt, outcome);
+        let view = context.view(attempt, outcome, judged.verdict)?;
+        rule(retry, D::view(view, judged.code))
+    }
+
+    fn was_given_up(&self, context: &mut HttpContext, outcome: &Result<Res, E>) -> bool {
+        context.nested.was_given_up(outcome)
+    }
+
+    fn give_up(&self, context: &HttpContext, outcome: &mut Result<Res, E>) {
+        context.nested.give_up(outcome);
+    }
+
+    fn attach<T: Clone + Send + Sync + 'static>(&self, outcome: &mut Result<Res, E>, info: T) {
+        if let Ok(response) = outcome {
+            response.extensions_mut().insert(info);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+
+use super::{Dialect, RequestHead};
+use crate::{Budget, Budgets, BuildError, Verdict};
+
+/// The most that is recorded of a streaming body: linkerd's default, in bytes.
+pub(super) const REPLAY_LIMIT: usize = 64 * 1024;
+
+type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
+type Rule<D> = Arc<dyn for<'a> Fn(<D as Dialect>::Outcome<'a>) -> Verdict + Send + Sync>;
+type BackoffRule<D> =
+    Arc<dyn for<'a> Fn(u32, <D as Dialect>::Outcome<'a>) -> Option<Duration> + Send + Sync>;
+type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
+
+/// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
+///
+/// Setters replace the value of an earlier call.
+#[derive(Clone)]
+pub struct Settings<D: Dialect> {
+    pub(super) replay_limit: usize,
+    pub(super) classify: Option<Rule<D>>,
+    pub(super) backoff: Option<BackoffRule<D>>,
+    idempotent_if: Option<Predicate>,
+    hedge_if: Option<Predicate>,
+    hedge_unsafe_if: Option<Predicate>,
+    budgets: Option<(Budgets, KeyOf)>,
+    pub(super) retry_statuses: Vec<StatusCode>,
+    pub(super) spare_429: bool,
+    pub(super) no_redirects: bool,
+    pub(super) generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
+    idempotent_methods: Option<Vec<String>>,
+}
+
+impl<D: Dialect> Default for Settings<D> {
+    fn default() -> Self {
+        Self {
+            replay_limit: REPLAY_LIMIT,
+            classify: None,
+            backoff: None,
+            idempotent_if: None,
+            hedge_if: None,
+            hedge_unsafe_if: None,
+            budgets: None,
+            retry_statuses: Vec::new(),
+            spare_429: false,
+            no_redirects: false,
+            generate_key: None,
+            idempotent_methods: None,
+        }
+    }
+}
+
+impl<D: Dialect> Settings<D> {
+    /// The number of bytes to record of a streaming body.
+    pub fn replay_limit(&mut self, bytes: usize) {
+        self.replay_limit = bytes;
+    }
+
+    /// The rule that classifies outcomes, after the standard rules.
+    pub fn classify(&mut self, rule: impl Fn(D::Outcome<'_>) -> Verdict + Send + Sync + 'static) {
+        self.classify = Some(Arc::new(rule));
+    }
+
+    /// The rule that chooses the delay before a 1-based retry.
+    pub fn backoff_by(
+        &mut self,
+        rule: impl Fn(u32, D::Outcome<'_>) -> Option<Duration> + Send + Sync + 'static,
+    ) {
+        self.backoff = Some(Arc::new(rule));
+    }
+
+    /// The requests that are idempotent, besides those that the protocol knows.
+    pub fn idempotent_if(
+        &mut self,
+        rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+    ) {
+        self.idempotent_if = Some(Arc::new(rule));
+    }
+
+    /// The requests that may be hedged, among those that the protocol allows.
+    pub fn hedge_if(&mut self, rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static) {
+        self.hedge_if = Some(Arc::new(rule));
+    }
+
+    /// The requests that may be hedged, besides those that the protocol allows.
+    pub fn hedge_unsafe_if(
+        &mut self,
+        rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+    ) {
+        self.hedge_unsafe_if = Some(Arc::new(rule));
+    }
+
+    /// The budgets of extra attempts, and the key of a request's budget.
+    pub fn budget_by(
+        &mut self,
+        budgets: Budgets,
+        key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    ) {
+        self.budgets = Some((budgets, Arc::new(key)));
+    }
+
+    /// The statuses to retry besides the default ones.
+    pub fn retry_statuses(&mut self, statuses: impl IntoIterator<Item = StatusCode>) {
+        self.retry_statuses = statuses.into_iter().collect();
+    }
+
+    /// Retries a 429 only if the request is idempotent.
+    pub fn retry_429_for_idempotent_only(&mut self) {
+        self.spare_429 = true;
+    }
+
+    /// Declares that the client below follows no redirects.
+    pub fn without_redirects(&mut self) {
+        self.no_redirects = true;
+    }
+
+    /// The source of an `Idempotency-Key` for each request that needs one.
+    pub fn generate_idempotency_key(
+        &mut self,
+        generate: impl Fn() -> HeaderValue + Send + Sync + 'static,
+    ) {
+        self.generate_key = Some(Arc::new(generate));
+    }
+
+    /// The full names of the gRPC methods that are idempotent. The leading slash is optional.
+    pub fn idempotent_methods<T: Into<String>>(&mut self, names: impl IntoIterator<Item = T>) {
+        let with_slash = |name: T| match name.into() {
+            path if path.starts_with('/') => path,
+            name => format!("/{name}"),
+        };
+        self.idempotent_methods = Some(names.into_iter().map(with_slash).collect());
+    }
+
+    pub(super) fn is_idempotent(&self, head: RequestHead<'_>) -> bool {
+        let listed = |paths: &Vec<String>| paths.iter().any(|path| path == head.path());
+        self.idempotent_methods.as_ref().is_some_and(listed)
+            || self.idempotent_if.as_ref().is_some_and(|rule| rule(head))
+    }
+
+    pub(super) fn may_hedge(&self, head: RequestHead<'_>) -> bool {
+        self.hedge_if.as_ref().is_none_or(|rule| rule(head))
+    }
+
+    pub(super) fn hedges_unsafe(&self, head: RequestHead<'_>) -> bool {
+        self.hedge_unsafe_if.as_ref().is_some_and(|rule| rule(head))
+    }
+
+    pub(super) fn budget(&self, head: RequestHead<'_>) -> Option<Budget> {
+        let (budgets, key) = self.budgets.as_ref()?;
+        Some(budgets.get(&key(head)))
+    }
+
+    /// Whether a rule looks at outcomes, and with them at the request.
+    pub(super) fn sees_outcomes(&self) -> bool {
+        self.classify.is_some() || self.backoff.is_some()
+    }
+
+    /// Whether any request is declared idempotent.
+    pub(crate) fn declares_idempotent(&self) -> bool {
+        self.idempotent_methods.is_some() || self.idempotent_if.is_some()
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), BuildError> {
+        let is_no_error = |status: &&StatusCode| status.as_u16() < 400;
+        if let Some(status) = self.retry_statuses.iter().find(is_no_error) {
+            let bound = "statuses of 400 or above";
+            return Err(BuildError::new("retry_statuses", status.as_u16(), bound));
+        }
+        match &self.idempotent_methods {
+            Some(names) if names.is_empty() => {
+                let bound = "the full name of at least one method";
+                Err(BuildError::new("idempotent_methods", names, bound))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<D: Dialect> fmt::Debug for Settings<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("replay_limit", &self.replay_limit)
+            .field("retry_statuses", &self.retry_statuses)
+            .field("idempotent_methods", &self.idempotent_methods)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+use std::time::Duration;
+
+use crate::{Attempt, AttemptTimeout, Budget, BuildError, Deadline, Verdict};
+
+/// Keeps [`Protocol`] to this crate: a layer relies on it for what is safe.
+pub(crate) mod sealed {
+    /// Implemented by the protocols of this crate.
+    pub trait Sealed {}
+}
+
+/// What a layer speaks: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
+///
+/// The protocol decides which requests are safe to resend, whatever a user's rule says about an
+/// outcome. It also copies requests, and reads and writes everything that travels with a message:
+/// server hints, deadlines, attempt numbers and the marks of nested layers.
+pub trait Protocol: sealed::Sealed {
+    /// Checks the settings. The layers' `build()` calls this.
+    ///
+    /// # Errors
+    ///
+    /// Names the first setting that contradicts itself, with its value and its bound.
+    fn validate(&self) -> Result<(), BuildError> {
+        Ok(())
+    }
+
+    /// Checks the settings of a protocol that a hedge layer uses.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`validate`](Self::validate), and settings that allow no request to be hedged.
+    fn validate_hedging(&self) -> Result<(), BuildError> {
+        self.validate()
+    }
+}
+
+/// The half of a [`Protocol`] that deals with requests.
+///
+/// The request itself is gone once it is sent, so a layer keeps a [`Context`](Self::Context) of each
+/// call. The associated types depend on the request type alone, so that a layer's future is `Send`
+/// whatever the lifetimes in the error type.
+pub trait Requests<Req>: Protocol {
+    /// The facts that a layer keeps about a request in flight.
+    type Context;
+    /// The copy from which further attempts are made.
+    type Saved;
+
+    /// Changes the request before the layer does anything else with it.
+    fn prepare(&self, _request: &mut Req) {}
+
+    /// Takes the context of a request before it is sent.
+    fn context(&self, request: &Req) -> Self::Context;
+
+    /// Whether any outcome at all could make a retry of this request right. If not, the layer keeps no
+    /// copy of it.
+    fn may_retry(&self, context: &Self::Context) -> bool;
+
+    /// Whether two attempts of this request, which is about to be sent, may be in flight concurrently.
+    fn may_hedge(&self, context: &Self::Context, request: &Req) -> bool;
+
+    /// The deadline that the request itself carries. It overrides the layer's.
+    fn deadline(&self, context: &Self::Context) -> Option<Deadline>;
+
+    /// The instant after which the request's sender ignores responses, such as the end of a
+    /// `grpc-timeout`. It only shortens other deadlines.
+    fn expiry(&self, _context: &Self::Context) -> Option<Deadline> {
+        None
+    }
+
+    /// The timeout of each attempt that the request itself carries. It overrides the layer's.
+    fn attempt_timeout(&self, _context: &Self::Context) -> Option<AttemptTimeout> {
+        None
+    }
+
+    /// The budget of this request's extra attempts. `None` means the layer's budget.
+    fn budget<'a>(&'a self, context: &'a Self::Context) -> Option<&'a Budget>;
+
+    /// Prepares a request for its first attempt. `None` means that it can't be resent.
+    fn save(&self, request: &mut Req) -> Option<Self::Saved>;
+
+    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can't be
+    /// resent any more.
+    fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
+
+    /// Makes the copy for the last attempt.
+    fn last(&self, saved: Self::Saved, attempt: Attempt) -> Option<Req>;
+
+    /// Marks an extra attempt right before it is sent. `previous` counts the attempts before it that
+    /// the server may have processed.
+    fn mark(
+        &self,
+        _context: &mut Self::Context,
+        _attempt: Attempt,
+        _previous: u32,
+        _request: &mut Req,
+    ) {
+    }
+
+    /// Whether this request is an extra attempt of a retry layer above, whose attempts would multiply
+    /// with those of another layer.
+    fn is_retried_above(&self, _context: &Self::Context) -> bool {
+        false
+    }
+}
+
+/// The half of a [`Protocol`] that deals with outcomes.
+pub trait Outcomes<Req, Res, E>: Requests<Req> {
+    /// Classifies an outcome. A verdict that asks for a retry means that the retry is safe.
+    fn classify(
+        &self,
+        context: &Self::Context,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict;
+
+    /// Classifies an attempt that the layer timed out. `answer` is the outcome that the caller would
+    /// get.
+    fn timed_out(
+        &self,
+        context: &Self::Context,
+        attempt: &Attempt,
+        answer: &Result<Res, E>,
+    ) -> Verdict;
+
+    /// The delay that the user's rule chooses before the 1-based `retry`. `None` means the layer's
+    /// backoff.
+    fn backoff(
+        &self,
+        context: &Self::Context,
+        attempt: &Attempt,
+        retry: u32,
+        outcome: &Result<Res, E>,
+    ) -> Option<Duration>;
+
+    /// Whether a layer below has retried this request in vain already. The layer asks after each
+    /// failure, before it [marks](Requests::mark) another attempt.
+    fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
+        false
+    }
+
+    /// Tells the layers above that this failure was retried as often as is right.
+    fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
+
+    /// Attaches `info` to a response, if the protocol has a place for it: an HTTP response's
+    /// extensions.
+    fn attach<T: Clone + Send + Sync + 'static>(&self, _outcome: &mut Result<Res, E>, _info: T) {}
+}

@@ -1,0 +1,113 @@
+mod fields;
+#[cfg(feature = "reqwest-013")]
+mod reqwest;
+mod saved;
+
+use std::mem;
+
+use http::Request;
+use http::header::EXPECT;
+
+use self::saved::{Content, SavedRequest, in_memory};
+use super::ReplayableBody;
+use crate::{Attempt, HttpRequest};
+
+/// An HTTP request that can be resent, with a body that is in memory or that streams.
+///
+/// The head is cloned. The bytes of a body in memory are shared. A body that streams is recorded
+/// frame by frame while the first attempt sends it; nothing is read ahead. A further attempt sends
+/// what is recorded and then goes on with the stream, in step with attempts that still send it: each
+/// gets every frame, and one that stalls holds up none. Nothing is recorded any more once the
+/// request can't be repeated, and what everyone has read is freed.
+///
+/// A body that turns out to be longer than the [limit](Self::with_limit) can't be repeated from
+/// then on. The oldest attempt that is in flight goes on with it, others are
+/// [`Interrupted`](crate::Interrupted). An error of the body goes to the attempt that meets it and
+/// interrupts the others.
+///
+/// A body that hides what it holds is polled once if it knows its exact size, to see whether it is
+/// in memory; not if the request has `Expect`, since whoever sends it waits for the first poll. A
+/// request with `Upgrade` is sent once: its connection is about to become something else.
+///
+/// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its
+/// extensions private, so there they don't.
+///
+/// # Cost
+///
+/// One allocation for the header fields, which are kept as a list until a copy is sent. For a body that
+/// streams: two more, the list of the frames, and a lock around each frame.
+pub trait ReplayableRequest: HttpRequest + Sized {
+    /// The copy from which further attempts are made.
+    type Saved;
+
+    /// Prepares the request for its first attempt. `None` means that it can't be resent.
+    ///
+    /// Records up to `limit` bytes of a body that streams, and one frame more when attempts overlap.
+    /// Each frame counts 64 bytes besides its content, for what it takes to keep it. With 0, a body
+    /// that streams can be resent as long as nothing of it was sent.
+    fn save(&mut self, limit: usize) -> Option<Self::Saved>;
+
+    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can't be
+    /// resent any more.
+    fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
+
+    /// Makes the copy for the last attempt.
+    fn last(saved: Self::Saved, attempt: Attempt) -> Option<Self>;
+}
+
+/// Looks for the content of a body that is not empty, and records the body if it streams.
+fn content<B: ReplayableBody>(request: &mut Request<B>, limit: usize) -> Content<B::Source> {
+    // With `Expect: 100-continue` the sender waits for the first poll, and a look at a body that
+    // hides what it holds is one.
+    let is_expected = request.headers().contains_key(EXPECT);
+    let body = mem::take(request.body_mut());
+    let content = match is_expected {
+        false => body.into_memory(),
+        true => body.into_replay().into_memory(),
+    };
+    match content {
+        Ok(content) => {
+            *request.body_mut() = in_memory(content.clone());
+            Content::Memory(content)
+        }
+        Err(body) => {
+            let (body, recording) = body.record(limit);
+            *request.body_mut() = B::from_replay(body);
+            Content::Recorded(recording)
+        }
+    }
+}
+
+impl<B: ReplayableBody> ReplayableRequest for Request<B> {
+    type Saved = SavedRequest<B::Source>;
+
+    #[inline]
+    fn save(&mut self, limit: usize) -> Option<SavedRequest<B::Source>> {
+        let body = self.body();
+        if body.is_end_stream() {
+            // One that streams nothing is as empty in each attempt as in the others.
+            if body.size_hint().exact() != Some(0) {
+                *self.body_mut() = B::default();
+            }
+            return Some(SavedRequest::new(self));
+        }
+        let content = content(self, limit);
+        Some(SavedRequest {
+            content,
+            ..SavedRequest::new(self)
+        })
+    }
+
+    fn again(saved: &SavedRequest<B::Source>, attempt: Attempt) -> Option<Self> {
+        let body = saved.body(attempt)?;
+        saved.head.clone().with(body, attempt)
+    }
+
+    fn last(saved: SavedRequest<B::Source>, attempt: Attempt) -> Option<Self> {
+        let body = saved.body(attempt)?;
+        saved.head.with(body, attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests;
