@@ -30,6 +30,7 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// | UNAVAILABLE or RESOURCE_EXHAUSTED with `grpc-retry-pushback-ms` | transient, throttled | the same |
 /// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
+/// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; fatal without one | the same |
 /// | UNAVAILABLE | transient | fatal |
 /// | a connection that broke before the response | transient | fatal |
 /// | a timeout of the attempt | timeout | fatal |
@@ -175,6 +176,7 @@ fn judge_error<E: 'static>(error: &E, attempt: &Attempt) -> Judged<Option<GrpcCo
     let (code, verdict) = match Fault::of(error, false) {
         Fault::Unprocessed => (Some(GrpcCode::Unavailable), Verdict::Unprocessed),
         Fault::NotConnected => (Some(GrpcCode::Unavailable), Verdict::not_sent()),
+        Fault::Rejected(rejected) => (None, rejected.verdict(attempt)),
         Fault::Disconnected => (Some(GrpcCode::Unavailable), Verdict::transient()),
         Fault::Reset(reason) => (Some(code_of_reset(reason)), Verdict::Fatal),
         // A hedge that was never sent, or that a sibling's progress has cut off, has no outcome.

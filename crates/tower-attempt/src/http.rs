@@ -45,14 +45,16 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | outcome | idempotent request | other request |
 /// |---|---|---|
 /// | 429 | throttled | throttled |
-/// | 503 with `Retry-After` | throttled | fatal |
+/// | 503 with a `Retry-After` above 0 | throttled | fatal |
 /// | 408, 504 | timeout | fatal |
 /// | 425, 500, 502, 503 | transient | fatal |
 /// | other 5xx | fatal | fatal |
 /// | any other status | success | success |
 /// | proof that the server did not process it: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
-/// | an error of this side: the request's body, tower's `Overloaded` and `Closed` | fatal | fatal |
+/// | a layer of this process [rejected](crate::Rejected) it, and names a wait | not sent, with the wait as the hint | the same |
+/// | a layer of this process rejected it, and names no wait: tower's `Overloaded` and `Closed` | fatal | fatal |
+/// | the request's own body failed | fatal | fatal |
 /// | any other `Err`, a timeout | transient | fatal |
 ///
 /// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY

@@ -10,6 +10,7 @@
 //!   classifies the outcomes of any service.
 //! - [`ReplayableRequest`]: copies of an HTTP request, whose body is shared if it is in memory, and recorded if it streams.
 //! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
+//! - [`Rejected`] and [`WrapsError`]: how a layer below says that it rejected a request.
 //! - [`Deadline`], [`AttemptTimeout`] and [`TimeoutAnswer`]: how long to wait, and what the caller gets then.
 //!
 //! # One budget for all extra load
@@ -55,12 +56,14 @@ mod budget;
 mod build_error;
 mod classify;
 mod deadline;
+mod errors;
 mod generic;
 #[cfg(feature = "grpc")]
 mod grpc;
 #[cfg(feature = "http")]
 mod http;
 mod protocol;
+mod rejected;
 mod replay;
 mod timeout;
 
@@ -71,6 +74,7 @@ pub use self::classify::{
     Classify, ClassifyFn, EveryError, Hint, RequestRule, RetryIf, RetryReason, Verdict,
 };
 pub use self::deadline::Deadline;
+pub use self::errors::WrapsError;
 pub use self::generic::Generic;
 #[cfg(feature = "grpc")]
 pub use self::grpc::{Grpc, GrpcCode, GrpcOutcome};
@@ -80,6 +84,7 @@ pub use self::http::{
     Target,
 };
 pub use self::protocol::{Outcomes, Protocol, Requests};
+pub use self::rejected::Rejected;
 #[cfg(feature = "http")]
 pub use self::replay::{Interrupted, ReplayBody, ReplayError, ReplayableBody, ReplayableRequest};
 pub use self::timeout::{AttemptTimeout, Elapsed, TimedOut, TimeoutAnswer};

@@ -128,7 +128,8 @@
 //! Outside of what costs something: above timeouts, concurrency limits and buffers, so that refused requests do not
 //! queue for them. Below whatever finds out who the client is, if a key depends on it. The limit is ready whenever the
 //! inner service is, and a refusal gives back what that readiness held. Retries of your own clients count as requests.
-//! A [`ThrottleLayer`] goes below your own retries, so that each of them waits its turn.
+//! A [`ThrottleLayer`] goes below your own retries, so that each of them waits its turn. `tower-jitter-retry` resends a
+//! request that the throttle rejected, after the rejection's `retry_after`.
 //!
 //! The state is made when the layer is built. Services and clones of one layer share it, which is what frameworks that
 //! call `layer` more than once need.
@@ -185,6 +186,7 @@
 //!
 //! # Features
 //!
+//! - `attempt` (default): retry and hedge layers above recognise rejections. Adds the small crate `tower-attempt`.
 //! - `conformance`: the module of that name, with the checks that every [`Backend`](backend::Backend) has to pass.
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`.

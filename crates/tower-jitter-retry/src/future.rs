@@ -11,7 +11,7 @@ use tower_service::Service;
 
 pub(crate) use self::call::Call;
 use crate::time_limit::{Limited, TimeLimit, Timer};
-use crate::{Observer, StopReason};
+use crate::{Observer, StopReason, nested};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
@@ -77,7 +77,11 @@ where
         let mut this = self.project();
         loop {
             if let Some(attempt) = this.attempt.as_mut().as_pin_mut() {
-                let failed = match attempt.poll(cx) {
+                let (polled, below) = nested::count(|| attempt.poll(cx));
+                if below > 0 {
+                    this.call.add_retries_below(below);
+                }
+                let failed = match polled {
                     Poll::Ready(outcome) => {
                         let verdict = this.call.judge(&outcome);
                         if matches!(verdict, Verdict::Success) {
@@ -89,7 +93,12 @@ where
                         }
                         // Its future goes before the wait, too, so that the wait holds no permit.
                         this.attempt.set(None);
-                        match this.timer.as_mut().poll(cx, false) {
+                        let elapsed = match verdict.is_retry() {
+                            true => this.timer.as_mut().poll(cx, false),
+                            // No deadline makes this outcome worse.
+                            false => Poll::Pending,
+                        };
+                        match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
                             // The service may have a timer of its own, for the same instant.
                             Poll::Ready(elapsed) => {

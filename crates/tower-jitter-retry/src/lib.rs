@@ -63,12 +63,14 @@
 //! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, QUERY, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
 //! |---|---|---|
 //! | 429 | after a backoff from 1 s, not before the server's hint | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
-//! | 503 with `Retry-After` | after a backoff from 1 s, not before the server's hint | no |
+//! | 503 with a `Retry-After` above 0 | after a backoff from 1 s, not before the server's hint | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
 //! | proof that the server did not process it: a stale pooled connection, HTTP/2's REFUSED_STREAM and GOAWAY | yes, the first time immediately and for free | the same |
 //! | no connection: refused, timed out, no address | yes, after a backoff and with a token from the budget | the same |
+//! | a layer below rejected it and names a wait: a `ThrottleLayer` of `tower-dist-ratelimit` | yes, not before the wait is over | the same |
+//! | a layer below rejected it and names no wait: tower's `LoadShed` and `Buffer` | no | no |
+//! | an error of the request's own body | no | no |
 //! | any other error of the client | yes | no |
-//! | an error of the request's own body; tower's `Overloaded` and `Closed` | no | no |
 //! | anything else | no | no |
 //!
 //! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429 without
@@ -83,6 +85,11 @@
 //! service, or have [`classify`](RetryLayerBuilder::classify) make [`Verdict::Unprocessed`] fatal. reqwest follows redirects by default and its errors don't
 //! say of which request they are, so none of them is proof, unless the client follows none and the layer
 //! [knows it](RetryLayerBuilder::without_redirects).
+//!
+//! A rejection by a layer of this process is recognised as a [`Rejected`] in boxed errors and their sources, and in the
+//! unboxed errors of `tower-dist-ratelimit` (feature `attempt`, on by default). tower's and tower-resilience's rejections
+//! are recognised by their texts, and only in boxed errors: `.map_err(BoxError::from)` below the retry layer. Its wait is
+//! obeyed like a server's, up to `max_hint` and before the deadline; otherwise the caller gets the rejection.
 //!
 //! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
 //! [`replay_limit`](RetryLayerBuilder::replay_limit). A longer one is sent once, and its failures are returned. Bodies of any
@@ -167,11 +174,22 @@
 //! # }
 //! ```
 //!
-//! Retry layers above each other don't multiply over HTTP and gRPC: a response that was repeated in vain is marked and left
-//! alone above, so 3 attempts over 3 are 3. An error can't be marked; there the layer above sends one attempt more, which
-//! the one below does not repeat: 4, not 9. The marks are in the messages' extensions; a proxy that copies those to other
-//! requests or answers copies the marks. Without HTTP's extensions, and for reqwest's errors, whose requests keep
-//! theirs private, they do multiply. Put the layer in one place, as close to the fault as you can tell a repeat is
+//! Retry layers above each other do not multiply their attempts: three attempts over three send at most three requests, for
+//! responses, errors and timeouts. Layers in one task count each other's retries. Responses that were retried in vain, and
+//! the requests of extra attempts, carry a mark in their extensions. Where a mark or the count cannot travel, more requests
+//! are sent:
+//!
+//! | three attempts over three | responses | errors | timeouts of the layer above |
+//! |---|---|---|---|
+//! | HTTP and gRPC | 3 | 3 | 3 |
+//! | HTTP and gRPC, the layer below in another task: behind tower's `Buffer`, or spawned | 3 | 4 | up to 5 |
+//! | `reqwest::Request`, which keeps its extensions private | 3 | 3 | up to 5 |
+//! | requests of other services, which have no extensions | 3 | 3 | up to 5 |
+//! | the layer below in another process | 9 | 9 | 9 |
+//!
+//! Three consequences: a proxy that copies extensions to other messages copies the marks. A handler that calls others
+//! through retry layers in its own task counts their retries as its own, if it fails itself. A service that replaces the
+//! request's extensions removes the mark. Put the layer in one place, as close to the fault as you can tell a repeat is
 //! right, and let the layers that share a backend share one [`Budget`]: the outermost takes it with
 //! [`budget`](RetryLayerBuilder::budget), those below with [`shared_budget`](RetryLayerBuilder::shared_budget).
 //!
@@ -208,6 +226,7 @@ mod future;
 mod info;
 mod jitter;
 mod layer;
+mod nested;
 mod observe;
 mod retry_after;
 mod service;
@@ -216,8 +235,8 @@ mod time_limit;
 
 pub use tower_attempt::{
     Attempt, AttemptKind, AttemptTimeout, Budget, Budgets, BuildError, Classify, ClassifyFn,
-    Deadline, Elapsed, EveryError, Generic, Hint, RequestRule, RetryIf, RetryReason, TimeoutAnswer,
-    Verdict,
+    Deadline, Elapsed, EveryError, Generic, Hint, Rejected, RequestRule, RetryIf, RetryReason,
+    TimeoutAnswer, Verdict, WrapsError,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};

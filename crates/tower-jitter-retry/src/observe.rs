@@ -73,7 +73,7 @@ pub enum DelaySource {
     Backoff,
     /// The user's rule, such as a closure given to `backoff_by`.
     Custom,
-    /// The server's hint.
+    /// The server's hint, or the wait that a layer below names when it rejects a request.
     Server,
     /// No delay: there is proof that the server did not process the attempt, for the first time in
     /// this call.

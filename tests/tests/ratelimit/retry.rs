@@ -1,6 +1,7 @@
 //! A client that retries, on the other side of a limit.
 
 use std::convert::Infallible;
+use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,14 +12,17 @@ use axum::response::Response as Answer;
 use axum::routing::get;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use tests::Events;
 use tokio::time::Instant;
 use tower::util::MapResponseLayer;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_dist_ratelimit::backend::{Backend, Memory};
-use tower_dist_ratelimit::{Observer, OnError, Policy, Quota, RateLimitLayer, Refusal};
-use tower_jitter_retry::{DelaySource, RetryLayer, StopReason};
+use tower_dist_ratelimit::{
+    CallLimitLayer, LimitError, Observer, OnError, Policy, Quota, RateLimitLayer, Refusal,
+    RequestPolicy, ThrottleLayer,
+};
+use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, StopReason};
 
 use crate::greeter::greet;
 use crate::grpc::{Broken, greeter};
@@ -146,4 +150,143 @@ async fn a_call_that_can_never_pass_is_not_repeated() {
     assert_eq!((events.attempts(), requests.load(SeqCst)), (1, 0));
     assert!(events.delays().is_empty());
     assert_eq!(events.stop(), StopReason::ServerRefused);
+}
+
+/// One request in each `window`. A request that would wait for longer than 100 ms is rejected.
+fn throttle<Req: 'static>(window: Duration) -> ThrottleLayer<Req> {
+    throttle_with(Policy::new("all", Quota::new(1, window)))
+}
+
+fn throttle_with<Req: 'static>(policy: impl Into<RequestPolicy<Req>>) -> ThrottleLayer<Req> {
+    let builder = CallLimitLayer::builder(Memory::default()).limit(policy);
+    let builder = builder.waiting().max_wait(Duration::from_millis(100));
+    builder.build().unwrap()
+}
+
+/// Not safe to resend, unless it was not sent.
+fn post() -> Request<Full<Bytes>> {
+    Request::post("/orders").body(Full::default()).unwrap()
+}
+
+async fn answer<E>(_: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, E> {
+    Ok(Response::new(Full::default()))
+}
+
+/// Calls a retry layer above a throttle twice, the second time in vain at first.
+async fn waits_for_its_turn<S, Req>(events: &Events, mut service: S, request: impl Fn() -> Req)
+where
+    S: Service<Req, Error: std::fmt::Debug>,
+{
+    let started = Instant::now();
+    service
+        .ready()
+        .await
+        .unwrap()
+        .call(request())
+        .await
+        .map(drop)
+        .unwrap();
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    service
+        .ready()
+        .await
+        .unwrap()
+        .call(request())
+        .await
+        .map(drop)
+        .unwrap();
+    let [(delay, DelaySource::Server)] = events.delays()[..] else {
+        panic!("{:?}", events.delays())
+    };
+    assert!(A_SECOND.contains(&delay), "{delay:?}");
+    assert_eq!(events.attempts(), 1 + 2);
+    assert!(A_SECOND.contains(&started.elapsed()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
+    let second = Duration::from_secs(1);
+    let http = |events: &Events| {
+        let retry = RetryLayer::builder().http().observer(events.clone());
+        retry.build().unwrap()
+    };
+
+    let events = Events::default();
+    let limited = throttle(second).layer(service_fn(answer::<Infallible>));
+    waits_for_its_turn(&events, http(&events).layer(limited), post).await;
+
+    let events = Events::default();
+    let limited = throttle(second).layer(service_fn(answer::<io::Error>));
+    let boxed = limited.map_err(BoxError::from);
+    waits_for_its_turn(&events, http(&events).layer(boxed), post).await;
+
+    let events = Events::default();
+    let limited = throttle(second).layer(service_fn(answer::<BoxError>));
+    let boxed = limited.map_err(LimitError::into_boxed);
+    waits_for_its_turn(&events, http(&events).layer(boxed), post).await;
+
+    let events = Events::default();
+    let retry = RetryLayer::builder().grpc().observer(events.clone());
+    let limited = throttle(second).layer(service_fn(answer::<BoxError>));
+    waits_for_its_turn(&events, retry.build().unwrap().layer(limited), post).await;
+
+    // Any other service, and an error of its own.
+    #[derive(Debug)]
+    struct Failure;
+    let events = Events::default();
+    let retry = RetryLayer::builder().observer(events.clone());
+    let limited = throttle(second).layer(service_fn(async |_: u32| Ok::<_, Failure>(())));
+    waits_for_its_turn(&events, retry.build().unwrap().layer(limited), || 7).await;
+}
+
+/// The outcome of a second request, when it was rejected and nobody waited for its turn.
+async fn rejected(
+    throttle: ThrottleLayer<Request<Full<Bytes>>>,
+    request: Request<Full<Bytes>>,
+) -> StopReason {
+    let events = Events::default();
+    let retry = RetryLayer::builder().http().observer(events.clone());
+    let limited = throttle.layer(service_fn(answer::<Infallible>));
+    let _ = limited.clone().oneshot(post()).await;
+    let started = Instant::now();
+    let outcome = retry.build().unwrap().layer(limited).oneshot(request).await;
+    assert!(matches!(outcome, Err(LimitError::Refused(_))));
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    assert_eq!((events.attempts(), events.delays()), (1, Vec::new()));
+    events.stop()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_that_asks_for_too_long_or_forbids_it_is_the_callers() {
+    let get = || Request::new(Full::default());
+    assert_eq!(*get().method(), Method::GET);
+    let seconds = Duration::from_secs;
+    // The longest hint is 60 s.
+    let stop = rejected(throttle(seconds(61)), get()).await;
+    assert_eq!(stop, StopReason::HintTooLong);
+    let mut urgent = get();
+    let deadline = Deadline::after(seconds(1) / 2);
+    urgent.extensions_mut().insert(deadline);
+    let stop = rejected(throttle(seconds(1)), urgent).await;
+    assert_eq!(stop, StopReason::DeadlineExceeded);
+    // Such a request never passes.
+    let policy = Policy::new("size", Quota::per_second(5)).by_request(|_: &Request<_>| 0_u64);
+    let throttle = throttle_with(policy.cost_fn(|_| 6));
+    assert_eq!(rejected(throttle, get()).await, StopReason::Fatal);
+}
+
+/// The layer in between hides no proof.
+#[tokio::test(start_paused = true)]
+async fn the_inner_errors_of_a_throttle_are_recognised_too() {
+    let events = Events::default();
+    let retry = RetryLayer::builder().http().observer(events.clone());
+    let refused = async |_: Request<Full<Bytes>>| {
+        let error = io::Error::from(io::ErrorKind::ConnectionRefused);
+        Err::<Response<Full<Bytes>>, _>(error)
+    };
+    let limited =
+        throttle_with(Policy::new("all", Quota::per_second(10))).layer(service_fn(refused));
+    let service = retry.build().unwrap().layer(limited);
+    service.oneshot(post()).await.unwrap_err();
+    assert_eq!(events.attempts(), 3);
 }

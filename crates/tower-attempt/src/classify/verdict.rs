@@ -30,7 +30,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// Not before this much time has passed (HTTP's `Retry-After`): a floor for the backoff.
+    /// Not before this much time has passed (HTTP's `Retry-After`, or a local rejection's): a floor for the backoff.
     AtLeast(Duration),
     /// After this much time, whatever the backoff says, which then starts anew (gRPC's pushback).
     Exactly(Duration),
@@ -48,8 +48,9 @@ pub enum RetryReason {
     Throttled,
     /// The answer did not come in time.
     Timeout,
-    /// The request was not sent: no connection could be made. A resend is safe whatever the request
-    /// does, but it backs off and takes a token, because the next attempt may fail the same way.
+    /// The request was not sent: no connection could be made, or a layer of this process
+    /// [rejected](crate::Rejected) it. A resend is safe whatever the request does, but it backs off and takes a
+    /// token, because the next attempt may fail the same way.
     NotSent,
 }
 

@@ -10,6 +10,7 @@ pub(super) fn judge_error<E: 'static>(error: &E, redirects: bool, attempt: &Atte
     let verdict = match Fault::of(error, redirects) {
         Fault::Unprocessed => Verdict::Unprocessed,
         Fault::NotConnected => Verdict::not_sent(),
+        Fault::Rejected(rejected) => rejected.verdict(attempt),
         // A hedge that was never sent, or that a sibling's progress has cut off, has no outcome.
         Fault::Local if attempt.kind() != AttemptKind::Hedge => Verdict::Fatal,
         _ => Verdict::transient(),
@@ -43,7 +44,10 @@ pub(super) fn judge_answer<Res: HttpResponse>(
     let verdict = match status {
         StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
-        StatusCode::SERVICE_UNAVAILABLE if hint.is_some() => Verdict::throttled(),
+        // A server that asks to wait for no time does not ask for less load.
+        StatusCode::SERVICE_UNAVAILABLE if hint.is_some_and(|wait| !wait.is_zero()) => {
+            Verdict::throttled()
+        }
         StatusCode::TOO_EARLY
         | StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY

@@ -5,19 +5,22 @@ use http::Extensions;
 
 use super::{HttpRequest, HttpResponse};
 
-/// What keeps a retry layer above another from multiplying its attempts with those of the other.
+/// The marks that keep retry layers above each other from multiplying their attempts.
 ///
-/// A response that was repeated in vain carries [`InVain`], so the layer above leaves it. An error has
-/// no such place. So the extra attempt that follows an error carries [`RepeatedAbove`]: a layer below
-/// does not repeat it, and says by it that it would have. A first attempt carries nothing, since it
-/// would cost every call an insert into its extensions.
+/// - A response that was retried in vain carries [`InVain`], so the layer above does not retry it.
+/// - Each extra attempt carries [`RepeatedAbove`], so a layer below does not retry it.
+/// - An error has no place for a mark. If it comes after an extra attempt that followed another error, the layer below
+///   says in [`RepeatedAbove`] that it would have retried it, and the layer above stops. Layers in one task need no
+///   such word, since they count each other's retries.
+///
+/// A first attempt carries nothing, since the insert into its extensions would cost every call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nested {
     /// Of the layer above, whose extra attempt this request is.
     above: Option<RepeatedAbove>,
-    /// Of this layer's last extra attempt.
+    /// Of this layer's last extra attempt, if it followed an error.
     own: Option<RepeatedAbove>,
-    /// What came last from below was an error, which says nothing of what was done about it there.
+    /// The last outcome from below was an error, which does not say whether a layer below retried it.
     after_error: bool,
 }
 
@@ -42,13 +45,11 @@ impl Nested {
         self.above.is_some()
     }
 
-    /// Marks an extra attempt of this layer, if the one before it ended in an error.
+    /// Marks an extra attempt of this layer.
     pub(crate) fn mark<Req: HttpRequest>(&mut self, request: &mut Req) {
-        self.own = None;
-        if std::mem::take(&mut self.after_error)
-            && let Some(extensions) = request.extensions_mut()
-        {
-            extensions.insert(self.own.get_or_insert_default().clone());
+        self.own = std::mem::take(&mut self.after_error).then(RepeatedAbove::default);
+        if let Some(extensions) = request.extensions_mut() {
+            extensions.insert(self.own.clone().unwrap_or_default());
         }
     }
 
@@ -67,11 +68,12 @@ impl Nested {
     /// Tells the layers above.
     pub(crate) fn give_up<Res: HttpResponse, E>(&self, outcome: &mut Result<Res, E>) {
         match (outcome, &self.above) {
-            (Ok(response), _) => {
+            (Ok(response), None) => {
                 response.extensions_mut().insert(InVain);
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
-            (Err(_), None) => {}
+            // The layer above sees to its own attempts.
+            (Ok(_), Some(_)) | (Err(_), None) => {}
         }
     }
 }

@@ -158,6 +158,10 @@ fn retry_after_is_a_hint_on_retried_statuses_only() {
         Verdict::throttled().after(second)
     );
     assert_eq!(
+        verdict(&get, &status_after(503, "0")),
+        Verdict::transient().after(Duration::ZERO)
+    );
+    assert_eq!(
         verdict(&get, &status_after(502, "1")),
         Verdict::transient().after(second)
     );

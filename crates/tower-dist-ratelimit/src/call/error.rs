@@ -32,6 +32,26 @@ impl<E> LimitError<E> {
     }
 }
 
+impl<E: 'static> LimitError<E> {
+    /// This error, after layers above were told how to look into it.
+    #[inline(never)]
+    pub(crate) fn known(self) -> Self {
+        #[cfg(feature = "attempt")]
+        <Self as tower_attempt::WrapsError>::register();
+        self
+    }
+}
+
+#[cfg(feature = "attempt")]
+impl<E: 'static> tower_attempt::WrapsError for LimitError<E> {
+    fn wrapped(&self) -> &dyn std::any::Any {
+        match self {
+            Self::Refused(refused) => &refused.0.rejected,
+            Self::Inner(error) => error,
+        }
+    }
+}
+
 impl<E: fmt::Display> fmt::Display for LimitError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -44,7 +64,7 @@ impl<E: fmt::Display> fmt::Display for LimitError<E> {
 impl<E: Error> Error for LimitError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Refused(_) => None,
+            Self::Refused(refused) => refused.source(),
             Self::Inner(error) => error.source(),
         }
     }
@@ -59,6 +79,8 @@ struct Parts {
     reason: Reason,
     retry_after: Option<Duration>,
     decided: Vec<(Arc<str>, Decision)>,
+    #[cfg(feature = "attempt")]
+    rejected: tower_attempt::Rejected,
 }
 
 impl Refused {
@@ -67,6 +89,8 @@ impl Refused {
             reason: refusal.reason(),
             retry_after: refusal.retry_after(),
             decided: refusal.decided().owned(),
+            #[cfg(feature = "attempt")]
+            rejected: tower_attempt::Rejected::new(refusal.retry_after()),
         }))
     }
 
@@ -120,4 +144,12 @@ impl fmt::Display for Refused {
     }
 }
 
-impl Error for Refused {}
+impl Error for Refused {
+    /// With the feature `attempt`, a [`Rejected`](https://docs.rs/tower-attempt) that a retry layer above recognises.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        #[cfg(feature = "attempt")]
+        return Some(&self.0.rejected);
+        #[cfg(not(feature = "attempt"))]
+        None
+    }
+}

@@ -121,7 +121,11 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
     }
 }
 
-impl<S: Service<Req> + Clone, Req, O: Observer> Future for CallFuture<S, Req, O> {
+impl<S, Req, O> Future for CallFuture<S, Req, O>
+where
+    S: Service<Req, Error: 'static> + Clone,
+    O: Observer,
+{
     type Output = Result<S::Response, LimitError<S::Error>>;
 
     #[inline]
@@ -130,10 +134,13 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Future for CallFuture<S, Req, O>
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Calling(inner) => {
-                    return inner.poll(cx).map_err(LimitError::Inner);
+                    return inner
+                        .poll(cx)
+                        .map_err(|error| LimitError::Inner(error).known());
                 }
                 StateProjection::Delayed(delayed) => {
-                    let inner = ready!(delayed.poll(cx)).map_err(LimitError::Inner)?;
+                    let inner = ready!(delayed.poll(cx))
+                        .map_err(|error| LimitError::Inner(error).known())?;
                     State::Calling(inner)
                 }
                 StateProjection::Deciding(deciding) => {
@@ -144,7 +151,7 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Future for CallFuture<S, Req, O>
                 }
                 StateProjection::Refused(refused) => {
                     let refused = refused.take().expect("polled again after it was ready");
-                    return Poll::Ready(Err(LimitError::Refused(refused)));
+                    return Poll::Ready(Err(LimitError::Refused(refused).known()));
                 }
             };
             state.set(next);

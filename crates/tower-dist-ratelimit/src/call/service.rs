@@ -77,7 +77,7 @@ impl<Req> Calls<Req> {
 
 impl<S, Req, O> Service<Req> for CallLimit<S, Req, O>
 where
-    S: Service<Req> + Clone,
+    S: Service<Req, Error: 'static> + Clone,
     O: Observer + Clone,
 {
     type Response = S::Response;

@@ -157,7 +157,11 @@ impl<S: Service<Req>, Req, O: Observer> Waiting<S, Req, O> {
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> Future for ThrottleFuture<S, Req, O> {
+impl<S, Req, O> Future for ThrottleFuture<S, Req, O>
+where
+    S: Service<Req, Error: 'static>,
+    O: Observer,
+{
     type Output = Result<S::Response, LimitError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -176,17 +180,20 @@ impl<S: Service<Req>, Req, O: Observer> Future for ThrottleFuture<S, Req, O> {
                         ready!(delay.as_mut().poll(cx));
                         unready.delay = None;
                     }
-                    ready!(unready.inner.poll_ready(cx)).map_err(LimitError::Inner)?;
+                    ready!(unready.inner.poll_ready(cx))
+                        .map_err(|error| LimitError::Inner(error).known())?;
                     let mut ready = readying.take().expect("it was there a line above");
                     ready.paid.question = None;
                     State::Calling(ready.inner.call(ready.request))
                 }
                 StateProjection::Calling(inner) => {
-                    return inner.poll(cx).map_err(LimitError::Inner);
+                    return inner
+                        .poll(cx)
+                        .map_err(|error| LimitError::Inner(error).known());
                 }
                 StateProjection::Refused(refused) => {
                     let refused = refused.take().expect("polled again after it was ready");
-                    return Poll::Ready(Err(LimitError::Refused(refused)));
+                    return Poll::Ready(Err(LimitError::Refused(refused).known()));
                 }
             };
             state.set(next);

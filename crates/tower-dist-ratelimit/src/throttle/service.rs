@@ -31,7 +31,7 @@ impl<S, Req, O> Throttle<S, Req, O> {
 
 impl<S, Req, O> Service<Req> for Throttle<S, Req, O>
 where
-    S: Service<Req> + Clone,
+    S: Service<Req, Error: 'static> + Clone,
     O: Observer + Clone,
 {
     type Response = S::Response;

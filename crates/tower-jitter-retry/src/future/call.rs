@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::Outcome;
 use crate::backoff::Schedule;
 use crate::settings::{Mode, Settings};
-use crate::{DelaySource, Observer, RetryInfo, StopReason, retry_after};
+use crate::{DelaySource, Observer, RetryInfo, StopReason, nested, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
 ///
@@ -47,6 +47,8 @@ struct Wait<Req> {
     slept: Duration,
     /// How many attempts the server did not process.
     unprocessed: u32,
+    /// How many retries layers below sent.
+    below: u32,
     /// Whether the one free retry is used up.
     had_free_retry: bool,
     /// The 1-based retry that the user's backoff rule was asked about last.
@@ -193,8 +195,12 @@ where
         if knobs.mode == Mode::Off {
             return Err(StopReason::Off);
         }
-        if self.attempt.number() >= knobs.max_attempts {
-            return Err(StopReason::AttemptsExhausted);
+        let below = self.wait.as_ref().map_or(0, |wait| wait.below);
+        if self.attempt.number().saturating_add(below) >= knobs.max_attempts {
+            return Err(match below {
+                0 => StopReason::AttemptsExhausted,
+                _ => StopReason::Nested,
+            });
         }
         let is_shadow = knobs.mode == Mode::Shadow;
         let request = match is_shadow {
@@ -327,6 +333,13 @@ where
         )
     }
 
+    /// Layers below sent this many retries, which count as attempts of this call.
+    #[cold]
+    pub(crate) fn add_retries_below(&mut self, retries: u32) {
+        let wait = self.wait();
+        wait.below = wait.below.saturating_add(retries);
+    }
+
     /// Whether the next [`Verdict::Unprocessed`] is the call's first.
     fn has_a_free_retry(&self) -> bool {
         self.wait.as_ref().is_none_or(|wait| !wait.had_free_retry)
@@ -344,6 +357,7 @@ where
                 step: Step::Readying,
                 slept: Duration::ZERO,
                 unprocessed: 0,
+                below: 0,
                 had_free_retry: false,
                 retry: 0,
                 next: None,
@@ -378,6 +392,7 @@ where
         protocol.mark(&mut self.context, attempt, previous, &mut request);
         self.observer.attempt_started(&attempt);
         self.attempt = attempt;
+        nested::sent();
         if let Some(permit) = permit {
             permit.spend();
         }

@@ -246,6 +246,18 @@ mod time_limits {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_status_that_comes_with_the_deadline_is_not_replaced() {
+        let invalid = tower::service_fn(|_: Request<Full<Bytes>>| async {
+            tokio::time::sleep(ms(50)).await;
+            let response = Response::builder().header("grpc-status", "3");
+            Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
+        });
+        let service = grpc().deadline(ms(50)).build().unwrap().layer(invalid);
+        let response = service.oneshot(request(&[])).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], "3");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_timeout_of_the_call_only_shortens_the_layers_deadline() {
         let layer = grpc().deadline(ms(50)).build().unwrap();
         for (timeout, expected) in [("20m", 20), ("1S", 50), ("x", 50)] {

@@ -160,6 +160,21 @@ async fn no_budget_means_no_extra_attempt_not_even_a_free_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_after_of_zero_leaves_the_backoff_as_it_is() {
+    // The last one is a date that has passed.
+    for retry_after in ["0", " 0 ", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+        let log = Log::default();
+        let soon = Answer::Status(503, vec![("retry-after", retry_after)]);
+        let upstream = Upstream::new([soon, Answer::status(200)]);
+        let layer = http().observer(log.clone()).build().unwrap();
+        let service = layer.layer(upstream);
+        service.oneshot(request(Method::GET)).await.unwrap();
+        let scheduled = Scheduled(1, ms(100), DelaySource::Backoff);
+        assert_eq!(log.take()[1], scheduled, "{retry_after}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_429_is_repeated_for_a_post_unless_told_otherwise() {
     let answers = || Upstream::new([Answer::status(429), Answer::status(200)]);
     let upstream = answers();

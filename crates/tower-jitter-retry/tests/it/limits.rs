@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_jitter_retry::{Backoff, DelaySource, Elapsed, RetryLayer, StopReason};
+use tower_jitter_retry::{Backoff, DelaySource, Elapsed, RetryLayer, StopReason, Verdict};
 
 use crate::support::Event::{Scheduled, Started, Stopped};
 use crate::support::{BoxError, Log, assert_no_request, builder, call, fail, ms, next};
@@ -90,6 +90,19 @@ async fn a_failure_in_the_last_moment_is_the_time_limits() {
     first.send_error("too late");
     let error = assert_ready_err!(call.poll());
     assert_eq!(elapsed(&error), Elapsed::Call(ms(30)));
+}
+
+/// The caller learns more from it than from a timeout, and no retry would have followed.
+#[tokio::test(start_paused = true)]
+async fn a_fatal_outcome_in_the_last_moment_is_returned_as_it_is() {
+    let layer = builder().classify_fn(|_: &Result<u32, BoxError>, _| Verdict::Fatal);
+    let layer = layer.attempt_timeout(ms(30)).deadline(ms(30));
+    let (mut call, mut handle) = call!(layer.build().unwrap());
+    assert_pending!(call.poll());
+    let first = next(&mut handle).await;
+    advance(ms(30)).await;
+    first.send_error("invalid");
+    assert_eq!(assert_ready_err!(call.poll()).to_string(), "invalid");
 }
 
 #[tokio::test(start_paused = true)]

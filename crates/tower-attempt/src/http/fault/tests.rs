@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::Duration;
 
 use super::*;
 
@@ -109,39 +110,11 @@ fn an_interrupted_body_lies_on_this_side() {
     assert_eq!(fault(&boxed), Fault::Local);
 }
 
-/// Fails as soon as tower words them differently.
-#[tokio::test]
-async fn towers_own_errors_lie_on_this_side() {
-    use tower::{ServiceBuilder, ServiceExt, load_shed::error::Overloaded, service_fn};
-
-    let boxed: BoxError = Overloaded::new().into();
-    assert_eq!(fault(&boxed), Fault::Local);
-
-    let (closed, worker) =
-        tower::buffer::Buffer::pair(service_fn(|(): ()| async { Ok::<_, BoxError>(()) }), 1);
-    drop(worker);
-    let service = ServiceBuilder::new().service(closed);
-    let closed: BoxError = service.oneshot(()).await.unwrap_err();
-    assert_eq!(closed.to_string(), TOWER[1]);
-    assert_eq!(fault(&closed), Fault::Local);
-}
-
 #[test]
-fn a_text_is_told_without_its_neighbours() {
-    #[derive(Debug)]
-    struct Parts(&'static [&'static str]);
-    impl fmt::Display for Parts {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            self.0.iter().try_for_each(|part| f.write_str(part))
-        }
-    }
-    impl Error for Parts {}
-    assert!(reads(&Parts(&["service ", "overloaded"]), TOWER[0]));
-    for parts in [
-        &["service overloaded", "!"][..],
-        &["service"],
-        &["the service overloaded"],
-    ] {
-        assert!(!reads(&Parts(parts), TOWER[0]), "{parts:?}");
-    }
+fn a_rejection_of_a_layer_is_found_whatever_the_client_does() {
+    let rejected = Rejected::new(Some(Duration::from_secs(1)));
+    let boxed: BoxError = Wrapped(rejected.into()).into();
+    assert_eq!(fault(&boxed), Fault::Rejected(rejected));
+    // The layer rejected the request before a client could follow a redirect.
+    assert_eq!(Fault::of(&boxed, true), Fault::Rejected(rejected));
 }

@@ -1,0 +1,118 @@
+//! Finds the errors behind an error: those it wraps, and those it names as its source.
+
+use std::any::{Any, TypeId};
+use std::error::Error;
+use std::io;
+use std::iter::successors;
+use std::sync::{PoisonError, RwLock};
+
+use crate::Rejected;
+
+/// No chain of sources is longer, unless it is a ring.
+const MAX_SOURCES: usize = 32;
+
+/// How to look into the wrappers that were registered. Each type is added once, so the list stays short.
+static WRAPPERS: RwLock<Vec<(TypeId, View)>> = RwLock::new(Vec::new());
+
+type View = fn(&dyn Any) -> Option<&dyn Any>;
+
+/// An error type that wraps errors of other types without a box.
+///
+/// The rules look for known errors in boxed errors and their sources. An unboxed error of a type that they do not
+/// know stays closed to them, unless its type is [registered](Self::register).
+///
+/// ```
+/// use std::any::Any;
+/// use tower_attempt::{Rejected, WrapsError};
+///
+/// enum LimitError<E> {
+///     Rejected(Rejected),
+///     Inner(E),
+/// }
+///
+/// impl<E: 'static> WrapsError for LimitError<E> {
+///     fn wrapped(&self) -> &dyn Any {
+///         match self {
+///             Self::Rejected(rejected) => rejected,
+///             Self::Inner(error) => error,
+///         }
+///     }
+/// }
+///
+/// let error = LimitError::<String>::Rejected(Rejected::new(None));
+/// assert_eq!(Rejected::find(&error), None);
+/// LimitError::<String>::register();
+/// assert!(Rejected::find(&error).is_some());
+/// ```
+pub trait WrapsError: 'static {
+    /// The wrapped error: a boxed error, or one of a type that the rules know.
+    fn wrapped(&self) -> &dyn Any;
+
+    /// Lets the rules look into errors of this type, in the whole process.
+    ///
+    /// A layer calls this before it returns such an error.
+    ///
+    /// # Cost
+    ///
+    /// A read lock. The first call for a type takes a write lock.
+    fn register()
+    where
+        Self: Sized,
+    {
+        if view(TypeId::of::<Self>()).is_none() {
+            let view: View = |error| error.downcast_ref::<Self>().map(Self::wrapped);
+            let mut wrappers = WRAPPERS.write().unwrap_or_else(PoisonError::into_inner);
+            wrappers.push((TypeId::of::<Self>(), view));
+        }
+    }
+}
+
+fn view(of: TypeId) -> Option<View> {
+    let wrappers = WRAPPERS.read().unwrap_or_else(PoisonError::into_inner);
+    let found = wrappers.iter().find(|(wrapper, _)| *wrapper == of);
+    found.map(|(_, view)| *view)
+}
+
+/// An error, its source, the source of that, and so on. Empty for an unboxed error of an unknown type.
+pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    successors(known(error), |error| source(*error)).take(MAX_SOURCES)
+}
+
+/// The errors that services are known to have.
+fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
+    while let Some(view) = view(error.type_id()) {
+        error = view(error)?;
+    }
+    if let Some(error) = error.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+        return Some(&**error);
+    }
+    if let Some(error) = error.downcast_ref::<Box<dyn Error + Send>>() {
+        return Some(&**error);
+    }
+    macro_rules! try_each {
+        ($($known:ty),*) => {
+            $(if let Some(error) = error.downcast_ref::<$known>() {
+                return Some(error);
+            })*
+        };
+    }
+    try_each!(io::Error, Rejected);
+    #[cfg(feature = "http")]
+    try_each!(hyper_util::client::legacy::Error, hyper::Error, h2::Error);
+    #[cfg(feature = "reqwest-013")]
+    try_each!(reqwest::Error);
+    #[cfg(feature = "tonic-014")]
+    try_each!(tonic::transport::Error, tonic::Status);
+    None
+}
+
+/// An `io::Error` names the source of what it wraps, and not what it wraps.
+fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref)
+    {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}

@@ -1,0 +1,117 @@
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::errors::chain;
+use crate::{Attempt, AttemptKind, Verdict};
+
+/// The texts of errors that layers of tower 0.5 and tower-resilience 0.14 return for requests that they reject. `*`
+/// stands for any text.
+///
+/// The types themselves would cost a dependency, and tower-resilience's are generic over the inner error. Tests hold
+/// these texts against the real errors of tower and of tower-resilience's rate limiter.
+const TEXTS: [&str; 15] = [
+    // tower: `LoadShed`, and `Buffer` without its worker.
+    "service overloaded",
+    "buffer's worker closed unexpectedly",
+    "buffered service failed: *",
+    // tower-resilience: the errors of its layers, and `ResilienceError`.
+    "rate limit exceeded",
+    "Rate limited",
+    "Rate limited, retry after *",
+    "circuit is open; call not permitted",
+    "Circuit breaker is open",
+    "Circuit breaker '*' is open",
+    "bulkhead is full: *",
+    "Bulkhead full (*)",
+    "timeout waiting for bulkhead permit",
+    "bulkhead semaphore is closed",
+    "instance '*' is ejected by outlier detection",
+    "Instance '*' ejected by outlier detection",
+];
+
+/// The error of a layer of this process that rejected a request, so that the request was not sent.
+///
+/// A retry layer above waits for `retry_after` and then resends the request, whatever the request does. Without
+/// `retry_after` it returns the rejection to the caller.
+///
+/// A layer that rejects requests names this error as the [`source`](Error::source) of its own. For errors that are not
+/// boxed there is [`WrapsError`](crate::WrapsError).
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_attempt::Rejected;
+///
+/// let boxed: Box<dyn std::error::Error + Send + Sync> = Rejected::new(Some(Duration::from_secs(1))).into();
+/// let found = Rejected::find(&boxed).unwrap();
+/// assert_eq!(found.retry_after(), Some(Duration::from_secs(1)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    retry_after: Option<Duration>,
+}
+
+impl Rejected {
+    /// A rejection that ends after `retry_after`; `None` if the layer does not know when, or never.
+    #[must_use]
+    pub const fn new(retry_after: Option<Duration>) -> Self {
+        Self { retry_after }
+    }
+
+    /// Time until the layer may accept the request.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The first rejection among an error and its sources.
+    ///
+    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of
+    /// tower-resilience's layers. Returns `None` for an unboxed error of an unknown type.
+    pub fn find<E: 'static>(error: &E) -> Option<Self> {
+        chain(error).find_map(Self::of_one)
+    }
+
+    pub(crate) fn of_one(error: &(dyn Error + 'static)) -> Option<Self> {
+        if let Some(rejected) = error.downcast_ref::<Self>() {
+            return Some(*rejected);
+        }
+        let text = error.to_string();
+        let is_known = TEXTS.iter().any(|pattern| matches(&text, pattern));
+        is_known.then_some(Self::new(None))
+    }
+
+    pub(crate) fn verdict(self, attempt: &Attempt) -> Verdict {
+        match self.retry_after {
+            Some(wait) => Verdict::not_sent().after(wait),
+            // A hedge that was never sent is no answer.
+            None if attempt.kind() == AttemptKind::Hedge => Verdict::transient(),
+            None => Verdict::Fatal,
+        }
+    }
+}
+
+fn matches(text: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((start, end)) => {
+            let rest = text.strip_prefix(start);
+            rest.is_some_and(|rest| rest.ends_with(end))
+        }
+        None => text == pattern,
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rejected before it was sent")?;
+        match self.retry_after {
+            Some(wait) => write!(f, "; retry after {wait:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for Rejected {}
+
+#[cfg(test)]
+mod tests;

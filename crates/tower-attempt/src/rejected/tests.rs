@@ -1,0 +1,141 @@
+use std::any::Any;
+use std::io;
+
+use super::*;
+use crate::{Classify, EveryError, WrapsError};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+const WAIT: Duration = Duration::from_millis(844);
+
+/// The verdict of a service that speaks no known protocol.
+fn verdict<E: 'static>(error: E) -> Verdict {
+    let outcome: Result<(), E> = Err(error);
+    Classify::<(), _, _>::classify(&EveryError, &(), &Attempt::PRIMARY, &outcome)
+}
+
+/// A layer's error, without a box.
+#[derive(Debug)]
+enum Limit<E> {
+    Rejected(Rejected),
+    Inner(E),
+}
+
+impl<E: 'static> WrapsError for Limit<E> {
+    fn wrapped(&self) -> &dyn Any {
+        match self {
+            Self::Rejected(rejected) => rejected,
+            Self::Inner(error) => error,
+        }
+    }
+}
+
+#[test]
+fn a_rejection_is_waited_for_or_fatal() {
+    let rejected = |wait| -> BoxError { Rejected::new(wait).into() };
+    let waited = Verdict::not_sent().after(WAIT);
+    assert_eq!(verdict(rejected(Some(WAIT))), waited);
+    assert_eq!(verdict(rejected(None)), Verdict::Fatal);
+    assert_eq!(verdict(BoxError::from("reset")), Verdict::transient());
+    // As the source of another error.
+    let nested = io::Error::other(Rejected::new(Some(WAIT)));
+    assert_eq!(verdict(nested), waited);
+}
+
+#[test]
+fn a_wrapper_that_was_registered_shows_its_rejection_and_its_inner_error() {
+    struct Own;
+    let limit = || Limit::<Own>::Rejected(Rejected::new(Some(WAIT)));
+    assert_eq!(verdict(limit()), Verdict::transient());
+    Limit::<Own>::register();
+    Limit::<Own>::register();
+    assert_eq!(verdict(limit()), Verdict::not_sent().after(WAIT));
+    assert_eq!(verdict(Limit::Inner(Own)), Verdict::transient());
+    // A wrapper in a wrapper, each of them unboxed.
+    Limit::<Limit<BoxError>>::register();
+    Limit::<BoxError>::register();
+    let inner: BoxError = Rejected::new(None).into();
+    let nested = Limit::Inner(Limit::Inner(inner));
+    assert_eq!(verdict(nested), Verdict::Fatal);
+}
+
+/// Fails as soon as tower words its errors differently.
+#[tokio::test]
+async fn rejections_of_towers_own_layers_are_fatal() {
+    use tower::{ServiceExt, load_shed::error::Overloaded, service_fn};
+
+    assert_eq!(verdict(BoxError::from(Overloaded::new())), Verdict::Fatal);
+
+    let echo = service_fn(|(): ()| async { Ok::<_, BoxError>(()) });
+    let (buffer, worker) = tower::buffer::Buffer::pair(echo, 1);
+    drop(worker);
+    let closed: BoxError = buffer.oneshot(()).await.unwrap_err();
+    assert!(closed.is::<tower::buffer::error::Closed>());
+    assert_eq!(verdict(closed), Verdict::Fatal);
+
+    // A worker that failed answers every further request with the same error.
+    let never_ready = NeverReady;
+    let (buffer, worker) = tower::buffer::Buffer::pair(never_ready, 1);
+    tokio::spawn(worker);
+    let failed: BoxError = buffer.oneshot(()).await.unwrap_err();
+    assert!(failed.is::<tower::buffer::error::ServiceError>());
+    assert_eq!(verdict(failed), Verdict::Fatal);
+}
+
+#[derive(Clone)]
+struct NeverReady;
+
+impl tower::Service<()> for NeverReady {
+    type Response = ();
+    type Error = BoxError;
+    type Future = std::future::Ready<Result<(), BoxError>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), BoxError>> {
+        std::task::Poll::Ready(Err("closed".into()))
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        unreachable!("it is never ready")
+    }
+}
+
+/// Copied from tower-resilience 0.14, whose crates this one does not depend on.
+#[test]
+fn rejections_of_tower_resilience_are_fatal() {
+    for text in [
+        "rate limit exceeded",
+        "Rate limited",
+        "Rate limited, retry after 844ms",
+        "circuit is open; call not permitted",
+        "Circuit breaker is open",
+        "Circuit breaker 'payments' is open",
+        "bulkhead is full: max concurrent calls (10) reached",
+        "Bulkhead full (10/10)",
+        "timeout waiting for bulkhead permit",
+        "bulkhead semaphore is closed",
+        "instance 'a' is ejected by outlier detection",
+        "Instance 'a' ejected by outlier detection",
+    ] {
+        assert_eq!(verdict(BoxError::from(text)), Verdict::Fatal, "{text}");
+    }
+}
+
+#[test]
+fn a_longer_text_is_no_rejection() {
+    for text in [
+        "service overloaded!",
+        "service",
+        "the service overloaded",
+        "Circuit breaker 'payments' is opening",
+        "inner service error: rate limit exceeded",
+    ] {
+        assert_eq!(
+            verdict(BoxError::from(text)),
+            Verdict::transient(),
+            "{text}"
+        );
+    }
+}

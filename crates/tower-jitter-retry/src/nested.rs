@@ -1,0 +1,27 @@
+//! Counts the retries of the layers below, so that retry layers above each other do not multiply their attempts.
+//!
+//! A retry layer below sends its retries while this thread polls the attempt of the layer above. It counts them in a
+//! variable of the thread, which also works for errors and for attempts that the layer above drops. A mark in the
+//! request's extensions would cost every first attempt three allocations.
+
+use std::cell::Cell;
+
+thread_local! {
+    /// Retries sent on this thread since the innermost [`count`] began.
+    static RETRIES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Polls an attempt, and returns how many retries layers below sent meanwhile. The layers above count them, too.
+#[inline]
+pub(crate) fn count<T>(poll: impl FnOnce() -> T) -> (T, u32) {
+    let above = RETRIES.replace(0);
+    let polled = poll();
+    let below = RETRIES.get();
+    RETRIES.set(above.saturating_add(below));
+    (polled, below)
+}
+
+/// A retry is sent.
+pub(crate) fn sent() {
+    RETRIES.set(RETRIES.get().saturating_add(1));
+}
