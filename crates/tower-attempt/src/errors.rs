@@ -98,7 +98,12 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     }
     try_each!(io::Error, Rejected);
     #[cfg(feature = "http")]
-    try_each!(hyper_util::client::legacy::Error, hyper::Error, h2::Error);
+    {
+        try_each!(hyper::Error, h2::Error);
+        if let Some(error) = crate::http::client_error::known(error) {
+            return Some(error);
+        }
+    }
     #[cfg(feature = "reqwest-013")]
     try_each!(reqwest::Error);
     #[cfg(feature = "tonic-014")]
@@ -106,7 +111,7 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     None
 }
 
-/// An `io::Error` names the source of what it wraps, and not what it wraps.
+/// An `io::Error` names its wrapped error's source as its own, and skips the wrapped error.
 fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error
         .downcast_ref::<io::Error>()

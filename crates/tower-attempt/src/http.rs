@@ -1,3 +1,4 @@
+pub(crate) mod client_error;
 mod context;
 mod dialect;
 mod fault;

@@ -47,7 +47,8 @@
 //! | `tower` | [`Budget`] serves as the budget of tower's own retry |
 //! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be repeated |
 //!
-//! A feature only adds; none changes what the others do. The minimum supported Rust version is 1.88.
+//! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
+//! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -172,7 +172,7 @@ async fn answer<E>(_: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, E> 
     Ok(Response::new(Full::default()))
 }
 
-/// Calls a retry layer above a throttle twice, the second time in vain at first.
+/// Calls a retry layer above a throttle twice. The throttle rejects the first attempt of the second call.
 async fn waits_for_its_turn<S, Req>(events: &Events, mut service: S, request: impl Fn() -> Req)
 where
     S: Service<Req, Error: std::fmt::Debug>,
@@ -239,7 +239,7 @@ async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
     waits_for_its_turn(&events, retry.build().unwrap().layer(limited), || 7).await;
 }
 
-/// The outcome of a second request, when it was rejected and nobody waited for its turn.
+/// Sends a request that the throttle rejects, and returns why the retry layer did not resend it.
 async fn rejected(
     throttle: ThrottleLayer<Request<Full<Bytes>>>,
     request: Request<Full<Bytes>>,

@@ -6,6 +6,7 @@ use std::io;
 
 use h2::Reason;
 
+use super::client_error;
 use crate::errors::chain;
 use crate::{Interrupted, Rejected};
 
@@ -61,8 +62,7 @@ impl Fault {
         if let Some(error) = error.downcast_ref::<hyper::Error>() {
             return Self::of_hyper(error);
         }
-        let connect = error.downcast_ref::<hyper_util::client::legacy::Error>();
-        if connect.is_some_and(hyper_util::client::legacy::Error::is_connect) {
+        if client_error::is_connect(error) {
             return Self::NotConnected;
         }
         #[cfg(feature = "tonic-014")]

@@ -44,7 +44,7 @@ pub(super) fn judge_answer<Res: HttpResponse>(
     let verdict = match status {
         StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
-        // A server that asks to wait for no time does not ask for less load.
+        // `Retry-After: 0` is no demand for less load.
         StatusCode::SERVICE_UNAVAILABLE if hint.is_some_and(|wait| !wait.is_zero()) => {
             Verdict::throttled()
         }

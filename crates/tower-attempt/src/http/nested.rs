@@ -65,14 +65,14 @@ impl Nested {
         }
     }
 
-    /// Tells the layers above.
+    /// Marks a failure that this layer does not retry again, for the layers above.
     pub(crate) fn give_up<Res: HttpResponse, E>(&self, outcome: &mut Result<Res, E>) {
         match (outcome, &self.above) {
             (Ok(response), None) => {
                 response.extensions_mut().insert(InVain);
             }
             (Err(_), Some(above)) => above.0.store(true, Ordering::Relaxed),
-            // The layer above sees to its own attempts.
+            // The layer above decides on its own attempts.
             (Ok(_), Some(_)) | (Err(_), None) => {}
         }
     }

@@ -2,11 +2,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-/// What each frame, and each field of the trailers, is charged besides its own bytes.
+/// The least that a frame, or a field of the trailers, counts against the limit, in bytes.
 ///
-/// Twice the size of an entry, as the list doubles when it grows: a stream of tiny frames takes no
-/// more memory than the limit says.
-const OVERHEAD: usize = 2 * size_of::<Recorded>();
+/// Twice the size of an entry, because the list doubles when it grows. So a record takes at most twice the memory that
+/// the limit says, however small its frames are.
+const MIN_COST: usize = 2 * size_of::<Recorded>();
 
 /// A frame that can be given to several readers.
 #[derive(Clone, Debug)]
@@ -35,10 +35,10 @@ impl Recorded {
     /// How much of the limit it takes, in bytes.
     pub(super) fn cost(&self) -> usize {
         match self {
-            Self::Data(data) => OVERHEAD.saturating_add(data.len()),
-            Self::Trailers(trailers) => trailers.iter().fold(OVERHEAD, |sum, (name, value)| {
+            Self::Data(data) => data.len().max(MIN_COST),
+            Self::Trailers(trailers) => trailers.iter().fold(MIN_COST, |sum, (name, value)| {
                 let field = name.as_str().len().saturating_add(value.len());
-                sum.saturating_add(OVERHEAD).saturating_add(field)
+                sum.saturating_add(field.max(MIN_COST))
             }),
         }
     }

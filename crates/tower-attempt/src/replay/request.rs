@@ -43,7 +43,7 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     /// Prepares the request for its first attempt. `None` means that it can't be resent.
     ///
     /// Records up to `limit` bytes of a body that streams, and one frame more when attempts overlap.
-    /// Each frame counts 64 bytes besides its content, for what it takes to keep it. With 0, a body
+    /// A frame counts its content, and at least 64 bytes, so a record takes at most twice the limit. With 0, a body
     /// that streams can be resent as long as nothing of it was sent.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 

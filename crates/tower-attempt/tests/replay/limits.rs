@@ -137,14 +137,25 @@ async fn with_a_limit_of_zero_what_was_not_begun_can_be_repeated() {
 async fn a_million_tiny_frames_take_no_more_than_the_limit() {
     let (script, _) = Script::frames(repeat_n(1, 1_000_000));
     let (mut body, saved) = scripted(script, 64 * 1024);
-    // Charged for what it takes to keep them: 65 bytes each.
-    for _ in 0..1_008 {
+    // Each of them counts 64 bytes.
+    for _ in 0..1_024 {
         data(&mut body).await;
     }
     assert!(again(&saved, Attempt::hedge(2)).is_some());
     data(&mut body).await;
     assert!(again(&saved, Attempt::hedge(3)).is_none());
-    assert_eq!(read(body).await.unwrap().len(), 1_000_000 - 1_009);
+    assert_eq!(read(body).await.unwrap().len(), 1_000_000 - 1_025);
+}
+
+#[tokio::test]
+async fn a_body_as_long_as_the_limit_is_repeated_whatever_its_frames() {
+    for frames in [vec![16_384], vec![8_192; 2], vec![64; 256]] {
+        let (script, _) = Script::frames(frames);
+        let (body, saved) = scripted(script, 16_384);
+        assert_eq!(read(body).await.unwrap().len(), 16_384);
+        let second = last(saved, Attempt::retry(2)).unwrap();
+        assert_eq!(read(second).await.unwrap().len(), 16_384);
+    }
 }
 
 /// What happens to an attempt must not depend on how fast it is.

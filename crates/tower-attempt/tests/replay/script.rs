@@ -39,10 +39,10 @@ impl Piece {
     /// What it takes of the limit, as the docs say.
     pub(crate) fn cost(&self) -> usize {
         match self {
-            Self::Data(data) => 64 + data.len(),
+            Self::Data(data) => data.len().max(64),
             Self::Trailers(fields) => {
                 let fields = fields.iter();
-                let costs = fields.map(|(name, value)| 64 + name.as_str().len() + value.len());
+                let costs = fields.map(|(name, value)| (name.as_str().len() + value.len()).max(64));
                 64 + costs.sum::<usize>()
             }
         }

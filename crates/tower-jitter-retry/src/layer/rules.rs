@@ -129,6 +129,8 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// The number of bytes to record of a request's body while it streams, so that the request can be
     /// resent. A longer body is sent once. Bodies in memory are shared and have no limit.
     ///
+    /// A frame counts its content, and at least 64 bytes, so that a record takes at most twice the limit in memory.
+    ///
     /// # Default
     ///
     /// 64 KiB, as in linkerd2. Each request in flight may take that much.

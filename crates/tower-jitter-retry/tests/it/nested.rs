@@ -61,8 +61,8 @@ async fn three_layers_send_three_attempts_too() {
     }
 }
 
-/// Sends the requests of one call through two layers of three attempts, of which the outer one gives up on an attempt
-/// after a second. Each request fails after `millis`. Returns how many requests arrive.
+/// Sends the requests of one call through two layers of three attempts. The outer one gives up on an attempt after a
+/// second. Each request fails after `millis`. Returns how many requests arrive.
 async fn requests_across_timeouts(answer: Answer, millis: u64, backoff: Backoff) -> usize {
     let builder = || {
         let builder = RetryLayer::builder().backoff(backoff);
@@ -124,7 +124,7 @@ async fn requests_that_are_never_answered_are_sent_three_times() {
     }
 }
 
-/// Only the layer above asks for the first retry, so the one below has not used up any attempt.
+/// Only the layer above wants the first retry, so the one below has not used up any attempt.
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_the_layer_above_leaves_later_failures_to_that_layer() {
     let upstream = Upstream::new([404, 503, 200].map(Answer::status));

@@ -26,7 +26,7 @@ struct Partition {
 }
 
 impl Partition {
-    /// Whether it is not in use, and either a fresh one gives no more or nobody has used it for a while.
+    /// Whether it is not in use, and either a fresh one gives no more or no call has used it for a while.
     fn is_forgettable(&mut self, now: Instant) -> bool {
         if !self.budget.is_alone() {
             return false;

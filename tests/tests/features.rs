@@ -1,0 +1,87 @@
+//! A feature of these crates enables no protocol in the servers of the same build.
+//!
+//! Cargo unifies features: one dependency on `hyper-util` with `http2` makes every server that `axum::serve` runs accept
+//! HTTP/2 without TLS.
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// The repository's root.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// The protocols of hyper in a package that depends on axum with `axum_features` and on `dependency`.
+fn protocols(axum_features: &str, dependency: &str) -> BTreeSet<String> {
+    let consumer = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| {
+        std::fs::write(consumer.path().join(name), content).unwrap();
+    };
+    let axum = format!(
+        "axum = {{ version = \"0.8\", default-features = false, features = [\"tokio\", {axum_features}] }}"
+    );
+    let manifest = format!(
+        "[package]\nname = \"consumer\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+         [lib]\npath = \"lib.rs\"\n[workspace]\n[dependencies]\n{axum}\n{dependency}\n"
+    );
+    write("Cargo.toml", &manifest);
+    write("lib.rs", "");
+    // The versions that this build uses, which Cargo has downloaded.
+    std::fs::copy(
+        root().join("Cargo.lock"),
+        consumer.path().join("Cargo.lock"),
+    )
+    .unwrap();
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--edges", "normal", "--prefix", "none"])
+        .args(["--format", "{p} {f}"])
+        .current_dir(consumer.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&tree.stderr);
+    assert!(tree.status.success(), "{dependency}: {stderr}");
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let packages = tree.lines().filter(|line| {
+        ["hyper v", "hyper-util v"]
+            .iter()
+            .any(|name| line.starts_with(name))
+    });
+    let features = packages.flat_map(|line| line.split([' ', ',']));
+    let is_protocol = |feature: &&str| ["http1", "http2"].contains(feature);
+    features.filter(is_protocol).map(str::to_owned).collect()
+}
+
+/// All features except `reqwest-013` and `tonic-014`, because those clients need their protocols.
+const OURS: [(&str, &[&str]); 4] = [
+    ("tower-attempt", &["http", "grpc", "axum-08", "tower"]),
+    (
+        "tower-jitter-retry",
+        &["http", "grpc", "axum-08", "tower", "tracing", "metrics"],
+    ),
+    (
+        "tower-hedge-latency",
+        &["http", "grpc", "axum-08", "drain", "tracing", "metrics"],
+    ),
+    (
+        "tower-dist-ratelimit",
+        &["attempt", "axum-08", "tracing", "metrics"],
+    ),
+];
+
+#[test]
+fn no_feature_enables_a_protocol_in_the_servers_of_a_consumer() {
+    for (name, features) in OURS {
+        let path = root().join("crates").join(name);
+        let features = features.join("\", \"");
+        for with in ["", &format!(", features = [\"{features}\"]")] {
+            let dependency = format!("{name} = {{ path = {path:?}{with} }}");
+            for protocol in ["http1", "http2"] {
+                let only = BTreeSet::from([protocol.to_owned()]);
+                let axum = format!("{protocol:?}");
+                assert_eq!(protocols(&axum, &dependency), only, "{dependency}");
+            }
+        }
+    }
+}
