@@ -105,7 +105,7 @@ where
 }
 
 /// `PeakEwma` records a cancelled attempt with the time until it was cancelled. So the slow endpoint looks as fast as its
-/// hedges, and the balancer goes on choosing it.
+/// hedges, and the balancer keeps choosing it.
 #[test]
 fn over_peak_ewma_cancelled_losers_double_the_tail_and_drained_losers_leave_it_as_it_is() {
     let hedge = || {

@@ -28,7 +28,7 @@ const BODY_LIMIT: u64 = 64 * 1024;
 ///
 /// Use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A load metric records a
 /// dropped attempt with the time until it was dropped. So a slow endpoint looks as fast as its hedges, and the balancer
-/// goes on choosing it. Measured with ten endpoints, one of them ten times slower, and hedges after 20 ms: the 99th
+/// keeps choosing it. Measured with ten endpoints, one of them ten times slower, and hedges after 20 ms: the 99th
 /// percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones; the 99.9th was 125,
 /// 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest answers.
 ///

@@ -4,12 +4,12 @@
 pub(crate) struct Drawn(String);
 
 /// A text and where it stands.
-pub(crate) struct Text<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) x: f64,
-    pub(crate) y: f64,
+struct Text<'a> {
+    text: &'a str,
+    x: f64,
+    y: f64,
     /// `start`, `middle` or `end`.
-    pub(crate) anchor: &'a str,
+    anchor: &'a str,
 }
 
 impl Drawn {
@@ -23,7 +23,7 @@ impl Drawn {
         elements.into_iter()
     }
 
-    pub(crate) fn texts(&self) -> Vec<Text<'_>> {
+    fn texts(&self) -> Vec<Text<'_>> {
         self.elements("text")
             .map(|element| {
                 let (head, rest) = element.split_once('>').unwrap();
@@ -42,13 +42,13 @@ impl Drawn {
     }
 
     /// Where a text stands, from the top.
-    pub(crate) fn height(&self, text: &str) -> Option<f64> {
+    fn height(&self, text: &str) -> Option<f64> {
         let texts = self.texts();
         texts.iter().find(|one| one.text == text).map(|one| one.y)
     }
 
     /// The corners of each line.
-    pub(crate) fn lines(&self) -> Vec<Vec<(f64, f64)>> {
+    fn lines(&self) -> Vec<Vec<(f64, f64)>> {
         self.elements("polyline")
             .map(|element| {
                 let points = attribute(element, "points").unwrap().split_whitespace();
@@ -63,14 +63,33 @@ impl Drawn {
     }
 
     /// Circles that are not filled: those in the plot and one in each legend.
-    pub(crate) fn rings(&self) -> usize {
+    fn rings(&self) -> usize {
         let circles = self.elements("circle");
         circles
             .filter(|circle| attribute(circle, "fill") == Some("none"))
             .count()
     }
 
-    /// Fails if a number does not fit beside or below its axis, or has digits that come from rounding.
+    /// Fails if this is not a tail in steps over percentiles, with so many published points and a logarithmic axis.
+    pub(crate) fn assert_is_a_tail_with(&self, published: usize) {
+        for tick in ["90 %", "99 %", "99.9 %", "99.99 %", "10", "100"] {
+            assert!(self.has_text(tick), "{tick}");
+        }
+        // As far apart as 10 and 100.
+        let ticks = ["10", "100", "1000"].iter();
+        let heights: Vec<f64> = ticks.filter_map(|tick| self.height(tick)).collect();
+        for three in heights.windows(3) {
+            let uneven = 2.0 * three[1] - three[0] - three[2];
+            assert!(uneven.abs() < 2.0, "{heights:?}");
+        }
+        assert!(self.has_text("published"));
+        // And one in the legend.
+        assert_eq!(self.rings(), published + 1);
+        self.assert_curves_are_steps();
+        self.assert_ticks_are_short_and_whole();
+    }
+
+    /// Fails if a tick does not fit into the image, or has digits that come from rounding.
     pub(crate) fn assert_ticks_are_short_and_whole(&self) {
         for Text {
             text, x, anchor, ..
@@ -94,7 +113,7 @@ impl Drawn {
     }
 
     /// Fails if a curve has a slanted part.
-    pub(crate) fn assert_curves_are_steps(&self) {
+    fn assert_curves_are_steps(&self) {
         let curves = self.lines().into_iter().filter(|line| line.len() > 2);
         for curve in curves {
             for pair in curve.windows(2) {
