@@ -36,7 +36,11 @@ fn retry(budget: Budget) -> RetryLayer<Http> {
 
 fn hedge(budget: Budget) -> HedgeLayer<Http> {
     let builder = HedgeLayer::builder().fixed(ms(10)).max_hedges(2);
-    builder.shared_budget(budget).http().build().unwrap()
+    let builder = builder.shared_budget(budget).http();
+    builder
+        .hedge_unsafe_if(|request| request.method() == http::Method::PUT)
+        .build()
+        .unwrap()
 }
 
 /// Every attempt is slow and fails: each call would have 9 of them.

@@ -209,7 +209,10 @@ async fn the_layers_repeat_a_stream() {
             let (server, url) = Server::start(&[when]).await;
             let backoff = Backoff::constant(Duration::from_millis(1));
             let retry = RetryLayer::builder().backoff(backoff).http().build();
-            let hedge = HedgeLayer::builder().fixed(Duration::from_secs(1)).http();
+            let hedge = HedgeLayer::builder()
+                .fixed(Duration::from_secs(1))
+                .http()
+                .hedge_unsafe_if(|_| true);
             let stack = hedge.build().unwrap().layer(client(http2));
             let stack = retry.unwrap().layer(stack);
             let request = post(&url, Body::new(streaming(length)));
@@ -226,7 +229,10 @@ async fn reqwest_repeats_a_stream() {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     for when in [When::Early, When::Midway, When::Late] {
         let (server, url) = Server::start(&[when]).await;
-        let hedge = HedgeLayer::builder().fixed(Duration::from_secs(1)).http();
+        let hedge = HedgeLayer::builder()
+            .fixed(Duration::from_secs(1))
+            .http()
+            .hedge_unsafe_if(|_| true);
         let stack = hedge.build().unwrap().layer(client.clone());
         let request = client.put(url.to_string());
         let request = request.body(reqwest::Body::wrap(streaming(length)));
@@ -291,7 +297,10 @@ async fn a_stream_is_hedged() {
     for http2 in [false, true] {
         let (server, url) = Server::start(&[When::Never]).await;
         // While the first attempt still streams.
-        let hedge = HedgeLayer::builder().fixed(Duration::from_millis(3)).http();
+        let hedge = HedgeLayer::builder()
+            .fixed(Duration::from_millis(3))
+            .http()
+            .hedge_unsafe_if(|_| true);
         let stack = hedge.build().unwrap().layer(client(http2));
         let requests = Arc::clone(&server.requests);
         let body = streaming_once(length, move || requests.load(SeqCst) == 2);
@@ -307,7 +316,10 @@ async fn a_stream_is_hedged() {
 async fn a_hedge_that_is_interrupted_leaves_the_first_attempt_alone() {
     for http2 in [false, true] {
         let (server, url) = Server::start(&[]).await;
-        let hedge = HedgeLayer::builder().fixed(Duration::from_millis(3)).http();
+        let hedge = HedgeLayer::builder()
+            .fixed(Duration::from_millis(3))
+            .http()
+            .hedge_unsafe_if(|_| true);
         let stack = hedge.build().unwrap().layer(client(http2));
         let requests = Arc::clone(&server.requests);
         let body = streaming_once(LENGTH, move || requests.load(SeqCst) == 2);

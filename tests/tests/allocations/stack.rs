@@ -54,7 +54,7 @@ impl Service<u64> for Immediate {
 }
 
 fn request() -> HttpRequest {
-    Request::put("http://example.com/path?query")
+    Request::get("http://example.com/path?query")
         .header("x-api-key", "key")
         .header("accept", "*/*")
         .body(Full::from("hello"))

@@ -50,7 +50,8 @@ async fn a_call_ends_when_its_first_attempt_fails_beyond_the_replay_limit() {
             frames.send_data(frame).await.unwrap();
         }
     });
-    let service = fixed(10).http().build().unwrap().layer(inner);
+    let layer = fixed(10).http().hedge_unsafe_if(|_| true);
+    let service = layer.build().unwrap().layer(inner);
     let start = Instant::now();
     let call = service.oneshot(Request::put("/").body(body.boxed_unsync()).unwrap());
     let response = tokio::time::timeout(ms(1_000), call).await.unwrap();
