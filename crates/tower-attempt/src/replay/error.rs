@@ -32,7 +32,7 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 /// The rest of a request's body can't be had by this attempt.
 ///
 /// The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and another attempt goes on with
-/// it; or another attempt met an error of the body. Whoever sends the request sees to it that
+/// it; or the body failed, and an older attempt receives the error. Whoever sends the request sees to it that
 /// nobody waits for an attempt that is interrupted while another goes on. Found among the sources of
 /// the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and
 /// [`ReplayBody`](crate::ReplayBody).

@@ -4,10 +4,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use super::ReplayBody;
 use super::frame::Recorded;
 use super::readers::Id;
 use super::record::{Next, Record, State};
-use super::{ReplayBody, ReplayError};
 
 /// A source that one reader has taken out of the record to poll it.
 pub(super) struct Polling<'a, S: Body> {
@@ -26,10 +26,7 @@ impl<'a, S: Body<Data = Bytes> + Unpin> Polling<'a, S> {
         }
     }
 
-    pub(super) fn poll(
-        mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Next, ReplayError<S::Error>>> {
+    pub(super) fn poll(mut self, cx: &mut Context<'_>) -> Poll<Next<S::Error>> {
         let Some(source) = &mut self.source else {
             return Poll::Pending;
         };
@@ -44,12 +41,16 @@ impl<'a, S: Body<Data = Bytes> + Unpin> Polling<'a, S> {
                 self.pending();
                 Poll::Pending
             }
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(self.frame(frame, ended))),
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(error)),
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(self.frame(frame, ended)),
+            Poll::Ready(Some(Err(error))) => {
+                let (reader, _source) = (self.reader, self.source.take());
+                let (next, _leftovers) = self.update(|state| state.fail(reader, error));
+                Poll::Ready(next)
+            }
             Poll::Ready(None) => {
                 let source = self.source.take();
                 drop(self.update(|state| state.put_back(source, true)));
-                Poll::Ready(Ok(Next::End))
+                Poll::Ready(Next::End)
             }
         }
     }
@@ -65,7 +66,7 @@ impl<'a, S: Body<Data = Bytes> + Unpin> Polling<'a, S> {
         }
     }
 
-    fn frame(&mut self, frame: Frame<Bytes>, ended: bool) -> Next {
+    fn frame(&mut self, frame: Frame<Bytes>, ended: bool) -> Next<S::Error> {
         let source = self.source.take();
         let reader = self.reader;
         let frame = Recorded::new(frame);
@@ -101,11 +102,11 @@ fn update<S: Body, T>(
     changed
 }
 
-/// The source gave an error or panicked.
+/// The source panicked.
 impl<S: Body> Drop for Polling<'_, S> {
     fn drop(&mut self) {
         if let Some(source) = self.source.take() {
-            let leftovers = update(self.record, self.reader, State::fail);
+            let leftovers = update(self.record, self.reader, State::abort);
             drop((leftovers, source));
         }
     }

@@ -59,15 +59,11 @@ impl<S: Body<Data = Bytes> + Unpin> Reader<S> {
         let polling = Polling::new(&self.record, self.id, source);
         match polling.poll(&mut cx) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(next)) => self.give(next),
-            Poll::Ready(Err(error)) => {
-                self.finished = true;
-                Poll::Ready(Some(Err(error)))
-            }
+            Poll::Ready(next) => self.give(next),
         }
     }
 
-    fn give(&mut self, next: Next) -> Polled<S::Error> {
+    fn give(&mut self, next: Next<S::Error>) -> Polled<S::Error> {
         Poll::Ready(match next {
             Next::Give(frame) => {
                 let read = frame.data_ref().map_or(0, Bytes::len) as u64;
@@ -77,6 +73,10 @@ impl<S: Body<Data = Bytes> + Unpin> Reader<S> {
             Next::End => {
                 self.finished = true;
                 None
+            }
+            Next::Failed(error) => {
+                self.finished = true;
+                Some(Err(error))
             }
             Next::Interrupted | Next::PollSource => {
                 self.finished = true;

@@ -22,8 +22,8 @@ use crate::{Attempt, HttpRequest};
 ///
 /// A body that turns out to be longer than the [limit](Self::with_limit) can't be repeated from
 /// then on. The oldest attempt that is in flight goes on with it, others are
-/// [`Interrupted`](crate::Interrupted). An error of the body goes to the attempt that meets it and
-/// interrupts the others.
+/// [`Interrupted`](crate::Interrupted). The oldest attempt in flight receives an error of the
+/// body, which interrupts the others.
 ///
 /// A body that hides what it holds is polled once if it knows its exact size, to see whether it is
 /// in memory; not if the request has `Expect`, since whoever sends it waits for the first poll. A

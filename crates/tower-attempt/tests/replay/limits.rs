@@ -172,22 +172,34 @@ async fn keeping_step_is_no_way_around_the_limit() {
     assert_eq!(read(first).await.unwrap().len(), 97 * 400);
 }
 
+/// If all attempts fail, the caller gets the failure of the oldest, which then names the cause.
 #[tokio::test]
-async fn an_error_goes_to_the_one_who_meets_it_and_ends_nobody() {
-    let manners = Manners {
-        knows_size: false,
-        knows_end: true,
-    };
-    let (script, control) = Script::new(vec![Step::Data(1), Step::Error], manners);
-    let (mut first, saved) = scripted(script, 1_000);
-    let second = again(&saved, Attempt::hedge(2)).unwrap();
-    data(&mut first).await;
-    let error = first.frame().await.unwrap().unwrap_err();
-    assert!(matches!(error, ReplayError::Source(_)));
-    assert!(again(&saved, Attempt::retry(3)).is_none());
-    assert!(!http_body::Body::is_end_stream(&second));
-    assert_eq!(read(second).await.unwrap_err(), ReplayError::Interrupted);
-    assert_eq!(control.get(|progress| progress.dropped), 1);
+async fn the_oldest_attempt_receives_an_error_of_the_body_whichever_meets_it() {
+    for first_meets_it in [true, false] {
+        let manners = Manners {
+            knows_size: false,
+            knows_end: true,
+        };
+        let (script, control) = Script::new(vec![Step::Data(1), Step::Error], manners);
+        let (mut first, saved) = scripted(script, 1_000);
+        let mut second = again(&saved, Attempt::hedge(2)).unwrap();
+        let (met, other) = match first_meets_it {
+            true => (&mut first, &mut second),
+            false => (&mut second, &mut first),
+        };
+        data(met).await;
+        let met = met.frame().await.unwrap().unwrap_err();
+        assert!(again(&saved, Attempt::retry(3)).is_none());
+        assert!(!http_body::Body::is_end_stream(other));
+        let other = other.frame().await.unwrap().unwrap_err();
+        let (first, second) = match first_meets_it {
+            true => (met, other),
+            false => (other, met),
+        };
+        assert!(matches!(first, ReplayError::Source(_)), "{first:?}");
+        assert_eq!(second, ReplayError::Interrupted);
+        assert_eq!(control.get(|progress| progress.dropped), 1);
+    }
 }
 
 /// What an inner layer records is the outer layer's replay.

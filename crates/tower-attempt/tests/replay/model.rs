@@ -8,6 +8,8 @@ pub(crate) enum Is {
     /// Reading, but its attempt is over.
     Over,
     Interrupted,
+    /// The source has failed, and this reader receives the error.
+    Failed,
     /// Finished in any way.
     Gone,
 }
@@ -76,6 +78,7 @@ impl Model {
         match is {
             Is::Gone => return Seen::End,
             Is::Interrupted => return self.finish(reader, Seen::Interrupted),
+            Is::Failed => return self.finish(reader, Seen::Broken),
             _ => {}
         }
         if position < self.pulled {
@@ -88,8 +91,14 @@ impl Model {
             Source::Untouched => Seen::Pending,
             Source::Failed => {
                 self.saved = false;
+                let live = self.readers.iter().position(|(is, _)| *is == Is::Reading);
+                let receiver = live.unwrap_or(reader);
                 self.interrupt(|_| true);
-                self.finish(reader, Seen::Broken)
+                if receiver == reader {
+                    return self.finish(reader, Seen::Broken);
+                }
+                self.readers[receiver].0 = Is::Failed;
+                self.finish(reader, Seen::Interrupted)
             }
             Source::Frame => self.pull(reader),
         }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -12,6 +13,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Channel, Empty};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
+use tower_hedge_latency::ReplayBody;
 
 use crate::support::*;
 
@@ -57,4 +59,24 @@ async fn a_call_ends_when_its_first_attempt_fails_beyond_the_replay_limit() {
     let response = tokio::time::timeout(ms(1_000), call).await.unwrap();
     assert_eq!(response.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(start.elapsed(), ms(40));
+}
+
+/// The hedge reads the body while the first attempt's server stalls.
+#[tokio::test(start_paused = true)]
+async fn the_caller_gets_the_error_of_the_body_that_a_hedge_meets() {
+    type Body = ReplayBody<Channel<Bytes, io::Error>>;
+    let inner = service_fn(|request: Request<Body>| async move {
+        if !request.headers().contains_key("x-hedge-attempt") {
+            sleep(ms(30)).await;
+        }
+        let read = request.into_body().collect().await;
+        read.map(|_| Response::new(Empty::<Bytes>::new()))
+    });
+    let (frames, body) = Channel::new(1);
+    frames.abort(io::Error::other("disk failed"));
+    let layer = fixed(10).http().build().unwrap();
+    let request = Request::get("/").body(ReplayBody::new(body)).unwrap();
+    let error = layer.layer(inner).oneshot(request).await.unwrap_err();
+    assert_eq!(error.to_string(), "disk failed");
+    assert_eq!(layer.handle().counts().hedges, 1);
 }

@@ -2,16 +2,18 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use super::Leftovers;
-use crate::replay::ReplayBody;
 use crate::replay::frame::Recorded;
 use crate::replay::readers::{Id, Readers};
 use crate::replay::tape::Tape;
 use crate::replay::wakers::Waiting;
+use crate::replay::{ReplayBody, ReplayError};
 
 /// What is behind the lock of a record. Nothing here polls, wakes or drops what is not its own.
 pub(in crate::replay) struct State<S: Body> {
     /// `None` while a reader polls it, and when it has ended or failed.
     source: Option<ReplayBody<S>>,
+    /// The error of the source, until the reader with this id receives it.
+    error: Option<(Id, ReplayError<S::Error>)>,
     /// A reader wanted to poll the source while it was gone.
     missed: bool,
     ended: bool,
@@ -23,9 +25,10 @@ pub(in crate::replay) struct State<S: Body> {
 }
 
 /// What a reader does next.
-pub(in crate::replay) enum Next {
+pub(in crate::replay) enum Next<E> {
     Give(Frame<Bytes>),
     End,
+    Failed(ReplayError<E>),
     Interrupted,
     PollSource,
 }
@@ -36,6 +39,7 @@ impl<S: Body> State<S> {
         let first = readers.add();
         let state = Self {
             source: Some(source),
+            error: None,
             missed: false,
             ended: false,
             tape: Tape::new(limit),
@@ -79,15 +83,34 @@ impl<S: Body> State<S> {
         self.trim()
     }
 
-    /// The source failed: nobody can have the rest.
-    pub(in crate::replay) fn fail(&mut self) -> Leftovers<S> {
+    /// The source failed while this reader polled it, so no reader can have the rest.
+    ///
+    /// The oldest live attempt receives the error: if all attempts of a call fail, the caller gets the failure of the
+    /// oldest, which should name the cause.
+    pub(in crate::replay) fn fail(
+        &mut self,
+        id: Id,
+        error: ReplayError<S::Error>,
+    ) -> (Next<S::Error>, Leftovers<S>) {
+        let oldest = self.readers.oldest_live().unwrap_or(id);
+        let leftovers = self.abort();
+        if oldest == id {
+            return (Next::Failed(error), leftovers);
+        }
+        self.error = Some((oldest, error));
+        (Next::Interrupted, leftovers)
+    }
+
+    /// Interrupts all readers, present and future ones.
+    pub(in crate::replay) fn abort(&mut self) -> Leftovers<S> {
         self.readers.clear();
         self.close()
     }
 
-    pub(in crate::replay) fn next(&mut self, id: Id) -> Next {
+    pub(in crate::replay) fn next(&mut self, id: Id) -> Next<S::Error> {
         let Some(reader) = self.readers.get_mut(id) else {
-            return Next::Interrupted;
+            let error = self.error.take_if(|(receiver, _)| *receiver == id);
+            return error.map_or(Next::Interrupted, |(_, error)| Next::Failed(error));
         };
         let position = reader.position;
         if self.tape.get(position).is_none() {
@@ -120,7 +143,11 @@ impl<S: Body> State<S> {
     }
 
     /// The source, which this reader took out, gave a frame.
-    pub(in crate::replay) fn record(&mut self, id: Id, frame: Recorded) -> (Next, Leftovers<S>) {
+    pub(in crate::replay) fn record(
+        &mut self,
+        id: Id,
+        frame: Recorded,
+    ) -> (Next<S::Error>, Leftovers<S>) {
         if !self.saved && self.is_alone() {
             // Nobody else needs it.
             return (Next::Give(frame.into_frame()), self.go_on_with(id));
