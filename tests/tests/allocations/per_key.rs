@@ -38,7 +38,7 @@ fn a_key_takes_the_bytes_that_the_docs_say() {
         (|policy| policy.sub_windows(5), 100 + 8 * 5),
         (|policy| policy.whole_sub_windows(5), 100 + 8 * 5),
         (|policy| policy.whole_sub_windows(25), 100 + 8 * 25),
-        (Policy::dynamic_quotas, 60),
+        (Policy::dynamic_quotas, 95),
     ];
     for (number, (of, told)) in lines.into_iter().enumerate() {
         let bytes = per_key(of, 1);

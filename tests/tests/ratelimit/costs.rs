@@ -23,19 +23,19 @@ const LINES: [Line; 9] = [
     Line {
         name: "bucket",
         of: |policy| policy,
-        redis: 170,
+        redis: 190,
         memcached: Some((2, 150)),
     },
     Line {
         name: "meter",
         of: Policy::leaky_bucket,
-        redis: 170,
+        redis: 190,
         memcached: Some((2, 150)),
     },
     Line {
         name: "queue",
         of: |policy| policy.leaky_queue(Duration::from_secs(3_600)),
-        redis: 170,
+        redis: 190,
         memcached: Some((2, 150)),
     },
     Line {
