@@ -66,7 +66,15 @@ const OURS: [(&str, &[&str]); 4] = [
     ),
     (
         "tower-dist-ratelimit",
-        &["attempt", "axum-08", "tracing", "metrics"],
+        &[
+            "attempt",
+            "axum-08",
+            "conformance",
+            "redis",
+            "memcached",
+            "tracing",
+            "metrics",
+        ],
     ),
 ];
 

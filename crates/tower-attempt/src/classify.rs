@@ -3,7 +3,7 @@ mod verdict;
 use std::time::Duration;
 
 pub use self::verdict::{Hint, RetryReason, Verdict};
-use crate::{Attempt, Budget, Deadline, Rejected};
+use crate::{Attempt, Budget, Deadline};
 
 /// Decides from a request of your own whether it may be resent.
 ///
@@ -144,9 +144,6 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
 }
 
 /// Retries every `Err` as transient and never an `Ok`.
-///
-/// An error that a layer of this process [rejected](crate::Rejected) the request is the exception: its wait is the
-/// hint, and without one it is fatal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryError;
 
@@ -156,12 +153,11 @@ impl<Req> RequestRule<Req> for EveryError {
     fn context(&self, _: &Req) {}
 }
 
-impl<Req, Res, E: 'static> Classify<Req, Res, E> for EveryError {
-    fn classify(&self, (): &(), attempt: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+impl<Req, Res, E> Classify<Req, Res, E> for EveryError {
+    fn classify(&self, (): &(), _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
         match outcome {
             Ok(_) => Verdict::Success,
-            Err(error) => Rejected::find(error)
-                .map_or(Verdict::transient(), |rejected| rejected.verdict(attempt)),
+            Err(_) => Verdict::transient(),
         }
     }
 }

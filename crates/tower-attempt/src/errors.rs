@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::Rejected;
 
-/// No chain of sources is longer, unless it is a ring.
+/// No chain of sources or wrappers is longer, unless it is a ring.
 const MAX_SOURCES: usize = 32;
 
 /// How to look into the wrappers that were registered. Each type is added once, so the list stays short.
@@ -62,7 +62,13 @@ pub trait WrapsError: 'static {
         if view(TypeId::of::<Self>()).is_none() {
             let view: View = |error| error.downcast_ref::<Self>().map(Self::wrapped);
             let mut wrappers = WRAPPERS.write().unwrap_or_else(PoisonError::into_inner);
-            wrappers.push((TypeId::of::<Self>(), view));
+            // Another thread may have been faster.
+            if wrappers
+                .iter()
+                .all(|(known, _)| *known != TypeId::of::<Self>())
+            {
+                wrappers.push((TypeId::of::<Self>(), view));
+            }
         }
     }
 }
@@ -80,7 +86,10 @@ pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error +
 
 /// The errors that services are known to have.
 fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
-    while let Some(view) = view(error.type_id()) {
+    for _ in 0..MAX_SOURCES {
+        let Some(view) = view(error.type_id()) else {
+            break;
+        };
         error = view(error)?;
     }
     if let Some(error) = error.downcast_ref::<Box<dyn Error + Send + Sync>>() {

@@ -2,11 +2,14 @@ use std::time::Duration;
 
 use crate::protocol::sealed::Sealed;
 use crate::{
-    Attempt, Budget, Classify, Deadline, EveryError, Outcomes, Protocol, RequestRule, Requests,
-    Verdict,
+    Attempt, Budget, Classify, Deadline, EveryError, Outcomes, Protocol, Rejected, RequestRule,
+    Requests, Verdict,
 };
 
-/// The protocol of services whose requests are `Clone`, where a rule of type `C` says everything.
+/// The protocol of services whose requests are `Clone`, where a rule of type `C` classifies the outcomes.
+///
+/// The rule does not decide on an error that is a [`Rejected`]: such a request was not sent. Where the rule would retry
+/// it, the rejection's wait is the hint. Without a wait the rejection is fatal.
 ///
 /// # Default
 ///
@@ -62,14 +65,21 @@ impl<C: RequestRule<Req>, Req: Clone> Requests<Req> for Generic<C> {
     }
 }
 
-impl<C: Classify<Req, Res, E>, Req: Clone, Res, E> Outcomes<Req, Res, E> for Generic<C> {
+impl<C, Req: Clone, Res, E: 'static> Outcomes<Req, Res, E> for Generic<C>
+where
+    C: Classify<Req, Res, E>,
+{
     fn classify(
         &self,
         context: &C::Context,
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Verdict {
-        self.0.classify(context, attempt, outcome)
+        let verdict = self.0.classify(context, attempt, outcome);
+        match verdict.is_retry() {
+            true => Rejected::amend(verdict, attempt, outcome),
+            false => verdict,
+        }
     }
 
     fn timed_out(&self, _: &C::Context, _: &Attempt, _: &Result<Res, E>) -> Verdict {

@@ -3,7 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::errors::chain;
-use crate::{Attempt, AttemptKind, Verdict};
+use crate::{Attempt, AttemptKind, Hint, Verdict};
 
 /// The texts of errors that layers of tower 0.5 and tower-resilience 0.14 return for requests that they reject. `*`
 /// stands for any text.
@@ -33,7 +33,8 @@ const TEXTS: [&str; 15] = [
 /// The error of a layer of this process that rejected a request, so that the request was not sent.
 ///
 /// A retry layer above waits for `retry_after` and then resends the request, whatever the request does. Without
-/// `retry_after` it returns the rejection to the caller.
+/// `retry_after` it returns the rejection to the caller. A user's rule does not change that, unless its verdict names a
+/// wait: [`Verdict::after`].
 ///
 /// A layer that rejects requests names this error as the [`source`](Error::source) of its own. For errors that are not
 /// boxed there is [`WrapsError`](crate::WrapsError).
@@ -79,6 +80,29 @@ impl Rejected {
         let text = error.to_string();
         let is_known = TEXTS.iter().any(|pattern| matches(&text, pattern));
         is_known.then_some(Self::new(None))
+    }
+
+    /// The verdict on an outcome that a rule would retry. A rejection is waited for, or it is fatal.
+    ///
+    /// A rule that names a wait of its own is obeyed after the rejection's wait.
+    #[cold]
+    pub(crate) fn amend<Res, E: 'static>(
+        verdict: Verdict,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict {
+        let wait = match verdict {
+            Verdict::Retry { hint, .. } => match hint {
+                Some(Hint::Never) => return verdict,
+                Some(Hint::AtLeast(wait) | Hint::Exactly(wait)) => Some(wait),
+                None => None,
+            },
+            _ => None,
+        };
+        let rejected = outcome.as_ref().err().and_then(Self::find);
+        rejected.map_or(verdict, |rejected| {
+            Self::new(rejected.retry_after.max(wait)).verdict(attempt)
+        })
     }
 
     pub(crate) fn verdict(self, attempt: &Attempt) -> Verdict {

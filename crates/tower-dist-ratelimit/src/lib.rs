@@ -189,7 +189,8 @@
 //! - `attempt` (default): retry and hedge layers above recognise rejections. Adds the small crate `tower-attempt`.
 //! - `conformance`: the module of that name, with the checks that every [`Backend`](backend::Backend) has to pass.
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
-//! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`.
+//! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and
+//!   HTTP/2 in hyper, for every server of the same build.
 //! - `redis`: `backend::Redis` keeps the limits of a whole fleet.
 //! - `memcached`: `backend::Memcached` does, without sliding logs.
 //! - `tracing`: `TracingObserver`; one warning per policy whose requests come without a key, and one event each when a

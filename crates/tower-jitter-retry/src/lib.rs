@@ -89,7 +89,8 @@
 //! A rejection by a layer of this process is recognised as a [`Rejected`] in boxed errors and their sources, and in the
 //! unboxed errors of `tower-dist-ratelimit` (feature `attempt`, on by default). tower's and tower-resilience's rejections
 //! are recognised by their texts, and only in boxed errors: `.map_err(BoxError::from)` below the retry layer. Its wait is
-//! obeyed like a server's, up to `max_hint` and before the deadline; otherwise the caller gets the rejection.
+//! obeyed like a server's, up to `max_hint` and before the deadline; otherwise the caller gets the rejection. The same holds
+//! where a rule of your own asks for the retry, unless the rule names a wait: `Verdict::transient().after(wait)`.
 //!
 //! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
 //! [`replay_limit`](RetryLayerBuilder::replay_limit). A longer one is sent once, and its failures are returned. Bodies of any

@@ -22,7 +22,7 @@ use tower_dist_ratelimit::{
     CallLimitLayer, LimitError, Observer, OnError, Policy, Quota, RateLimitLayer, Refusal,
     RequestPolicy, ThrottleLayer,
 };
-use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, StopReason};
+use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, StopReason, Verdict};
 
 use crate::greeter::greet;
 use crate::grpc::{Broken, greeter};
@@ -237,6 +237,25 @@ async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
     let retry = RetryLayer::builder().observer(events.clone());
     let limited = throttle(second).layer(service_fn(async |_: u32| Ok::<_, Failure>(())));
     waits_for_its_turn(&events, retry.build().unwrap().layer(limited), || 7).await;
+
+    // A rule of the user that retries every error.
+    let events = Events::default();
+    let retry = RetryLayer::builder()
+        .retry_if(|outcome: &Result<(), LimitError<Failure>>| outcome.is_err())
+        .observer(events.clone());
+    let limited = throttle(second).layer(service_fn(async |_: u32| Ok::<_, Failure>(())));
+    waits_for_its_turn(&events, retry.build().unwrap().layer(limited), || 7).await;
+
+    let events = Events::default();
+    let retry = RetryLayer::builder()
+        .http()
+        .classify(|outcome| match outcome.error() {
+            Some(_) => Verdict::transient(),
+            None => outcome.verdict(),
+        })
+        .observer(events.clone());
+    let limited = throttle(second).layer(service_fn(answer::<BoxError>));
+    waits_for_its_turn(&events, retry.build().unwrap().layer(limited), post).await;
 }
 
 /// Sends a request that the throttle rejects, and returns why the retry layer did not resend it.

@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::settings::REPLAY_LIMIT;
 use super::{HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Settings};
 use crate::{
-    Attempt, AttemptTimeout, Budget, Deadline, Outcomes, Protocol, ReplayableRequest, Requests,
-    Verdict,
+    Attempt, AttemptTimeout, Budget, Deadline, Outcomes, Protocol, Rejected, ReplayableRequest,
+    Requests, RetryReason, Verdict,
 };
 
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
@@ -106,7 +106,14 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
             Verdict::Unsafe
         }
-        _ if verdict.claims_proof() && !is_proven => Verdict::transient(),
+        Verdict::Unprocessed if !is_proven => Verdict::transient(),
+        Verdict::Retry {
+            reason: RetryReason::NotSent,
+            hint,
+        } if !is_proven => Verdict::Retry {
+            reason: RetryReason::Transient,
+            hint,
+        },
         verdict => verdict,
     }
 }
@@ -125,6 +132,10 @@ fn classify<D: Dialect, Res: HttpResponse, E: 'static>(
     match (verdict, outcome) {
         // The server's hint counts also where a user's rule asks for the retry.
         (Verdict::Retry { hint: None, .. }, Ok(response)) => D::hinted(verdict, response),
+        // The standard rules have amended their own verdict.
+        (_, Err(_)) if verdict.is_retry() && verdict != judged.verdict => {
+            Rejected::amend(verdict, attempt, outcome)
+        }
         _ => verdict,
     }
 }

@@ -293,6 +293,15 @@ fn no_rule_makes_a_request_safe_to_resend() {
 }
 
 #[test]
+fn a_rule_that_names_a_wait_keeps_it_without_proof() {
+    let wait = Duration::from_secs(7);
+    let http = Http::default().with(|all| all.classify(move |_| Verdict::not_sent().after(wait)));
+    let get = request(Method::GET, &[]);
+    let expected = Verdict::transient().after(wait);
+    assert_eq!(verdict_of(&http, &get, &status(404)), expected);
+}
+
+#[test]
 fn a_list_of_statuses_adds_to_the_default_ones() {
     let locked = Http::default().with(|all| all.retry_statuses([StatusCode::LOCKED]));
     let (get, post) = (request(Method::GET, &[]), request(Method::POST, &[]));

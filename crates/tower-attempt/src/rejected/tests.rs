@@ -2,7 +2,7 @@ use std::any::Any;
 use std::io;
 
 use super::*;
-use crate::{Classify, EveryError, WrapsError};
+use crate::{Classify, ClassifyFn, EveryError, Generic, Hint, Outcomes, RetryIf, WrapsError};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -10,8 +10,20 @@ const WAIT: Duration = Duration::from_millis(844);
 
 /// The verdict of a service that speaks no known protocol.
 fn verdict<E: 'static>(error: E) -> Verdict {
+    verdict_by(EveryError, error)
+}
+
+/// The same with a user's rule.
+fn verdict_by<C, E: 'static>(rule: C, error: E) -> Verdict
+where
+    C: Classify<(), (), E, Context = ()>,
+{
     let outcome: Result<(), E> = Err(error);
-    Classify::<(), _, _>::classify(&EveryError, &(), &Attempt::PRIMARY, &outcome)
+    Outcomes::<(), _, _>::classify(&Generic::new(rule), &(), &Attempt::PRIMARY, &outcome)
+}
+
+fn boxed(wait: Option<Duration>) -> BoxError {
+    Rejected::new(wait).into()
 }
 
 /// A layer's error, without a box.
@@ -32,14 +44,88 @@ impl<E: 'static> WrapsError for Limit<E> {
 
 #[test]
 fn a_rejection_is_waited_for_or_fatal() {
-    let rejected = |wait| -> BoxError { Rejected::new(wait).into() };
     let waited = Verdict::not_sent().after(WAIT);
-    assert_eq!(verdict(rejected(Some(WAIT))), waited);
-    assert_eq!(verdict(rejected(None)), Verdict::Fatal);
+    assert_eq!(verdict(boxed(Some(WAIT))), waited);
+    assert_eq!(verdict(boxed(None)), Verdict::Fatal);
     assert_eq!(verdict(BoxError::from("reset")), Verdict::transient());
     // As the source of another error.
     let nested = io::Error::other(Rejected::new(Some(WAIT)));
     assert_eq!(verdict(nested), waited);
+}
+
+#[test]
+fn a_rule_that_retries_an_error_waits_for_a_rejection_or_gives_it_to_the_caller() {
+    let retried = RetryIf(|outcome: &Result<(), BoxError>| outcome.is_err());
+    assert_eq!(
+        verdict_by(retried, boxed(Some(WAIT))),
+        Verdict::not_sent().after(WAIT)
+    );
+    assert_eq!(verdict_by(retried, boxed(None)), Verdict::Fatal);
+    assert_eq!(verdict_by(retried, "reset".into()), Verdict::transient());
+    let never = RetryIf(|_: &Result<(), BoxError>| false);
+    assert_eq!(verdict_by(never, boxed(Some(WAIT))), Verdict::Fatal);
+
+    let by = |verdict, wait| {
+        let rule = ClassifyFn(move |_: &Result<(), BoxError>, _: &Attempt| verdict);
+        verdict_by(rule, boxed(wait))
+    };
+    let after = |wait| Verdict::not_sent().after(wait);
+    for retried in [
+        Verdict::Unprocessed,
+        Verdict::throttled(),
+        Verdict::timeout(),
+    ] {
+        assert_eq!(by(retried, Some(WAIT)), after(WAIT));
+        assert_eq!(by(retried, None), Verdict::Fatal);
+    }
+    // The longer wait counts, and one that the rule names is enough.
+    assert_eq!(
+        by(Verdict::transient().after(WAIT / 2), Some(WAIT)),
+        after(WAIT)
+    );
+    assert_eq!(
+        by(Verdict::transient().after(WAIT * 2), Some(WAIT)),
+        after(WAIT * 2)
+    );
+    assert_eq!(by(Verdict::transient().after(WAIT), None), after(WAIT));
+    let forbidden = Verdict::transient().hinted(Hint::Never);
+    assert_eq!(by(forbidden, Some(WAIT)), forbidden);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_rule_of_http_shortens_no_rejections_wait() {
+    use bytes::Bytes;
+    use http::{Method, Request, Response};
+    use http_body_util::Empty;
+
+    use crate::{Dialect, Http, Requests};
+
+    let rules = Http::default().with(|settings| settings.classify(|_| Verdict::transient()));
+    for method in [Method::GET, Method::POST] {
+        let mut request = Request::new(Empty::<Bytes>::new());
+        *request.method_mut() = method;
+        let context = rules.context(&request);
+        let judge = |error: BoxError| {
+            let outcome = Err::<Response<()>, _>(error);
+            let attempt = &Attempt::PRIMARY;
+            Outcomes::<Request<Empty<Bytes>>, _, _>::classify(&rules, &context, attempt, &outcome)
+        };
+        assert_eq!(judge(boxed(Some(WAIT))), Verdict::not_sent().after(WAIT));
+        assert!(!judge(boxed(None)).is_retry());
+    }
+}
+
+#[test]
+fn a_wrapper_that_wraps_itself_does_not_hang() {
+    struct Ring;
+    impl WrapsError for Ring {
+        fn wrapped(&self) -> &dyn Any {
+            self
+        }
+    }
+    Ring::register();
+    assert_eq!(verdict(Ring), Verdict::transient());
 }
 
 #[test]
