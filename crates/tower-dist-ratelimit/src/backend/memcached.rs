@@ -91,8 +91,9 @@ use crate::{BuildError, Decision, Policy};
 /// Policies of a set that have the same key are one value, and are charged all or nothing. With different keys they are
 /// asked at the same time. If one rejects or fails, the charges to the others are refunded, even if the caller has left by
 /// then. A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections). That never admits too much. It can reject a request for a moment that would have
-/// passed, and then says so ([`Source::Parts`](crate::Source::Parts)). A policy that is
+/// [counted](Self::lost_corrections). A refund that is given up admits less and not more. A refund is made in the window in
+/// which it arrives: if the window of its charge has ended, it adds its tokens to the next one. Until a refund arrives, a
+/// request that would have passed can be rejected, and its decision says so ([`Source::Parts`](crate::Source::Parts)). A policy that is
 /// in two sets, or in one and also alone, has a count in each.
 ///
 /// # Clocks
@@ -134,8 +135,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
 /// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
-/// connections and stays silent, delays the next one by 1 s at most. The connection is given up when it is closed, when an answer does
-/// not come [in time](MemcachedBuilder::answer_deadline), and when one is not to what was asked. What was on its
+/// connections and stays silent, delays the next one by 1 s at most, while fewer than five hang. The connection is
+/// given up when it is closed, when an answer does not come [in time](MemcachedBuilder::answer_deadline), and when one is not to what was asked. What was on its
 /// way then has failed and is not repeated: nobody knows whether it was charged. A server that is gone fails its own keys
 /// only, and no other takes them over. When it was restarted, or flushed, limits start anew.
 ///
@@ -222,8 +223,9 @@ impl Memcached {
     /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
     /// same request rejected, and corrections that a caller asked for.
     ///
-    /// A correction is given up if its connection is lost, or if the server has had no room for it for 5 s. The tokens
-    /// then stay charged, which admits less and not more.
+    /// A correction is given up if its connection is lost, if the server answers with an error, or if its queue has had no
+    /// room for 5 s. A refund that is given up leaves its tokens charged, which admits less and not more. A correction that
+    /// fails before it is sent is not counted: its caller gets the error at once.
     ///
     /// # Example
     ///

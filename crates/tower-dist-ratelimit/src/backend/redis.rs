@@ -100,8 +100,8 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
 /// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
-/// connections and stays silent, delays the next one by 1 s at most. The connection is given up when it is closed, when two calls in a row
-/// are not answered [in time](RedisBuilder::answer_deadline), when the server has become a replica, and when it takes
+/// connections and stays silent, delays the next one by 1 s at most, while fewer than five hang. The connection is
+/// given up when it is closed, when two calls in a row are not answered [in time](RedisBuilder::answer_deadline), when the server has become a replica, and when it takes
 /// nothing since it misses its replicas (`min-replicas-to-write`), of which one may be primary by now. A call that was on
 /// its way then has failed and is not repeated: nobody knows whether it was charged. When the server forgets, limits start
 /// anew: a failover forgets what was not replicated yet, and an eviction policy whomever it chooses, while a server that
@@ -141,8 +141,9 @@ use crate::{BuildError, Decision, Policy};
 /// Policies that have the same key are in one slot, and decided in one call. With different keys the slots are asked at
 /// the same time. If one rejects or fails, the charges to the others are refunded, even if the caller has left by then. A
 /// refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections). That never admits too much. It can reject a request for a moment that would have
-/// passed, and then says so ([`Source::Parts`](crate::Source::Parts)). [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
+/// [counted](Self::lost_corrections). A refund that is given up admits less and not more. A refund is made in the window in
+/// which it arrives: if the window of its charge has ended, it adds its tokens to the next one. Until a refund arrives, a
+/// request that would have passed can be rejected, and its decision says so ([`Source::Parts`](crate::Source::Parts)). [`Policy::colocate`] puts policies in one slot. A slot can move, and a replica take over, while decisions are
 /// made; a process can start meanwhile, and decides on what the other primaries have. While it moves, policies of which not all keys are in one place are decided on as if they were in different slots.
 ///
 /// While a primary cannot be reached, the other nodes are asked for its successor: after 200 ms, then after pauses that
@@ -266,8 +267,9 @@ impl Redis {
     /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
     /// same request rejected, and corrections that a caller asked for.
     ///
-    /// A correction is given up if its connection is lost, or if the server has had no room for it for 5 s. The tokens
-    /// then stay charged, which admits less and not more.
+    /// A correction is given up if its connection is lost, if the server answers with an error, or if its queue has had no
+    /// room for 5 s. A refund that is given up leaves its tokens charged, which admits less and not more. A correction that
+    /// fails before it is sent is not counted: its caller gets the error at once.
     ///
     /// # Example
     ///

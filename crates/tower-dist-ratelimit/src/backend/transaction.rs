@@ -102,17 +102,21 @@ impl Transactions {
     /// Charges all parts or none. Refunds are in flight when the verdict is there, so that they precede the next charges
     /// of the same caller.
     pub(super) fn acquire<P: Part>(&self, parts: Vec<P>) -> Result<Decided, BackendError> {
-        self.start(parts, |this, sent, told| async move {
-            let answers = answers(sent).await;
-            let refunds = send(refunds(&answers));
-            let _ = told.send(verdict(answers));
-            let _ = this.correct(refunds).await;
-        })
+        self.start(
+            parts,
+            |_| false,
+            |this, sent, told| async move {
+                let answers = answers(sent).await;
+                let refunds = send(refunds(&answers));
+                let _ = told.send(verdict(answers));
+                let _ = this.correct(refunds).await;
+            },
+        )
     }
 
-    /// Makes corrections.
+    /// Makes corrections. A correction that fails here was not sent, so the caller can send it again.
     pub(super) fn settle<P: Part>(&self, parts: Vec<P>) -> Result<Decided, BackendError> {
-        self.start(parts, |this, sent, told| async move {
+        self.start(parts, P::is_retryable, |this, sent, told| async move {
             let corrected = this.correct(sent).await;
             let _ = told.send(corrected.map(|()| Verdict {
                 allowed: true,
@@ -121,10 +125,11 @@ impl Transactions {
         })
     }
 
-    /// Sends the parts and runs the rest in a task, unless no part could be sent.
+    /// Sends the parts and runs the rest in a task, unless no part could be sent and none `is_retryable`.
     fn start<P: Part, F>(
         &self,
         parts: Vec<P>,
+        is_retryable: fn(&P::Failure) -> bool,
         run: impl FnOnce(Self, Sent<P>, oneshot::Sender<Result<Verdict, BackendError>>) -> F,
     ) -> Result<Decided, BackendError>
     where
@@ -135,7 +140,9 @@ impl Transactions {
             BackendError::new(format!("{MOST} transactions are in progress already"))
         })?;
         let mut sent = send(parts);
-        if sent.iter().all(|(_, answer)| answer.is_err())
+        let is_over =
+            |answer: &Result<_, _>| answer.as_ref().is_err_and(|failure| !is_retryable(failure));
+        if sent.iter().all(|(_, answer)| is_over(answer))
             && let Some((_, Err(failure))) = sent.pop()
         {
             return Err(failure.into());

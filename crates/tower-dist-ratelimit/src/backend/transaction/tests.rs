@@ -30,6 +30,8 @@ enum Problem {
     /// The keys are in two places.
     Apart,
     Unsent,
+    /// The same, but there may be room soon.
+    Full,
 }
 
 impl From<Problem> for BackendError {
@@ -78,7 +80,7 @@ impl Part for Request {
         let answer = state.answers.pop_front().unwrap_or(Ok(true));
         let charges = self.places.len();
         match (answer, self.returned) {
-            (Err(Problem::Unsent), _) => return Err(Problem::Unsent),
+            (Err(unsent @ (Problem::Unsent | Problem::Full)), _) => return Err(unsent),
             (Ok(true), None) => state.taken += u64::try_from(charges).unwrap(),
             (Ok(_), Some(tokens)) => state.taken -= tokens,
             _ => {}
@@ -113,7 +115,7 @@ impl Part for Request {
     }
 
     fn is_retryable(problem: &Problem) -> bool {
-        *problem == Problem::Busy
+        matches!(problem, Problem::Busy | Problem::Full)
     }
 }
 
@@ -197,6 +199,15 @@ async fn a_correction_survives_its_caller_and_fails_with_its_last_part() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_correction_that_finds_a_full_queue_is_retried_until_it_is_made() {
+    let (transactions, server) = (Transactions::new(), Server::answering([Err(Problem::Full)]));
+    server.state().taken = 7;
+    let correction = server.part([0]).refund([3].into_iter());
+    assert!(transactions.settle(vec![correction]).unwrap().await.is_ok());
+    assert_eq!((server.taken(), transactions.lost()), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_that_have_moved_apart_are_asked_one_by_one() {
     let apart = Server::answering([Err(Problem::Apart), Ok(true), Ok(false)]);
     let other = Server::default();
@@ -214,6 +225,8 @@ async fn a_transaction_of_which_nothing_can_be_sent_fails_at_once() {
     let unsent = || Server::answering([Err(Problem::Unsent)]).part([0]);
     let transactions = Transactions::new();
     assert!(transactions.acquire(vec![unsent(), unsent()]).is_err());
+    let full = Server::answering([Err(Problem::Full)]);
+    assert!(transactions.acquire(vec![full.part([0])]).is_err());
     assert!(transactions.settle(vec![unsent()]).is_err());
     let sent = Server::default();
     let parts = vec![unsent(), sent.part([1])];
