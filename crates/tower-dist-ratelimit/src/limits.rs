@@ -97,6 +97,7 @@ impl Limits {
                 Applies::No => {}
                 Applies::Rejects(reason) => {
                     question.asked.clear();
+                    question.keyless = number;
                     return Err(reason);
                 }
             }

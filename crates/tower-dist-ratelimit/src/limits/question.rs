@@ -21,6 +21,8 @@ pub(crate) struct Question {
     pub(crate) decisions: Decisions,
     /// Why nobody has decided.
     pub(crate) cause: Option<BackendError>,
+    /// The number of the policy whose key is missing, if a policy rejects the request for that.
+    pub(crate) keyless: usize,
 }
 
 /// A policy that applies to the request.
@@ -70,6 +72,7 @@ impl Question {
             asked: SmallVec::new(),
             decisions: Decisions::none(),
             cause: None,
+            keyless: 0,
         }
     }
 

@@ -64,14 +64,15 @@ impl<'a> Refusal<'a> {
         self.reason
     }
 
-    /// What the server lacks, if the reason is [`Misconfigured`](Reason::Misconfigured).
+    /// The [hint](crate::key::KeyExtractor::hint) of the missing key, if the reason is
+    /// [`Misconfigured`](Reason::Misconfigured).
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         if self.reason != Reason::Misconfigured {
             return None;
         }
-        let mut rules = self.limits.rules.iter();
-        rules.find_map(|rule| rule.policy.hint())
+        let rule = self.limits.rules.get(self.question.keyless)?;
+        rule.policy.hint()
     }
 
     /// The status that says so: 429 by quota, 400 without a key, 500 without a key that the server should find, 503 when the

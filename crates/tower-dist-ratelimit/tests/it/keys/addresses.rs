@@ -117,6 +117,26 @@ async fn a_missing_address_is_an_internal_error_that_names_three_ways_to_provide
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_hint_is_that_of_the_policy_whose_key_is_missing() {
+    let token = Policy::new("token", slow(1)).by(key::header("token"));
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("peer", slow(1)).by(key::peer_addr()))
+        .limit(token.missing_key(MissingKey::Error))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    let detail = |body: &[u8]| {
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        body["detail"].as_str().map(str::to_owned)
+    };
+    let response = send(&mut service, by("192.0.2.1:1", get())).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(detail(response.body()), None, "the address is there");
+    let response = send(&mut service, get()).await;
+    names_three_ways(&detail(response.body()).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn grpc_calls_without_an_address_are_internal_errors() {
     let builder = RateLimitLayer::builder(Memory::default());
     let builder = builder.limit(Policy::new("peer", slow(1)).by(key::peer_addr()));
