@@ -133,6 +133,20 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
+    /// Classifies an attempt that the layer timed out. `answer` is the outcome that the caller would get.
+    ///
+    /// # Default
+    ///
+    /// [`classify`](Self::classify) decides, as on any other outcome.
+    fn timed_out(
+        &self,
+        context: &Self::Context,
+        attempt: &Attempt,
+        answer: &Result<Res, E>,
+    ) -> Verdict {
+        self.classify(context, attempt, answer)
+    }
+
     /// The delay before the 1-based `retry` that follows this outcome.
     ///
     /// # Default
@@ -143,7 +157,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
     }
 }
 
-/// Retries every `Err` as transient and never an `Ok`.
+/// Retries every `Err` as transient and every attempt that timed out, and never an `Ok`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryError;
 
@@ -159,6 +173,10 @@ impl<Req, Res, E> Classify<Req, Res, E> for EveryError {
             Ok(_) => Verdict::Success,
             Err(_) => Verdict::transient(),
         }
+    }
+
+    fn timed_out(&self, (): &(), _: &Attempt, _: &Result<Res, E>) -> Verdict {
+        Verdict::timeout()
     }
 }
 

@@ -82,8 +82,13 @@ where
         }
     }
 
-    fn timed_out(&self, _: &C::Context, _: &Attempt, _: &Result<Res, E>) -> Verdict {
-        Verdict::timeout()
+    fn timed_out(
+        &self,
+        context: &C::Context,
+        attempt: &Attempt,
+        answer: &Result<Res, E>,
+    ) -> Verdict {
+        self.0.timed_out(context, attempt, answer)
     }
 
     fn backoff(

@@ -167,7 +167,8 @@ fn judge_answer<Res: HttpResponse>(response: &Res) -> Judged<Option<GrpcCode>> {
     };
     Judged {
         verdict,
-        rejected: pushback.is_some() && verdict != Verdict::Success,
+        // A server that asks to stop may have processed the call.
+        rejected: matches!(pushback, Some(Hint::Exactly(_))) && verdict != Verdict::Success,
         code,
     }
 }

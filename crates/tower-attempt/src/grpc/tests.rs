@@ -93,6 +93,16 @@ fn no_rule_makes_a_method_safe_to_call_again() {
         Verdict::Unsafe
     );
     assert!(verdict_of(&grpc, first, &pushback).is_retry());
+    // A server that asks to stop does not say that it did no work.
+    let stop = code("10").header("grpc-retry-pushback-ms", "-1");
+    let stop = Ok(stop.body(()).unwrap());
+    let soon = Verdict::transient().after(std::time::Duration::from_secs(1));
+    for wish in [Verdict::transient(), soon] {
+        let stubborn = Grpc::default().with(|all| all.classify(move |_| wish));
+        assert_eq!(verdict_of(&stubborn, first, &stop), Verdict::Unsafe);
+    }
+    let unruled = verdict_of(&Grpc::default(), first, &stop);
+    assert_eq!(unruled, Verdict::transient().hinted(Hint::Never));
     let grpc = listed().with(aborted);
     assert_eq!(
         verdict_of(&grpc, first, &without_pushback()),

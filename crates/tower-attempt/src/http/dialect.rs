@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::settings::REPLAY_LIMIT;
 use super::{HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Settings};
 use crate::{
-    Attempt, AttemptTimeout, Budget, Deadline, Outcomes, Protocol, Rejected, ReplayableRequest,
-    Requests, RetryReason, Verdict,
+    Attempt, AttemptTimeout, Budget, Deadline, Hint, Outcomes, Protocol, Rejected,
+    ReplayableRequest, Requests, RetryReason, Verdict,
 };
 
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
@@ -103,6 +103,11 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => judged.verdict,
     };
     match verdict {
+        // It asks for no resend.
+        Verdict::Retry {
+            hint: Some(Hint::Never),
+            ..
+        } => verdict,
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
             Verdict::Unsafe
         }

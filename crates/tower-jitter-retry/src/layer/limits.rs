@@ -9,7 +9,8 @@ use crate::{OnTimeout, StandardAnswer};
 
 impl<P, O> RetryLayerBuilder<P, O> {
     /// How long an attempt may take until it is answered, from when it is sent. One that takes longer is
-    /// dropped, and repeated if its request is idempotent.
+    /// dropped, and repeated if its request is idempotent. For services without a protocol, the rule decides:
+    /// the default rule repeats it, and [`retry_if`](RetryLayerBuilder::retry_if) is asked about the timeout's answer.
     ///
     /// An [`AttemptTimeout`](crate::AttemptTimeout) in an HTTP request's extensions wins over it. Choose
     /// what the slowest good answers take, such as the 99.9th percentile.

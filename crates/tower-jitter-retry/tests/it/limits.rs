@@ -105,6 +105,26 @@ async fn a_fatal_outcome_in_the_last_moment_is_returned_as_it_is() {
     assert_eq!(assert_ready_err!(call.poll()).to_string(), "invalid");
 }
 
+/// A request that timed out may have been processed.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_timed_out_is_repeated_only_if_the_rule_says_so() {
+    for (timeouts, attempts) in [(false, 1), (true, 3)] {
+        let log = Log::default();
+        let layer = builder().backoff(Backoff::none()).observer(log.clone());
+        let layer = layer.retry_if(move |outcome: &Result<(), BoxError>| match outcome {
+            Err(error) if error.is::<Elapsed>() => timeouts,
+            other => other.is_err(),
+        });
+        let silent = service_fn(|()| pending::<Result<(), BoxError>>());
+        let service = layer.attempt_timeout(ms(10)).build().unwrap();
+        let error = service.layer(silent).oneshot(()).await.unwrap_err();
+        assert_eq!(elapsed(&error), Elapsed::Attempt(ms(10)));
+        let started = log.take().into_iter();
+        let started = started.filter(|event| matches!(event, Started(_)));
+        assert_eq!(started.count(), attempts);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_deadline_ends_an_attempt() {
     let log = Log::default();
