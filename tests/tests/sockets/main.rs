@@ -27,9 +27,13 @@ fn retry() -> RetryLayer<Http> {
     builder.http().build().unwrap()
 }
 
+/// Hedges PUT as well, since these tests are about bodies.
 fn hedge() -> HedgeLayer<Http> {
     let builder = HedgeLayer::builder().fixed(Duration::from_millis(20));
-    builder.http().build().unwrap()
+    let builder = builder
+        .http()
+        .hedge_unsafe_if(|request| request.method() == "PUT");
+    builder.build().unwrap()
 }
 
 /// A server on a port of its own, which ends with the test's runtime.
