@@ -20,7 +20,7 @@ use crate::{Attempt, HttpRequest};
 /// gets every frame, and one that stalls holds up none. Nothing is recorded any more once the
 /// request can't be repeated, and what everyone has read is freed.
 ///
-/// A body that turns out to be longer than the [limit](Self::with_limit) can't be repeated from
+/// A body that turns out to be longer than the [limit](Self::save) can't be repeated from
 /// then on. The oldest attempt that is in flight goes on with it, others are
 /// [`Interrupted`](crate::Interrupted). The oldest attempt in flight receives an error of the
 /// body, which interrupts the others.
