@@ -160,6 +160,7 @@ impl<D: Dialect> Settings<D> {
     }
 
     /// Whether any request is declared idempotent.
+    #[cfg(feature = "grpc")]
     pub(crate) fn declares_idempotent(&self) -> bool {
         self.idempotent_methods.is_some() || self.idempotent_if.is_some()
     }
