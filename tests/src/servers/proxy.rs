@@ -23,7 +23,7 @@ use tokio::{
 pub struct Proxy {
     port: u16,
     delay: Arc<AtomicU64>,
-    silent: watch::Sender<bool>,
+    instead: watch::Sender<Option<&'static [u8]>>,
     task: AbortHandle,
 }
 
@@ -39,13 +39,13 @@ impl Proxy {
             .expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let delay = Arc::new(AtomicU64::new(0));
-        let (silent, is_silent) = watch::channel(false);
-        let task = serve(listener, to, Arc::clone(&delay), is_silent);
+        let (instead, answer) = watch::channel(None);
+        let task = serve(listener, to, Arc::clone(&delay), answer);
         let task = tokio::spawn(task).abort_handle();
         Self {
             port,
             delay,
-            silent,
+            instead,
             task,
         }
     }
@@ -62,10 +62,10 @@ impl Proxy {
         self.delay.store(micros, Ordering::Relaxed);
     }
 
-    /// Closes all connections, and accepts others that it never answers; or, with `false`, serves new connections again,
-    /// while those that it did not answer stay silent.
-    pub fn silence(&self, silent: bool) {
-        self.silent.send_replace(silent);
+    /// Closes all connections, and answers new ones with these bytes only: with silence if there are none. `None` serves
+    /// new connections again, while those that were not served stay as they are.
+    pub fn answer_only(&self, bytes: Option<&'static [u8]>) {
+        self.instead.send_replace(bytes);
     }
 }
 
@@ -79,24 +79,26 @@ async fn serve(
     listener: TcpListener,
     to: u16,
     delay: Arc<AtomicU64>,
-    mut silent: watch::Receiver<bool>,
+    mut instead: watch::Receiver<Option<&'static [u8]>>,
 ) {
-    let (mut connections, mut unanswered) = (JoinSet::new(), Vec::new());
+    let (mut connections, mut unserved) = (JoinSet::new(), Vec::new());
     loop {
-        let client = tokio::select! {
+        let mut client = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((client, _)) => client,
                 Err(_) => return,
             },
-            Ok(()) = silent.changed() => {
-                if *silent.borrow() {
+            Ok(()) = instead.changed() => {
+                if instead.borrow().is_some() {
                     connections.abort_all();
                 }
                 continue;
             }
         };
-        if *silent.borrow() {
-            unanswered.push(client);
+        let answer = *instead.borrow();
+        if let Some(bytes) = answer {
+            let _ = client.write_all(bytes).await;
+            unserved.push(client);
             continue;
         }
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else {
