@@ -1,5 +1,5 @@
 //! What the program says that keys take, from processes that do nothing else.
-#![expect(clippy::unwrap_used, reason = "what can't be run fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::process::{Command, Stdio};
 

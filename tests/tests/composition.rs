@@ -1,5 +1,5 @@
 //! Retry and hedge together: one budget, and no more attempts than both allow.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

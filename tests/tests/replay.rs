@@ -1,5 +1,5 @@
 //! Bodies that stream, repeated and hedged over real sockets.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

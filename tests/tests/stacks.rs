@@ -1,5 +1,5 @@
 //! The stacks that users build compile without a type annotation.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,9 +1,6 @@
 //! Memory under a flood of keys. In a process of its own, so that nothing else claims any.
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    reason = "also outside of test functions, what fails a test panics"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic on failure")]
 
 use std::{fs, sync::Mutex, time::Duration};
 

@@ -1,6 +1,6 @@
 //! What the ready observers report of a call.
 #![cfg(all(feature = "metrics", feature = "tracing"))]
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
 //! What is allocated, and what is not.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod nearby;
 mod per_key;

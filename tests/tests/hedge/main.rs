@@ -1,5 +1,5 @@
 //! Hedging over real connections, and in stacks with other layers.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod answers;
 mod balancing;

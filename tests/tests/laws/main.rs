@@ -2,7 +2,7 @@
 //!
 //! The probe enforces the first law by itself, under each of these tests: it panics when an instance
 //! is called that was not polled ready.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod subjects;
 

@@ -1,5 +1,5 @@
 //! The Memcached backend on real servers, which the tests start and stop.
-#![expect(clippy::unwrap_used, reason = "a step that fails fails its test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod cancelling;
 mod connecting;

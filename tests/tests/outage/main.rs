@@ -1,5 +1,5 @@
 //! Fleets of real processes whose backend goes away and comes back: how much they admit around the outage.
-#![expect(clippy::unwrap_used, reason = "a step that fails fails its test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod fleet;
 mod member;

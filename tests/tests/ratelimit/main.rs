@@ -1,5 +1,5 @@
 //! Rate limits in front of real servers, read by real clients.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod costs;
 #[path = "../sockets/greeter.rs"]

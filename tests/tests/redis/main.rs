@@ -1,5 +1,5 @@
 //! The Redis backend on real servers, which the tests start and stop.
-#![expect(clippy::unwrap_used, reason = "a step that fails fails its test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod cluster;
 mod connecting;

@@ -1,5 +1,5 @@
 //! The clients that people have, and servers that misbehave.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod broken;
 mod limits;

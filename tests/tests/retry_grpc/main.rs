@@ -1,5 +1,5 @@
 //! gRPC's rules, with tonic on both sides of a real connection.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod hedging;
 mod limits;

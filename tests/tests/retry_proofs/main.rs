@@ -1,6 +1,6 @@
 //! What proves that a server did not process a request, by every client that people have. Who proves it
 //! is a library, whose errors may look different after the next update: then these tests fail.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod bodies;
 mod connecting;

@@ -1,5 +1,5 @@
 //! Connections that become something else pass through the layer, and are asked for once.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod connect;
 mod websocket;

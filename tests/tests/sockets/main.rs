@@ -1,5 +1,5 @@
 //! Real clients against real servers.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod greeter;
 

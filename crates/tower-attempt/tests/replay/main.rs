@@ -1,6 +1,6 @@
 //! A body that streams, read by several attempts.
 #![cfg(feature = "http")]
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod bodies;
 mod deadlocks;

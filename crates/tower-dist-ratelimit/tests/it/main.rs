@@ -1,9 +1,6 @@
 //! The promises of the crate, one test each.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "also outside of test functions, what fails a test panics"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic on failure")]
 
 mod algorithms;
 mod answers;

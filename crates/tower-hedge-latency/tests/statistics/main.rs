@@ -3,7 +3,7 @@
 //!
 //! tokio rounds every timer up to 1 ms, so 1 ms of these services is 100 ms on the clock. Chance has
 //! a fixed seed.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 #![expect(clippy::cast_precision_loss, reason = "counts are small")]
 
 #[cfg(feature = "http")]

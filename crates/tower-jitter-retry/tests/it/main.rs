@@ -1,5 +1,5 @@
 //! What a retry layer does with calls, seen from outside.
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[cfg(feature = "http")]
 mod budgets;

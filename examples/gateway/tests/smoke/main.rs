@@ -1,6 +1,6 @@
 //! What the README claims, checked on the real binary over real sockets.
 
-#![expect(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod backend;
 mod client;
