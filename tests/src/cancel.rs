@@ -1,8 +1,8 @@
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 
-/// Polls each future once and drops it: at once, or after other tasks have run up to three times. Returns the outputs of
-/// those that were ready.
+/// Polls each future once and drops it, immediately or after other tasks have run up to three times. Returns the
+/// outputs of the futures that were ready.
 pub async fn cancel_each<F: Future + Unpin>(
     futures: impl IntoIterator<Item = F>,
 ) -> Vec<F::Output> {

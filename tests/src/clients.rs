@@ -1,4 +1,4 @@
-//! The clients that people have, each under a retry layer.
+//! The HTTP and gRPC clients in common use, each under a retry layer.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,58 +22,58 @@ use tower_jitter_retry::{Http, RetryInfo, RetryLayer};
 
 use crate::{Events, soon};
 
-/// A client of one of the libraries, with nothing of its own that repeats.
+/// A client library's client, with its own retries switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// hyper-util's.
+    /// The legacy client of hyper-util.
     Hyper {
-        /// Whether it speaks HTTP/2, and not HTTP/1.
+        /// Whether the client uses HTTP/2 instead of HTTP/1.
         http2: bool,
     },
-    /// reqwest's.
+    /// The client of reqwest.
     Reqwest {
-        /// Whether it speaks HTTP/2, and not HTTP/1.
+        /// Whether the client uses HTTP/2 instead of HTTP/1.
         http2: bool,
     },
-    /// tonic's channel.
+    /// The channel of tonic.
     Tonic,
 }
 
 /// A request's body.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload {
-    /// In memory.
+    /// A body in memory.
     Memory(&'static str),
-    /// Comes byte by byte.
+    /// A body that streams byte by byte.
     Stream(&'static str),
-    /// Breaks off after this.
+    /// A body that fails after these bytes.
     Broken(&'static str),
 }
 
-/// What a broken body breaks off with.
+/// The error of a broken body.
 pub const BROKEN: &str = "the source of the body is gone";
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// What the layer says of it.
+    /// The layer's report on the call.
     pub info: Option<RetryInfo>,
-    /// Its body; an error if it breaks off.
+    /// The body, or the error that ended it.
     pub body: Result<Bytes, BoxError>,
 }
 
 impl Client {
-    /// All of them that speak HTTP/2.
+    /// All clients that use HTTP/2.
     pub const HTTP_2: [Self; 3] = [
         Self::Hyper { http2: true },
         Self::Reqwest { http2: true },
         Self::Tonic,
     ];
-    /// All of them that speak HTTP/1.
+    /// All clients that use HTTP/1.
     pub const HTTP_1: [Self; 2] = [Self::Hyper { http2: false }, Self::Reqwest { http2: false }];
-    /// All of them.
+    /// All clients.
     pub const ALL: [Self; 5] = [
         Self::HTTP_1[0],
         Self::HTTP_1[1],
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The client's.
+    /// Returns the client's error.
     pub async fn send(
         self,
         layer: &RetryLayer<Http, Events>,
@@ -121,7 +121,7 @@ impl Client {
     }
 }
 
-/// hyper-util's client.
+/// Builds hyper-util's client.
 #[must_use]
 pub fn hyper(http2: bool) -> legacy::Client<legacy::connect::HttpConnector, axum::body::Body> {
     let mut builder = legacy::Client::builder(TokioExecutor::new());
@@ -129,7 +129,7 @@ pub fn hyper(http2: bool) -> legacy::Client<legacy::connect::HttpConnector, axum
     builder.http2_only(http2).build_http()
 }
 
-/// reqwest's client.
+/// Builds reqwest's client.
 #[must_use]
 pub fn reqwest(http2: bool) -> reqwest::Client {
     let builder = reqwest::Client::builder()
@@ -156,7 +156,7 @@ impl Payload {
         let bytes = content.bytes().map(|byte| Bytes::copy_from_slice(&[byte]));
         let frames = bytes.map(|byte| Ok(Frame::data(byte))).chain(end);
         let frames = stream::unfold(frames.collect::<Vec<_>>().into_iter(), |mut frames| async {
-            // Gives the client the time to send what there is.
+            // The client gets time to send each byte.
             tokio::time::sleep(Duration::from_millis(1)).await;
             Some((frames.next()?, frames))
         });
@@ -177,12 +177,11 @@ impl Answer {
     }
 }
 
-/// Calls a client through the layer; `boxed` with a timeout under it, so that the errors it sees are
-/// boxed.
+/// Calls a client through the layer. With `boxed`, a timeout layer below boxes the errors.
 ///
 /// # Errors
 ///
-/// The client's.
+/// Returns the client's error.
 pub async fn call<S, Req, Res>(
     layer: &RetryLayer<Http, Events>,
     boxed: bool,
@@ -210,13 +209,13 @@ where
     soon(answer).await
 }
 
-/// Sends each request's body back, over HTTP/1 and HTTP/2.
+/// Serves HTTP/1 and HTTP/2, and echoes each request's body.
 pub fn echo(listener: TcpListener) {
     let router: Router = Router::new().route("/", any(|body: Bytes| async move { body }));
     tokio::spawn(async move { axum::serve(listener, router).await });
 }
 
-/// Whether an error, or what lies under it, reads like this.
+/// Whether the text of an error, or of one of its sources, contains `text`.
 #[must_use]
 pub fn mentions(error: &BoxError, text: &str) -> bool {
     let mut next: Option<&dyn std::error::Error> = Some(&**error);

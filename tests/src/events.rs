@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_jitter_retry::{Attempt, DelaySource, Observer, StopReason};
 
-/// Remembers what a retry layer told it.
+/// Records the events of a retry layer.
 #[derive(Clone, Default)]
 pub struct Events {
     log: Arc<Mutex<Log>>,

@@ -1,4 +1,4 @@
-//! An HTTP/2 server that is written frame by frame, to refuse in every way there is.
+//! An HTTP/2 server that writes frame by frame, and so can reject requests in every way that the protocol allows.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,29 +38,29 @@ pub enum Code {
     EnhanceYourCalm = 11,
 }
 
-/// What becomes of a request.
+/// How the server treats a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A 200, once all of the request is there.
+    /// Sends a 200 after the end of the request.
     Ok,
-    /// None.
+    /// Sends nothing.
     Never,
-    /// A 200 whose body is reset after some of it.
+    /// Sends a 200 and resets the stream within the body.
     Half,
-    /// `RST_STREAM`, as soon as the head is there.
+    /// Sends `RST_STREAM` after the request's head.
     Reset(Code),
-    /// `GOAWAY` that says that the request was not looked at, as soon as the head is there.
+    /// Sends a `GOAWAY` that excludes the request, after the request's head.
     GoAwayBefore(Code),
-    /// `GOAWAY` that covers the request, once all of it is there; then the connection ends
-    /// without an answer.
+    /// Sends a `GOAWAY` that includes the request, after the end of the request, and closes the connection without a
+    /// response.
     GoAwayAfter,
-    /// The connection ends, once all of the request is there.
+    /// Closes the connection after the end of the request.
     Close,
-    /// The connection is reset, once all of the request is there.
+    /// Resets the connection after the end of the request.
     Abort,
 }
 
-/// Listens on a port of its own, until the test's runtime ends.
+/// A server on a free port, which runs until the test's runtime ends.
 #[derive(Debug)]
 pub struct Http2Server {
     raw: RawServer,
@@ -74,7 +74,7 @@ struct Seen {
 }
 
 impl Http2Server {
-    /// Treats the n-th request, the first of which is 1, as `reply` says.
+    /// Starts a server that treats the 1-based n-th request as `reply(n)`.
     pub async fn start(reply: impl Fn(usize) -> Reply + Clone + Send + Sync + 'static) -> Self {
         let seen = Arc::<Seen>::default();
         let shared = Arc::clone(&seen);
@@ -83,25 +83,25 @@ impl Http2Server {
         Self { raw, seen }
     }
 
-    /// Its root.
+    /// The server's root URL.
     #[must_use]
     pub fn url(&self) -> String {
         self.raw.url()
     }
 
-    /// How many connections it has accepted.
+    /// The number of accepted connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.raw.connections()
     }
 
-    /// How many requests have arrived, as far as their heads.
+    /// The number of requests whose head has arrived.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.seen.requests.load(SeqCst)
     }
 
-    /// The bodies that have arrived whole.
+    /// The bodies that arrived completely.
     #[must_use]
     pub fn complete(&self) -> Vec<Vec<u8>> {
         self.seen.complete.lock().unwrap().clone()
@@ -117,7 +117,7 @@ async fn serve(
     stream.read_exact(&mut preface).await?;
     assert_eq!(preface, PREFACE);
     send(&mut stream, SETTINGS, 0, 0, &[]).await?;
-    // Those whose answer has to wait for the rest of the request.
+    // Streams whose reply waits for the end of the request.
     let mut open: HashMap<u32, (Reply, Vec<u8>)> = HashMap::new();
     loop {
         let Frame {
@@ -180,7 +180,7 @@ struct Frame {
 
 impl Frame {
     async fn read(stream: &mut TcpStream) -> io::Result<Self> {
-        // 24 bits of length, and eight of the kind.
+        // 24 bits of length, then 8 bits of type.
         let length_and_kind = stream.read_u32().await?;
         let flags = stream.read_u8().await?;
         let id = stream.read_u32().await?;

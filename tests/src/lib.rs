@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the integration tests.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod cancel;
@@ -15,11 +15,11 @@ pub use self::http2::{Code, Http2Server, Reply};
 pub use self::probe::{Answer, Probe, ProbeError, Readiness, Record, Request, Response};
 pub use self::raw::RawServer;
 
-/// The future's output.
+/// Awaits the future and returns its output.
 ///
 /// # Panics
 ///
-/// If it takes suspiciously long.
+/// Panics if the future takes suspiciously long.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     let limit = std::time::Duration::from_secs(20);
     let output = tokio::time::timeout(limit, future).await;

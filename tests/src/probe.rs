@@ -23,7 +23,7 @@ pub type Request = http::Request<Full<Bytes>>;
 /// The probe's response.
 pub type Response = http::Response<Full<Bytes>>;
 
-/// The probe's only error, which carries what the test gave it.
+/// The probe's only error, with the text that the test chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeError(pub &'static str);
 
@@ -35,10 +35,9 @@ impl fmt::Display for ProbeError {
 
 impl std::error::Error for ProbeError {}
 
-/// A service that breaks the test when it is used against tower's contract, and records the rest.
+/// A service that fails the test on any use against tower's contract, and records every call.
 ///
-/// A clone starts without readiness, as `ConcurrencyLimit`'s and `Buffer`'s do; calling an instance
-/// that is not ready panics.
+/// A clone starts unready, like clones of `ConcurrencyLimit` and `Buffer`. Calling an unready instance panics.
 pub struct Probe {
     shared: Arc<Shared>,
     readiness: State,
@@ -63,7 +62,7 @@ enum State {
 }
 
 impl Probe {
-    /// Answers the n-th call, counted from 1 over all clones, with `answer(n, request)`.
+    /// Answers the 1-based n-th call over all clones with `answer(n, request)`.
     pub fn new(answer: impl Fn(u32, &Request) -> Answer + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -82,22 +81,22 @@ impl Probe {
         Self::new(move |_, _| answer)
     }
 
-    /// Holds one of `permits` from readiness until the attempt's future is gone.
+    /// Holds one of `permits` permits from readiness until the attempt's future is dropped.
     ///
     /// # Panics
     ///
-    /// When the probe is in use already.
+    /// Panics if the probe is in use already.
     #[must_use]
     pub fn permits(mut self, permits: usize) -> Self {
         self.unshared().permits = Arc::new(Semaphore::new(permits));
         self
     }
 
-    /// Becomes ready for the n-th time, counted from 1 over all clones, as `readiness(n)` says.
+    /// Becomes ready for the 1-based n-th time over all clones as `readiness(n)` describes.
     ///
     /// # Panics
     ///
-    /// When the probe is in use already.
+    /// Panics if the probe is in use already.
     #[must_use]
     pub fn readiness(
         mut self,
@@ -107,13 +106,13 @@ impl Probe {
         self
     }
 
-    /// What has happened to this probe and its clones.
+    /// The events of this probe and its clones.
     #[must_use]
     pub fn record(&self) -> Arc<Record> {
         Arc::clone(&self.shared.record)
     }
 
-    /// The permits that nobody holds.
+    /// The number of free permits.
     #[must_use]
     pub fn free_permits(&self) -> Arc<Semaphore> {
         Arc::clone(&self.shared.permits)

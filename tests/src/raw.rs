@@ -1,4 +1,4 @@
-//! A server that speaks whatever bytes it is told to.
+//! A server that sends arbitrary bytes.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Listens on a port of its own, until the test's runtime ends.
+/// A server on a free port, which runs until the test's runtime ends.
 #[derive(Debug)]
 pub struct RawServer {
     addr: SocketAddr,
@@ -22,7 +22,7 @@ pub struct RawServer {
 }
 
 impl RawServer {
-    /// Has `serve` do the talking on each connection, the first of which is 1.
+    /// Starts a server that passes each connection and its 1-based number to `serve`.
     pub async fn start<F, T>(serve: F) -> Self
     where
         F: Fn(usize, TcpStream) -> T + Send + 'static,
@@ -40,30 +40,30 @@ impl RawServer {
         Self { addr, connections }
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Its root.
+    /// The server's root URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/", self.addr)
     }
 
-    /// How many connections it has accepted.
+    /// The number of accepted connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(SeqCst)
     }
 }
 
-/// Reads the head of an HTTP/1 request, up to and with the empty line.
+/// Reads the head of an HTTP/1 request, including the empty line.
 ///
 /// # Errors
 ///
-/// If the client closes the connection before.
+/// Returns an error if the client closes the connection within the head.
 pub async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -72,23 +72,23 @@ pub async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     String::from_utf8(head).map_err(io::Error::other)
 }
 
-/// Ends the connection in order: says that nothing follows, and reads what the client still sends,
-/// since what stays unread would make it a reset.
+/// Closes the connection cleanly: shuts down the sending side, then reads the rest of the client's bytes. Unread bytes
+/// would turn the close into a reset.
 ///
 /// # Errors
 ///
-/// If the client has reset it.
+/// Returns an error if the client reset the connection.
 pub async fn close(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     Ok(())
 }
 
-/// Ends the connection with a reset.
+/// Resets the connection.
 ///
 /// # Errors
 ///
-/// If the system refuses.
+/// Returns the operating system's error.
 pub fn reset(stream: TcpStream) -> io::Result<()> {
     stream.set_zero_linger()?;
     drop(stream);
@@ -99,7 +99,7 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// If the connection breaks.
+/// Returns an error if the connection breaks.
 pub async fn hello(stream: TcpStream) -> io::Result<()> {
     let hello = hyper::service::service_fn(|_| async {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))

@@ -1,7 +1,8 @@
-//! Real servers, started for a test and stopped with it: on free ports of this machine, without a trace on its disk.
+//! Real servers for tests, on free ports of this machine. A test starts and stops its own servers; they write nothing
+//! to the disk that outlives the test.
 //!
-//! A server is killed, by its own process id, when what stands for it here is dropped; also by a test that panics. It
-//! also dies with the process that started it, where the kernel can see to that.
+//! Dropping a handle kills its server by process id, also when a test panics. On Linux the server also dies with the
+//! test process.
 
 mod cluster;
 mod memcached;

@@ -5,19 +5,19 @@ use tokio::time::sleep;
 
 use super::ProbeError;
 
-/// What a call is answered with, and when.
+/// The probe's answer to a call, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     pub(super) outcome: Result<StatusCode, ProbeError>,
-    /// `None`: never.
+    /// `None` means never.
     pub(super) after: Option<Duration>,
     pub(super) retry_after: Option<u64>,
 }
 
 impl Answer {
-    /// 200.
+    /// Status 200.
     pub const OK: Self = Self::from_outcome(Ok(StatusCode::OK));
-    /// 503.
+    /// Status 503.
     pub const UNAVAILABLE: Self = Self::from_outcome(Ok(StatusCode::SERVICE_UNAVAILABLE));
 
     /// An error.
@@ -40,21 +40,21 @@ impl Answer {
         }
     }
 
-    /// The same after so many milliseconds.
+    /// Delays the answer by `millis` milliseconds.
     #[must_use]
     pub const fn after(mut self, millis: u64) -> Self {
         self.after = Some(Duration::from_millis(millis));
         self
     }
 
-    /// Not before it is cancelled.
+    /// Never answers; the call ends when it is cancelled.
     #[must_use]
     pub const fn never(mut self) -> Self {
         self.after = None;
         self
     }
 
-    /// With `Retry-After` in seconds.
+    /// Adds `Retry-After` in seconds.
     #[must_use]
     pub const fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
@@ -65,13 +65,13 @@ impl Answer {
 /// How an instance becomes ready.
 #[derive(Clone, Copy, Debug)]
 pub enum Readiness {
-    /// At once.
+    /// Immediately.
     Now,
-    /// After so many milliseconds.
+    /// After this number of milliseconds.
     After(u64),
-    /// Not at all.
+    /// Never.
     Never,
-    /// It fails.
+    /// `poll_ready` fails with this error.
     Fails(&'static str),
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Request;
 
-/// What has happened to a probe and its clones.
+/// The events of a probe and its clones.
 #[derive(Debug)]
 pub struct Record {
     start: Instant,
@@ -34,13 +34,13 @@ impl Default for Record {
 }
 
 impl Record {
-    /// How often it was called.
+    /// The number of calls.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.calls.lock().expect("no panic while locked").len()
     }
 
-    /// When it was called, in milliseconds from the probe's making.
+    /// The times of the calls, in milliseconds since the probe was built.
     #[must_use]
     pub fn call_times(&self) -> Vec<u128> {
         let calls = self.calls.lock().expect("no panic while locked");
@@ -57,25 +57,25 @@ impl Record {
             .collect()
     }
 
-    /// How often it was cloned.
+    /// The number of clones.
     #[must_use]
     pub fn clones(&self) -> u32 {
         self.clones.load(SeqCst)
     }
 
-    /// How many attempts are out now.
+    /// The number of attempts in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(SeqCst)
     }
 
-    /// How many attempts were out at once at the most.
+    /// The highest number of attempts that were in flight concurrently.
     #[must_use]
     pub fn peak(&self) -> u32 {
         self.peak.load(SeqCst)
     }
 
-    /// How many responses, also those still to come, somebody holds.
+    /// The number of responses, pending ones included, that have not been dropped.
     #[must_use]
     pub fn live_responses(&self) -> u32 {
         self.responses.load(SeqCst)
@@ -96,7 +96,7 @@ impl Record {
     }
 }
 
-/// Counts an attempt that is out.
+/// Counts an attempt in flight.
 pub(super) struct InFlight(Arc<Record>);
 
 impl InFlight {
@@ -113,7 +113,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Counts a response, from the call on; it travels in the response's extensions.
+/// Counts a response from the call on; travels in the response's extensions.
 #[derive(Clone)]
 pub(super) struct LiveResponse(#[expect(dead_code, reason = "its drop counts")] Arc<Counted>);
 

@@ -9,14 +9,14 @@ use super::{
     resp::Reply,
 };
 
-/// Of a Cluster, shared out among its primaries.
+/// The number of slots of a Cluster, divided among its primaries.
 const SLOTS: u16 = 16_384;
 
-/// A free port for a Cluster's node, which takes the port 10,000 above for the bus.
+/// A free port for a node of a Cluster. The node also uses the port 10,000 above for the bus.
 ///
 /// # Panics
 ///
-/// When there is none.
+/// Panics if no such port is free.
 #[must_use]
 pub fn free_port_of_a_node() -> u16 {
     let is_free = |port: u16| {
@@ -37,11 +37,11 @@ pub struct Cluster {
 const PRIMARIES: usize = 3;
 
 impl Cluster {
-    /// Starts one and waits until it works.
+    /// Starts a Cluster and waits until it serves requests.
     ///
     /// # Panics
     ///
-    /// When it does not within 60 s.
+    /// Panics if that takes more than 60 s.
     #[must_use]
     pub fn start() -> Self {
         let nodes: Vec<Redis> = (0..2 * PRIMARIES).map(|_| Self::node()).collect();
@@ -123,7 +123,7 @@ impl Cluster {
         )
     }
 
-    /// How to reach it.
+    /// The Cluster's URL.
     #[must_use]
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.nodes[..PRIMARIES]
@@ -133,13 +133,13 @@ impl Cluster {
         format!("redis-cluster://{}", hosts.join(","))
     }
 
-    /// Its nodes: three primaries, then their replicas.
+    /// The nodes: three primaries, then their replicas.
     #[must_use]
     pub fn nodes(&self) -> &[Redis] {
         &self.nodes
     }
 
-    /// The same, to do something to them.
+    /// The nodes, mutably, for faults.
     pub fn nodes_mut(&mut self) -> &mut [Redis] {
         &mut self.nodes
     }
@@ -151,7 +151,7 @@ impl Cluster {
         slot.parse().expect("a slot")
     }
 
-    /// The number of the primary that has a slot, at the start.
+    /// The number of the primary that owns a slot at the start.
     #[must_use]
     pub fn owner(&self, slot: u16) -> usize {
         (0..PRIMARIES)
@@ -159,7 +159,7 @@ impl Cluster {
             .expect("an owner")
     }
 
-    /// Begins to move a slot: keys that are not at `from` are asked for at `to`.
+    /// Begins to move a slot: `from` redirects requests for missing keys to `to`.
     pub fn begin_migration(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         let id = |n: usize| self.nodes[n].call(&["CLUSTER", "MYID"]).text();
@@ -167,7 +167,7 @@ impl Cluster {
         self.nodes[from].call(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
     }
 
-    /// Moves those keys of a slot that there are now.
+    /// Moves the slot's present keys.
     pub fn migrate_keys(&self, slot: u16, from: usize, to: usize) {
         let keys = self.nodes[from].call(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1000"]);
         for key in keys.texts() {
@@ -181,7 +181,7 @@ impl Cluster {
         self.nodes[from].call(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
     }
 
-    /// How often its primaries have answered with this error: `MOVED`, `ASK`, `TRYAGAIN`.
+    /// The number of errors of one kind that the primaries returned: `MOVED`, `ASK` or `TRYAGAIN`.
     #[must_use]
     pub fn errors(&self, error: &str) -> u64 {
         let name = format!("errorstat_{error}:count=");
@@ -193,7 +193,7 @@ impl Cluster {
         self.nodes[..PRIMARIES].iter().map(count).sum()
     }
 
-    /// Ends it.
+    /// Ends the move of a slot.
     pub fn end_migration(&self, slot: u16, to: usize) {
         let id = self.nodes[to].call(&["CLUSTER", "MYID"]).text();
         for node in &self.nodes[..PRIMARIES] {

@@ -7,7 +7,7 @@ use std::{
 
 use super::process::{Server, free_port};
 
-/// How long an answer may take on a machine that is busy.
+/// Maximum time for an answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A Memcached server.
@@ -15,22 +15,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Memcached(Server);
 
 impl Memcached {
-    /// Starts one.
+    /// Starts a server.
     #[must_use]
     pub fn start() -> Self {
         Self::with(&[])
     }
 
-    /// Starts one with these settings, as on its command line: `&["-m", "1"]`.
+    /// Starts a server with these command-line options, such as `&["-m", "1"]`.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if the server does not start.
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
         let port = free_port();
         let listen = port.to_string();
-        // Started by root it wants to be told as whom to run; others it does not care about.
+        // Memcached started by root requires `-u`; started by another user it ignores the option.
         let mut command = vec![
             "memcached",
             "-l",
@@ -46,16 +46,17 @@ impl Memcached {
         Self(Server::start(&command, port))
     }
 
-    /// How to reach it.
+    /// The server's URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("memcached://127.0.0.1:{}", self.port())
     }
 
-    /// Sends a command, and the data behind it if there is any, over a connection of its own; the lines of the answer.
+    /// Sends a command with optional data over a new connection, and returns the lines of the answer.
     ///
     /// # Panics
     ///
+    /// Panics if no answer comes.
     /// When there is no answer.
     #[expect(
         clippy::must_use_candidate,
@@ -66,7 +67,7 @@ impl Memcached {
         answer.unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
-    /// All keys, but for the one that a connection tries the server with.
+    /// All keys, except the key with which a connection checks the server.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let lines = self.call("lru_crawler metadump all");
@@ -79,7 +80,7 @@ impl Memcached {
         keys
     }
 
-    /// How many commands on keys it has executed.
+    /// The number of commands on keys that the server has executed.
     #[must_use]
     pub fn commands(&self) -> u64 {
         let lines = self.call("stats");
@@ -87,18 +88,18 @@ impl Memcached {
             let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
             let (what, _) = name.rsplit_once('_').unwrap_or((name, ""));
             let gets_and_sets = ["cmd_get", "cmd_set", "cmd_touch"].contains(&name);
-            // Those that change are counted by whether they found something.
+            // Memcached counts these commands by hits and misses.
             let others = ["incr", "decr", "delete"].contains(&what);
             (gets_and_sets || others).then(|| value.parse::<u64>().ok())?
         });
         counted.sum()
     }
 
-    /// A number that it tells: `curr_connections`.
+    /// A number from the server's statistics, such as `curr_connections`.
     ///
     /// # Panics
     ///
-    /// When it has no such number.
+    /// Panics if the statistics lack the number.
     #[must_use]
     pub fn stat(&self, name: &str) -> u64 {
         let lines = self.call("stats");
@@ -113,7 +114,8 @@ impl Memcached {
 fn call(port: u16, command: &str) -> io::Result<Vec<String>> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // An answer has as many lines as it has. Lists say where they end; behind all others something is asked that does.
+    // Lists have their own end line. Other answers have a variable number of lines, so a command with a known answer
+    // follows.
     let end = match command.split(' ').next() {
         Some("lru_crawler" | "stats") => "END",
         _ => "MN",

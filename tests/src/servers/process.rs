@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How long a server may take to start on a machine that is busy.
+/// Maximum time for the start of a server on a busy machine.
 const START: Duration = Duration::from_secs(20);
 
 /// A server's process and its directory.
@@ -20,22 +20,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program that listens on this port, in a directory of its own, and waits until it does.
+    /// Starts a program that listens on this port, in a new directory, and waits until it accepts connections.
     ///
     /// # Panics
     ///
-    /// When the program is not there, ends, as it does when somebody else is on that port, or does not listen within 20 s.
+    /// Panics if the program is missing, exits (for example because the port is taken), or does not listen within 20 s.
     #[must_use]
     pub fn start(command: &[&str], port: u16) -> Self {
         let dir = TempDir::new().expect("a directory for a server");
         Self::start_in(dir, command, port)
     }
 
-    /// The same, on another port when somebody else was there first.
+    /// Like [`start`](Self::start), but tries up to five ports if one is taken.
     ///
     /// # Panics
     ///
-    /// As above, on five ports.
+    /// Panics like `start` if the program starts on none of the ports.
     #[must_use]
     pub fn start_on(port: impl Fn() -> u16, command: impl Fn(&str) -> Vec<String>) -> Self {
         let start = || {
@@ -48,11 +48,11 @@ impl Server {
             .expect("a server that stays, on one of five ports")
     }
 
-    /// The same as [`start`](Self::start), in this directory.
+    /// Like [`start`](Self::start), in this directory.
     ///
     /// # Panics
     ///
-    /// As that does.
+    /// Panics like `start`.
     #[must_use]
     pub fn start_in(dir: TempDir, command: &[&str], port: u16) -> Self {
         let command = command.iter().map(|&part| part.to_owned()).collect();
@@ -60,7 +60,7 @@ impl Server {
         Self::launch(dir, command, port).unwrap_or_else(ended)
     }
 
-    /// The command, if it ends.
+    /// Returns the command as an error if the program exits.
     fn launch(dir: TempDir, command: Vec<String>, port: u16) -> Result<Self, Vec<String>> {
         let child = spawn(&command, &dir);
         let mut server = Self {
@@ -76,38 +76,39 @@ impl Server {
         }
     }
 
-    /// Where it listens, on the loopback interface.
+    /// The server's port on the loopback interface.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process id.
+    /// The server's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The directory it runs in.
+    /// The server's working directory.
     #[must_use]
     pub fn dir(&self) -> &std::path::Path {
         self.dir.path()
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Starts it again on the same port after it was killed; it remembers nothing.
+    /// Restarts a killed server on the same port, with empty memory.
     pub fn restart(&mut self) {
         self.kill();
         self.child = spawn(&self.command, &self.dir);
         assert!(self.await_port(), "{:?} has ended", self.command);
     }
 
-    /// Freezes it: connections stay, and nothing answers. All of its threads have stopped when this returns.
+    /// Freezes the server: connections stay open, but it answers nothing. When this returns, all of its threads have
+    /// stopped.
     pub fn freeze(&self) {
         self.signal("-STOP");
         while !self.is_frozen() {
@@ -115,7 +116,7 @@ impl Server {
         }
     }
 
-    /// Whether every thread has stopped, as far as the system says so.
+    /// Whether every thread has stopped, according to the kernel.
     fn is_frozen(&self) -> bool {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid())) else {
             return true;
@@ -126,16 +127,16 @@ impl Server {
         })
     }
 
-    /// Lets it go on where it was.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         self.signal("-CONT");
     }
 
-    /// Processor time it has used, in microseconds.
+    /// The processor time that the server has used, in microseconds.
     ///
     /// # Panics
     ///
-    /// Where there is no `/proc`.
+    /// Panics on systems without `/proc`.
     #[must_use]
     pub fn cpu_micros(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("/proc");
@@ -157,7 +158,7 @@ impl Server {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Whether it has not ended before.
+    /// Returns `false` if the program exits before it listens.
     fn await_port(&mut self) -> bool {
         let tries = START.as_millis() / 10;
         for _ in 0..tries {
@@ -179,7 +180,7 @@ impl Drop for Server {
     }
 }
 
-/// The fields of a process's `stat` behind its name, which may contain anything.
+/// The fields of a process's `stat` after its name, which may contain any character.
 fn behind_name(stat: &str) -> &str {
     stat.rsplit(')').next().unwrap_or_default().trim_start()
 }
@@ -204,19 +205,19 @@ fn spawn(command: &[String], dir: &TempDir) -> Child {
     }
 }
 
-/// A port that nobody listens on. Another program can take it before a server does; then that server does not start,
-/// and its test says so.
+/// A free port. Another program can take the port before the server does; then the server does not start, and the test
+/// fails with that message.
 ///
 /// # Panics
 ///
-/// When there is none.
+/// Panics if no port is free.
 #[must_use]
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }
 
-/// Sleeps where there is no runtime whose clock could be paused.
+/// Sleeps in code without a runtime, and so without a pausable clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "waits for another process, not in a runtime"

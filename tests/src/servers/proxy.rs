@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A proxy in front of a server that passes everything on, late or not at all.
+/// A proxy in front of a server, which forwards all bytes, with a delay, or not at all.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -28,11 +28,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port, in this runtime, until it is dropped.
+    /// Listens on a free port, on this runtime, until the proxy is dropped.
     ///
     /// # Panics
     ///
-    /// When there is no free port.
+    /// Panics if no port is free.
     pub async fn start(to: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -50,20 +50,20 @@ impl Proxy {
         }
     }
 
-    /// Where it listens.
+    /// The proxy's port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What the server answers from now on comes so much later.
+    /// Delays the server's answers by `delay` from now on.
     pub fn delay(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.delay.store(micros, Ordering::Relaxed);
     }
 
-    /// Closes all connections, and answers new ones with these bytes only: with silence if there are none. `None` serves
-    /// new connections again, while those that were not served stay as they are.
+    /// Closes all connections, and answers new connections with only these bytes; an empty slice means silence. `None`
+    /// serves new connections again; connections opened in between stay unserved.
     pub fn answer_only(&self, bytes: Option<&'static [u8]>) {
         self.instead.send_replace(bytes);
     }
@@ -112,7 +112,7 @@ async fn serve(
     }
 }
 
-/// Copies, each piece as long after it came as the delay was then.
+/// Forwards bytes; each piece is delayed by the delay at its arrival.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Arc<AtomicU64>) {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let reading = async {

@@ -10,27 +10,27 @@ use super::{
 pub struct Redis(Server);
 
 impl Redis {
-    /// Starts one.
+    /// Starts a server.
     #[must_use]
     pub fn start() -> Self {
         Self::with(&[])
     }
 
-    /// Starts one with these settings, as on its command line: `&["--maxclients", "10"]`.
+    /// Starts a server with these command-line options, such as `&["--maxclients", "10"]`.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if the server does not start.
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
         Self::on(free_port, settings)
     }
 
-    /// Starts one on one of these ports.
+    /// Starts a server on one of these ports.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if the server does not start.
     #[must_use]
     pub fn on(port: impl Fn() -> u16, settings: &[&str]) -> Self {
         let command = |port: &str| {
@@ -41,17 +41,17 @@ impl Redis {
         Self(Server::start_on(port, command))
     }
 
-    /// How to reach it.
+    /// The server's URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
-    /// Sends a command over a connection of its own.
+    /// Sends a command over a new connection.
     ///
     /// # Panics
     ///
-    /// When there is no answer, or it is an error.
+    /// Panics if no answer comes or the answer is an error.
     #[expect(
         clippy::must_use_candidate,
         reason = "most commands are for what they do"
@@ -69,14 +69,14 @@ impl Redis {
     }
 }
 
-/// The program that is started: `redis-server`, or what the environment variable `REDIS_SERVER` says, which can be
+/// The program to start: `redis-server`, or the value of the environment variable `REDIS_SERVER`, such as
 /// `valkey-server`.
 #[must_use]
 pub fn redis_server() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// Nothing on disk, only this machine.
+/// No persistence, and only loopback connections.
 pub(super) const BARE: [&str; 8] = [
     "--bind",
     "127.0.0.1",
@@ -88,7 +88,7 @@ pub(super) const BARE: [&str; 8] = [
     "no",
 ];
 
-/// Sends a command to a port over a connection of its own.
+/// Sends a command to a port over a new connection.
 pub(super) fn call(port: u16, command: &[&str]) -> Reply {
     let answer = Resp::connect(port).and_then(|mut resp| resp.call(command));
     match answer {

@@ -4,12 +4,11 @@ use std::{
     time::Duration,
 };
 
-/// A connection to a Redis server that waits for each answer: to prepare servers and to look into them, independently
-/// of what is under test.
+/// A blocking connection to a Redis server, independent of the code under test, to prepare and inspect servers.
 #[derive(Debug)]
 pub struct Resp(BufReader<TcpStream>);
 
-/// What Redis answers.
+/// An answer of Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A status or a string.
@@ -18,7 +17,7 @@ pub enum Reply {
     Int(i64),
     /// Nothing.
     Nil,
-    /// Several.
+    /// An array.
     List(Vec<Reply>),
     /// An error.
     Error(String),
@@ -29,7 +28,7 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// No connection.
+    /// Returns an error if the server does not accept the connection.
     pub fn connect(port: u16) -> io::Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
@@ -41,7 +40,7 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// The connection is lost, or what comes is not an answer.
+    /// Returns an error if the connection breaks or the answer is malformed.
     pub fn call(&mut self, command: &[&str]) -> io::Result<Reply> {
         let mut out = format!("*{}\r\n", command.len());
         for part in command {
@@ -87,7 +86,7 @@ impl Resp {
 }
 
 impl Reply {
-    /// The text, also of a number; empty for all else.
+    /// The text, also of a number; empty for all other answers.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -97,7 +96,7 @@ impl Reply {
         }
     }
 
-    /// The texts of a list.
+    /// The texts of an array.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         match self {

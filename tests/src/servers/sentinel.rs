@@ -7,10 +7,10 @@ use super::{
     redis::{Redis, call, redis_server},
 };
 
-/// A primary, its replica, and three sentinels that watch them.
+/// A primary, its replica, and three sentinels that monitor them.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// The first is the primary at the start.
+    /// The first server is the primary at the start.
     servers: Vec<Redis>,
     sentinels: Vec<Server>,
 }
@@ -19,11 +19,11 @@ impl Sentinels {
     /// The name by which the sentinels know the primary.
     pub const NAME: &str = "limits";
 
-    /// Starts them and waits until all know each other.
+    /// Starts all processes and waits until they know each other.
     ///
     /// # Panics
     ///
-    /// When they do not within 60 s.
+    /// Panics if that takes more than 60 s.
     #[must_use]
     pub fn start() -> Self {
         let primary = Redis::with(&["--repl-diskless-sync-delay", "0"]);
@@ -49,7 +49,7 @@ impl Sentinels {
         panic!("the sentinels do not find each other");
     }
 
-    /// One server with these settings, and one sentinel that has these lines more in its file.
+    /// Starts one server with these settings, and one sentinel whose configuration file has these additional lines.
     #[must_use]
     pub fn single(server: &[&str], lines: &str) -> Self {
         let primary = Redis::with(server);
@@ -78,13 +78,13 @@ impl Sentinels {
             .contains("master_link_status:up")
     }
 
-    /// How to reach the primary, whoever that is.
+    /// The URL of the current primary, through the sentinels.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("")
     }
 
-    /// The same for a user of the servers: `user:password@`.
+    /// The same URL with credentials of the servers: `user:password@`.
     #[must_use]
     pub fn url_of(&self, user: &str) -> String {
         let hosts: Vec<String> = self
@@ -95,7 +95,7 @@ impl Sentinels {
         format!("redis-sentinel://{user}{}/{}", hosts.join(","), Self::NAME)
     }
 
-    /// The port of the primary, as the last of the sentinels sees it.
+    /// The port of the primary according to the last sentinel.
     #[must_use]
     pub fn primary(&self) -> u16 {
         let address = call(
@@ -115,7 +115,7 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// The servers: the first is the primary at the start.
+    /// The servers; the first is the primary at the start.
     pub fn servers_mut(&mut self) -> &mut [Redis] {
         &mut self.servers
     }
