@@ -43,12 +43,12 @@ fn hedge(budget: Budget) -> HedgeLayer<Http> {
         .unwrap()
 }
 
-/// Every attempt is slow and fails: each call would have 9 of them.
+/// Every attempt is slow and fails, so without a budget each call would make nine attempts.
 #[tokio::test(start_paused = true)]
 async fn one_budget_bounds_the_extra_load_of_retries_and_hedges_together() {
     let budget = Budget::ratio(0.2).burst(10);
     let probe = Probe::new(|n, _| match n % 4 {
-        // Successes deposit, and are hedged all the same.
+        // Successful calls deposit, and are hedged, too.
         0 => Answer::OK.after(100),
         _ => Answer::UNAVAILABLE.after(100),
     });
@@ -88,7 +88,7 @@ async fn a_hedge_is_not_hedged_again_below() {
     };
     let stack = one().layer(one().layer(one().layer(probe.clone())));
     stack.oneshot(get()).await.unwrap();
-    // Each layer hedges the first attempt, none hedges a hedge: 4 and not 8.
+    // Each layer hedges the first attempt, and no layer hedges a hedge: 4 attempts instead of 8.
     assert_eq!(probe.record().calls(), 4);
 }
 
@@ -169,7 +169,7 @@ async fn a_retry_waits_as_long_as_the_server_asks() {
     assert_eq!(probe.record().calls(), 1);
 }
 
-/// reqwest-retry repeats a POST on any 5xx.
+/// reqwest-retry retries a POST on any 5xx.
 #[tokio::test(start_paused = true)]
 async fn a_post_is_repeated_only_when_it_was_refused_or_has_a_key() {
     let post = |key: bool| {
@@ -231,7 +231,7 @@ async fn concurrent_calls_each_hold_their_own_permit() {
         .collect();
     tokio::time::sleep(ms(1)).await;
     assert!(budget.withdraw().is_none());
-    // Those that wait for their retry are the ones that have a permit.
+    // Each call that waits for its retry holds a permit.
     calls.iter().for_each(tokio::task::JoinHandle::abort);
     for call in calls {
         let _ = call.await;
@@ -252,14 +252,14 @@ async fn losers_are_gone_when_the_winner_is_returned() {
     let call = stack.ready().await.unwrap().call(get());
     let mut call = std::pin::pin!(call);
     let response = call.as_mut().await.unwrap();
-    // Also while the future itself is still there.
+    // The losers are dropped even while the call's future still exists.
     assert_eq!(probe.record().in_flight(), 0);
     assert_eq!(probe.record().live_responses(), 1);
     drop(response);
     assert_eq!(probe.record().live_responses(), 0);
 }
 
-/// tower 0.5.3 neither judges nor counts a request that its policy does not clone.
+/// tower 0.5.3 neither classifies nor counts a request that its policy does not clone.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
     let budget = Budget::ratio(1.0).burst(1).initial(0);
@@ -290,7 +290,7 @@ async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
     assert!(budget.withdraw().is_some());
 }
 
-/// Keeps the reasons why calls ended.
+/// Records the stop reason of each call.
 struct Stops(Arc<Mutex<Vec<StopReason>>>);
 
 impl Observer for Stops {
@@ -305,7 +305,7 @@ async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
     let builder = RetryLayer::builder().backoff(backoff).max_attempts(10);
     let layer = builder.http().retry_until(ms(250)).build().unwrap();
     for (deadline, attempts, millis) in [
-        // At 0, 100 and 200 ms; the next would go out at 300 ms.
+        // Attempts start at 0, 100 and 200 ms; the next would start at 300 ms.
         (None, 3, 200),
         (Some(ms(100)), 1, 0),
         (Some(ms(101)), 2, 100),
@@ -343,7 +343,7 @@ async fn no_hedge_goes_out_after_the_deadline() {
     }
 }
 
-/// What the response of one call says, over a probe that answers so.
+/// The report in the response of one call over a probe with these answers.
 async fn info(
     layer: RetryLayer<Http>,
     answer: impl Fn(u32) -> Answer + Send + Sync + 'static,
@@ -414,7 +414,7 @@ async fn a_response_tells_of_its_hedges() {
         assert_eq!(told, expected);
         assert!(info.is_none_or(|info| info.delay() == ms(10)));
     }
-    // The first attempt wins after all.
+    // The first attempt wins although it was hedged.
     let probe = Probe::always(Answer::OK.after(15));
     let stack = hedge(Budget::unlimited()).layer(probe);
     let response = stack.oneshot(get()).await.unwrap();

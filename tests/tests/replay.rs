@@ -1,4 +1,4 @@
-//! Bodies that stream, repeated and hedged over real sockets.
+//! Streaming bodies, retried and hedged over real sockets.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::io;
@@ -26,20 +26,20 @@ use tower_attempt::{Attempt, ReplayBody, ReplayableBody, ReplayableRequest};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Backoff, RetryLayer};
 
-/// When an answer comes.
+/// The time of an answer.
 #[derive(Clone, Copy, Debug)]
 enum When {
-    /// Before anything of the body was read.
+    /// Before the server reads the body.
     Early,
-    /// After half of it.
+    /// After half of the body.
     Midway,
-    /// After all of it.
+    /// After all of the body.
     Late,
-    /// Never, although all of it is read.
+    /// Never, although the server reads all of the body.
     Never,
 }
 
-/// Fails its first answers at these times. Keeps each body that arrived as a complete one.
+/// Fails its first answers at these times, and keeps every body that arrived completely.
 #[derive(Clone)]
 struct Server {
     failures: Arc<Mutex<Vec<When>>>,
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// The bodies that arrived whole, all of which are this one.
+    /// The number of complete bodies; each must equal `content`.
     fn complete(&self, content: &[u8]) -> usize {
         let complete = self.complete.lock().unwrap();
         assert!(complete.iter().all(|body| body == content), "truncated");
@@ -110,12 +110,12 @@ fn content(length: usize) -> Vec<u8> {
     (0..length).map(|n| n.to_le_bytes()[n % 3]).collect()
 }
 
-/// A frame a millisecond.
+/// One frame each millisecond.
 fn streaming(length: usize) -> impl HttpBody<Data = Bytes, Error = io::Error> + Unpin {
     streaming_once(length, || true)
 }
 
-/// A frame, and the others once `ready` says so.
+/// The first frame; the others follow when `ready` fires.
 fn streaming_once(
     length: usize,
     ready: impl Fn() -> bool + Send + 'static,
@@ -141,7 +141,7 @@ fn post<B>(url: &Uri, body: B) -> Request<B> {
     request.body(body).unwrap()
 }
 
-/// A keyed POST is not hedged.
+/// A PUT, because a POST with a key is not hedged.
 fn put<B>(url: &Uri, body: B) -> Request<B> {
     Request::put(url).body(body).unwrap()
 }
@@ -161,7 +161,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("hangs")
 }
 
-/// Up to three attempts, with a limit of the test's.
+/// Sends a request in up to three attempts, with this replay limit.
 async fn repeated<S, B, R>(client: S, request: Request<B>, limit: usize) -> Option<StatusCode>
 where
     S: Service<Request<B>, Response = Response<R>, Error: 'static> + Clone,
@@ -187,7 +187,7 @@ async fn a_body_within_the_limit_is_repeated_byte_by_byte() {
     }
 }
 
-/// For the bodies of servers, which no one can make anew.
+/// Bodies that a server receives cannot be built from parts.
 #[tokio::test]
 async fn a_replay_body_is_repeated_byte_by_byte() {
     for http2 in [false, true] {
@@ -245,7 +245,7 @@ async fn reqwest_repeats_a_stream() {
     }
 }
 
-/// 200 KiB, at 64 KiB by default: an early failure may be repeated, what was read too far not.
+/// 200 KiB against the default limit of 64 KiB: an early failure is retried, a failure beyond the limit is not.
 #[tokio::test]
 async fn a_body_beyond_the_limit_arrives_whole_or_not_at_all() {
     for http2 in [false, true] {
@@ -296,7 +296,7 @@ async fn a_stream_is_hedged() {
     let length = 60 * 1024;
     for http2 in [false, true] {
         let (server, url) = Server::start(&[When::Never]).await;
-        // While the first attempt still streams.
+        // The hedge starts while the first attempt still streams.
         let hedge = HedgeLayer::builder()
             .fixed(Duration::from_millis(3))
             .http()
@@ -311,7 +311,7 @@ async fn a_stream_is_hedged() {
     }
 }
 
-/// The younger attempt fails, and nobody sees it.
+/// The younger attempt fails, and the caller does not notice.
 #[tokio::test]
 async fn a_hedge_that_is_interrupted_leaves_the_first_attempt_alone() {
     for http2 in [false, true] {
@@ -331,7 +331,7 @@ async fn a_hedge_that_is_interrupted_leaves_the_first_attempt_alone() {
     }
 }
 
-/// What the client would have to know beforehand is known of copies too.
+/// A copy reports the same size hint as the original body.
 #[tokio::test]
 async fn a_known_length_is_sent_with_each_attempt() {
     let lengths = Arc::new(Mutex::new(Vec::new()));
@@ -356,7 +356,7 @@ async fn a_known_length_is_sent_with_each_attempt() {
     assert_eq!(*lengths.lock().unwrap(), ["204800"; 3]);
 }
 
-/// A stream of a size that is known beforehand.
+/// A stream of known size.
 struct Sized(Body, u64);
 
 impl HttpBody for Sized {

@@ -1,4 +1,4 @@
-//! A client that follows redirects has sent more than one request by the time it answers.
+//! A client that follows redirects may have sent several requests before its response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt};
 use tower_jitter_retry::{Backoff, RetryLayer};
 
-/// POST / Redirect / GET: the order is placed, the page that it redirects to is on a host that is down.
+/// POST, redirect, GET: the order is placed, and the host of the next page is down.
 #[tokio::test]
 async fn a_redirect_to_a_host_that_is_down_does_not_prove_that_the_post_was_not_processed() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -40,7 +40,7 @@ async fn a_redirect_to_a_host_that_is_down_does_not_prove_that_the_post_was_not_
     assert_eq!(orders.load(SeqCst), 1, "orders placed");
 }
 
-/// The same with the page behind the redirect refusing with 429: the POST itself was answered with 303.
+/// As above, but the next page answers 429. The POST itself got a 303.
 #[tokio::test]
 async fn a_429_behind_a_redirect_does_not_repeat_the_post() {
     let orders = Arc::new(AtomicUsize::new(0));
@@ -68,7 +68,7 @@ async fn a_429_behind_a_redirect_does_not_repeat_the_post() {
     assert_eq!(orders.load(SeqCst), 1, "orders placed");
 }
 
-/// A fragment stays with the client: no answer comes from a URL that has one.
+/// A client does not send the fragment, so no response comes from a URL with one.
 #[tokio::test]
 async fn a_429_repeats_a_post_to_a_url_with_a_fragment() {
     let orders = Arc::new(AtomicUsize::new(0));

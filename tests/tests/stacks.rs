@@ -1,4 +1,4 @@
-//! The stacks that users build compile without a type annotation.
+//! Users' stacks compile without type annotations.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::convert::Infallible;
@@ -49,8 +49,7 @@ fn plain_hedge() -> HedgeLayer {
     HedgeLayer::builder().fixed(SECOND).build().unwrap()
 }
 
-/// What a server or a client asks of a service: shared by threads, and with a future that may move
-/// between them.
+/// Checks the bounds that servers and clients place on a service: it is shared by threads, and its future is `Send`.
 fn usable<S, Req>(service: S) -> S
 where
     S: Service<Req, Future: Send> + Clone + Send + Sync + 'static,
@@ -173,7 +172,7 @@ async fn tonic_server() {
         .layer(retry())
         .layer(hedge())
         .add_routes(routes());
-    // Under a `BoxError`.
+    // The error type is `BoxError`.
     let _ = tonic::transport::Server::builder()
         .layer(retry())
         .layer(hedge())
@@ -229,10 +228,10 @@ async fn towers_own_layers_above_and_below() {
     );
 }
 
-/// Calls a service in a task of its own, as servers and clients do.
+/// Calls a service in a spawned task, as servers and clients do.
 ///
-/// The compiler checks the future of the task more strictly than a plain call: it has to be `Send` for
-/// every lifetime in the service's type.
+/// The compiler checks the task's future more strictly than a plain call: it must be `Send` for every lifetime in the
+/// service's type.
 macro_rules! spawned {
     ($service:expr, $request:expr => $type:ty) => {{
         let (mut service, request): (_, $type) = ($service, $request);
@@ -259,7 +258,7 @@ macro_rules! spawned_in_every_nesting {
     }};
 }
 
-/// Hard time limits, which answer in the service's name.
+/// A layer with hard time limits, which creates outcomes of the inner service's type.
 fn limited() -> RetryLayer<Http, NoObserver, StandardAnswer> {
     let builder = RetryLayer::builder().http().attempt_timeout(SECOND);
     builder.deadline(SECOND).build().unwrap()
@@ -422,7 +421,7 @@ fn rules_of_every_kind_need_no_annotations() {
     )));
 }
 
-/// A service's type can be written down.
+/// The type of a service can be written down.
 #[expect(dead_code, reason = "it only has to compile")]
 struct Named {
     http: Retry<Hedge<Client<HttpConnector, Full<Bytes>>, Http>, Http>,

@@ -1,4 +1,4 @@
-//! What is allocated, and what is not.
+//! Number and size of allocations.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod nearby;
@@ -10,7 +10,7 @@ mod stack;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts each thread's allocations, and the bytes that they have not given back.
+/// Counts each thread's allocations and its bytes in use.
 struct Counting;
 
 thread_local! {
@@ -22,18 +22,18 @@ thread_local! {
     unsafe_code,
     reason = "counting allocations takes a global allocator, which is an unsafe trait"
 )]
-// SAFETY: leaves all the work to the system's allocator.
+// SAFETY: every call goes to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get().wrapping_add(layout.size()));
-        // SAFETY: the caller's promises are the system allocator's demands.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, which the system allocator requires.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get().wrapping_sub(layout.size()));
-        // SAFETY: the caller's promises are the system allocator's demands.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, which the system allocator requires.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -41,14 +41,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many bytes more are in use after `work`, and what comes of it.
+/// The increase in bytes in use during `work`, and its result.
 fn bytes<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = BYTES.get();
     let result = work();
     (BYTES.get().wrapping_sub(before), result)
 }
 
-/// How many allocations `work` makes, and what comes of it.
+/// The number of allocations during `work`, and its result.
 fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = ALLOCATIONS.get();
     let result = work();

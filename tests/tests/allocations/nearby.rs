@@ -1,4 +1,4 @@
-//! What stands in front of a store takes, as the docs of `tower-dist-ratelimit` say.
+//! The memory of the deny cache and of leases, as the docs of `tower-dist-ratelimit` state it.
 
 use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing};
 

@@ -1,4 +1,4 @@
-//! What a key takes in memory, as the table in the docs of `tower-dist-ratelimit` says.
+//! The memory of a key, as the table in the docs of `tower-dist-ratelimit` states it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{bytes, rate_limit::now};
 
 const KEYS: u64 = 20_000;
 
-/// Bytes per key, of as many keys as there is room for, each of which has used so many tokens.
+/// Bytes per key in a full table, when each key has used this number of tokens.
 fn per_key(of: fn(Policy) -> Policy, tokens: u64) -> u64 {
     let policy = of(Policy::new("p", Quota::per_day(1_000)));
     let memory = Memory::with_capacity(usize::try_from(KEYS).unwrap());
@@ -40,10 +40,10 @@ fn a_key_takes_the_bytes_that_the_docs_say() {
         (|policy| policy.whole_sub_windows(25), 100 + 8 * 25),
         (Policy::dynamic_quotas, 95),
     ];
-    for (number, (of, told)) in lines.into_iter().enumerate() {
+    for (number, (of, stated)) in lines.into_iter().enumerate() {
         let bytes = per_key(of, 1);
-        // What an allocator takes for itself is told, and not counted here.
-        let expected = told * 2 / 3..=told;
+        // The stated number includes the allocator's overhead, which this count does not see.
+        let expected = stated * 2 / 3..=stated;
         assert!(expected.contains(&bytes), "line {number}: {bytes}");
     }
 }

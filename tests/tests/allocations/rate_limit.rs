@@ -1,4 +1,4 @@
-//! What a decision costs.
+//! Allocations of a decision.
 
 use std::{
     convert::Infallible,
@@ -18,7 +18,7 @@ use tower_dist_ratelimit::{
 
 use crate::allocations;
 
-/// Polls once; it must be enough.
+/// Returns the output of a future that is ready at its first poll.
 pub(crate) fn now<F: Future>(future: F) -> F::Output {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -51,7 +51,7 @@ fn an_allowed_request_without_fields_allocates_nothing() {
         .build()
         .unwrap();
     let mut service = layer.layer(Inner);
-    // Also a key's first request: its slot is there already.
+    // This holds for a key's first request, too, because the slots exist already.
     for _ in 0..3 {
         let request = Request::builder()
             .header("key", "a-key-of-usual-length-0123456789")
@@ -75,7 +75,7 @@ fn a_decision_of_the_limiter_allocates_nothing() {
     }
 }
 
-/// Whatever it takes to find the key.
+/// Every kind of key extractor.
 #[test]
 fn finding_out_who_asks_allocates_nothing() {
     let proxies = TrustedProxies::private();
@@ -137,7 +137,7 @@ fn an_allowed_request_of_any_type_allocates_nothing_also_if_it_could_wait() {
     }
 }
 
-/// As the docs say of what is there to be paid for.
+/// The allocations that the docs of `tower-dist-ratelimit` state.
 #[test]
 fn fields_handles_and_refunds_take_what_the_docs_say() {
     let layer = || {
@@ -146,7 +146,7 @@ fn fields_handles_and_refunds_take_what_the_docs_say() {
     };
     let counted = |layer: RateLimitLayer| {
         let mut service = layer.layer(Inner);
-        // The first one makes what all share.
+        // The first call builds shared state.
         let [_, count] = [(); 2].map(|()| {
             let request = Request::builder().header("key", "a-key").body(()).unwrap();
             allocations(|| now(service.call(request)).unwrap()).0
@@ -157,11 +157,11 @@ fn fields_handles_and_refunds_take_what_the_docs_say() {
     let bare = || layer().headers(Fields::Never);
     let handle = counted(bare().handle().build().unwrap());
     let refund = counted(bare().refund_when(|_| false).build().unwrap());
-    // A request's first extension takes three.
+    // The first extension of a request takes three allocations.
     assert_eq!([fields, handle, refund], [3, 3 + 3, 4]);
 }
 
-/// Fails at once.
+/// A backend that fails immediately.
 pub(crate) struct Broken;
 
 impl Backend for Broken {

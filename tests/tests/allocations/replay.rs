@@ -1,4 +1,4 @@
-//! What it costs to be able to repeat a request.
+//! Allocations of a request that can be resent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tower_attempt::{Attempt, ReplayBody, ReplayableBody, ReplayableRequest};
 
 use crate::allocations;
 
-/// The same frame again and again.
+/// An endless stream of one frame.
 struct Stream;
 
 impl Body for Stream {
@@ -33,10 +33,10 @@ fn frame(body: &mut (impl Body<Data = Bytes> + Unpin)) {
     assert!(Pin::new(body).poll_frame(&mut cx).is_ready());
 }
 
-/// Bytes to record of a body.
+/// The replay limit, in bytes.
 const LIMIT: usize = 64 * 1024;
 
-/// What saving a request with this body allocates, the head being without fields.
+/// The number of allocations that save a request with this body and no header fields.
 fn saving<B: ReplayableBody>(body: B) -> u64 {
     let mut request = Request::new(body);
     let (count, saved) = allocations(|| request.save(LIMIT));
@@ -47,7 +47,7 @@ fn saving<B: ReplayableBody>(body: B) -> u64 {
 #[test]
 fn a_body_that_streams_takes_a_record_and_a_box() {
     assert_eq!(saving(UnsyncBoxBody::new(Stream)), 2);
-    // Without a box.
+    // The body is not boxed.
     assert_eq!(saving(ReplayBody::new(Stream)), 1);
 }
 
@@ -91,8 +91,7 @@ fn another_reader_takes_the_wakers_and_a_place() {
     let mut request = Request::new(ReplayBody::new(Stream));
     let saved = request.save(LIMIT).unwrap();
     frame(request.body_mut());
-    // The list of wakers, their owner, and the second reader's place. The rest is the extension
-    // that names the attempt.
+    // The list of wakers, its shared owner, the second reader's place, and the extension with the attempt.
     let (count, copy) = allocations(|| saved_copy(&saved));
     let mut plain = Request::new(());
     let (mark, _) = allocations(|| plain.extensions_mut().insert(Attempt::hedge(2)));

@@ -1,4 +1,4 @@
-//! The fast path allocates nothing but the copies of the request.
+//! The fast path allocates only the copies of the request.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -18,7 +18,7 @@ use tower_jitter_retry::{Budget, RetryLayer};
 
 use crate::allocations;
 
-/// Answers at once, or at the second poll.
+/// Answers at the first or at the second poll.
 #[derive(Clone)]
 struct Immediate;
 
@@ -61,17 +61,17 @@ fn request() -> HttpRequest {
         .unwrap()
 }
 
-/// A call on an instance that has been used before.
+/// The number of allocations of a call on a used instance.
 fn call<S, Req>(service: &mut S, request: impl Fn() -> Req) -> u64
 where
     S: Service<Req>,
     S::Error: std::fmt::Debug,
 {
     let mut made = 0;
-    // The first one may allocate what is kept, such as a key's slot.
+    // The first call may allocate lasting state, such as a key's slot.
     for _ in 0..3 {
         let request = request();
-        // The test's own waker and its box.
+        // Built outside of the count: the test's waker and its box.
         let mut unit = task::spawn(());
         (made, _) = allocations(|| {
             unit.enter(|cx, _| {
@@ -103,7 +103,7 @@ async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
     let mut stack = limit.build().unwrap().layer(stack);
 
     let bare = call(&mut Immediate, request);
-    // One copy for retries, one for hedges.
+    // One copy for retries, and one copy for hedges.
     let (copies, _) = {
         let mut request = request();
         allocations(|| (request.save(0), request.save(0)))
@@ -123,7 +123,7 @@ async fn each_layer_allocates_nothing_but_its_copy_of_the_request() {
     let hedge = HedgeLayer::builder().fixed(Duration::from_millis(10));
     let hedge = hedge.budget(Budget::default()).build().unwrap();
     assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 0);
-    // One that learns, too, with and without keys.
+    // A percentile that learns, with and without keys.
     let learning = HedgeLayer::builder().initial_delay(Duration::from_millis(10));
     let hedge = learning.clone().build().unwrap();
     assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 0);
@@ -131,12 +131,12 @@ async fn each_layer_allocates_nothing_but_its_copy_of_the_request() {
     assert_eq!(call(&mut keyed.layer(Immediate), || 7_u64), 0);
 }
 
-/// The timer of a hedge is in the future itself.
+/// The timer of a hedge is part of the future.
 #[tokio::test]
 async fn arming_a_hedge_allocates_nothing() {
     let hedge = HedgeLayer::builder().fixed(Duration::from_secs(10));
     let hedge = hedge.build().unwrap();
-    // Wakes its task by itself: what tokio's own yields allocate does not count here.
+    // The service wakes its task directly, because tokio's yield allocates.
     let service = tower::service_fn(|request: u64| {
         let mut yielded = false;
         std::future::poll_fn(move |cx| match std::mem::replace(&mut yielded, true) {
@@ -160,9 +160,9 @@ async fn arming_a_hedge_allocates_nothing() {
     assert_eq!(made, 0);
 }
 
-/// A request that may not be repeated, or a layer that never does, costs no copy.
+/// A request that must not be resent, or a layer that is off, needs no copy.
 #[tokio::test]
-async fn what_is_not_repeated_is_not_copied() {
+async fn a_request_that_is_never_resent_is_not_copied() {
     let connect = || {
         let mut request = request();
         *request.method_mut() = http::Method::CONNECT;

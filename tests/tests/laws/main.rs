@@ -1,7 +1,7 @@
 //! The laws of a tower service, for every layer and their compositions.
 //!
-//! The probe enforces the first law by itself, under each of these tests: it panics when an instance
-//! is called that was not polled ready.
+//! In each of these tests the probe enforces the first law: it panics when an instance that was not polled ready is
+//! called.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod subjects;
@@ -43,7 +43,7 @@ fn assert_nothing_is_left(name: &str, record: &Record, probe: &Probe, permits: u
     assert_eq!(free, permits, "{name}: a permit is held");
 }
 
-/// A first attempt that fails, a second that is late, and a third that is good: retries and hedges.
+/// The first attempt fails, the second is late, and the third succeeds, so that layers retry and hedge.
 fn troubled(n: u32, _: &Request) -> Answer {
     match n % 3 {
         1 => Answer::UNAVAILABLE.after(3),
@@ -59,7 +59,7 @@ async fn every_attempt_goes_to_an_instance_that_was_readied_for_it() {
         let mut stack = stack(probe.clone());
         for _ in 0..10 {
             call(&mut stack, get()).await.expect(name);
-            // A clone has to become ready by itself, also when the original is.
+            // A clone must be polled ready itself, even if the original is ready.
             let readied = stack.ready().await.expect(name);
             let mut clone = readied.clone();
             call(&mut clone, get()).await.expect(name);
@@ -126,7 +126,7 @@ async fn one_permit_is_enough_for_any_call() {
     }
 }
 
-/// At every millisecond of a call that is retried and hedged.
+/// Drops the call at every millisecond of its retries and hedges.
 #[tokio::test(start_paused = true)]
 async fn dropping_a_call_cancels_and_releases_everything_at_once() {
     for Subject { name, stack } in all() {
@@ -148,7 +148,7 @@ async fn dropping_a_call_cancels_and_releases_everything_at_once() {
                 let calls = record.calls();
                 drop(call);
                 assert_nothing_is_left(name, &record, &probe, permits);
-                // Nothing goes on behind the caller's back.
+                // No work continues after the drop.
                 sleep(Duration::from_secs(10)).await;
                 assert_eq!(record.calls(), calls, "{name} at {millis} ms");
             }
@@ -183,14 +183,14 @@ async fn a_call_that_was_never_polled_sends_its_first_attempt_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_are_untouched_where_nothing_extra_happens() {
-    // Something extra always happens in a fan-out.
+    // A fan-out always sends extra attempts.
     for Subject { name, stack } in all().into_iter().filter(|it| it.name != "fan-out") {
         let probe = Probe::always(Answer::OK.after(1));
         let record = probe.record();
         let mut stack = stack(probe);
         let response = stack.ready().await.expect(name).call(get()).await;
         let response = response.expect(name);
-        // The probe's own mark.
+        // The only extension is the probe's own.
         assert_eq!(response.extensions().len(), 1, "{name}");
         assert!(record.extensions()[0].is_empty(), "{name}");
         assert_eq!(record.calls(), 1, "{name}");
@@ -225,7 +225,7 @@ async fn a_post_that_failed_is_sent_once() {
     }
 }
 
-/// On a clock that stands still, a call takes no time but the attempts' own and the waits.
+/// On a paused clock, a call takes exactly the time of its attempts and waits.
 #[tokio::test(start_paused = true)]
 async fn a_call_takes_as_long_as_its_attempt() {
     for Subject { name, stack } in all() {
@@ -274,7 +274,7 @@ async fn calls_may_be_in_flight_together() {
     }
 }
 
-/// The future of a stack may move between threads.
+/// The future of a stack is `Send`.
 #[tokio::test(start_paused = true)]
 async fn a_future_is_send_when_the_inner_one_is() {
     fn send<F: Future + Send>(_: &F) {}

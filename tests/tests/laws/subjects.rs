@@ -13,10 +13,10 @@ pub(crate) const BACKOFF: u32 = 50;
 /// When a hedge is due, in milliseconds.
 pub(crate) const TRIGGER: u32 = 10;
 
-/// The one that waits between being called and calling, so that it has to leave a clone behind.
+/// The stack that waits between `call` and the inner service's `call`, and so leaves a clone behind.
 pub(crate) const WAITS: &str = "rate limit with a quota that is looked up";
 
-/// Any stack, without its type: a box calls just the instance that it holds.
+/// Any stack, type-erased. A box calls exactly the instance that it holds.
 pub(crate) type Stack = BoxCloneSyncService<Request, Response, ProbeError>;
 
 /// A stack to test.
@@ -80,7 +80,7 @@ fn hedge() -> HedgeLayer<HedgeHttp> {
     HedgeLayer::builder().fixed(trigger).http().build().unwrap()
 }
 
-/// Learns, and hedges as early as the fixed one until it has learned.
+/// Hedges at the same time as the fixed trigger until it has learned a delay.
 fn percentile() -> HedgeLayer<HedgeHttp> {
     let trigger = Duration::from_millis(u64::from(TRIGGER));
     let builder = HedgeLayer::builder()
@@ -94,7 +94,7 @@ fn fan_out() -> HedgeLayer<HedgeHttp> {
     HedgeLayer::builder().fan_out(3).http().build().unwrap()
 }
 
-/// A limit that is out of reach.
+/// A limit that the tests never reach.
 fn limit(policies: u32) -> RateLimitLayer {
     let policy = |n| {
         let policy = Policy::new(format!("policy-{n}"), Quota::per_second(1_000_000));
@@ -106,7 +106,7 @@ fn limit(policies: u32) -> RateLimitLayer {
     builder.build().unwrap()
 }
 
-/// Decides later, within the poll that asks.
+/// Decides later than `call`, but within the same poll.
 fn looked_up() -> RateLimitLayer {
     let policy = Policy::new("policy", Quota::per_second(1));
     let policy = policy.dynamic_async(|_| std::future::ready(Some(Quota::per_second(1_000_000))));

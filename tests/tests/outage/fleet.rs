@@ -12,10 +12,10 @@ use tokio::{
 
 pub(crate) const MEMBERS: u64 = 4;
 
-/// Longer than a busy machine keeps any test waiting.
+/// Longer than any wait of a test on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Processes that share a limit: this test program, started again for each.
+/// Processes that share a limit; each is this test program, started again.
 pub(crate) struct Fleet {
     members: Vec<Child>,
     lines: UnboundedReceiver<String>,
@@ -58,12 +58,12 @@ impl Fleet {
         }
     }
 
-    /// Waits until each process has been alone, and then decided by the backend again.
+    /// Waits until each process has used the local fallback and then the backend again.
     pub(crate) async fn all_have_returned(&mut self) {
         self.all_say("returned").await;
     }
 
-    /// Ends the processes. Returns when each request was admitted, in microseconds of Unix time, in order.
+    /// Ends the processes. Returns the sorted times of admitted requests, in microseconds of Unix time.
     pub(crate) async fn stop(mut self) -> Vec<u64> {
         for member in &mut self.members {
             drop(member.stdin.take());
@@ -83,9 +83,9 @@ impl Fleet {
     }
 }
 
-/// The most that was admitted in any interval beyond what the rate (per second) gains in it.
+/// The highest number of requests admitted in any interval, minus the rate (per second) times the interval.
 pub(crate) fn excess(admitted: &[u64], rate: u64) -> u64 {
-    // In millionths of a token: the fullness of a bucket that leaks at the rate and takes everything.
+    // The level, in millionths of a token, of a bucket without a limit that leaks at the rate.
     let (mut level, mut most, mut before) = (0_u64, 0, 0);
     for &time in admitted {
         level = level.saturating_sub((time - before) * rate) + 1_000_000;
@@ -95,14 +95,14 @@ pub(crate) fn excess(admitted: &[u64], rate: u64) -> u64 {
     most / 1_000_000
 }
 
-/// How many were admitted in this window.
+/// The number of requests admitted in this window.
 pub(crate) fn in_window(admitted: &[u64], begin: Duration, length: Duration) -> u64 {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap();
     let window = micros(begin)..micros(begin + length);
     admitted.iter().filter(|time| window.contains(time)).count() as u64
 }
 
-/// Waits until a window of Unix time begins; returns when it began.
+/// Waits for the start of a window of Unix time, and returns it.
 pub(crate) async fn begin_of_a_window(length: Duration) -> Duration {
     let now = UNIX_EPOCH.elapsed().unwrap();
     let window = now.as_secs() / length.as_secs() + 1;

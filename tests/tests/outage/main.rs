@@ -1,4 +1,4 @@
-//! Fleets of real processes whose backend goes away and comes back: how much they admit around the outage.
+//! Fleets of real processes whose backend fails and recovers: the number of requests that they admit around the outage.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod fleet;
@@ -19,10 +19,11 @@ const BURST: u64 = 20;
 const LIMIT: u64 = 200;
 const WINDOW: Duration = Duration::from_secs(20);
 
-/// Long enough for the circuit breaker's pauses to reach their longest, so that the processes return far apart.
+/// Long enough for the circuit breaker's pauses to reach their maximum, so that the processes return at different
+/// times.
 const OUTAGE: Duration = Duration::from_secs(3);
 
-/// How much of the rate a busy machine can delay the recorded times by.
+/// The maximum delay of the recorded times on a busy machine.
 const LATE: Duration = Duration::from_millis(200);
 
 #[tokio::test]
@@ -43,7 +44,7 @@ async fn processes_that_return_one_by_one_admit_no_more_than_three_bursts_beyond
     assert!(excess <= 3 * BURST + late, "{excess}");
 }
 
-/// The first limit is counted by a server that then forgets it, the second one by the processes.
+/// A server counts the first limit and then loses it; the processes count the second limit.
 #[tokio::test]
 async fn a_fixed_window_with_an_outage_in_it_admits_at_most_two_limits() {
     for forgets in [true, false] {
@@ -66,7 +67,7 @@ async fn a_fixed_window_with_an_outage_in_it_admits_at_most_two_limits() {
         sleep(Duration::from_secs(3)).await;
         let admitted = in_window(&fleet.stop().await, window, WINDOW);
         println!("{admitted} admitted, with a limit of {LIMIT}");
-        // The probe of a process that returns is not charged to its share; a busy machine can need several.
+        // The probe of a returning process is not charged to its share. A busy machine can need several probes.
         assert!(
             (LIMIT..=2 * LIMIT + 5 * MEMBERS).contains(&admitted),
             "{admitted}"

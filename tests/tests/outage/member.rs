@@ -19,7 +19,7 @@ use tower_dist_ratelimit::{
 
 use super::{BURST, LIMIT, RATE, WINDOW, fleet::MEMBERS};
 
-/// What one process asks for: more than the whole fleet is allowed.
+/// The interval between one process's requests, which exceed the limit of the whole fleet.
 const EVERY: Duration = Duration::from_micros(3_300);
 
 fn policy(case: &str) -> Policy {
@@ -38,7 +38,7 @@ async fn backend(url: &str) -> Arc<dyn Backend> {
     }
 }
 
-/// The work of one process of a fleet, until its standard input ends. Does nothing if it is not started as one.
+/// Runs one process of a fleet until its standard input ends. Does nothing in an ordinary test run.
 #[tokio::test]
 async fn a_member_asks_for_more_than_the_fleet_is_allowed() {
     let (Ok(url), Ok(case)) = (env::var("OUTAGE_URL"), env::var("OUTAGE_CASE")) else {

@@ -1,4 +1,4 @@
-//! Answers that are none.
+//! Servers whose answers are no valid responses.
 
 use std::io;
 
@@ -14,13 +14,13 @@ use crate::{DELAYED, send};
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// Closes the connection, once it has read something.
+    /// Closes the connection after it has read some bytes.
     Close,
-    /// Resets it, once it has read something.
+    /// Resets the connection after it has read some bytes.
     Reset,
-    /// Closes it in the middle of the head.
+    /// Closes the connection within the response's head.
     HalfHead,
-    /// Speaks something else.
+    /// Sends bytes of another protocol.
     Garbage,
 }
 
@@ -28,14 +28,14 @@ impl Fault {
     const ALL: [Self; 4] = [Self::Close, Self::Reset, Self::HalfHead, Self::Garbage];
 
     async fn commit(self, mut stream: TcpStream) -> io::Result<()> {
-        // Over HTTP/2, more than the client's preface and settings: its request, too.
+        // Over HTTP/2, reads on until the request follows the client's preface and settings.
         let mut read = 0;
         let mut buffer = [0; 1024];
         let mut is_complete = false;
         while !is_complete {
             read += stream.read(&mut buffer[read..]).await?;
             is_complete = match buffer[..read].starts_with(b"PRI * HTTP/2.0") {
-                // The request's head comes in a frame of the kind 1, for the stream 1.
+                // The request's head is a frame of type 1 on stream 1.
                 true => buffer[..read]
                     .windows(6)
                     .any(|all| matches!(all, [1, _, 0, 0, 0, 1])),
@@ -45,7 +45,7 @@ impl Fault {
         match self {
             Self::Close => {}
             Self::Reset => return reset(stream),
-            // Three bytes of a frame's nine to an HTTP/2 client.
+            // HTTP/2: three of the nine bytes of a frame's header.
             Self::HalfHead if buffer.starts_with(b"PRI") => stream.write_all(&[0, 0, 0]).await?,
             Self::HalfHead => stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-le").await?,
             Self::Garbage => stream.write_all(b"220 mail.example ESMTP\r\n\r\n").await?,
@@ -79,7 +79,7 @@ async fn a_get_is_repeated_until_there_is_an_answer() {
     }
 }
 
-/// The server may have processed it before it broke.
+/// The server may have processed the request before it failed.
 #[tokio::test]
 async fn a_post_is_sent_once() {
     for client in Client::ALL {
@@ -120,7 +120,7 @@ fn close_now(stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The caller has the response already.
+/// The caller already has the response's head.
 #[tokio::test]
 async fn a_body_that_breaks_after_its_head_is_the_callers() {
     let http_1 = RawServer::start(|_, mut stream| async move {

@@ -19,7 +19,7 @@ use crate::builder;
 
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Holds the first connections open, and says nothing.
+/// Holds the first connections open without an answer.
 async fn silent(connections: usize) -> RawServer {
     RawServer::start(move |n, stream| async move {
         match n {
@@ -38,7 +38,7 @@ fn layer(events: &Events) -> RetryLayer<Http, Events, StandardAnswer> {
     builder.attempt_timeout(LIMIT).build().unwrap()
 }
 
-/// What hyper-util's client gets, at the second attempt.
+/// The response that hyper-util's client returns from the second attempt.
 async fn by_hyper(url: String, http2: bool) -> Bytes {
     let events = Events::default();
     let client = ServiceBuilder::new()
@@ -52,7 +52,7 @@ async fn by_hyper(url: String, http2: bool) -> Bytes {
     response.collect().await.unwrap().to_bytes()
 }
 
-/// What reqwest gets, at the second attempt.
+/// The response that reqwest returns from the second attempt.
 async fn by_reqwest(url: String, http2: bool) -> Bytes {
     let events = Events::default();
     let request = reqwest(http2).get(url).build().unwrap();
@@ -73,7 +73,7 @@ async fn a_silent_connection_is_left_for_another() {
     assert_eq!(server.connections(), 2);
 }
 
-/// Nothing says that the connection is at fault.
+/// A timeout is no evidence that the connection is broken.
 #[tokio::test]
 async fn a_silent_stream_is_left_for_another_on_its_connection() {
     let server =

@@ -1,4 +1,4 @@
-//! The clients that people have, and servers that misbehave.
+//! Common clients against servers that misbehave.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod broken;

@@ -1,4 +1,4 @@
-//! A rule says what happened. The protocol says what is safe to resend.
+//! Rules classify outcomes; the protocol decides which requests are safe to resend.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -17,14 +17,14 @@ use tower_jitter_retry::{
     Verdict,
 };
 
-/// Long enough for a request to arrive, also on a machine that has other things to do.
+/// Long enough for a request to arrive on a busy machine.
 const LIMIT: Duration = Duration::from_millis(500);
 
 fn builder() -> RetryLayerBuilder<Http> {
     RetryLayer::builder().http().backoff(Backoff::none())
 }
 
-/// Answers with the status that the path names, or never. Counts its requests.
+/// Counts requests, and answers with the status in the path, or never.
 async fn server() -> (String, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&requests);
@@ -42,7 +42,7 @@ async fn server() -> (String, Arc<AtomicUsize>) {
     (url, requests)
 }
 
-/// How many requests reach the server through hyper's client and through reqwest's.
+/// The number of requests that reach the server through hyper's client and through reqwest's.
 async fn requests(
     set: impl Fn(RetryLayerBuilder<Http>) -> RetryLayerBuilder<Http>,
     method: &Method,
@@ -86,7 +86,7 @@ async fn a_post_is_sent_once_whatever_a_rule_says_about_its_outcome() {
             [3, 3],
             "{wish:?}"
         );
-        // A rejection comes before the work.
+        // The server rejects before it processes.
         assert_eq!(
             requests(says, &Method::POST, "429").await,
             [3, 3],

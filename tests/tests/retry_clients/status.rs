@@ -1,4 +1,4 @@
-//! Answers that are failures.
+//! Responses that are failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,7 +15,7 @@ use tower_jitter_retry::{DelaySource, StopReason};
 
 use crate::{DELAYED, send};
 
-/// Fails the first request with this, and counts all.
+/// Fails the first request with this response, and counts all requests.
 async fn server(
     failure: impl IntoResponse + Clone + Send + Sync + 'static,
 ) -> (String, Arc<AtomicUsize>) {
@@ -57,7 +57,7 @@ async fn a_status_that_may_pass_is_repeated() {
     }
 }
 
-/// A refusal comes before the work.
+/// The server rejects before it processes.
 #[tokio::test]
 async fn a_429_is_repeated_for_every_method() {
     for method in [Method::GET, Method::POST] {
@@ -90,11 +90,11 @@ async fn a_retry_after_is_a_floor() {
             "{client:?}: {delay:?}"
         );
     });
-    // All at once: they wait a second each.
+    // The calls run concurrently, since each waits for a second.
     futures_util::future::join_all(calls).await;
 }
 
-/// HTTP/2 passes on the whitespace around a field's value, which HTTP/1 removes.
+/// HTTP/2 keeps the whitespace around a field's value, which HTTP/1 strips.
 #[tokio::test]
 async fn whitespace_around_a_retry_after_changes_nothing() {
     for client in Client::ALL {

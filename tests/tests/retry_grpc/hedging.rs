@@ -11,7 +11,7 @@ use tower_hedge_latency::{Grpc, Hedge, HedgeLayer};
 
 use crate::words::{Client, ECHO, Reply, Words};
 
-/// Long enough for an answer, also on a machine that has other things to do.
+/// Long enough for an answer on a busy machine.
 const TRIGGER: Duration = Duration::from_millis(250);
 
 fn client(methods: &[&str], channel: Channel) -> Client<Hedge<Channel, Grpc>> {
@@ -60,7 +60,7 @@ async fn unavailable_does_not_win_and_a_server_that_says_stop_gets_no_more() {
     assert_eq!(words.calls(), 2);
 }
 
-/// Both attempts read what is streamed, each at its own place.
+/// Each of the two attempts has its own position in the request stream.
 #[tokio::test]
 async fn what_a_client_streams_goes_out_with_both_attempts() {
     let (words, channel) = Words::start(|n| match n {
@@ -68,7 +68,7 @@ async fn what_a_client_streams_goes_out_with_both_attempts() {
         _ => Reply::Good,
     })
     .await;
-    // A hedge is due long before all of it is there.
+    // The hedge is due long before the end of the stream.
     let texts = stream::iter(0..40).then(|n| async move {
         tokio::time::sleep(Duration::from_millis(4)).await;
         format!("{n} ")

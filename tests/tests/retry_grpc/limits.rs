@@ -1,4 +1,4 @@
-//! Time limits, and the layer on the server's side.
+//! Time limits, and a retry layer in the server.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_timeout_is_deadline_exceeded_to_the_client() {
     let status = client.echo("hello").await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
     assert_eq!(status.message(), "no answer to an attempt within 700ms");
-    // Nobody knows what the server has done.
+    // The server may have processed the call.
     assert_eq!(words.calls(), 1);
     assert_eq!(events.stop(), StopReason::Fatal);
 }

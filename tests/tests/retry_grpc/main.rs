@@ -1,4 +1,4 @@
-//! gRPC's rules, with tonic on both sides of a real connection.
+//! The rules for gRPC, with tonic on both ends of a real connection.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod hedging;
@@ -21,7 +21,7 @@ use self::words::{Client, ECHO, JOIN, LETTERS};
 
 const BACKOFF: Duration = Duration::from_millis(1);
 
-/// Doubles its delays, without chance.
+/// Exponential backoff without jitter.
 fn builder(events: &Events) -> RetryLayerBuilder<Grpc, Events> {
     let backoff = Backoff::exponential(BACKOFF, Duration::from_secs(1)).jitter(Jitter::None);
     let builder = RetryLayer::builder().grpc().backoff(backoff);

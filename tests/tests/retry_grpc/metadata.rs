@@ -1,4 +1,4 @@
-//! What further attempts tell the server.
+//! Metadata of extra attempts.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn further_attempts_have_what_is_left_of_the_time() {
     assert!(third > Duration::ZERO, "{times:?}");
 }
 
-/// Of a `grpc-timeout`.
+/// The duration in a `grpc-timeout`.
 fn time(field: &Option<String>) -> Duration {
     let field = field.as_deref().unwrap();
     let (count, unit) = field.split_at(field.len() - 1);
@@ -58,7 +58,7 @@ fn time(field: &Option<String>) -> Duration {
 async fn no_attempt_goes_out_when_no_time_is_left() {
     let (words, channel) = Words::start(|n| match n {
         1 => Reply::Early(Code::Unavailable, Some("1")),
-        // Later than the caller is willing to wait.
+        // A pushback beyond the caller's deadline.
         _ => Reply::Early(Code::Unavailable, Some("30000")),
     })
     .await;
@@ -66,7 +66,7 @@ async fn no_attempt_goes_out_when_no_time_is_left() {
     let mut client = client(&events, channel);
     let limit = Duration::from_secs(15);
     let status = client.echo_within(Some(limit), "hello").await.unwrap_err();
-    // The server's own, and at once.
+    // The server's status is returned immediately.
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(events.stop(), StopReason::DeadlineExceeded);
     assert_eq!(words.calls(), 2);

@@ -1,4 +1,4 @@
-//! A layer above another.
+//! One retry layer above another.
 
 use tests::{Events, Http2Server, Reply as Frame};
 use tonic::Code;

@@ -1,4 +1,4 @@
-//! Which statuses are repeated, and when.
+//! Retryable statuses and their delays.
 
 use std::time::Duration;
 
@@ -205,7 +205,7 @@ async fn some_answers_that_are_not_of_grpc_are_unavailable() {
     returned!(400, 401, 403, 404, 408, 500, 501);
 }
 
-/// What stands before a gRPC server, and knows nothing of gRPC.
+/// A proxy in front of a gRPC server answers with plain HTTP.
 #[tokio::test]
 async fn a_proxy_that_stays_unavailable_is_given_up_on() {
     for status in [429, 502, 503, 504] {

@@ -1,4 +1,4 @@
-//! Calls that stream.
+//! Streaming calls.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::words::{Reply, Words};
 
 #[tokio::test]
 async fn what_a_client_streams_is_sent_again_whole() {
-    // Before all of it was sent, and after.
+    // Failures before and after the end of the request stream.
     for reply in [
         (|n| match n {
             1 => Reply::Early(Code::Unavailable, None),

@@ -1,4 +1,4 @@
-//! Proof that the server did not see a call.
+//! Proof that the server did not process a call.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ async fn attempts_that_the_server_did_not_see_are_not_counted() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let url = format!("http://{}", socket.local_addr().unwrap());
-    // Refused at first, as nobody listens yet.
+    // The first connection is refused, because the port does not listen yet.
     let (socket, server) = (Mutex::new(Some(socket)), words.clone());
     let events = Events::with_hook(move || {
         if let Some(socket) = socket.lock().unwrap().take() {
@@ -52,7 +52,7 @@ async fn what_http_2_proves_counts_for_grpc() {
     }
 }
 
-/// gRPC over HTTP/2, "Errors": the server has ended the call, and the code says with what status.
+/// gRPC over HTTP/2, section "Errors", maps the reset's code to the call's status.
 #[tokio::test]
 async fn other_resets_end_the_call() {
     for reset in [
@@ -70,7 +70,7 @@ async fn other_resets_end_the_call() {
     }
 }
 
-/// UNAVAILABLE, says gRPC of a connection that breaks.
+/// gRPC maps a broken connection to UNAVAILABLE.
 #[tokio::test]
 async fn a_connection_that_breaks_is_repeated() {
     for fault in [Frame::Close, Frame::Abort, Frame::GoAwayAfter] {

@@ -1,4 +1,4 @@
-//! A gRPC service and its client, written by hand: no code generator is needed.
+//! A gRPC service and its client, written by hand, so that the tests need no code generator.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -32,24 +32,24 @@ struct Text {
     text: String,
 }
 
-/// What becomes of a call.
+/// How the service treats a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    /// What was asked for.
+    /// Answers with the requested words.
     Good,
-    /// This status at once, and a pushback with it.
+    /// Answers immediately with this status and pushback.
     Early(Code, Option<&'static str>),
-    /// UNAVAILABLE at once, once all of the call is there.
+    /// Answers UNAVAILABLE after the end of the request stream.
     Late,
-    /// UNAVAILABLE after a response has begun.
+    /// Answers UNAVAILABLE after the response's head.
     Begun,
-    /// An answer that is not gRPC's.
+    /// Answers with this HTTP status, without gRPC fields.
     Bare(u16),
-    /// None.
+    /// Never answers.
     Never,
 }
 
-/// Echoes, joins, and takes apart.
+/// Echoes, joins and splits words.
 #[derive(Clone)]
 pub(crate) struct Words {
     reply: fn(usize) -> Reply,
@@ -57,13 +57,13 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Treats the n-th call, the first of which is 1, as `reply` says.
+    /// Treats the 1-based n-th call as `reply(n)`.
     pub(crate) fn new(reply: fn(usize) -> Reply) -> Self {
         let seen = Arc::default();
         Self { reply, seen }
     }
 
-    /// Starts a server with it.
+    /// Starts a server with this service.
     pub(crate) async fn start(reply: fn(usize) -> Reply) -> (Self, Channel) {
         let words = Self::new(reply);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -77,12 +77,12 @@ impl Words {
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     }
 
-    /// How many calls it has seen.
+    /// The number of calls.
     pub(crate) fn calls(&self) -> usize {
         self.seen.lock().unwrap().len()
     }
 
-    /// A field of each call.
+    /// The values of a field, one for each call.
     pub(crate) fn field(&self, name: &str) -> Vec<Option<String>> {
         let text = |fields: &HeaderMap| Some(fields.get(name)?.to_str().unwrap().to_owned());
         self.seen.lock().unwrap().iter().map(text).collect()
@@ -146,7 +146,7 @@ impl Words {
     }
 }
 
-/// Only a status: tonic puts it into the header.
+/// A response without messages; tonic puts the status into the head.
 fn early(code: Code, pushback: Option<&'static str>) -> Response<Body> {
     let mut status = Status::new(code, "early");
     if let Some(pushback) = pushback {
@@ -156,12 +156,12 @@ fn early(code: Code, pushback: Option<&'static str>) -> Response<Body> {
     status.into_http()
 }
 
-/// The header, and after it the status.
+/// A head, and then the status.
 fn begun() -> Response<Body> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", "14".parse().unwrap());
     let trailers = stream::once(async {
-        // By itself the server might send both at once; the client sees two frames anyway.
+        // Without this the server might send both parts together, although the client always sees two frames.
         tokio::task::yield_now().await;
         Ok::<_, Infallible>(Frame::<Bytes>::trailers(trailers))
     });
@@ -193,7 +193,7 @@ pub(crate) fn channel(url: String) -> Channel {
     Endpoint::from_shared(url).unwrap().connect_lazy()
 }
 
-/// Over any service that carries gRPC.
+/// A client over any service that carries gRPC.
 pub(crate) struct Client<S>(client::Grpc<S>);
 
 impl<S> Client<S>

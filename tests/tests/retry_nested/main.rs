@@ -1,4 +1,4 @@
-//! Retry layers above each other do not multiply their attempts.
+//! Nested retry layers do not multiply their attempts.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Backoff, Http, RetryLayer};
 
-/// Three attempts.
+/// A layer with three attempts.
 fn retry() -> RetryLayer<Http> {
     let builder = RetryLayer::builder().http().backoff(Backoff::none());
     builder.build().unwrap()
@@ -26,7 +26,7 @@ fn hedge(after: Duration) -> HedgeLayer<Http> {
     HedgeLayer::builder().fixed(after).http().build().unwrap()
 }
 
-/// Answers 503, and counts.
+/// Answers 503, and counts requests.
 async fn unavailable() -> (String, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&requests);
@@ -40,7 +40,7 @@ async fn unavailable() -> (String, Arc<AtomicUsize>) {
     (url, requests)
 }
 
-/// Reads a request, and ends the connection without an answer.
+/// Reads a request, and closes the connection without an answer.
 async fn dropping() -> RawServer {
     RawServer::start(|_, mut stream| async move {
         read_head(&mut stream).await?;
@@ -49,7 +49,7 @@ async fn dropping() -> RawServer {
     .await
 }
 
-/// How many requests reach a server that answers 503, and one that drops its connections.
+/// The number of requests that reach a server with 503s, and a server that drops connections.
 async fn requests<S, B>(stack: S) -> (usize, usize)
 where
     S: Service<Request<Body>, Response = http::Response<B>, Error: Into<BoxError>> + Clone,
@@ -66,7 +66,8 @@ where
     (refused.load(SeqCst), dropping.connections())
 }
 
-/// A response that was retried in vain carries a mark. For errors the layers count each other's retries.
+/// A response carries a mark when its retries are exhausted. For errors, each layer counts the retries of the layers
+/// below.
 #[tokio::test]
 async fn two_layers_send_three_requests() {
     let stack = retry().layer(retry().layer(hyper(false)));
@@ -88,7 +89,7 @@ async fn layers_with_a_hedge_between_do_not_multiply_either() {
     assert_eq!(requests(stack).await, (3, 3));
 }
 
-/// The layer below retries each of the two attempts that race, and no race is run again.
+/// The layer below retries each of the two concurrent attempts; the layer above does not retry the pair.
 #[tokio::test]
 async fn a_race_between_two_layers_is_run_once() {
     let hedge = HedgeLayer::builder().fan_out(2).http().build().unwrap();
@@ -96,7 +97,7 @@ async fn a_race_between_two_layers_is_run_once() {
     assert_eq!(requests(stack).await, (2 * 3, 2 * 3));
 }
 
-/// Its requests keep their extensions private, and need no mark here.
+/// reqwest's requests have private extensions; the layers work without a mark.
 #[tokio::test]
 async fn two_layers_over_reqwest_send_three_requests() {
     let client = reqwest(false);

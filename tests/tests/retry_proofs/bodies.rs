@@ -15,7 +15,7 @@ async fn url() -> String {
     url
 }
 
-/// A repeat would read the same. The error is what it is without the layer's help.
+/// A retry would read the same body. The layer returns the client's error unchanged.
 #[tokio::test]
 async fn a_body_that_breaks_is_not_sent_again() {
     for (client, boxed) in each(&Client::ALL) {
@@ -27,11 +27,11 @@ async fn a_body_that_breaks_is_not_sent_again() {
         let error = answer.expect_err("no answer to half a request");
         assert_eq!(events.attempts(), 1, "{client:?}, {error:?}");
         assert_eq!(events.stop(), StopReason::Fatal, "{client:?}, {error:?}");
-        // Over HTTP/2 hyper keeps the reason to itself, and says only who reset the stream.
+        // Over HTTP/2 hyper reports only that the stream was reset, without the body's error.
         if Client::HTTP_1.contains(&client) {
             assert!(mentions(&error, BROKEN), "{client:?}, {error:?}");
         }
-        // reqwest's body has no place for the error of a recorded one but in another.
+        // reqwest's body type wraps the error of a recorded body in another error.
         if client != (Client::Reqwest { http2: false }) {
             let off = builder(&Events::default()).mode(Mode::Off);
             let off = off.build().unwrap();

@@ -1,4 +1,4 @@
-//! Nobody listens.
+//! No server listens.
 
 use std::future::ready;
 use std::io;
@@ -18,7 +18,7 @@ use tower_jitter_retry::StopReason;
 
 use crate::{DELAYED, broke, builder, each, send};
 
-/// A port that is taken, and where every connection is refused.
+/// A bound port that does not listen, so that connections are refused.
 fn closed() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -26,7 +26,7 @@ fn closed() -> (TcpSocket, String) {
     (socket, url)
 }
 
-/// Somebody begins to listen between the first attempt and the second.
+/// The port begins to listen between the first attempt and the second.
 fn opening(socket: TcpSocket) -> Events {
     let socket = Mutex::new(Some(socket));
     Events::with_hook(move || {
@@ -73,7 +73,7 @@ async fn every_retry_of_a_refused_connection_backs_off_and_takes_a_token() {
     }
 }
 
-/// What the clients say of it, and not the system: nobody is refused here.
+/// The client's own connect error counts, without an error of the operating system.
 #[tokio::test]
 async fn a_connection_that_fails_in_any_other_way_is_retried_after_a_backoff_too() {
     let connector = tower::service_fn(|_: Uri| ready(Err::<TokioIo<TcpStream>, _>(no_route())));

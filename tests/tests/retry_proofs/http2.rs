@@ -1,4 +1,4 @@
-//! An HTTP/2 server says what it did not look at.
+//! An HTTP/2 server reports the requests that it did not process.
 
 use http::{Method, StatusCode};
 use tests::clients::Client;
@@ -45,7 +45,7 @@ async fn a_server_that_refuses_on_is_not_asked_for_ever() {
     }
 }
 
-/// The server may have processed it.
+/// The server may have processed the request.
 #[tokio::test]
 async fn what_is_no_proof_repeats_only_what_is_idempotent() {
     for fault in [

@@ -1,5 +1,5 @@
-//! tower's own layers refuse: whoever is overloaded here is so after a wait, too, and a worker that is
-//! gone does not come back.
+//! tower's own layers reject requests. A retry does not help: this process stays overloaded after a wait, and a
+//! terminated worker does not come back.
 
 use axum::body::Body;
 use http::{Request, Response};

@@ -1,5 +1,5 @@
-//! What proves that a server did not process a request, by every client that people have. Who proves it
-//! is a library, whose errors may look different after the next update: then these tests fail.
+//! Proofs that a server did not process a request, through each common client. The proofs are errors of client
+//! libraries; these tests fail if an update changes those errors.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod bodies;
@@ -19,9 +19,9 @@ use tower_jitter_retry::{
 
 const BACKOFF: Duration = Duration::from_millis(1);
 
-/// The first repeat after proof.
+/// Delay and source of the first retry after proof.
 const IMMEDIATE: (Duration, DelaySource) = (Duration::ZERO, DelaySource::Unprocessed);
-/// Any other.
+/// Delay and source of every other retry.
 const DELAYED: (Duration, DelaySource) = (BACKOFF, DelaySource::Backoff);
 
 fn builder(events: &Events) -> RetryLayerBuilder<Http, Events> {
@@ -33,12 +33,12 @@ fn builder(events: &Events) -> RetryLayerBuilder<Http, Events> {
     builder.observer(events.clone())
 }
 
-/// Without anything to pay for an extra attempt with.
+/// A budget without tokens.
 fn broke() -> Budget {
     Budget::ratio(0.0).initial(0)
 }
 
-/// Each client, also with its errors boxed.
+/// Each client, with plain and with boxed errors.
 fn each(clients: &[Client]) -> impl Iterator<Item = (Client, bool)> {
     let variants = |client: &Client| [(*client, false), (*client, true)];
     clients.iter().flat_map(variants)

@@ -22,7 +22,7 @@ use tower_jitter_retry::StopReason;
 
 use crate::retry;
 
-/// Opens tunnels, after so many 429s.
+/// Answers with `failures` 429s, then opens tunnels.
 async fn proxy(failures: usize) -> (RawServer, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&requests);
@@ -58,7 +58,7 @@ fn tunnel(request: Request<Incoming>, is_open: bool) -> Response<Body> {
     response
 }
 
-/// Sends everything to the proxy.
+/// A client that sends every request to the proxy.
 fn client(proxy: SocketAddr) -> Client<impl Connect + Clone + Send + Sync + 'static, Body> {
     let connector = tower::service_fn(move |_: Uri| {
         Box::pin(async move { TcpStream::connect(proxy).await.map(TokioIo::new) })
@@ -92,7 +92,7 @@ async fn a_tunnel_opens_through_the_layer() {
     assert_eq!(events.attempts(), 1);
 }
 
-/// Any other request would be, after a 429.
+/// Every other method is retried after a 429.
 #[tokio::test]
 async fn a_tunnel_that_fails_to_open_is_not_asked_for_again() {
     let target = RawServer::start(|_, stream| hello(stream)).await;

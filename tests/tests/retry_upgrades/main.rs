@@ -1,4 +1,4 @@
-//! Connections that become something else pass through the layer, and are asked for once.
+//! Requests that turn a connection into a tunnel pass through the layer and are sent once.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod connect;

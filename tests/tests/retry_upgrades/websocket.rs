@@ -1,4 +1,4 @@
-//! A WebSocket's handshake is a GET, and not to be repeated for all that.
+//! A WebSocket handshake is a GET, but must not be resent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -22,7 +22,7 @@ use tower_jitter_retry::StopReason;
 
 use crate::retry;
 
-/// RFC 6455 §1.3's example, and the answer to it.
+/// The example of RFC 6455, section 1.3: the key and the server's answer to it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
@@ -34,7 +34,7 @@ async fn echo(mut socket: WebSocket) {
     }
 }
 
-/// Echoes what WebSockets send, after so many 503s. The layer is on this side, too.
+/// Answers with `failures` 503s, then echoes WebSocket messages. The server has a retry layer, too.
 async fn server(failures: usize, events: &Events) -> (String, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&requests);

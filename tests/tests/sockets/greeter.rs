@@ -1,4 +1,4 @@
-//! A gRPC service and its client, written by hand: no code generator is needed.
+//! A gRPC service and its client, written by hand, so that the tests need no code generator.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Text {
     text: String,
 }
 
-/// Greets whoever has a name.
+/// Greets a caller by name, and rejects an empty name.
 #[derive(Clone)]
 pub(crate) struct Greeter {
     requests: Arc<AtomicUsize>,

@@ -27,7 +27,7 @@ fn retry() -> RetryLayer<Http> {
     builder.http().build().unwrap()
 }
 
-/// Hedges PUT as well, since these tests are about bodies.
+/// Also hedges PUT, because these tests are about bodies.
 fn hedge() -> HedgeLayer<Http> {
     let builder = HedgeLayer::builder().fixed(Duration::from_millis(20));
     let builder = builder
@@ -36,15 +36,14 @@ fn hedge() -> HedgeLayer<Http> {
     builder.build().unwrap()
 }
 
-/// A server on a port of its own, which ends with the test's runtime.
+/// A server on a free port, which runs until the test's runtime ends.
 struct Server {
     url: String,
     requests: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Answers the n-th request, counted from 1, with the status that `answer` says and the
-    /// request's own body, `None` being no answer at all.
+    /// Answers the 1-based n-th request with the status `answer(n)` and the request's own body; `None` means no answer.
     async fn start(answer: fn(usize) -> Option<u16>) -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&requests);
@@ -106,7 +105,7 @@ async fn reqwest_streams_are_repeated_whole() {
     assert_eq!(server.requests(), 2);
 }
 
-/// Frames of a kilobyte that come one by one.
+/// Frames of 1 KB that arrive one by one.
 fn streaming(frames: u8) -> impl HttpBody<Data = Bytes, Error = std::io::Error> {
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     tokio::spawn(async move {
@@ -178,7 +177,7 @@ async fn a_stream_above_the_limit_is_sent_once_and_whole() {
     assert_eq!(server.requests(), 1);
 }
 
-/// A size that is known beforehand makes a stream no content in memory.
+/// A stream of known size is still not a body in memory.
 #[tokio::test]
 async fn a_request_that_is_forwarded_with_its_length_arrives_whole() {
     let upstream = Server::start(|_| Some(200)).await;
@@ -235,7 +234,7 @@ async fn tonic_calls_through_both_layers_on_both_sides() {
     let stack = retry().layer(hedge().layer(channel));
     let greeting = greeter::greet(stack.clone(), "ada").await.unwrap();
     assert_eq!(greeting, "hello, ada");
-    // A refusal comes back as it is.
+    // A rejection passes through unchanged.
     let status = greeter::greet(stack, "").await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
     assert_eq!(requests.load(SeqCst), 2);
