@@ -1,4 +1,4 @@
-//! Answers of every kind, over HTTP/1.
+//! Every kind of response, over HTTP/1.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn service(trigger: Duration) -> Hedge<Client<HttpConnector, Body>, Http> {
     layer.build().unwrap().layer(client)
 }
 
-/// Says `first` at once on the first connection and then nothing, and all of `second` on the others.
+/// On the first connection, sends `first` immediately and then stalls. On the others, sends all of `second`.
 async fn server<const N: usize>(first: &'static str, second: [&'static str; N]) -> RawServer {
     RawServer::start(move |n, mut stream| async move {
         read_head(&mut stream).await?;
@@ -51,7 +51,7 @@ async fn call(method: Method, server: &RawServer) -> http::Response<hyper::body:
     soon(call).await.unwrap()
 }
 
-/// 103 is no answer yet.
+/// A 103 is an interim response.
 #[tokio::test]
 async fn an_informational_answer_does_not_win() {
     let hints = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n";
@@ -75,7 +75,7 @@ async fn an_answer_to_head_wins_without_its_body() {
     assert_eq!(body.to_bytes(), Bytes::new());
 }
 
-/// Latency is judged at the head: what comes of the winner afterwards takes as long as it takes.
+/// The latency of an attempt ends with the response's head; the winner's body may take longer.
 #[tokio::test]
 async fn an_answer_that_streams_goes_on_after_the_race() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -93,12 +93,12 @@ async fn an_answer_that_streams_goes_on_after_the_race() {
     assert_eq!(server.connections(), 2, "nothing is hedged after the head");
 }
 
-/// A head that comes in time and a body that does not: that is a matter for whoever reads it.
+/// The head arrives in time and the body stalls: the body's reader has to handle that.
 #[tokio::test]
 async fn a_body_that_stalls_is_not_hedged() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel";
     let server = server(head, []).await;
-    // Late enough for a head that comes at once, on any machine.
+    // Later than any immediate response on a busy machine.
     let trigger = Duration::from_secs(1);
     let call = service(trigger).oneshot(request(Method::GET, &server));
     let body = soon(call).await.unwrap().into_body().collect();

@@ -39,7 +39,7 @@ fn random(seed: u32) -> HasherRng<BuildHasherDefault<DefaultHasher>> {
     random
 }
 
-/// Answers after 10 to 20 ms; the first endpoint takes ten times as long.
+/// Answers after 10 to 20 ms; the first endpoint is ten times slower.
 fn endpoint(
     number: u32,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Send
@@ -55,7 +55,7 @@ fn endpoint(
     })
 }
 
-/// Must be called in a runtime, since a buffer has a task.
+/// Requires a runtime, because the buffer spawns a task.
 fn balancer()
 -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError, Future: Send>
 + Clone
@@ -104,8 +104,8 @@ where
     p99.as_secs_f64() / ms(1.0).as_secs_f64()
 }
 
-/// `PeakEwma` records a cancelled attempt with the time until it was cancelled. So the slow endpoint looks as fast as its
-/// hedges, and the balancer keeps choosing it.
+/// `PeakEwma` records the latency of a cancelled attempt up to its cancellation. The slow endpoint then looks as fast as
+/// its hedges, and the balancer keeps choosing it.
 #[test]
 fn over_peak_ewma_cancelled_losers_double_the_tail_and_drained_losers_leave_it_as_it_is() {
     let hedge = || {
@@ -113,7 +113,7 @@ fn over_peak_ewma_cancelled_losers_double_the_tail_and_drained_losers_leave_it_a
         layer.budget(Budget::unlimited())
     };
     let cancelling = hedge().http().build().unwrap();
-    // As long as the slowest answer, at least.
+    // At least as long as the slowest response.
     let drain = Drain::default().time_limit(ms(1_000.0));
     let draining = hedge().drain(drain).http().build().unwrap();
     for (what, p99, expected) in [

@@ -1,4 +1,4 @@
-//! Budgets that hedges share with others.
+//! Budgets that hedges share with other layers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn a_host_that_is_slow_leaves_the_others_their_budget() {
     }
 }
 
-/// Each host's allowance is that of retries and hedges together, and a call pays into it once.
+/// Retries and hedges share the budget of each host, and a call deposits once.
 #[tokio::test(start_paused = true)]
 async fn each_host_has_one_budget_for_retries_and_hedges() {
     let budgets = || Budgets::new(Budget::ratio(1.0).burst(2).initial(0));
@@ -68,7 +68,7 @@ async fn each_host_has_one_budget_for_retries_and_hedges() {
     }
 }
 
-/// The default percentile is moved up to what one partition pays for.
+/// The default percentile rises until one partition's budget can pay for the hedges.
 #[tokio::test(start_paused = true)]
 async fn the_trigger_is_aligned_with_budgets_per_host() {
     for (ratio, late) in [(0.1, 0.05), (0.01, 0.01)] {
@@ -76,7 +76,7 @@ async fn the_trigger_is_aligned_with_budgets_per_host() {
         let layer = HedgeLayer::builder().http();
         let layer = layer.budget_by(budgets, by_host).build().unwrap();
         let handle = layer.handle();
-        // 1 to 100 ms, evenly.
+        // 1 to 100 ms, uniformly distributed.
         let probe = Probe::new(|n, _| Answer::OK.after(u64::from(n * 37 % 100 + 1)));
         let service = layer.layer(probe);
         for _ in 0..1_500 {
@@ -90,7 +90,7 @@ async fn the_trigger_is_aligned_with_budgets_per_host() {
     }
 }
 
-/// Failed attempts that a throttle of 100 tokens has counted.
+/// The number of failures that a throttle of 100 tokens has recorded.
 fn recorded(throttle: &Budget) -> usize {
     let more = (0..).find(|_| {
         let closed = throttle.withdraw().is_none();
@@ -100,7 +100,7 @@ fn recorded(throttle: &Budget) -> usize {
     50 - more.unwrap()
 }
 
-/// The retry is outside and sees the outcome of each race; the hedge records the attempts that the race hides.
+/// The retry layer is outside and records the outcome of each race; the hedge layer records the other attempts.
 #[tokio::test(start_paused = true)]
 async fn a_retry_and_a_hedge_on_one_throttle_count_each_failed_attempt_once() {
     for (latency, attempts) in [(0, 3), (15, 6)] {
@@ -139,7 +139,7 @@ fn wrong_budgets_are_named_with_their_bound() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// A hedge over a retry over a hedge: nine attempts, if it were not for the budget.
+/// Hedge over retry over hedge makes nine attempts without a budget.
 #[tokio::test(start_paused = true)]
 async fn two_hedges_and_a_retry_on_one_budget_stay_within_it() {
     let budget = Budget::ratio(0.2).burst(5);
@@ -160,7 +160,7 @@ async fn two_hedges_and_a_retry_on_one_budget_stay_within_it() {
         let response = (*stack).clone().oneshot(get("http://a.example")).await;
         successes += usize::from(response.unwrap().status().is_success());
         let extra = record.calls() - calls;
-        // An attempt of the retry's that a hedge has overtaken has not paid in.
+        // The retry layer's attempts that lost to a hedge deposited nothing.
         assert!(extra <= 5 + successes / 5, "{extra} after {calls} calls");
     }
     assert!(record.calls() > 300 + successes / 10);

@@ -1,4 +1,4 @@
-//! Hedging over real connections: what becomes of the losers, and of their connections.
+//! Hedges over real connections: the fate of the losers and of their connections.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 type Body = Empty<Bytes>;
 
-/// Stalls on odd requests, until it is told to go on.
+/// Stalls odd requests until the test releases them.
 #[derive(Clone, Default)]
 struct Server(Arc<State>);
 
@@ -33,14 +33,14 @@ struct Server(Arc<State>);
 struct State {
     connections: AtomicUsize,
     requests: AtomicUsize,
-    /// Stalled requests that were answered after all, and those that their client gave up.
+    /// Stalled requests that the server answered, and stalled requests that their client cancelled.
     answered: AtomicUsize,
     cancelled: AtomicUsize,
     go_on: Notify,
     hedges: AtomicUsize,
 }
 
-/// Counts a stalled request that is dropped.
+/// Counts a dropped request that stalled.
 struct Stalled(Server);
 
 impl Drop for Stalled {
@@ -63,7 +63,7 @@ impl Server {
                 let service = service_fn(move |request| server.clone().answer(request));
                 tokio::spawn(async move {
                     let connection = auto::Builder::new(TokioExecutor::new());
-                    // A client that goes away is what these tests are about.
+                    // The clients of these tests cancel requests, so connections end with errors.
                     let _ = connection
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -115,7 +115,7 @@ fn get(url: &str) -> Request<Body> {
     Request::get(url).body(Body::new()).unwrap()
 }
 
-/// The answer's text, which a hedge gave.
+/// The text of the response, which must come from a hedge.
 async fn call<S, E>(service: &S, url: &str) -> String
 where
     S: tower::Service<Request<Body>, Response = Response<Incoming>, Error = E> + Clone,
@@ -140,7 +140,7 @@ async fn the_winner_does_not_wait_for_the_loser_and_the_loser_is_cancelled() {
         let service = hedge().http().build().unwrap().layer(client(http2));
         for round in 1..=3 {
             assert_eq!(call(&service, &url).await, (2 * round).to_string());
-            // HTTP/1 closes the connection, HTTP/2 resets the stream.
+            // HTTP/1 closes the loser's connection, HTTP/2 resets its stream.
             server
                 .wait_for(|state| state.cancelled.load(SeqCst), round)
                 .await;
@@ -151,7 +151,7 @@ async fn the_winner_does_not_wait_for_the_loser_and_the_loser_is_cancelled() {
             3,
             "the field crosses the network"
         );
-        // A new one in each round for the one that was lost; all streams share one.
+        // Each round of HTTP/1 opens a connection for the lost one; the streams of HTTP/2 share one connection.
         assert_eq!(server.connections(), if http2 { 1 } else { 4 });
     }
 }
@@ -168,7 +168,7 @@ async fn a_drained_loser_gives_its_connection_back() {
             server
                 .wait_for(|state| state.answered.load(SeqCst), round)
                 .await;
-            // Until the client has read the answer.
+            // Time for the client to read the response.
             sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(server.0.cancelled.load(SeqCst), 0);
@@ -227,7 +227,7 @@ async fn a_caller_that_goes_takes_every_attempt_along_also_when_losers_drain() {
         .await;
 }
 
-/// Sends a request that stalls until long after the trigger, and says what the layer has counted.
+/// Sends a request that stalls until long after the trigger, and returns the layer's counts.
 async fn stalls(request: impl FnOnce(&str) -> Request<Body>) -> (usize, HedgeCounts) {
     let (server, url) = Server::start().await;
     let layer = hedge().http().build().unwrap();
@@ -238,7 +238,7 @@ async fn stalls(request: impl FnOnce(&str) -> Request<Body>) -> (usize, HedgeCou
     (server.0.requests.load(SeqCst), handle.counts())
 }
 
-/// A proxy gets a hedge from its client and passes it on: otherwise each hop would double the hedges.
+/// A proxy that receives a hedge must not hedge it again, or each hop would double the hedges.
 #[tokio::test]
 async fn what_is_a_hedge_already_is_not_hedged_again() {
     let passed_on = |url: &str| {
@@ -250,7 +250,7 @@ async fn what_is_a_hedge_already_is_not_hedged_again() {
     assert_eq!((requests, counts.hedges, counts.ineligible), (1, 0, 1));
 }
 
-/// hedgedhttp hedges any method, and lets the attempts read one body together.
+/// hedgedhttp hedges every method, and its attempts share one body.
 #[tokio::test]
 async fn a_post_is_not_hedged() {
     let post = |url: &str| Request::post(url).body(Body::new()).unwrap();

@@ -1,4 +1,4 @@
-//! What becomes of the connection of an attempt that has failed while another was in flight.
+//! The connection of an attempt that fails while another attempt is in flight.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,8 +25,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Fails one of the first two requests, with a body that takes its time, and lets the two after them wait for
-/// each other.
+/// Fails one of the first two requests with a slow body. The next two requests wait for each other.
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
@@ -43,7 +42,7 @@ impl Server {
                 let (requests, both) = &*shared;
                 match requests.fetch_add(1, SeqCst) + 1 {
                     n if n == failing => {
-                        // The first one fails when the second is out already.
+                        // The first request fails after the second has arrived.
                         sleep(ms(if n == 1 { 80 } else { 0 })).await;
                         slow_failure()
                     }
@@ -96,7 +95,7 @@ where
     assert_eq!(response.status(), StatusCode::OK);
 }
 
-/// So many connections serve the four requests, of which two are there at a time.
+/// The number of connections that serve the four requests, of which two are concurrent.
 async fn connections(failing: usize, drain: Option<Drain>) -> usize {
     let server = Server::start(failing).await;
     let client = || -> Client<_, Body> { Client::builder(TokioExecutor::new()).build_http() };
@@ -105,7 +104,7 @@ async fn connections(failing: usize, drain: Option<Drain>) -> usize {
         ($layer:expr) => {{
             let service = $layer.http().build().unwrap().layer(client());
             call(service.clone(), &server.url).await;
-            // Until all is read.
+            // Time to read all bodies.
             sleep(ms(150)).await;
             let (one, other) = (service.clone(), service);
             tokio::join!(call(one, &server.url), call(other, &server.url));

@@ -1,4 +1,4 @@
-//! Three real upstreams of which one is slow: hedges that go elsewhere leave it.
+//! Three real upstreams, one of them slow: hedges go to another upstream.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -20,12 +20,12 @@ use tower::{Layer, Service, ServiceExt};
 use tower_hedge_latency::{Attempt, AttemptKind, HedgeLayer, HedgeLayerBuilder, UsedEndpoints};
 
 const TRIGGER: Duration = Duration::from_millis(20);
-/// 20 times and more of what the others take.
+/// At least 20 times the latency of the other upstreams.
 const SLOW: Duration = Duration::from_secs(5);
 
 type Body = Empty<Bytes>;
 
-/// Says its name, after a while if it is the slow one.
+/// Answers with its name; the slow upstream delays the answer.
 async fn upstream(name: &'static str, slow: bool) -> String {
     let answer = move || async move {
         if slow {
@@ -40,7 +40,7 @@ async fn upstream(name: &'static str, slow: bool) -> String {
     authority
 }
 
-/// `a` is the slow one.
+/// Upstream `a` is slow.
 async fn upstreams() -> Vec<String> {
     vec![
         upstream("a", true).await,
@@ -49,16 +49,16 @@ async fn upstreams() -> Vec<String> {
     ]
 }
 
-/// An upstream, and the extra attempt that went there.
+/// An upstream, and the extra attempt that was sent to it.
 type Pick = (String, Option<Attempt>);
 
-/// Takes the upstreams in turn, but none again that has had an attempt of the same call.
+/// Chooses the upstreams in turn, and skips those that had an attempt of the same call.
 #[derive(Clone)]
 struct Balancer {
     client: Client<HttpConnector, Body>,
     upstreams: Vec<String>,
     turn: Arc<AtomicUsize>,
-    /// Where each attempt went.
+    /// The upstream of each attempt.
     picks: Arc<Mutex<Vec<Pick>>>,
 }
 
@@ -142,7 +142,7 @@ async fn a_hedge_goes_to_an_upstream_that_the_first_attempt_did_not_use() {
         counts.hedge_wins >= 4,
         "each that began at the slow one: {counts:?}"
     );
-    // No call used an upstream twice: between two first attempts, all that follow are different.
+    // No call used an upstream twice: the attempts from one first attempt to the next used different upstreams.
     let picks = balancer.picks();
     let is_hedge = |attempt: &Option<Attempt>| {
         attempt.is_some_and(|attempt| attempt.kind() == AttemptKind::Hedge)
@@ -157,7 +157,7 @@ async fn a_hedge_goes_to_an_upstream_that_the_first_attempt_did_not_use() {
     assert_eq!(picks.len() as u64, calls + counts.hedges);
 }
 
-/// A client that knows one upstream only.
+/// A client of a single upstream.
 fn to(
     upstream: &str,
 ) -> impl Service<Request<Body>, Response = Response<Incoming>, Error = Error, Future: Send>

@@ -1,4 +1,4 @@
-//! A service that hedges, called by a client that does, too.
+//! A hedging service whose client hedges, too.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn serve(router: Router) -> Uri {
     url.parse().unwrap()
 }
 
-/// Each of two proxies passes on what it gets, all of it, as a client that hedges.
+/// Two proxies forward every request with all of its fields, and both hedge.
 #[tokio::test]
 async fn a_hedge_stays_one_however_many_servers_it_crosses() {
     let fields = Arc::new(Mutex::new(Vec::new()));
@@ -54,7 +54,7 @@ async fn a_hedge_stays_one_however_many_servers_it_crosses() {
     let request = Request::get(next).body(Body::empty()).unwrap();
     let response = soon(hedge().layer(client()).oneshot(request)).await;
     assert_eq!(response.unwrap().status(), StatusCode::OK);
-    // Each of three hops hedges the first attempt, and none a hedge: 4, and not 8.
+    // Each of three hops hedges the first attempt, and no hop hedges a hedge: 4 attempts instead of 8.
     let fields = fields.lock().unwrap();
     let hedges = fields.iter().filter(|field| field.is_some()).count();
     assert_eq!((fields.len(), hedges), (4, 3));

@@ -1,4 +1,4 @@
-//! Hedges among tower's own layers.
+//! Hedges between tower's own layers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn get() -> Request {
     Request::new(Full::new(Bytes::new()))
 }
 
-/// The n-th call takes as many milliseconds as `takes` says.
+/// The 1-based n-th call takes `takes(n)` milliseconds.
 fn service(
     takes: fn(usize) -> u64,
 ) -> impl tower::Service<(), Response = usize, Error = Infallible, Future: Send>
@@ -71,14 +71,14 @@ async fn a_timeout_above_ends_a_retry_with_its_hedges() {
     assert_eq!((record.calls(), record.in_flight()), (4, 0));
 }
 
-/// A stalled attempt ends some time, and leaves the race to its hedge.
+/// The timeout ends a stalled attempt, and its hedge wins.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_below_ends_one_attempt() {
     let takes = |n| if n == 1 { u64::MAX } else { 30 };
     let stack = hedge().build().unwrap();
     let stack = stack.layer(Timeout::new(service(takes), ms(20)));
     let start = Instant::now();
-    // Both are too slow: the first one's failure is what is returned.
+    // Both attempts time out; the caller gets the failure of the first.
     let error = stack.clone().oneshot(()).await.unwrap_err();
     assert!(error.is::<tower::timeout::error::Elapsed>());
     assert_eq!(start.elapsed(), ms(30));
@@ -91,7 +91,7 @@ async fn hedges_over_a_buffer_over_a_limit_wait_their_turn() {
     let limited = ConcurrencyLimit::new(service(|n| if n % 2 == 1 { 100 } else { 5 }), 1);
     let stack = layer.layer(Buffer::new(limited, 1));
     let start = Instant::now();
-    // The buffer has taken the hedge in, and the limit lets it go when the first attempt is done.
+    // The buffer accepts the hedge, and the concurrency limit releases it when the first attempt ends.
     for _ in 0..3 {
         let call = timeout(ms(500), stack.clone().oneshot(()));
         call.await.unwrap().unwrap();
@@ -118,7 +118,7 @@ async fn a_balancer_behind_a_buffer_gets_the_hedges() {
     assert!(handle.counts().hedge_wins >= 1);
 }
 
-/// A hedge that is shed is refused at once: tower's own takes that for the answer.
+/// A load-shedding layer rejects the hedge immediately. tower's hedge returns that error.
 #[tokio::test(start_paused = true)]
 async fn a_hedge_that_is_shed_does_not_win() {
     let layer = hedge().build().unwrap();
@@ -147,7 +147,7 @@ async fn the_services_of_one_layer_share_what_it_knows() {
     assert_eq!((counts.calls, counts.hedges, counts.denied), (3, 2, 1));
 }
 
-/// Each instance of a clone that is boxed again and again.
+/// The services of nested boxed clones.
 #[tokio::test(start_paused = true)]
 async fn boxes_above_and_below_change_nothing() {
     let probe = Probe::new(|n, _| match n {
