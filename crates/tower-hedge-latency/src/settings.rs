@@ -53,6 +53,8 @@ pub(crate) struct Tuning {
 /// The settings of a builder, `None` for those that were left out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
+    /// Empty unless set.
+    pub(crate) name: Arc<str>,
     /// `None` is a percentile.
     pub(crate) trigger: Option<Trigger>,
     pub(crate) percentile: PercentileKnobs,
@@ -162,6 +164,7 @@ impl Knobs {
             None => &self.trigger,
         };
         Self {
+            name: Arc::clone(&self.name),
             trigger: given.trigger.as_ref().or(trigger.as_ref()).cloned(),
             percentile: self.percentile.overridden_by(&given.percentile),
             max_hedges: given.max_hedges.or(self.max_hedges),

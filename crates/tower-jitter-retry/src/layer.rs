@@ -150,6 +150,24 @@ pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit> {
 }
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
+    /// The name of the layer, as observers report it. Empty means that the layer has no name.
+    ///
+    /// # Default
+    ///
+    /// Empty.
+    ///
+    /// ```
+    /// use tower_jitter_retry::RetryLayer;
+    ///
+    /// let layer = RetryLayer::builder().name("payments").build()?;
+    /// assert!(format!("{layer:?}").contains("payments"));
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.knobs.name = name.into();
+        self
+    }
+
     /// How often a request is sent at most, the first time included; at least 1.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.knobs.max_attempts = attempts;

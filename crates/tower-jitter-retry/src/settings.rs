@@ -42,6 +42,8 @@ pub enum Mode {
 /// The numbers of a builder.
 #[derive(Clone, Debug)]
 pub(crate) struct Knobs {
+    /// Empty unless set.
+    pub(crate) name: Arc<str>,
     pub(crate) mode: Mode,
     pub(crate) max_attempts: u32,
     pub(crate) max_hint: Duration,
@@ -61,6 +63,7 @@ pub(crate) struct Knobs {
 impl Default for Knobs {
     fn default() -> Self {
         Self {
+            name: Arc::default(),
             mode: Mode::On,
             max_attempts: MAX_ATTEMPTS,
             max_hint: MAX_HINT,

@@ -64,6 +64,24 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
         }
     }
 
+    /// The name of the layer, as observers report it. Empty means that the layer has no name.
+    ///
+    /// # Default
+    ///
+    /// Empty.
+    ///
+    /// ```
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// let layer = HedgeLayer::builder().name("payments").build()?;
+    /// assert!(format!("{layer:?}").contains("payments"));
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.knobs.name = name.into();
+        self
+    }
+
     /// Hedge k goes out at k times the time that a share `quantile` of the calls takes at most, learned
     /// from the calls themselves.
     ///
