@@ -1,10 +1,10 @@
-//! Who is found behind proxies, whatever clients write into forwarding headers.
+//! Finds the client behind proxies, with arbitrary bytes in the forwarding fields.
 //!
-//! The input: a byte that chooses the peer, and the header's lines.
+//! Input: a byte that chooses the peer, then the field's lines.
 #![no_main]
 
-#[path = "shared/asked.rs"]
-mod asked;
+#[path = "shared/extractor.rs"]
+mod extractor;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -13,9 +13,9 @@ use http::{HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tower_dist_ratelimit::{TrustedProxies, key};
 
-use self::asked::Asked;
+use self::extractor::Extractor;
 
-/// The first of these are trusted.
+/// The first peers are trusted.
 const PEERS: [&str; 5] = [
     "10.0.0.1",
     "2001:db8:ffff::1",
@@ -36,10 +36,10 @@ fn is_trusted(address: IpAddr) -> bool {
     }
 }
 
-static BY_LIST: LazyLock<Asked> = LazyLock::new(|| Asked::by(key::client_ip(trusted())));
-static BY_FORWARDED: LazyLock<Asked> =
-    LazyLock::new(|| Asked::by(key::client_ip(trusted().forwarded())));
-static BY_PEER: LazyLock<Asked> = LazyLock::new(|| Asked::by(key::peer_addr()));
+static BY_LIST: LazyLock<Extractor> = LazyLock::new(|| Extractor::by(key::client_ip(trusted())));
+static BY_FORWARDED: LazyLock<Extractor> =
+    LazyLock::new(|| Extractor::by(key::client_ip(trusted().forwarded())));
+static BY_PEER: LazyLock<Extractor> = LazyLock::new(|| Extractor::by(key::peer_addr()));
 
 fn request(peer: IpAddr, name: &'static str, lines: &[HeaderValue]) -> Request<()> {
     let mut request = Request::new(());
@@ -50,7 +50,7 @@ fn request(peer: IpAddr, name: &'static str, lines: &[HeaderValue]) -> Request<(
     request
 }
 
-/// The key of whoever connects from there.
+/// The key of a client at this address.
 fn of(address: IpAddr) -> Vec<u8> {
     BY_PEER.key(request(address, "x", &[]))
 }
@@ -82,11 +82,12 @@ fuzz_target!(|data: &[u8]| {
             _ => "2001:db8::7",
         };
         let client = of(client.parse().unwrap());
-        // A line of the proxy's own is what counts.
+        // The proxy's own line decides.
         let mut with_line = lines.clone();
         with_line.push(HeaderValue::from_static(written));
         assert_eq!(by_forwarded(&with_line), client);
-        // What is written behind the client's words in one line names nobody else; if it can't be read, it is the proxy.
+        // The proxy's entry follows the client's bytes in one line: it decides, or the line is invalid and the proxy is
+        // the client.
         if let Some(last) = lines.last() {
             let line = [last.as_bytes(), b", ", written.as_bytes()].concat();
             let mut in_line = lines.clone();
@@ -98,7 +99,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Whom `X-Forwarded-For` names, by the book: the list as one, from its end.
+/// The client that `X-Forwarded-For` names: a plain implementation that reads the list from its end.
 fn behind(peer: IpAddr, lines: &[HeaderValue]) -> IpAddr {
     let peer = peer.to_canonical();
     let list: Vec<_> = lines.iter().map(HeaderValue::as_bytes).collect();
@@ -120,7 +121,7 @@ fn behind(peer: IpAddr, lines: &[HeaderValue]) -> IpAddr {
     nearest
 }
 
-/// An address, perhaps with a port.
+/// An address with an optional port.
 fn node(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     if let Ok(address) = text.parse() {

@@ -1,8 +1,8 @@
-//! What gRPC's fields say of a repeat, in any bytes: `grpc-status` and `grpc-retry-pushback-ms` of an answer, and
-//! `grpc-timeout` of a call, held against a plain table.
+//! Reads arbitrary bytes in gRPC's fields for retries, and compares the result with a plain table: `grpc-status` and
+//! `grpc-retry-pushback-ms` of a response, and `grpc-timeout` of a call.
 //!
-//! The input: a byte that chooses the HTTP status, one that counts the earlier attempts, and the fields' values, a line
-//! each.
+//! Input: a byte that chooses the HTTP status, a byte that counts earlier attempts, then the fields' values, one a
+//! line.
 #![no_main]
 
 use std::convert::Infallible;
@@ -109,7 +109,7 @@ fn time(previous: u32, timeout: Option<HeaderValue>) {
     match limit {
         Some(limit) => {
             let left = fields.get("grpc-timeout").and_then(text).and_then(duration);
-            // What there is none left of is the shortest that there is.
+            // An exhausted timeout becomes the shortest valid one.
             assert!(left.unwrap() <= limit.max(Duration::from_nanos(1)));
         }
         None => assert_eq!(fields.get("grpc-timeout"), timeout.as_ref()),
@@ -120,14 +120,14 @@ fn text(field: &HeaderValue) -> Option<&str> {
     field.to_str().ok()
 }
 
-/// Without a sign.
+/// A number without a sign.
 fn number(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// In its only spelling.
+/// A code in its only valid spelling.
 fn code(text: &str) -> Option<u8> {
     (0..=16).find(|code: &u8| code.to_string() == text)
 }

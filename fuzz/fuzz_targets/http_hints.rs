@@ -1,8 +1,9 @@
-//! What a server says of a repeat, in any bytes: `Retry-After`, `Date` and `RateLimit`, held against parsers of
-//! others.
+//! Reads arbitrary bytes in HTTP's fields for retries, and compares the result with other parsers: `Retry-After`,
+//! `Date` and
+//! `RateLimit`.
 //!
-//! The input: a byte that chooses the status, one that chooses the method, and the fields' values, a line each, all
-//! further ones being `RateLimit`.
+//! Input: a byte that chooses the status, a byte that chooses the method, then the fields' values, one a line. All
+//! lines after the first two are `RateLimit`.
 #![no_main]
 
 use std::convert::Infallible;
@@ -77,7 +78,7 @@ fn judge(request: &Request<Body>, response: Response<()>) -> Verdict {
 
 enum Wait {
     Exactly(Duration),
-    /// From now on.
+    /// A date, relative to the present time.
     ByTheClock,
 }
 
@@ -97,12 +98,12 @@ fn retry_after(fields: &HeaderMap) -> Option<Wait> {
     )
 }
 
-/// `None` where a line is no list of items: then there may be a hint or none.
+/// `None` if a line is not a list of items; then the code under test may find a hint or not.
 fn rate_limit(fields: &HeaderMap) -> Option<Option<Duration>> {
     let mut longest = None;
     for line in fields.get_all("ratelimit") {
         let list: List = Parser::new(line.to_str().ok()?).parse().ok()?;
-        // An empty line makes one list of all lines that is none.
+        // An empty line makes the combined list invalid.
         if list.is_empty() {
             return None;
         }

@@ -1,10 +1,10 @@
-//! Keys of any bytes: equal for who is the same, and for nobody else.
+//! Keys of arbitrary bytes: two requests have equal keys if, and only if, the extracted parts are equal.
 //!
-//! The input: two requests, each an API key and credentials, a line each; an empty line is a header that is left out.
+//! Input: two requests, each with an API key and credentials, one a line. An empty line omits the field.
 #![no_main]
 
-#[path = "shared/asked.rs"]
-mod asked;
+#[path = "shared/extractor.rs"]
+mod extractor;
 
 use std::sync::LazyLock;
 
@@ -12,13 +12,13 @@ use http::{HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
 
-use self::asked::Asked;
+use self::extractor::Extractor;
 
-/// What a key is made of: which of several it is, and its parts.
+/// The source of a key: the number of the alternative, and the parts.
 type Parts = Option<(u8, Vec<Vec<u8>>)>;
 
 struct By {
-    asked: Asked,
+    extractor: Extractor,
     parts: fn(&Client) -> Parts,
 }
 
@@ -26,26 +26,26 @@ static BY: LazyLock<[By; 5]> = LazyLock::new(|| {
     let header = || key::header("x-api-key");
     [
         By {
-            asked: Asked::by(header()),
+            extractor: Extractor::by(header()),
             parts: |client| Some((0, vec![client.api_key()?])),
         },
         By {
-            asked: Asked::by(key::bearer()),
+            extractor: Extractor::by(key::bearer()),
             parts: |client| Some((0, vec![client.token()?])),
         },
         By {
-            asked: Asked::by((header(), key::bearer())),
+            extractor: Extractor::by((header(), key::bearer())),
             parts: |client| Some((0, vec![client.api_key()?, client.token()?])),
         },
         By {
-            asked: Asked::by(header().or(key::bearer())),
+            extractor: Extractor::by(header().or(key::bearer())),
             parts: |client| match client.api_key() {
                 Some(key) => Some((0, vec![key])),
                 None => Some((1, vec![client.token()?])),
             },
         },
         By {
-            asked: Asked::by((header(), key::header("authorization")).or(key::method())),
+            extractor: Extractor::by((header(), key::header("authorization")).or(key::method())),
             parts: |client| match (client.api_key(), client.credentials()) {
                 (Some(key), Some(credentials)) => Some((0, vec![key, credentials])),
                 _ => Some((1, vec![b"GET".to_vec()])),
@@ -92,8 +92,8 @@ impl Client {
 fuzz_target!(|data: &[u8]| {
     let mut lines = data.split(|byte| *byte == b'\n');
     let (one, other) = (Client::new(&mut lines), Client::new(&mut lines));
-    for By { asked, parts } in &*BY {
-        let keys = [&one, &other].map(|client| asked.key(client.request()));
+    for By { extractor, parts } in &*BY {
+        let keys = [&one, &other].map(|client| extractor.key(client.request()));
         let parts = [&one, &other].map(parts);
         for (key, parts) in keys.iter().zip(&parts) {
             assert_eq!(key.is_empty(), parts.is_none(), "{parts:?}");

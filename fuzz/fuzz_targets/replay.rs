@@ -1,8 +1,8 @@
-//! Readers of a body that is recorded: they come, read, stall and go as the input says, and see what the model of
-//! tower-attempt's own tests sees.
+//! Concurrent readers of a recorded body start, read, stall and stop as the input chooses. The model of tower-attempt's
+//! own tests predicts the frames that they see.
 //!
-//! The input: a byte for what the source says of itself and in what order all is dropped at the end, two bytes for the
-//! limit, one for how many steps the source has, two for each of them, and one for each thing that happens.
+//! Input: a byte for the source's size hint and the drop order, two bytes for the limit, a byte for the number of
+//! source steps, two bytes for each step, then a byte for each action.
 #![no_main]
 
 #[path = "../../crates/tower-attempt/tests/replay/model.rs"]
@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
     run.end(flags & 8 != 0);
 });
 
-/// Data, mostly.
+/// Mostly data.
 fn step([kind, length]: [u8; 2]) -> Step {
     match kind {
         0..=159 => Step::Data(usize::from(kind % 4) * 256 + usize::from(length)),
@@ -59,7 +59,7 @@ fn step([kind, length]: [u8; 2]) -> Step {
     }
 }
 
-/// Reading, mostly.
+/// Mostly reads.
 fn act(byte: u8) -> Act {
     let reader = usize::from(byte % 4);
     match byte {

@@ -1,4 +1,4 @@
-//! What key a rate limit asks its store about.
+//! The key that a rate limit sends to its backend.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -14,25 +14,25 @@ use tower_dist_ratelimit::backend::{
 use tower_dist_ratelimit::key::KeyExtractor;
 use tower_dist_ratelimit::{BuildError, Decision, Policy, Quota, RateLimitLayer};
 
-/// A limit by some key.
-pub struct Asked {
+/// A rate limit with this key extractor.
+pub struct Extractor {
     layer: RateLimitLayer,
     last: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
-impl Asked {
+impl Extractor {
     pub fn by(key: impl KeyExtractor) -> Self {
         let last = Arc::default();
-        let store = Store(Arc::clone(&last));
+        let recorder = Recorder(Arc::clone(&last));
         let policy = Policy::new("p", Quota::per_second(1)).by(key);
-        let layer = RateLimitLayer::builder(store).limit(policy).build();
+        let layer = RateLimitLayer::builder(recorder).limit(policy).build();
         Self {
             layer: layer.unwrap(),
             last,
         }
     }
 
-    /// The key of a request: its bytes, which are none if the key is missing.
+    /// The key of a request as bytes; empty if the key is missing.
     pub fn key(&self, request: Request<()>) -> Vec<u8> {
         let inner = |_| ready(Ok::<_, Infallible>(Response::new(Bytes::new())));
         drop(self.layer.layer(service_fn(inner)).call(request));
@@ -40,10 +40,10 @@ impl Asked {
     }
 }
 
-/// Allows everything, and keeps the last key.
-struct Store(Arc<Mutex<Option<Vec<u8>>>>);
+/// A backend that allows every request and keeps the last key.
+struct Recorder(Arc<Mutex<Option<Vec<u8>>>>);
 
-impl Backend for Store {
+impl Backend for Recorder {
     fn capabilities(&self) -> Capabilities {
         Capabilities { max_policies: 1 }
     }
