@@ -1,4 +1,4 @@
-//! A feature of these crates enables no protocol in the servers of the same build.
+//! What the features of these crates cost a consumer: no protocol in the servers of the same build, and few crates.
 //!
 //! Cargo unifies features: one dependency on `hyper-util` with `http2` makes every server that `axum::serve` runs accept
 //! HTTP/2 without TLS.
@@ -13,18 +13,16 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The protocols of hyper in a package that depends on axum with `axum_features` and on `dependency`.
-fn protocols(axum_features: &str, dependency: &str) -> BTreeSet<String> {
+/// The packages in the build of a consumer with these `dependencies`, the consumer left out: a line each of name,
+/// version and features.
+fn packages(dependencies: &str) -> BTreeSet<String> {
     let consumer = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &str| {
         std::fs::write(consumer.path().join(name), content).unwrap();
     };
-    let axum = format!(
-        "axum = {{ version = \"0.8\", default-features = false, features = [\"tokio\", {axum_features}] }}"
-    );
     let manifest = format!(
         "[package]\nname = \"consumer\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
-         [lib]\npath = \"lib.rs\"\n[workspace]\n[dependencies]\n{axum}\n{dependency}\n"
+         [lib]\npath = \"lib.rs\"\n[workspace]\n[dependencies]\n{dependencies}\n"
     );
     write("Cargo.toml", &manifest);
     write("lib.rs", "");
@@ -36,33 +34,61 @@ fn protocols(axum_features: &str, dependency: &str) -> BTreeSet<String> {
     .unwrap();
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--edges", "normal", "--prefix", "none"])
-        .args(["--format", "{p} {f}"])
+        .args(["--no-dedupe", "--format", "{p} {f}"])
         .current_dir(consumer.path())
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&tree.stderr);
-    assert!(tree.status.success(), "{dependency}: {stderr}");
+    assert!(tree.status.success(), "{dependencies}: {stderr}");
     let tree = String::from_utf8(tree.stdout).unwrap();
-    let packages = tree.lines().filter(|line| {
+    tree.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// The protocols of hyper in a package that depends on axum with `axum_features` and on `dependency`.
+fn protocols(axum_features: &str, dependency: &str) -> BTreeSet<String> {
+    let axum = format!(
+        "axum = {{ version = \"0.8\", default-features = false, features = [\"tokio\", {axum_features}] }}"
+    );
+    let packages = packages(&format!("{axum}\n{dependency}"));
+    let of_hyper = packages.iter().filter(|line| {
         ["hyper v", "hyper-util v"]
             .iter()
             .any(|name| line.starts_with(name))
     });
-    let features = packages.flat_map(|line| line.split([' ', ',']));
+    let features = of_hyper.flat_map(|line| line.split([' ', ',']));
     let is_protocol = |feature: &&str| ["http1", "http2"].contains(feature);
     features.filter(is_protocol).map(str::to_owned).collect()
 }
 
 /// All features except `reqwest-013` and `tonic-014`, because those clients need their protocols.
 const OURS: [(&str, &[&str]); 4] = [
-    ("tower-attempt", &["http", "grpc", "axum-08", "tower"]),
+    (
+        "tower-attempt",
+        &["http", "grpc", "hyper-util-01", "axum-08", "tower"],
+    ),
     (
         "tower-jitter-retry",
-        &["http", "grpc", "axum-08", "tower", "tracing", "metrics"],
+        &[
+            "http",
+            "grpc",
+            "hyper-util-01",
+            "axum-08",
+            "tower",
+            "tracing",
+            "metrics",
+        ],
     ),
     (
         "tower-hedge-latency",
-        &["http", "grpc", "axum-08", "drain", "tracing", "metrics"],
+        &[
+            "http",
+            "grpc",
+            "hyper-util-01",
+            "axum-08",
+            "drain",
+            "tracing",
+            "metrics",
+        ],
     ),
     (
         "tower-dist-ratelimit",
@@ -91,5 +117,19 @@ fn no_feature_enables_a_protocol_in_the_servers_of_a_consumer() {
                 assert_eq!(protocols(&axum, &dependency), only, "{dependency}");
             }
         }
+    }
+}
+
+/// Counts the layer's own crate and `tower-attempt`, and leaves the consumer out.
+#[test]
+fn a_layer_with_default_features_builds_at_most_24_crates() {
+    for name in ["tower-jitter-retry", "tower-hedge-latency"] {
+        let path = root().join("crates").join(name);
+        let packages = packages(&format!("{name} = {{ path = {path:?} }}"));
+        assert!(
+            packages.len() <= 24,
+            "{name} builds {}: {packages:#?}",
+            packages.len()
+        );
     }
 }

@@ -106,12 +106,9 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
         };
     }
     try_each!(io::Error, Rejected);
-    #[cfg(feature = "http")]
-    {
-        try_each!(hyper::Error, h2::Error);
-        if let Some(error) = crate::http::client_error::known(error) {
-            return Some(error);
-        }
+    #[cfg(feature = "hyper-util-01")]
+    if let Some(error) = crate::http::hyper::known(error) {
+        return Some(error);
     }
     #[cfg(feature = "reqwest-013")]
     try_each!(reqwest::Error);

@@ -6,7 +6,6 @@ mod timeout;
 
 use std::sync::Arc;
 
-use h2::Reason;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
@@ -21,6 +20,11 @@ use crate::protocol::sealed::Sealed;
 use crate::{Attempt, AttemptKind, BuildError, Deadline, Hint, Protocol, Verdict};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+// Error codes of HTTP/2 (RFC 9113 §7).
+const CANCEL: u32 = 0x8;
+const ENHANCE_YOUR_CALM: u32 = 0xb;
+const INADEQUATE_SECURITY: u32 = 0xc;
+
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
 /// The protocol gRPC, as gRFC A6 has it.
@@ -38,7 +42,8 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// | a response with a body | success: the call is committed | success |
 ///
 /// A status counts where it comes without a body: in the header of the response. A bare HTTP status
-/// 429, 502, 503 or 504 is UNAVAILABLE (gRPC's HTTP mapping). `grpc-retry-pushback-ms` is the exact
+/// 429, 502, 503 or 504 is UNAVAILABLE (gRPC's HTTP mapping). Errors are recognised with the feature of the client, as
+/// [`Http`](crate::Http) lists them. `grpc-retry-pushback-ms` is the exact
 /// delay before the next attempt, whose backoff starts anew; negative or unparsable, there is none.
 ///
 /// gRPC itself does not say which methods are idempotent. A layer's `idempotent_methods` and
@@ -192,11 +197,11 @@ fn judge_error<E: 'static>(error: &E, attempt: &Attempt) -> Judged<Option<GrpcCo
 }
 
 /// gRPC over HTTP/2, "HTTP2 Transport Mapping", Errors.
-fn code_of_reset(reason: Reason) -> GrpcCode {
+fn code_of_reset(reason: u32) -> GrpcCode {
     match reason {
-        Reason::CANCEL => GrpcCode::Cancelled,
-        Reason::ENHANCE_YOUR_CALM => GrpcCode::ResourceExhausted,
-        Reason::INADEQUATE_SECURITY => GrpcCode::PermissionDenied,
+        CANCEL => GrpcCode::Cancelled,
+        ENHANCE_YOUR_CALM => GrpcCode::ResourceExhausted,
+        INADEQUATE_SECURITY => GrpcCode::PermissionDenied,
         _ => GrpcCode::Internal,
     }
 }

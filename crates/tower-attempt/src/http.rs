@@ -1,8 +1,9 @@
-pub(crate) mod client_error;
 mod context;
 mod dialect;
 mod fault;
 mod head;
+#[cfg(feature = "hyper-util-01")]
+pub(crate) mod hyper;
 mod judge;
 mod message;
 mod nested;
@@ -75,6 +76,20 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// `Retry-After`, in seconds or as a date, is the hint of any response that is to be retried; a 429
 /// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Only the response head
 /// is classified; an error while the body streams goes to the caller.
+///
+/// # Which errors it recognises
+///
+/// | feature | errors |
+/// |---|---|
+/// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected), [`Interrupted`](crate::Interrupted) |
+/// | `hyper-util-01` | besides, those of hyper-util 0.1's client, hyper 1 and h2 0.4 |
+/// | `reqwest-013`, `tonic-014` | besides, those of reqwest 0.13, or of tonic 0.14 |
+///
+/// An error is recognised directly, in a `Box<dyn Error + Send + Sync>` and in the sources of a recognised error.
+/// Any other error proves nothing and counts as "any other `Err`": the request is resent only if it is
+/// idempotent. So without its client's feature, a POST that met a stale pooled connection is not resent.
+///
+/// # Redirects
 ///
 /// A response is taken as one to this request. A client that follows redirects has sent others since.
 /// reqwest's does by default, and its errors don't name the request: none of them is proof unless

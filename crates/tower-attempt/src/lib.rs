@@ -42,10 +42,11 @@
 //! |---|---|
 //! | `http` (default) | the rules for `http::Request` and `http::Response` |
 //! | `grpc` | the rules for gRPC |
+//! | `hyper-util-01` | the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 are recognised: see [`Http`] |
 //! | `axum-08` | `axum::body::Body` of axum 0.8 can be repeated |
-//! | `tonic-014` | `tonic::body::Body` of tonic 0.14 can be repeated |
+//! | `tonic-014` | `tonic::body::Body` of tonic 0.14 can be resent, and the errors of its client are recognised |
 //! | `tower` | [`Budget`] serves as the budget of tower's own retry |
-//! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be repeated |
+//! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be resent, and its errors are recognised |
 //!
 //! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
 //! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.

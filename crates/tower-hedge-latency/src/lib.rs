@@ -167,7 +167,9 @@
 //! |---|---|
 //! | `http` (default) | the rules for HTTP |
 //! | `grpc` | the rules for gRPC: `HedgeLayer::grpc` hedges the methods that it is given |
-//! | `axum-08`, `tonic-014`, `reqwest-013` | requests with the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be hedged |
+//! | `hyper-util-01` | the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 are recognised: see [`Http`] |
+//! | `tonic-014`, `reqwest-013` | the same, for the errors and bodies of tonic 0.14 and of reqwest 0.13 |
+//! | `axum-08` | requests with the bodies of axum 0.8 can be hedged |
 //! | `drain` | `Drain`: losers end in the background |
 //! | `tracing` | an observer that writes events, `TracingObserver` |
 //! | `metrics` | an observer that counts, `MetricsObserver` |

@@ -3,7 +3,12 @@
 //!
 //! # Five minutes
 //!
-//! For HTTP there is nothing to decide at first:
+//! For HTTP there is nothing to decide at first. The errors of a client are recognised with that client's feature, here
+//! `hyper-util-01`:
+//!
+//! ```toml
+//! tower-jitter-retry = { version = "0.1", features = ["hyper-util-01"] }
+//! ```
 //!
 //! ```
 //! use bytes::Bytes;
@@ -78,8 +83,8 @@
 //! requests with `Upgrade` are never repeated, and a 101 is an answer like any other. An answer is judged by its head: a
 //! body that breaks later is the caller's.
 //!
-//! Proof is found in the errors of hyper, hyper-util, reqwest, tonic, h2 and `std::io`, also boxed and as the source of
-//! another; an error of your own that wraps one and is not boxed proves nothing. An answer is taken as one to the request
+//! Proof is found in the errors of `std::io`, and with the features `hyper-util-01`, `reqwest-013` and `tonic-014` in those of
+//! hyper, hyper-util, h2, reqwest and tonic, also boxed and as the source of another. Any other error proves nothing; an error of your own that wraps one and is not boxed proves nothing. An answer is taken as one to the request
 //! that went in. A service below that sends requests of its own breaks that: one that follows redirects, one that fails
 //! over, a handler that calls others after it has acted and lets their errors out as its own. Put the layer below such a
 //! service, or have [`classify`](RetryLayerBuilder::classify) make [`Verdict::Unprocessed`] fatal. reqwest follows redirects by default and its errors don't
@@ -213,7 +218,9 @@
 //! |---|---|
 //! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
 //! | `grpc` | `RetryLayer::grpc` and the rules for gRPC |
-//! | `axum-08`, `tonic-014`, `reqwest-013` | the bodies of axum 0.8, tonic 0.14 and reqwest 0.13 can be repeated, and the error types of tonic and reqwest are known |
+//! | `hyper-util-01` | the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 are recognised: see [`Http`] |
+//! | `tonic-014`, `reqwest-013` | the same, for the errors and bodies of tonic 0.14 and of reqwest 0.13 |
+//! | `axum-08` | the bodies of axum 0.8 can be resent |
 //! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
 //! | `tracing` | an observer that writes events, `TracingObserver` |
 //! | `metrics` | an observer that counts, `MetricsObserver` |

@@ -150,8 +150,10 @@ fn a_broken_connection_is_unavailable_and_one_that_was_never_made_is_not_sent() 
     assert_eq!(verdict(io::ErrorKind::TimedOut), Verdict::Fatal);
 }
 
+#[cfg(feature = "hyper-util-01")]
 #[test]
 fn a_reset_stream_has_the_code_that_grpc_gives_it() {
+    use h2::Reason;
     for (reason, code) in [
         (Reason::CANCEL, GrpcCode::Cancelled),
         (Reason::ENHANCE_YOUR_CALM, GrpcCode::ResourceExhausted),
@@ -159,7 +161,7 @@ fn a_reset_stream_has_the_code_that_grpc_gives_it() {
         (Reason::INTERNAL_ERROR, GrpcCode::Internal),
         (Reason::NO_ERROR, GrpcCode::Internal),
     ] {
-        assert_eq!(code_of_reset(reason), code);
+        assert_eq!(code_of_reset(reason.into()), code);
     }
 }
 

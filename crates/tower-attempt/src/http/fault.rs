@@ -4,14 +4,15 @@
 use std::error::Error;
 use std::io;
 
-use h2::Reason;
-
-use super::client_error;
 use crate::errors::chain;
 use crate::{Interrupted, Rejected};
 
 /// The kinds of errors that the rules tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "hyper-util-01"),
+    expect(dead_code, reason = "found in a client's errors")
+)]
 pub(crate) enum Fault {
     /// The server did not process the request, and another connection probably serves it: a pooled
     /// connection closed before the request was written, or HTTP/2's REFUSED_STREAM (RFC 9113 §8.7) or
@@ -23,8 +24,8 @@ pub(crate) enum Fault {
     Rejected(Rejected),
     /// The request's own body failed, and a resend would meet the same failure.
     Local,
-    /// The server ended the HTTP/2 stream for this reason.
-    Reset(Reason),
+    /// The server ended the HTTP/2 stream with this error code (RFC 9113 §7).
+    Reset(u32),
     /// The connection broke; how far the server got is not known.
     Disconnected,
     /// Anything else.
@@ -53,17 +54,12 @@ impl Fault {
     }
 
     fn of_one(error: &(dyn Error + 'static)) -> Self {
-        if let Some(error) = error.downcast_ref::<h2::Error>() {
-            return Self::of_h2(error);
-        }
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return Self::of_io(error);
         }
-        if let Some(error) = error.downcast_ref::<hyper::Error>() {
-            return Self::of_hyper(error);
-        }
-        if client_error::is_connect(error) {
-            return Self::NotConnected;
+        #[cfg(feature = "hyper-util-01")]
+        if let Some(fault) = super::hyper::fault(error) {
+            return fault;
         }
         #[cfg(feature = "tonic-014")]
         if error.is::<tonic::ConnectError>() {
@@ -73,20 +69,6 @@ impl Fault {
             return Self::Local;
         }
         Rejected::of_one(error).map_or(Self::Unknown, Self::Rejected)
-    }
-
-    fn of_h2(error: &h2::Error) -> Self {
-        match error.reason() {
-            Some(Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => {
-                Self::Unprocessed
-            }
-            // It reaches streams above the last one that the server took only; those below it live on.
-            Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Self::Unprocessed,
-            Some(reason) if error.is_remote() && error.is_reset() => Self::Reset(reason),
-            // Reset by who sends the body, as it failed.
-            Some(_) if error.is_reset() && !error.is_remote() && !error.is_library() => Self::Local,
-            _ => Self::Disconnected,
-        }
     }
 
     fn of_io(error: &io::Error) -> Self {
@@ -99,19 +81,6 @@ impl Fault {
             | io::ErrorKind::NotConnected
             | io::ErrorKind::UnexpectedEof => Self::Disconnected,
             _ => Self::Unknown,
-        }
-    }
-
-    fn of_hyper(error: &hyper::Error) -> Self {
-        if error.is_user() {
-            Self::Local
-        } else if error.is_canceled() {
-            // hyper's word for a request that it never began to write.
-            Self::Unprocessed
-        } else if error.is_closed() || error.is_incomplete_message() {
-            Self::Disconnected
-        } else {
-            Self::Unknown
         }
     }
 }

@@ -5,7 +5,7 @@
 mod budgets;
 #[cfg(feature = "grpc")]
 mod grpc;
-#[cfg(feature = "http")]
+#[cfg(feature = "hyper-util-01")]
 mod http;
 mod limits;
 mod modes;

@@ -58,6 +58,7 @@ fn a_refused_connection_is_found_however_deep_it_lies() {
     assert_eq!(fault(&io::Error::other(refused())), Fault::NotConnected);
 }
 
+#[cfg(feature = "hyper-util-01")]
 /// The pool handed the connection out just before the server's close arrived.
 #[tokio::test]
 async fn a_request_that_a_stale_connection_never_wrote_is_unprocessed() {

@@ -1,0 +1,87 @@
+//! The errors of hyper, h2 and hyper-util's client.
+//!
+//! The error of hyper-util's client exists only where `http1` or `http2` of hyper-util is on. A build that uses the client
+//! has one of them. This crate must enable neither, because Cargo would enable it for every server in the build, too. So
+//! each function that names the error imports all names of the client's module: where that module has an `Error`, it
+//! hides the [`Error`] of this module.
+
+use std::any::Any;
+use std::error;
+use std::fmt;
+
+use h2::Reason;
+
+use super::Fault;
+
+/// Replaces the client's error in builds without it.
+#[derive(Debug)]
+#[allow(dead_code, reason = "used where hyper-util has no client")]
+enum Error {}
+
+#[allow(dead_code, reason = "used where hyper-util has no client")]
+impl Error {
+    fn is_connect(&self) -> bool {
+        match *self {}
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl error::Error for Error {}
+
+/// The error, if it has one of the known types.
+pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {
+    #[allow(unused_imports, reason = "empty where hyper-util has no client")]
+    use hyper_util::client::legacy::*;
+    if let Some(error) = error.downcast_ref::<hyper::Error>() {
+        return Some(error);
+    }
+    if let Some(error) = error.downcast_ref::<h2::Error>() {
+        return Some(error);
+    }
+    let error = error.downcast_ref::<Error>()?;
+    Some(error)
+}
+
+/// What an error of one of the known types proves.
+pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
+    #[allow(unused_imports, reason = "empty where hyper-util has no client")]
+    use hyper_util::client::legacy::*;
+    if let Some(error) = error.downcast_ref() {
+        return Some(of_h2(error));
+    }
+    if let Some(error) = error.downcast_ref() {
+        return Some(of_hyper(error));
+    }
+    let is_connect = error.downcast_ref().is_some_and(Error::is_connect);
+    is_connect.then_some(Fault::NotConnected)
+}
+
+fn of_h2(error: &h2::Error) -> Fault {
+    match error.reason() {
+        Some(Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => Fault::Unprocessed,
+        // It reaches streams above the last one that the server took only; those below it live on.
+        Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
+        Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
+        // Reset by who sends the body, as it failed.
+        Some(_) if error.is_reset() && !error.is_remote() && !error.is_library() => Fault::Local,
+        _ => Fault::Disconnected,
+    }
+}
+
+fn of_hyper(error: &hyper::Error) -> Fault {
+    if error.is_user() {
+        Fault::Local
+    } else if error.is_canceled() {
+        // hyper's word for a request that it never began to write.
+        Fault::Unprocessed
+    } else if error.is_closed() || error.is_incomplete_message() {
+        Fault::Disconnected
+    } else {
+        Fault::Unknown
+    }
+}
