@@ -1,4 +1,4 @@
-//! What the features of these crates cost a consumer: no protocol in the servers of the same build, and few crates.
+//! The cost of these crates' features for a consumer: no protocol in the servers of the same build, and few crates.
 //!
 //! Cargo unifies features: one dependency on `hyper-util` with `http2` makes every server that `axum::serve` runs accept
 //! HTTP/2 without TLS.

@@ -82,8 +82,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | feature | errors |
 /// |---|---|
 /// | `http` | `std::io::Error`, [`Rejected`](crate::Rejected), [`Interrupted`](crate::Interrupted) |
-/// | `hyper-util-01` | besides, those of hyper-util 0.1's client, hyper 1 and h2 0.4 |
-/// | `reqwest-013`, `tonic-014` | besides, those of reqwest 0.13, or of tonic 0.14 |
+/// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
+/// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
 /// An error is recognised directly, in a `Box<dyn Error + Send + Sync>` and in the sources of a recognised error.
 /// Any other error proves nothing and counts as "any other `Err`": the request is resent only if it is

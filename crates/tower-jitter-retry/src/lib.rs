@@ -83,7 +83,7 @@
 //! requests with `Upgrade` are never repeated, and a 101 is an answer like any other. An answer is judged by its head: a
 //! body that breaks later is the caller's.
 //!
-//! Proof is found in the errors of `std::io`, and with the features `hyper-util-01`, `reqwest-013` and `tonic-014` in those of
+//! Proof is found in the errors of `std::io`, and with the features `hyper-util-01`, `reqwest-013` and `tonic-014` in the errors of
 //! hyper, hyper-util, h2, reqwest and tonic, also boxed and as the source of another. Any other error proves nothing; an error of your own that wraps one and is not boxed proves nothing. An answer is taken as one to the request
 //! that went in. A service below that sends requests of its own breaks that: one that follows redirects, one that fails
 //! over, a handler that calls others after it has acted and lets their errors out as its own. Put the layer below such a
