@@ -8,19 +8,18 @@ mod pace;
 mod ratio;
 mod sliding_log;
 mod sliding_window;
-#[cfg(test)]
-pub(crate) mod tests;
 mod token_bucket;
 
 use std::time::Duration;
 
 #[cfg(feature = "memcached")]
 pub(crate) use self::fixed_window::Counter;
+pub use self::sliding_log::MAX_LOG;
 pub(crate) use self::{
     adjusted::Adjusted,
     fixed_window::{FirstHit, FixedWindow},
     leaky_bucket::LeakyQueue,
-    sliding_log::{MAX_LOG, SlidingLog},
+    sliding_log::SlidingLog,
     sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
     token_bucket::TokenBucket,
 };
@@ -65,8 +64,10 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
 }
 
 /// An [`Arithmetic`] whose states can be kept elsewhere, as numbers. None at all are the state of an unused key.
-#[cfg(feature = "memcached")]
-pub(crate) trait Restored: Arithmetic {
+pub(crate) trait Restored: Arithmetic<State: Send + Sync + std::fmt::Debug> {
+    /// Names the algorithm and the version of its words.
+    const KIND: u8;
+
     fn words(state: &Self::State) -> Words;
 
     /// The time by the writer's clock at which the state was written, if it depends on that, in nanoseconds.
@@ -87,7 +88,6 @@ pub(crate) trait Restored: Arithmetic {
 }
 
 /// A state as numbers.
-#[cfg(feature = "memcached")]
 pub(crate) type Words = smallvec::SmallVec<[u64; 5]>;
 
 /// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.

@@ -202,6 +202,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod algorithm;
+pub mod arithmetic;
 pub mod backend;
 mod build_error;
 mod call;

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::BuildError;
 
-/// The longest window, and the time for which a limiter's arithmetic is exact: 100 years of 365.25 days.
-pub(crate) const HORIZON: Duration = Duration::from_secs(3_155_760_000);
+/// The longest window, and the time for which the arithmetic is exact: 100 years of 365.25 days.
+pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
 /// How much is allowed: `limit` tokens in every `window`, and `burst` of them at once.
 ///

@@ -1,4 +1,3 @@
-#[cfg(feature = "memcached")]
 use std::time::Duration;
 
 use super::{
@@ -9,11 +8,13 @@ use super::{
 use crate::{Decision, Quota};
 
 /// The largest state: the clock stays below 2⁶³ units.
-#[cfg(feature = "memcached")]
 const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// An algorithm that counts at the pace of its quota.
 pub(crate) trait Paced: OneNumber<Moment = Moment> + Copy {
+    /// [`Restored::KIND`](super::Restored::KIND).
+    const KIND: u8;
+
     /// The same for another quota, whatever that is.
     fn adjusted(&self, quota: Quota) -> Self;
 
@@ -153,8 +154,9 @@ impl<A: Paced> Arithmetic for Adjusted<A> {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl<A: Paced> super::Restored for Adjusted<A> {
+    const KIND: u8 = A::KIND;
+
     fn words(used: &Used) -> super::Words {
         let Some(quota) = used.in_force else {
             return super::Words::new();
@@ -177,7 +179,7 @@ impl<A: Paced> super::Restored for Adjusted<A> {
     fn restore(&self, words: &[u64]) -> Option<Used> {
         match *words {
             [] => Some(Used::default()),
-            [state @ 1..=LARGEST, limit, window, burst, written] => {
+            [state @ ..=LARGEST, limit, window, burst, written] => {
                 let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
                 Some(Self::counted(state, &self.of(quota), quota, written))
             }

@@ -155,8 +155,9 @@ impl FixedWindow {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl super::Restored for FixedWindow {
+    const KIND: u8 = 0x13;
+
     fn words(state: &u64) -> super::Words {
         match *state {
             0 => super::Words::new(),

@@ -110,6 +110,8 @@ impl Arithmetic for LeakyQueue {
 }
 
 impl Paced for LeakyQueue {
+    const KIND: u8 = 0x12;
+
     fn adjusted(&self, quota: Quota) -> Self {
         Self::paced(quota, Pace::nearest(quota), self.max_wait)
     }

@@ -1,10 +1,12 @@
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Arithmetic, Ask, MAX_COUNT, clamp, saturating_nanos};
+use super::{Arithmetic, Ask, MAX_COUNT, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The longest log, in tokens: sixteen bytes a request, for each key.
-pub(crate) const MAX_LOG: u64 = LONGEST as u64;
+/// The longest sliding window log, in tokens.
+///
+/// A log takes 16 bytes per request and key in memory.
+pub const MAX_LOG: u64 = LONGEST as u64;
 
 /// In entries: as many as requests that cost one token each.
 const LONGEST: usize = 10_000;
@@ -169,10 +171,44 @@ impl Arithmetic for SlidingLog {
     }
 }
 
+impl super::Restored for SlidingLog {
+    const KIND: u8 = 0x16;
+
+    fn words(log: &Log) -> Words {
+        let mut words = Words::with_capacity(2 * log.entries.len());
+        let mut before = Entry {
+            nanos: 0,
+            sum: log.gone,
+        };
+        for &entry in &log.entries {
+            words.push(entry.nanos - before.nanos);
+            words.push(entry.sum.wrapping_sub(before.sum));
+            before = entry;
+        }
+        words
+    }
+
+    fn restore(&self, words: &[u64]) -> Option<Log> {
+        let (pairs, []) = words.as_chunks::<2>() else {
+            return None;
+        };
+        let mut log = Log::default();
+        let mut last = Entry { nanos: 0, sum: 0 };
+        for &[wait, tokens] in pairs {
+            let nanos = last.nanos.checked_add(wait)?;
+            let sum = last.sum.checked_add(tokens)?;
+            last = Entry { nanos, sum };
+            log.entries.push_back(last);
+        }
+        let fits = log.entries.len() <= LONGEST && last.nanos <= clamp(u64::MAX);
+        fits.then_some(log)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::tests::ask;
+    use crate::arithmetic::tests::ask;
 
     /// A response that streams can be charged for each of its pieces.
     #[test]

@@ -183,8 +183,9 @@ impl SlidingWindow {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl super::Restored for SlidingWindow {
+    const KIND: u8 = 0x15;
+
     fn words(ring: &Ring) -> super::Words {
         ring.words()
     }

@@ -94,6 +94,8 @@ impl Arithmetic for TokenBucket {
 }
 
 impl Paced for TokenBucket {
+    const KIND: u8 = 0x11;
+
     fn adjusted(&self, quota: Quota) -> Self {
         Self::paced(quota, Pace::nearest(quota))
     }

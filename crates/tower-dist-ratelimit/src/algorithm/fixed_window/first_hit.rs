@@ -93,8 +93,9 @@ impl Arithmetic for FirstHit {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl super::super::Restored for FirstHit {
+    const KIND: u8 = 0x14;
+
     fn words(state: &Counter) -> super::super::Words {
         match state.count {
             0 => super::super::Words::new(),

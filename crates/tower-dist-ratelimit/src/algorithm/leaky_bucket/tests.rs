@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::tests::ask;
+use crate::arithmetic::tests::ask;
 
 fn queue(quota: Quota, max_wait: Duration) -> LeakyQueue {
     LeakyQueue::new(quota, max_wait).unwrap()

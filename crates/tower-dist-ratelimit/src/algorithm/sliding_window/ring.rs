@@ -73,7 +73,9 @@ impl Ring {
         }
         Self { newest, counts }
     }
+}
 
+impl Ring {
     /// As [`words`](Self::words) has it.
     pub(super) fn restored(newest: u64, counts: &[u64]) -> Self {
         let counts = counts.into();
@@ -81,7 +83,7 @@ impl Ring {
     }
 
     pub(super) fn words(&self) -> super::super::Words {
-        if self.counts.iter().all(|&count| count == 0) {
+        if self.counts.is_empty() {
             return super::super::Words::new();
         }
         let newest = std::iter::once(self.newest);

@@ -3,10 +3,7 @@ mod properties;
 use std::time::Duration;
 
 use super::*;
-use crate::{
-    algorithm::{saturating_nanos, tests::ask},
-    quota::HORIZON,
-};
+use crate::{algorithm::saturating_nanos, arithmetic::tests::ask, quota::HORIZON};
 
 const DAY: u64 = 86_400_000_000_000;
 

@@ -6,7 +6,8 @@ use tokio::{sync::oneshot, time::Instant};
 use super::*;
 use crate::{
     Algorithm, Policy, Quota,
-    algorithm::{Ask, saturating_nanos, tests::key::Key},
+    algorithm::{Ask, saturating_nanos},
+    arithmetic::tests::key::Key,
     backend::{
         Charge, PolicyId,
         memcached::{clock::SLACK, job::Asked},

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::{clock::Clock, lab::Lab, same::same, step::Step};
 use crate::{
     Algorithm, Decision, Policy, Quota,
-    algorithm::{Ask, tests::key::Key},
+    algorithm::Ask,
+    arithmetic::tests::key::Key,
     backend::{
         Charge, PolicyId,
         redis::{

@@ -1,5 +1,6 @@
 //! What all algorithms promise alike: each against the model, and each under the same traffic.
 
+mod bytes;
 mod ends;
 pub(crate) mod key;
 mod one_number;
@@ -15,14 +16,17 @@ use self::{
     key::Key,
     traffic::{Step, any_built, everyday},
 };
-use super::{Ask, FixedWindow};
-use crate::{Algorithm, Decision, Quota, model::Model};
+use crate::{
+    Algorithm, Decision, Quota,
+    algorithm::{Ask, FixedWindow},
+    model::Model,
+};
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
 }
 
-pub(super) fn ask(cost: u64) -> Ask<'static> {
+pub(crate) fn ask(cost: u64) -> Ask<'static> {
     Ask {
         cost,
         want: cost,
@@ -191,7 +195,7 @@ proptest! {
         let Ok(windows) = FixedWindow::new(quota, true) else {
             return Ok(());
         };
-        let mut key = Key::of(windows, bits);
+        let mut key = Key::staggered(windows, bits);
         let mut model = Model::new(aligned, quota);
         let mut now = 0;
         let phase = u64::try_from((u128::from(bits) * quota.window().as_nanos()) >> 64).unwrap();

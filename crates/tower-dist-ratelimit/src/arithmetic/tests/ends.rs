@@ -89,7 +89,7 @@ fn the_last_window_of_all_is_counted_like_the_others() {
     let window = HORIZON / most;
     assert_eq!(HORIZON.as_nanos() / window.as_nanos(), u128::from(most));
     let windows = FixedWindow::new(Quota::new(LIMIT, window), true).unwrap();
-    let mut key = Key::of(windows, u64::MAX);
+    let mut key = Key::staggered(windows, u64::MAX);
     assert!(key.charge(u64::MAX, LIMIT).allowed);
     assert!(!key.charge(u64::MAX, 1).allowed);
 }

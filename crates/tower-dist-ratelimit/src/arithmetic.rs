@@ -1,0 +1,363 @@
+//! The arithmetic of every algorithm, as pure functions: state, time and charge in; decision and new state out.
+//!
+//! A backend needs it if its store keeps bytes and cannot decide. Backends that decide in another language, such as a Lua
+//! script, are tested against it.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_dist_ratelimit::arithmetic::Limit;
+//! use tower_dist_ratelimit::backend::{Charge, PolicyId};
+//! use tower_dist_ratelimit::{Policy, Quota};
+//!
+//! let policy = Policy::new("mail", Quota::per_second(10).burst(2));
+//! let limit = Limit::new(policy.algorithm(), policy.quota())?;
+//! let charge = Charge::new(PolicyId::new(0), b"alice", 1);
+//!
+//! // Two of ten mails a second pass at time 0. The third passes when a tenth of a second is over.
+//! let mut state = limit.unused(0);
+//! assert!(state.charge(0, &charge).allowed);
+//! assert!(state.charge(0, &charge).allowed);
+//! let decision = state.charge(0, &charge);
+//! assert_eq!(decision.retry_after, Some(Duration::from_millis(100)));
+//!
+//! // The bytes hold the state.
+//! let bytes = state.to_bytes();
+//! let mut state = limit.read(0, &bytes).ok_or("not a state")?;
+//! assert!(!state.charge(99_999_999, &charge).allowed);
+//! assert!(state.charge(100_000_000, &charge).allowed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Time
+//!
+//! Times are nanoseconds since an epoch that the backend chooses, the same one for all writers of a key. Windows begin at
+//! multiples of their length since that epoch. Times may come in any order: a clock that jumps back admits nothing more
+//! than it would have admitted at the later time. After [`HORIZON`] time stands still.
+//!
+//! # Bytes
+//!
+//! A state is one byte for the algorithm and the version of its layout, then the number of words, then the words. Each
+//! word is an unsigned 64-bit integer in LEB128: seven bits per byte, the lowest first. An unused key has no words.
+//! A layout that changes gets a new first byte, so a release never misreads the bytes of another one.
+//!
+//! | first byte | algorithm | words |
+//! |---|---|---|
+//! | `0x11` | token bucket, leaky bucket | time at which the bucket is full, in units of the quota's clock; limit, window in ns and burst of the quota in force; time of the write |
+//! | `0x12` | leaky queue | the same, for the time at which the queue is empty |
+//! | `0x13` | fixed window | number of the window, counted from 1, above the count in as many low bits as the horizon leaves |
+//! | `0x14` | fixed window from the first request | end of the window, count |
+//! | `0x15` | sliding window of all kinds | number of the newest sub-window; the counts of all, at the place of their number modulo `n + 1` |
+//! | `0x16` | sliding window log | for each request since the first: nanoseconds since the previous request, tokens |
+//!
+//! The clock of a quota counts tokens: one token is `2^k` units, and the clock gains `limit * 2^k / window` units per
+//! nanosecond, rounded down once per reading. `k` is the largest integer at which the units of [`HORIZON`] stay below 2⁶³
+//! and the units of a burst at or below 2⁶¹.
+//!
+//! The bytes do not hold the length of a window or the number of its parts. Give keys of the store a part that names
+//! them, so that a policy with another window starts with unused states.
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::{fmt, time::Duration};
+
+use crate::{
+    Algorithm, BuildError, Decision, Quota,
+    algorithm::{
+        Adjusted, Ask, FirstHit, FixedWindow, LeakyQueue, Restored, SlidingLog, SlidingWindow,
+        TokenBucket, Words,
+    },
+    backend::Charge,
+};
+pub use crate::{algorithm::MAX_LOG, quota::HORIZON};
+
+/// The arithmetic of one policy: its algorithm under its quota.
+///
+/// # Cost
+///
+/// Making, reading or writing a state allocates. Deciding does not, unless a log grows.
+#[derive(Debug)]
+pub struct Limit(Box<dyn Keyed>);
+
+impl Limit {
+    /// Returns the arithmetic of an algorithm under a quota.
+    ///
+    /// # Errors
+    ///
+    /// A quota that the algorithm cannot count, or a number of the algorithm that is out of its bounds.
+    pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+        algorithm.check(quota)?;
+        // A window that ended a window ago no longer counts. A window that begins in the far future,
+        // because a clock was wrong, is not kept until then. Buckets drain as slowly as their quota says.
+        let longest = match algorithm.has_windows() {
+            true => quota.window().saturating_mul(2),
+            false => Duration::MAX,
+        };
+        Ok(match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self::of(Adjusted::new(quota, TokenBucket::new(quota)?), longest)
+            }
+            Algorithm::LeakyQueue { max_wait } => {
+                let queue = LeakyQueue::new(quota, max_wait)?;
+                Self::of(Adjusted::new(quota, queue), longest)
+            }
+            Algorithm::FixedWindow { phase_per_key } => {
+                Self::of(FixedWindow::new(quota, phase_per_key)?, longest)
+            }
+            Algorithm::FirstHit => Self::of(FirstHit::new(quota)?, longest),
+            Algorithm::TwoWindows => Self::of(SlidingWindow::interpolated(quota, 1)?, longest),
+            Algorithm::SubWindows { count } => {
+                Self::of(SlidingWindow::interpolated(quota, count)?, longest)
+            }
+            Algorithm::WholeSubWindows { count } => {
+                Self::of(SlidingWindow::whole(quota, count)?, longest)
+            }
+            Algorithm::SlidingLog => Self::of(SlidingLog::new(quota)?, longest),
+        })
+    }
+
+    fn of(arithmetic: impl Restored + Copy + fmt::Debug, longest: Duration) -> Self {
+        Self(Box::new(One {
+            arithmetic,
+            state: Default::default(),
+            bits: 0,
+            longest,
+        }))
+    }
+
+    /// Returns the state of a key without charges.
+    ///
+    /// `bits` is a 64-bit hash of the key, the same on every machine. It places the key's
+    /// [staggered windows](crate::Policy::phase_per_key); other algorithms ignore it.
+    #[must_use]
+    pub fn unused(&self, bits: u64) -> State {
+        State(
+            self.0
+                .restored(&[], bits)
+                .unwrap_or_else(|| unreachable!("no words are a state")),
+        )
+    }
+
+    /// Reads a state from bytes that [`State::to_bytes`] wrote.
+    ///
+    /// Returns `None` for bytes that are no state of this algorithm, or have a layout that this release does not know. Treat such a key as [unused](Self::unused).
+    ///
+    /// `bits` is as in [`unused`](Self::unused).
+    #[must_use]
+    pub fn read(&self, bits: u64, mut bytes: &[u8]) -> Option<State> {
+        let state = self.read_next(bits, &mut bytes)?;
+        bytes.is_empty().then_some(state)
+    }
+
+    /// Reads a state at the beginning of `bytes`, and leaves the rest.
+    pub(crate) fn read_next(&self, bits: u64, bytes: &mut &[u8]) -> Option<State> {
+        let (&kind, mut rest) = bytes.split_first()?;
+        if kind != self.0.kind() {
+            return None;
+        }
+        let words = (0..get(&mut rest)?).map(|_| get(&mut rest));
+        let state = self.0.restored(&words.collect::<Option<Words>>()?, bits)?;
+        *bytes = rest;
+        Some(State(state))
+    }
+}
+
+/// The state of one key under one [`Limit`].
+#[derive(Debug)]
+pub struct State(Box<dyn Keyed>);
+
+impl State {
+    /// Decides on a charge at a time, without taking anything.
+    ///
+    /// `nanos` is the time in nanoseconds since the backend's epoch. The charge's policy and key are not read.
+    #[must_use]
+    pub fn decide(&self, nanos: u64, charge: &Charge<'_>) -> Decision {
+        self.look(nanos, &Ask::of(charge))
+    }
+
+    /// Decides on a charge at a time, and takes the granted tokens.
+    ///
+    /// A rejected charge takes nothing, but puts its [quota](Charge::quota) in force.
+    pub fn charge(&mut self, nanos: u64, charge: &Charge<'_>) -> Decision {
+        let mut decision = Decision::default();
+        charge_all(
+            std::slice::from_mut(self),
+            nanos,
+            std::slice::from_ref(charge),
+            std::slice::from_mut(&mut decision),
+        );
+        decision
+    }
+
+    /// Corrects a charge: takes `delta` more tokens even if they are not there, or returns them if `delta` is negative.
+    ///
+    /// Returns whether the state changed.
+    pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
+        self.0.settle(nanos, &Ask::of(charge), delta)
+    }
+
+    /// Returns how long the state has to be kept: after that time the key is as good as unused.
+    #[must_use]
+    pub fn expires_after(&self, nanos: u64) -> Duration {
+        self.0.expires_after(nanos)
+    }
+
+    /// Returns the state as bytes, in the [layout](crate::arithmetic#bytes) of its algorithm.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32);
+        self.write(&mut out);
+        out
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let words = self.0.words();
+        out.push(self.0.kind());
+        put(out, words.len() as u64);
+        for word in words {
+            put(out, word);
+        }
+    }
+
+    fn look(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
+        let mut decision = Decision::default();
+        self.0.decide(nanos, ask, &mut decision);
+        decision
+    }
+}
+
+/// Makes all charges or none, each to the state at the same place, and writes the decisions to `out`.
+///
+/// Returns whether all are allowed. If one is rejected, nothing is taken; then the decision of an allowed charge has the
+/// remaining tokens, and every charge still puts its [quota](Charge::quota) in force.
+pub fn charge_all(
+    states: &mut [State],
+    nanos: u64,
+    charges: &[Charge<'_>],
+    out: &mut [Decision],
+) -> bool {
+    for ((state, charge), out) in states.iter().zip(charges).zip(&mut *out) {
+        *out = state.decide(nanos, charge);
+    }
+    let allowed = out.iter().all(|out| out.allowed);
+    for ((state, charge), out) in states.iter_mut().zip(charges).zip(out) {
+        let ask = Ask::of(charge);
+        if allowed {
+            if out.granted > 0 {
+                state.0.take(nanos, &ask, out.granted);
+            }
+            continue;
+        }
+        if out.allowed {
+            *out = state.look(nanos, &ask.look());
+        }
+        if charge.cost > 0 {
+            state.0.adopt(nanos, &ask);
+        }
+    }
+    allowed
+}
+
+/// One key's state, with its arithmetic.
+trait Keyed: Send + Sync + fmt::Debug {
+    fn kind(&self) -> u8;
+    fn words(&self) -> Words;
+    /// Another key of these words and bits. `None` if they are no state of this algorithm.
+    fn restored(&self, words: &[u64], bits: u64) -> Option<Box<dyn Keyed>>;
+    fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
+    fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64);
+    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool;
+    fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool;
+    fn expires_after(&self, nanos: u64) -> Duration;
+    #[cfg(test)]
+    fn pressure(&self, nanos: u64) -> u64;
+}
+
+#[derive(Debug)]
+struct One<A: Restored> {
+    arithmetic: A,
+    state: A::State,
+    bits: u64,
+    /// The longest time for which a state is kept.
+    longest: Duration,
+}
+
+impl<A: Restored + Copy + fmt::Debug> Keyed for One<A> {
+    fn kind(&self) -> u8 {
+        A::KIND
+    }
+
+    fn words(&self) -> Words {
+        A::words(&self.state)
+    }
+
+    fn restored(&self, words: &[u64], bits: u64) -> Option<Box<dyn Keyed>> {
+        let state = self.arithmetic.restore(words)?;
+        Some(Box::new(Self {
+            state,
+            bits,
+            ..*self
+        }))
+    }
+
+    fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.decide(&self.state, now, ask, out);
+    }
+
+    fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.take(&mut self.state, now, ask, tokens);
+    }
+
+    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.adopt(&mut self.state, now, ask)
+    }
+
+    fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.settle(&mut self.state, now, ask, delta)
+    }
+
+    fn expires_after(&self, nanos: u64) -> Duration {
+        // A clock that has jumped back does not make it longer.
+        let nanos = nanos.max(A::written(&self.state));
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.lasts(&self.state, now).min(self.longest)
+    }
+
+    #[cfg(test)]
+    fn pressure(&self, nanos: u64) -> u64 {
+        let now = self.arithmetic.at(nanos, self.bits);
+        self.arithmetic.pressure(&self.state, now)
+    }
+}
+
+/// Appends a number in LEB128.
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    out.push(number.to_le_bytes()[0]);
+}
+
+/// Reads a number in LEB128. `None` if the bytes end within it or it needs more than 64 bits.
+fn get(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, others) = rest.split_first()?;
+        *rest = others;
+        let bits = u64::from(byte & 0x7F);
+        let shifted = bits << shift;
+        if shifted >> shift != bits {
+            return None;
+        }
+        number |= shifted;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}

@@ -1,0 +1,179 @@
+//! States as bytes.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::traffic::{ALL, any_built};
+use crate::{
+    Algorithm, Decision, Quota,
+    arithmetic::{Limit, MAX_LOG, charge_all},
+    backend::{Charge, PolicyId},
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn charge(cost: u64) -> Charge<'static> {
+    Charge::new(PolicyId::new(0), b"", cost)
+}
+
+fn limit(algorithm: Algorithm, limit: u64) -> Limit {
+    Limit::new(algorithm, Quota::per_minute(limit)).unwrap()
+}
+
+/// Other machines read these bytes, so a layout that changes needs another first byte.
+#[test]
+fn the_bytes_of_every_algorithm_stay_as_they_are() {
+    let bucket = [
+        5, 170, 213, 170, 213, 202, 1, 10, 128, 176, 157, 194, 223, 1, 10, 128, 168, 214, 185, 7,
+    ];
+    let bytes: [&[u8]; 9] = [
+        &[&[0x11], &bucket[..]].concat(),
+        &[&[0x11], &bucket[..]].concat(),
+        &[&[0x12], &bucket[..]].concat(),
+        &[0x13, 1, 131, 128, 128, 128, 128, 8],
+        &[0x14, 2, 128, 196, 136, 159, 227, 1, 3],
+        &[0x15, 3, 0, 3, 0],
+        &[0x15, 6, 0, 3, 0, 0, 0, 0],
+        &[0x15, 6, 0, 3, 0, 0, 0, 0],
+        &[0x16, 4, 128, 148, 235, 220, 3, 1, 128, 148, 235, 220, 3, 2],
+    ];
+    for (algorithm, expected) in ALL.into_iter().zip(bytes) {
+        let limit = limit(algorithm, 10);
+        let mut state = limit.unused(0);
+        state.charge(SECOND, &charge(1));
+        state.charge(2 * SECOND, &charge(2));
+        assert_eq!(state.to_bytes(), expected, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn the_bytes_of_another_algorithm_are_no_state() {
+    for (number, algorithm) in ALL.into_iter().enumerate() {
+        let mut state = limit(algorithm, 10).unused(0);
+        state.charge(SECOND, &charge(1));
+        let bytes = state.to_bytes();
+        for (other, reader) in ALL.into_iter().enumerate() {
+            let read = limit(reader, 10).read(0, &bytes);
+            let same = limit(reader, 10).unused(0).to_bytes()[0] == bytes[0];
+            assert!(same || read.is_none(), "{algorithm:?} as {reader:?}");
+            assert!(number != other || read.is_some(), "{algorithm:?}");
+        }
+        for end in 0..bytes.len() {
+            assert!(limit(algorithm, 10).read(0, &bytes[..end]).is_none());
+        }
+        assert!(
+            limit(algorithm, 10)
+                .read(0, &[&bytes[..], &[0]].concat())
+                .is_none()
+        );
+    }
+}
+
+#[test]
+fn the_longest_log_is_read_as_it_was_written() {
+    let log = limit(Algorithm::SlidingLog, MAX_LOG);
+    let mut state = log.unused(0);
+    for nanos in 0..MAX_LOG {
+        assert!(state.charge(nanos, &charge(1)).allowed);
+    }
+    let mut read = log.read(0, &state.to_bytes()).unwrap();
+    assert!(!read.charge(MAX_LOG, &charge(1)).allowed);
+    assert_eq!(read.decide(60 * SECOND + 4, &charge(0)).remaining, 5);
+}
+
+#[test]
+fn a_state_is_kept_for_as_long_as_it_counts_and_no_longer_than_two_windows() {
+    for algorithm in ALL {
+        let limit = limit(algorithm, 10);
+        let mut state = limit.unused(0);
+        assert_eq!(state.expires_after(0), Duration::ZERO, "{algorithm:?}");
+        let reset_after = state.charge(0, &charge(10)).reset_after;
+        assert_eq!(state.expires_after(0), reset_after, "{algorithm:?}");
+        // By the clock of a machine that is behind by an hour.
+        let mut ahead = limit.unused(0);
+        ahead.charge(3600 * SECOND, &charge(10));
+        assert!(
+            ahead.expires_after(0) <= Duration::from_secs(120),
+            "{algorithm:?}"
+        );
+    }
+}
+
+#[test]
+fn a_set_is_charged_all_or_nothing() {
+    let limits = [
+        limit(Algorithm::TokenBucket, 5),
+        limit(Algorithm::SlidingLog, 1),
+    ];
+    let mut states = limits.map(|limit| limit.unused(0));
+    let mut out = [Decision::default(); 2];
+    assert!(charge_all(
+        &mut states,
+        0,
+        &[charge(1), charge(1)],
+        &mut out
+    ));
+    assert_eq!(
+        out.map(|one| (one.granted, one.remaining)),
+        [(1, 4), (1, 0)]
+    );
+    let before = states.each_ref().map(|state| state.to_bytes());
+    assert!(!charge_all(
+        &mut states,
+        0,
+        &[charge(2), charge(1)],
+        &mut out
+    ));
+    assert_eq!(
+        out.map(|one| (one.allowed, one.granted, one.remaining)),
+        [(true, 0, 4), (false, 0, 0)]
+    );
+    assert_eq!(states.each_ref().map(|state| state.to_bytes()), before);
+}
+
+/// The client that brought the quota waits by it, so it has to be in force even if another policy rejects the request.
+#[test]
+fn a_rejected_set_still_puts_the_quotas_of_its_charges_in_force() {
+    let limits = [
+        limit(Algorithm::TokenBucket, 10),
+        limit(Algorithm::TokenBucket, 1),
+    ];
+    let mut states = limits.map(|limit| limit.unused(0));
+    let mut out = [Decision::default(); 2];
+    charge_all(&mut states, 0, &[charge(8), charge(1)], &mut out);
+    let fast = charge(1).quota(Quota::per_second(10));
+    assert!(!charge_all(&mut states, 0, &[fast, charge(1)], &mut out));
+    assert_eq!(states[0].decide(0, &charge(0)).remaining, 2);
+    assert_eq!(states[0].decide(SECOND, &charge(0)).remaining, 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    /// Bytes come from a store that others can write to.
+    #[test]
+    fn no_bytes_are_too_strange_to_be_read_and_charged(
+        (algorithm, quota) in any_built(),
+        words in prop::collection::vec((any::<u64>(), 0_u32..64), 0..12),
+        tail in prop::collection::vec(any::<u8>(), 0..12),
+        nanos: u64,
+        (cost, delta) in any::<(u64, i64)>(),
+    ) {
+        let limit = Limit::new(algorithm, quota).unwrap();
+        let mut bytes = limit.unused(0).to_bytes();
+        bytes[1] = u8::try_from(words.len()).unwrap();
+        for (word, shift) in words {
+            super::super::put(&mut bytes, word >> shift);
+        }
+        bytes.extend_from_slice(&tail[..tail.len().saturating_sub(6)]);
+        if let Some(mut state) = limit.read(nanos, &bytes) {
+            for cost in [cost, 1] {
+                state.charge(nanos, &charge(cost).want(u64::MAX));
+                state.settle(nanos, &charge(cost), delta);
+                let _ = state.expires_after(nanos);
+            }
+            prop_assert!(limit.read(nanos, &state.to_bytes()).is_some());
+        }
+    }
+}
