@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tower::timeout::Timeout;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_attempt::{HttpResponse, ReplayableRequest};
-use tower_jitter_retry::{Http, RetryInfo, RetryLayer};
+use tower_jitter_retry::{Http, Observed, RetryInfo, RetryLayer};
 
-use crate::{Events, soon};
+use crate::soon;
 
 /// A client library's client, with its own retries switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Client {
     /// Returns the client's error.
     pub async fn send(
         self,
-        layer: &RetryLayer<Http, Events>,
+        layer: &RetryLayer<Http, Observed>,
         boxed: bool,
         method: Method,
         url: &str,
@@ -183,7 +183,7 @@ impl Answer {
 ///
 /// Returns the client's error.
 pub async fn call<S, Req, Res>(
-    layer: &RetryLayer<Http, Events>,
+    layer: &RetryLayer<Http, Observed>,
     boxed: bool,
     client: S,
     request: Req,

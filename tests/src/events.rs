@@ -2,7 +2,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_jitter_retry::{Attempt, DelaySource, Observer, StopReason};
+use tower_jitter_retry::{
+    AttemptScope, AttemptStarted, CallEnded, DelaySource, Observer, RetryScheduled, StopReason,
+};
 
 /// Records the events of a retry layer.
 #[derive(Clone, Default)]
@@ -50,19 +52,21 @@ impl Events {
 }
 
 impl Observer for Events {
-    fn attempt_started(&self, _: &Attempt) {
+    fn attempt_started(&self, _: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
         self.log.lock().unwrap().attempts += 1;
+        None
     }
 
-    fn retry_scheduled(&self, _: &Attempt, delay: Duration, source: DelaySource) {
-        self.log.lock().unwrap().delays.push((delay, source));
+    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
+        let delay = (event.delay, event.source);
+        self.log.lock().unwrap().delays.push(delay);
         if let Some(hook) = &self.on_retry {
             hook();
         }
     }
 
-    fn stopped(&self, _: &Attempt, reason: StopReason) {
-        self.log.lock().unwrap().stops.push(reason);
+    fn call_ended(&self, event: &CallEnded<'_>) {
+        self.log.lock().unwrap().stops.push(event.reason);
     }
 }
 

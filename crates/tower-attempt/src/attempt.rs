@@ -28,6 +28,18 @@ pub enum AttemptKind {
     Hedge,
 }
 
+impl AttemptKind {
+    /// The label in metrics and log lines: `primary`, `retry` or `hedge`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Retry => "retry",
+            Self::Hedge => "hedge",
+        }
+    }
+}
+
 impl Attempt {
     /// The first attempt.
     pub const PRIMARY: Self = Self {

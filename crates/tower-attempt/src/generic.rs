@@ -1,9 +1,10 @@
 use std::time::Duration;
 
+use crate::errors::chain;
 use crate::protocol::sealed::Sealed;
 use crate::{
-    Attempt, Budget, Classify, Deadline, EveryError, Outcomes, Protocol, Rejected, RequestRule,
-    Requests, Verdict,
+    Attempt, AttemptOutcome, Budget, Classify, Deadline, EveryError, Outcomes, Protocol, Rejected,
+    RequestRule, Requests, Verdict,
 };
 
 /// The protocol of services whose requests are `Clone`, where a rule of type `C` classifies the outcomes.
@@ -79,6 +80,16 @@ where
         match verdict.is_retry() {
             true => Rejected::amend(verdict, attempt, outcome),
             false => verdict,
+        }
+    }
+
+    fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a> {
+        match outcome {
+            Ok(_) => AttemptOutcome::Response {
+                http_status: None,
+                grpc_status: None,
+            },
+            Err(error) => AttemptOutcome::Error(chain(error).next()),
         }
     }
 

@@ -128,6 +128,11 @@ impl Dialect for Grpc {
         response.status() == StatusCode::OK && !response.headers().contains_key(STATUS)
     }
 
+    fn grpc_status<Res: HttpResponse>(response: &Res) -> Option<u16> {
+        let status = response.headers().get(STATUS)?;
+        Some(GrpcCode::parse(status) as u16)
+    }
+
     fn judge<Res: HttpResponse, E: 'static>(
         &self,
         _: &HttpContext,

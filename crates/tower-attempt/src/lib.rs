@@ -11,6 +11,7 @@
 //! - [`ReplayableRequest`]: copies of an HTTP request, whose body is shared if it is in memory, and recorded if it streams.
 //! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
 //! - [`Rejected`] and [`WrapsError`]: how a layer below says that it rejected a request.
+//! - [`Observer`]: receives events from a layer.
 //! - [`Deadline`], [`AttemptTimeout`] and [`TimeoutAnswer`]: how long to wait, and what the caller gets then.
 //!
 //! # One budget for all extra load
@@ -47,6 +48,8 @@
 //! | `tonic-014` | `tonic::body::Body` of tonic 0.14 can be resent, and the errors of its client are recognised |
 //! | `tower` | [`Budget`] serves as the budget of tower's own retry |
 //! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be resent, and its errors are recognised |
+//! | `tracing` | `TracingObserver` |
+//! | `metrics` | `MetricsObserver` |
 //!
 //! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
 //! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.
@@ -64,6 +67,7 @@ mod generic;
 mod grpc;
 #[cfg(feature = "http")]
 mod http;
+mod observe;
 mod protocol;
 mod rejected;
 mod replay;
@@ -84,6 +88,15 @@ pub use self::grpc::{Grpc, GrpcCode, GrpcOutcome};
 pub use self::http::{
     Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, RequestHead, Settings,
     Target,
+};
+#[cfg(feature = "metrics")]
+pub use self::observe::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use self::observe::TracingObserver;
+pub use self::observe::{
+    AttemptEnded, AttemptOutcome, AttemptScope, AttemptStarted, CallEnded, CallInfo, DelaySource,
+    HedgeSkipped, LayerKind, NoObserver, Observe, Observed, Observer, Record, RequestLine,
+    RetryScheduled, SkipReason, StopReason,
 };
 pub use self::protocol::{Outcomes, Protocol, Requests};
 pub use self::rejected::Rejected;

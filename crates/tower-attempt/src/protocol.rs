@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use crate::{Attempt, AttemptTimeout, Budget, BuildError, Deadline, Verdict};
+use crate::{
+    Attempt, AttemptOutcome, AttemptTimeout, Budget, BuildError, Deadline, RequestLine, Verdict,
+};
 
 /// Keeps [`Protocol`] to this crate: a layer relies on it for what is safe.
 pub(crate) mod sealed {
@@ -49,6 +51,11 @@ pub trait Requests<Req>: Protocol {
 
     /// Takes the context of a request before it is sent.
     fn context(&self, request: &Req) -> Self::Context;
+
+    /// Copies the facts of a request that events carry.
+    fn request_line(&self, _request: &Req) -> RequestLine {
+        RequestLine::default()
+    }
 
     /// Whether any outcome at all could make a retry of this request right. If not, the layer keeps no
     /// copy of it.
@@ -111,6 +118,9 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Verdict;
+
+    /// The facts of an outcome that events carry.
+    fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a>;
 
     /// Classifies an attempt that the layer timed out. `answer` is the outcome that the caller would
     /// get.

@@ -80,7 +80,8 @@ impl Counters {
             SkipReason::HeldBack => &self.held_back,
             SkipReason::NotReady => &self.not_ready,
             SkipReason::NotRepeatable => &self.not_repeatable,
-            SkipReason::Shadow => &self.shadowed,
+            // `Shadow`.
+            _ => &self.shadowed,
         };
         counter.count();
     }

@@ -9,12 +9,11 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep_until};
-use tower_attempt::{Attempt, Outcomes, Requests};
+use tower_attempt::{Attempt, Observe, Outcomes, Requests};
 use tower_service::Service;
 
 pub(crate) use self::race::{Race, Spare};
 pub(crate) use self::timing::{Due, Timing};
-use crate::Observer;
 use crate::elsewhere::{Destinations, Elsewhere};
 use crate::losers::{Holds, Losers};
 
@@ -38,7 +37,7 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 pub struct ResponseFuture<F, S, V, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {
@@ -56,7 +55,7 @@ where
 impl<F, S, V, P, O, A, L, Req> ResponseFuture<F, S, V, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {
@@ -75,7 +74,7 @@ where
     F: Future<Output = Outcome<S, Req>>,
     S: Service<Req, Future = F> + Clone,
     P: Outcomes<Req, S::Response, S::Error>,
-    O: Observer,
+    O: Observe,
     A: Elsewhere<S, Req>,
     L: Losers<F>,
 {
@@ -89,7 +88,7 @@ where
 
         let (decisive, mut outcome) = 'race: {
             if let Some(primary) = this.primary.as_mut().as_pin_mut()
-                && let Poll::Ready(outcome) = primary.poll(cx)
+                && let Poll::Ready(outcome) = this.race.poll_primary(|| primary.poll(cx))
             {
                 let decides = this.race.decides(&Attempt::PRIMARY, &outcome);
                 if decides || !this.race.survives_failure() {
@@ -153,7 +152,7 @@ where
 impl<F, S, V, P, O, A, L, Req> fmt::Debug for ResponseFuture<F, S, V, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {

@@ -191,16 +191,21 @@ mod info;
 mod key;
 mod layer;
 mod losers;
-mod observe;
 mod options;
 mod quantile;
 mod service;
 mod settings;
 mod trigger;
 
+#[cfg(feature = "metrics")]
+pub use tower_attempt::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
-    Attempt, AttemptKind, Budget, Budgets, BuildError, Classify, ClassifyFn, Deadline, EveryError,
-    Generic, Hint, RequestRule, RetryReason, Verdict,
+    Attempt, AttemptEnded, AttemptKind, AttemptOutcome, AttemptScope, AttemptStarted, Budget,
+    Budgets, BuildError, CallEnded, CallInfo, Classify, ClassifyFn, Deadline, DelaySource, Elapsed,
+    EveryError, Generic, HedgeSkipped, Hint, LayerKind, NoObserver, Observed, Observer,
+    RequestRule, RetryReason, RetryScheduled, SkipReason, StopReason, Verdict,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
@@ -216,11 +221,6 @@ pub use self::info::HedgeInfo;
 pub use self::layer::{HedgeLayer, HedgeLayerBuilder};
 #[cfg(feature = "drain")]
 pub use self::losers::Drain;
-#[cfg(feature = "metrics")]
-pub use self::observe::MetricsObserver;
-#[cfg(feature = "tracing")]
-pub use self::observe::TracingObserver;
-pub use self::observe::{NoObserver, Observer, SkipReason};
 pub use self::service::Hedge;
 pub use self::settings::Mode;
 

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
 use tokio::time::Instant;
-use tower_attempt::{Deadline, Generic, Outcomes};
+use tower_attempt::{Attempt, Deadline, Generic, LayerKind, Observe, Outcomes, Record};
 use tower_service::Service;
 
 use crate::elsewhere::Elsewhere;
@@ -13,7 +13,7 @@ use crate::key::Sort;
 use crate::losers::Losers;
 use crate::options::Options;
 use crate::settings::Settings;
-use crate::{NoObserver, Observer, ResponseFuture};
+use crate::{NoObserver, ResponseFuture};
 
 /// Sends another attempt when the first is late; made by [`HedgeLayer`](crate::HedgeLayer).
 ///
@@ -69,7 +69,7 @@ impl<S, P, O, K, A, L, Req> Service<Req> for Hedge<S, P, O, Options<K, A, L>>
 where
     S: Service<Req> + Clone,
     P: Outcomes<Req, S::Response, S::Error> + Clone,
-    O: Observer + Clone,
+    O: Observe,
     K: Sort<Req>,
     A: Elsewhere<S, Req> + Clone,
     L: Losers<S::Future> + Clone,
@@ -112,14 +112,16 @@ where
                 None => watched = false,
             }
         }
-        let observer = self.observer.clone();
-        let primary = losers.hold(self.inner.call(request));
+        let line = || protocol.request_line(&request);
+        let record = (self.observer).start(LayerKind::Hedge, &settings.knobs.name, line);
+        let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
+        let primary = losers.hold(primary);
         // Last, and from plain values, so that nothing can unwind while it exists: the compiler then
         // builds it in place.
         let settings = Arc::clone(settings);
         let timing = Timing::new(start, class, learned);
         let race = Race::new(
-            protocol, observer, elsewhere, losers, settings, context, deadline, watched, timing,
+            protocol, record, elsewhere, losers, settings, context, deadline, watched, timing,
             spare,
         );
         ResponseFuture::new(primary, race)

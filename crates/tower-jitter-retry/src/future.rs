@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tower_attempt::{Attempt, Outcomes, Requests, Verdict};
+use tower_attempt::{Attempt, Observe, Outcomes, Requests, Verdict};
 use tower_service::Service;
 
 pub(crate) use self::call::Call;
+use crate::StopReason;
 use crate::time_limit::{Limited, TimeLimit, Timer};
-use crate::{Observer, StopReason, nested};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
@@ -32,7 +32,7 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 pub struct ResponseFuture<F, S, P, O, T, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     T: Limited,
 {
     /// `None` while the next one is waited for.
@@ -47,7 +47,7 @@ where
 impl<F, S, P, O, T, Req> ResponseFuture<F, S, P, O, T, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     T: Limited,
 {
     #[inline]
@@ -66,7 +66,7 @@ where
     F: Future<Output = Outcome<S, Req>>,
     S: Service<Req, Future = F>,
     P: Outcomes<Req, S::Response, S::Error>,
-    O: Observer,
+    O: Observe,
     T: TimeLimit<P, S::Response, S::Error>,
 {
     type Output = Outcome<S, Req>;
@@ -77,7 +77,7 @@ where
         let mut this = self.project();
         loop {
             if let Some(attempt) = this.attempt.as_mut().as_pin_mut() {
-                let (polled, below) = nested::count(|| attempt.poll(cx));
+                let (polled, below) = this.call.poll(|| attempt.poll(cx));
                 if below > 0 {
                     this.call.add_retries_below(below);
                 }
@@ -136,7 +136,7 @@ where
 impl<F, S, P, O, T, Req> fmt::Debug for ResponseFuture<F, S, P, O, T, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     T: Limited,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ use tower_attempt::{Budget, BuildError, Generic, Protocol};
 use tower_layer::Layer;
 
 use crate::settings::{Knobs, Settings};
-use crate::{Backoff, Mode, NoObserver, NoTimeLimit, Observer, Retry, RetryHandle};
+use crate::{Backoff, Mode, NoObserver, NoTimeLimit, Observed, Observer, Retry, RetryHandle};
 
 /// Puts [`Retry`] around services.
 ///
@@ -227,11 +227,15 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// Tells `observer` what the layer does.
-    pub fn observer<N: Observer>(self, observer: N) -> RetryLayerBuilder<P, N, T> {
+    /// The receiver of the layer's events. An `Arc` of an observer is an observer, too.
+    ///
+    /// # Default
+    ///
+    /// [`NoObserver`], which costs nothing.
+    pub fn observer(self, observer: impl Observer) -> RetryLayerBuilder<P, Observed, T> {
         RetryLayerBuilder {
             protocol: self.protocol,
-            observer,
+            observer: Observed::new(observer),
             limit: self.limit,
             knobs: self.knobs,
         }

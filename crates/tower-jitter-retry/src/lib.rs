@@ -236,16 +236,21 @@ mod info;
 mod jitter;
 mod layer;
 mod nested;
-mod observe;
 mod retry_after;
 mod service;
 mod settings;
 mod time_limit;
 
+#[cfg(feature = "metrics")]
+pub use tower_attempt::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
-    Attempt, AttemptKind, AttemptTimeout, Budget, Budgets, BuildError, Classify, ClassifyFn,
-    Deadline, Elapsed, EveryError, Generic, Hint, Rejected, RequestRule, RetryIf, RetryReason,
-    TimeoutAnswer, Verdict, WrapsError,
+    Attempt, AttemptEnded, AttemptKind, AttemptOutcome, AttemptScope, AttemptStarted,
+    AttemptTimeout, Budget, Budgets, BuildError, CallEnded, CallInfo, Classify, ClassifyFn,
+    Deadline, DelaySource, Elapsed, EveryError, Generic, HedgeSkipped, Hint, LayerKind, NoObserver,
+    Observed, Observer, Rejected, RequestRule, RetryIf, RetryReason, RetryScheduled, SkipReason,
+    StopReason, TimeoutAnswer, Verdict, WrapsError,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
@@ -257,11 +262,6 @@ pub use self::future::ResponseFuture;
 pub use self::info::RetryInfo;
 pub use self::jitter::Jitter;
 pub use self::layer::{RetryLayer, RetryLayerBuilder};
-#[cfg(feature = "metrics")]
-pub use self::observe::MetricsObserver;
-#[cfg(feature = "tracing")]
-pub use self::observe::TracingObserver;
-pub use self::observe::{DelaySource, NoObserver, Observer, StopReason};
 pub use self::service::Retry;
 pub use self::settings::{Mode, RetryHandle};
 pub use self::time_limit::{NoTimeLimit, OnTimeout, StandardAnswer};

@@ -3,13 +3,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
-use tower_attempt::{Generic, Outcomes};
+use tower_attempt::{Generic, LayerKind, Observe, Outcomes, Record};
 use tower_service::Service;
 
 use crate::future::Call;
 use crate::settings::{Mode, Settings};
 use crate::time_limit::{Limits, TimeLimit, Timer};
-use crate::{NoObserver, NoTimeLimit, Observer, ResponseFuture};
+use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 
 /// Repeats failed calls of a service; made by [`RetryLayer`](crate::RetryLayer).
 ///
@@ -65,7 +65,7 @@ impl<S, P, O, T, Req> Service<Req> for Retry<S, P, O, T>
 where
     S: Service<Req> + Clone,
     P: Outcomes<Req, S::Response, S::Error> + Clone,
-    O: Observer + Clone,
+    O: Observe,
     T: TimeLimit<P, S::Response, S::Error> + Clone,
 {
     type Response = S::Response;
@@ -102,12 +102,14 @@ where
             false => None,
         };
         let service = saved.is_some().then(|| self.inner.clone());
-        let (observer, limit) = (self.observer.clone(), self.limit.clone());
-        let first = self.inner.call(request);
+        let limit = self.limit.clone();
+        let line = || protocol.request_line(&request);
+        let record = (self.observer).start(LayerKind::Retry, &settings.knobs.name, line);
+        let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
         let settings = Arc::clone(settings);
         let call = Call::new(
-            protocol, observer, settings, context, last_start, service, saved,
+            protocol, record, settings, context, last_start, service, saved,
         );
         ResponseFuture::new(first, timer, limit, call)
     }

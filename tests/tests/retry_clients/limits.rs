@@ -13,7 +13,7 @@ use tests::raw::hello;
 use tests::{Events, Http2Server, RawServer, Reply, soon};
 use tokio::net::TcpListener;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
-use tower_jitter_retry::{Elapsed, Http, RetryLayer, StandardAnswer, StopReason};
+use tower_jitter_retry::{Elapsed, Http, Observed, RetryLayer, StandardAnswer, StopReason};
 
 use crate::builder;
 
@@ -33,7 +33,7 @@ async fn silent(connections: usize) -> RawServer {
     .await
 }
 
-fn layer(events: &Events) -> RetryLayer<Http, Events, StandardAnswer> {
+fn layer(events: &Events) -> RetryLayer<Http, Observed, StandardAnswer> {
     let builder = builder(events).max_attempts(2);
     builder.attempt_timeout(LIMIT).build().unwrap()
 }

@@ -12,12 +12,14 @@ use http::Method;
 use tests::Events;
 use tests::clients::{Answer, Client, Payload};
 use tower::BoxError;
-use tower_jitter_retry::{Backoff, DelaySource, Http, Jitter, RetryLayer, RetryLayerBuilder};
+use tower_jitter_retry::{
+    Backoff, DelaySource, Http, Jitter, Observed, RetryLayer, RetryLayerBuilder,
+};
 
 const BACKOFF: Duration = Duration::from_millis(1);
 const DELAYED: (Duration, DelaySource) = (BACKOFF, DelaySource::Backoff);
 
-fn builder(events: &Events) -> RetryLayerBuilder<Http, Events> {
+fn builder(events: &Events) -> RetryLayerBuilder<Http, Observed> {
     let backoff = Backoff::constant(BACKOFF).jitter(Jitter::None);
     let builder = RetryLayer::builder().http().backoff(backoff);
     builder.observer(events.clone())

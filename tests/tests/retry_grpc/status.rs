@@ -7,7 +7,7 @@ use tests::Events;
 use tokio::net::TcpListener;
 use tonic::Code;
 use tower::Layer;
-use tower_jitter_retry::{DelaySource, Grpc, RetryLayerBuilder, StopReason, Verdict};
+use tower_jitter_retry::{DelaySource, Grpc, Observed, RetryLayerBuilder, StopReason, Verdict};
 
 use crate::words::{Client, ECHO, JOIN, Reply, Words, channel};
 use crate::{BACKOFF, builder, client};
@@ -31,7 +31,7 @@ async fn unavailable_without_a_body_is_repeated() {
 /// gRFC A6 retries only methods whose service config opts in.
 #[tokio::test]
 async fn a_method_that_is_not_declared_idempotent_is_called_again_after_a_pushback_only() {
-    type Builder = RetryLayerBuilder<Grpc, Events>;
+    type Builder = RetryLayerBuilder<Grpc, Observed>;
     let rules: [fn(Builder) -> Builder; 4] = [
         |builder| builder,
         |builder| builder.classify(|_| Verdict::transient()),

@@ -14,7 +14,7 @@ use tests::Events;
 use tests::clients::{Answer, Client, Payload};
 use tower::BoxError;
 use tower_jitter_retry::{
-    Backoff, Budget, DelaySource, Http, Jitter, RetryLayer, RetryLayerBuilder,
+    Backoff, Budget, DelaySource, Http, Jitter, Observed, RetryLayer, RetryLayerBuilder,
 };
 
 const BACKOFF: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ const IMMEDIATE: (Duration, DelaySource) = (Duration::ZERO, DelaySource::Unproce
 /// Delay and source of every other retry.
 const DELAYED: (Duration, DelaySource) = (BACKOFF, DelaySource::Backoff);
 
-fn builder(events: &Events) -> RetryLayerBuilder<Http, Events> {
+fn builder(events: &Events) -> RetryLayerBuilder<Http, Observed> {
     let backoff = Backoff::constant(BACKOFF).jitter(Jitter::None);
     let builder = RetryLayer::builder()
         .http()
@@ -47,7 +47,7 @@ fn each(clients: &[Client]) -> impl Iterator<Item = (Client, bool)> {
 /// Sends a request without an `Idempotency-Key`.
 async fn send(
     (client, boxed): (Client, bool),
-    layer: &RetryLayer<Http, Events>,
+    layer: &RetryLayer<Http, Observed>,
     method: Method,
     url: &str,
 ) -> Result<Answer, BoxError> {

@@ -5,9 +5,9 @@ mod connect;
 mod websocket;
 
 use tests::Events;
-use tower_jitter_retry::{Backoff, Http, RetryLayer};
+use tower_jitter_retry::{Backoff, Http, Observed, RetryLayer};
 
-fn retry(events: &Events) -> RetryLayer<Http, Events> {
+fn retry(events: &Events) -> RetryLayer<Http, Observed> {
     let builder = RetryLayer::builder().http().backoff(Backoff::none());
     builder.observer(events.clone()).build().unwrap()
 }

@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use super::settings::REPLAY_LIMIT;
 use super::{HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Settings};
+use crate::errors::chain;
 use crate::{
-    Attempt, AttemptTimeout, Budget, Deadline, Hint, Outcomes, Protocol, Rejected,
-    ReplayableRequest, Requests, RetryReason, Verdict,
+    Attempt, AttemptOutcome, AttemptTimeout, Budget, Deadline, Hint, Outcomes, Protocol, Rejected,
+    ReplayableRequest, RequestLine, Requests, RetryReason, Verdict,
 };
 
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
@@ -58,6 +59,13 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     /// Whether a response is a success without a look at the rules.
     #[doc(hidden)]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool;
+
+    /// The gRPC status code in a response head.
+    #[doc(hidden)]
+    #[must_use]
+    fn grpc_status<Res: HttpResponse>(_: &Res) -> Option<u16> {
+        None
+    }
 
     /// The standard rules.
     #[doc(hidden)]
@@ -159,6 +167,12 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         HttpContext::new(self, request)
     }
 
+    fn request_line(&self, request: &Req) -> RequestLine {
+        RequestLine {
+            line: Some((request.method().clone(), request.uri())),
+        }
+    }
+
     #[inline]
     fn may_retry(&self, context: &HttpContext) -> bool {
         context.may_retry
@@ -228,6 +242,16 @@ where
                 Verdict::Success
             }
             _ => classify(self, context, attempt, outcome),
+        }
+    }
+
+    fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a> {
+        match outcome {
+            Ok(response) => AttemptOutcome::Response {
+                http_status: Some(response.status().as_u16()),
+                grpc_status: D::grpc_status(response),
+            },
+            Err(error) => AttemptOutcome::Error(chain(error).next()),
         }
     }
 

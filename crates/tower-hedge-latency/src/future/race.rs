@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Budget, Deadline, Requests};
+use tower_attempt::{Attempt, Budget, Deadline, Observe, Record, Requests};
 
 use super::hedge::Hedge;
 use super::timing::{Due, Timing};
+use crate::SkipReason;
 use crate::elsewhere::Destinations;
 use crate::losers::Holds;
 use crate::settings::{Mode, Settings};
-use crate::{Observer, SkipReason};
 
 /// All of a call but its first attempt and its timer.
 pub(crate) struct Race<F, S, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {
     protocol: P,
-    observer: O,
+    record: O::Record,
     elsewhere: A,
     losers: L,
     settings: Arc<Settings>,
@@ -70,7 +70,7 @@ impl<S, V, E> Spare<S, V, E> {
 impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {
@@ -78,7 +78,7 @@ where
     #[inline]
     pub(crate) fn new(
         protocol: P,
-        observer: O,
+        record: O::Record,
         elsewhere: A,
         losers: L,
         settings: Arc<Settings>,
@@ -88,13 +88,12 @@ where
         timing: Timing,
         spare: Option<Spare<S, P::Saved, A::Call>>,
     ) -> Self {
-        observer.attempt_started(&Attempt::PRIMARY);
         if !watched && settings.tuning.mode != Mode::Off {
             settings.state.counters.ineligible.count();
         }
         Self {
             protocol,
-            observer,
+            record,
             elsewhere,
             losers,
             settings,
@@ -123,6 +122,12 @@ where
         due.before(&self.deadline)
     }
 
+    /// Polls the first attempt in its scope.
+    #[inline]
+    pub(super) fn poll_primary<T>(&self, poll: impl FnOnce() -> T) -> T {
+        self.record.enter(Attempt::PRIMARY, poll)
+    }
+
     pub(super) fn losers(&self) -> &L {
         &self.losers
     }
@@ -144,8 +149,8 @@ where
         own.unwrap_or(&self.settings.tuning.budget)
     }
 
-    fn skip(&self, attempt: &Attempt, reason: SkipReason) {
+    fn skip(&mut self, attempt: Attempt, reason: SkipReason) {
         self.settings.state.counters.skip(reason);
-        self.observer.hedge_skipped(attempt, reason);
+        self.record.hedge_skipped(attempt, reason);
     }
 }

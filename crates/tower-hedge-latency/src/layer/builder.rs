@@ -10,7 +10,7 @@ use tower_attempt::{Budget, BuildError, Generic, Protocol};
 use crate::options::Options;
 use crate::settings::Knobs;
 use crate::trigger::Trigger;
-use crate::{HedgeLayer, Mode, NoObserver, Observer};
+use crate::{HedgeLayer, Mode, NoObserver, Observed, Observer};
 
 /// Configures a [`HedgeLayer`].
 ///
@@ -218,8 +218,13 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
         self
     }
 
-    /// Tells `observer` what the layer does.
-    pub fn observer<T: Observer>(self, observer: T) -> HedgeLayerBuilder<P, T, X> {
+    /// The receiver of the layer's events. An `Arc` of an observer is an observer, too.
+    ///
+    /// # Default
+    ///
+    /// [`NoObserver`], which costs nothing.
+    pub fn observer(self, observer: impl Observer) -> HedgeLayerBuilder<P, Observed, X> {
+        let observer = Observed::new(observer);
         HedgeLayerBuilder::new(self.protocol, observer, self.options, self.knobs)
     }
 

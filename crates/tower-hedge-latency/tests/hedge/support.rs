@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use tower_hedge_latency::{Attempt, HedgeLayer, HedgeLayerBuilder, Observer, SkipReason};
+use tower_hedge_latency::{
+    AttemptEnded, AttemptScope, AttemptStarted, CallEnded, HedgeLayer, HedgeLayerBuilder,
+    HedgeSkipped, Observer, SkipReason, StopReason, Verdict,
+};
 use tower_test::mock::{Handle, SendResponse};
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -43,24 +46,30 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn attempt_started(&self, attempt: &Attempt) {
-        self.add(Started(attempt.number()));
+    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
+        self.add(Started(event.attempt.number()));
+        None
     }
 
-    fn hedge_skipped(&self, attempt: &Attempt, reason: SkipReason) {
-        self.add(Skipped(attempt.number(), reason));
+    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
+        if event
+            .verdict
+            .is_some_and(|verdict| verdict != Verdict::Success)
+        {
+            self.add(Failed(event.attempt.number()));
+        }
     }
 
-    fn attempt_failed(&self, attempt: &Attempt) {
-        self.add(Failed(attempt.number()));
+    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
+        self.add(Skipped(event.attempt.number(), event.reason));
     }
 
-    fn finished(&self, winner: Option<&Attempt>) {
-        self.add(winner.map_or(NoWinner, |winner| Finished(winner.number())));
-    }
-
-    fn cancelled(&self) {
-        self.add(Cancelled);
+    fn call_ended(&self, event: &CallEnded<'_>) {
+        self.add(match (event.reason, event.winner) {
+            (StopReason::Cancelled, _) => Cancelled,
+            (_, Some(winner)) => Finished(winner.number()),
+            (_, None) => NoWinner,
+        });
     }
 }
 

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 use tower_attempt::{
-    Attempt, Budget, Deadline, Elapsed, Hint, Outcomes, Permit, Requests, RetryReason, Verdict,
+    Attempt, AttemptOutcome, Budget, Deadline, Elapsed, Hint, Observe, Outcomes, Permit, Record,
+    Requests, RetryReason, Verdict,
 };
 use tower_service::Service;
 
 use super::Outcome;
 use crate::backoff::Schedule;
 use crate::settings::{Mode, Settings};
-use crate::{DelaySource, Observer, RetryInfo, StopReason, nested, retry_after};
+use crate::{DelaySource, RetryInfo, StopReason, nested, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
 ///
@@ -22,7 +23,7 @@ use crate::{DelaySource, Observer, RetryInfo, StopReason, nested, retry_after};
 pub(crate) struct Call<S, P, O, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
 {
     protocol: P,
     settings: Arc<Settings>,
@@ -35,8 +36,7 @@ where
     /// No attempt goes out at this instant or later.
     last_start: Deadline,
     attempt: Attempt,
-    ended: bool,
-    observer: O,
+    record: O::Record,
 }
 
 /// What a call has besides once it has to wait.
@@ -67,22 +67,21 @@ enum Step {
 impl<S, P, O, Req> Call<S, P, O, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
 {
     #[inline]
     pub(crate) fn new(
         protocol: P,
-        observer: O,
+        record: O::Record,
         settings: Arc<Settings>,
         context: P::Context,
         last_start: Deadline,
         service: Option<S>,
         saved: Option<P::Saved>,
     ) -> Self {
-        observer.attempt_started(&Attempt::PRIMARY);
         Self {
             protocol,
-            observer,
+            record,
             settings,
             context,
             last_start,
@@ -90,12 +89,17 @@ where
             saved,
             attempt: Attempt::PRIMARY,
             wait: None,
-            ended: false,
         }
     }
 
     pub(crate) fn attempt(&self) -> Attempt {
         self.attempt
+    }
+
+    /// Polls the current attempt. Returns how many retries layers below sent meanwhile.
+    #[inline]
+    pub(crate) fn poll<R>(&self, poll: impl FnOnce() -> R) -> (R, u32) {
+        nested::count(|| self.record.enter(self.attempt, poll))
     }
 }
 
@@ -103,12 +107,16 @@ impl<S, P, O, Req> Call<S, P, O, Req>
 where
     S: Service<Req>,
     P: Outcomes<Req, S::Response, S::Error>,
-    O: Observer,
+    O: Observe,
 {
     #[inline]
-    pub(crate) fn judge(&self, outcome: &Outcome<S, Req>) -> Verdict {
+    pub(crate) fn judge(&mut self, outcome: &Outcome<S, Req>) -> Verdict {
         let protocol = &self.protocol;
-        protocol.classify(&self.context, &self.attempt, outcome)
+        let verdict = protocol.classify(&self.context, &self.attempt, outcome);
+        let describe = || protocol.describe(outcome);
+        self.record
+            .attempt_ended(self.attempt, Some(verdict), describe);
+        verdict
     }
 
     /// The call ends with a success.
@@ -131,12 +139,17 @@ where
         elapsed: Elapsed,
         answer: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        if let Elapsed::Attempt(_) = elapsed {
-            let protocol = &self.protocol;
-            let verdict = protocol.timed_out(&self.context, &self.attempt, &answer);
-            return self.decide(verdict, answer);
+        let protocol = &self.protocol;
+        let verdict = match elapsed {
+            Elapsed::Attempt(_) => Some(protocol.timed_out(&self.context, &self.attempt, &answer)),
+            _ => None,
+        };
+        let describe = || AttemptOutcome::TimedOut(elapsed);
+        self.record.attempt_ended(self.attempt, verdict, describe);
+        match verdict {
+            Some(verdict) => self.decide(verdict, answer),
+            None => Err(self.end(answer, StopReason::DeadlineExceeded)),
         }
-        Err(self.end(answer, StopReason::DeadlineExceeded))
     }
 
     /// Decides what follows a failure: another attempt, or the end with this outcome.
@@ -226,13 +239,15 @@ where
             ),
         };
         let Some(request) = request else {
-            self.observer.retry_shadowed(&self.attempt, delay, source);
+            self.record
+                .retry_scheduled(self.attempt, delay, source, true);
             if let Some(permit) = permit {
                 permit.spend();
             }
             return Err(StopReason::Shadow);
         };
-        self.observer.retry_scheduled(&self.attempt, delay, source);
+        self.record
+            .retry_scheduled(self.attempt, delay, source, false);
         let wait = self.wait();
         wait.next = Some((request, permit));
         wait.unprocessed += u32::from(matches!(reason, None | Some(RetryReason::NotSent)));
@@ -255,7 +270,7 @@ where
     ) -> Outcome<S, Req> {
         self.stop(reason);
         let is_on = self.settings.knobs.mode == Mode::On;
-        if reason.is_in_vain() && self.settings.may_repeat && !self.budget().is_none() {
+        if is_in_vain(reason) && self.settings.may_repeat && !self.budget().is_none() {
             self.protocol.give_up(&self.context, &mut outcome);
         }
         let outcome = match (self.attempt.number(), reason) {
@@ -390,30 +405,31 @@ where
         let attempt = Attempt::retry(self.attempt.number() + 1);
         let protocol = &self.protocol;
         protocol.mark(&mut self.context, attempt, previous, &mut request);
-        self.observer.attempt_started(&attempt);
+        self.record.attempt_started(attempt);
         self.attempt = attempt;
         nested::sent();
         if let Some(permit) = permit {
             permit.spend();
         }
-        Poll::Ready(Ok(service.call(request)))
+        Poll::Ready(Ok(self.record.enter(attempt, || service.call(request))))
     }
 
     /// The call ends with the current attempt's outcome.
     pub(crate) fn stop(&mut self, reason: StopReason) {
-        self.ended = true;
-        self.observer.stopped(&self.attempt, reason);
+        let winner = (reason == StopReason::Success).then_some(self.attempt);
+        self.record.call_ended(reason, winner);
     }
 }
 
-impl<S, P, O, Req> Drop for Call<S, P, O, Req>
-where
-    P: Requests<Req>,
-    O: Observer,
-{
-    fn drop(&mut self) {
-        if !self.ended {
-            self.observer.cancelled(&self.attempt);
-        }
-    }
+/// Whether the request was retried as often as is right, so that a layer above should not retry it either.
+fn is_in_vain(reason: StopReason) -> bool {
+    matches!(
+        reason,
+        StopReason::AttemptsExhausted
+            | StopReason::ServerRefused
+            | StopReason::HintTooLong
+            | StopReason::DeadlineExceeded
+            | StopReason::BudgetExhausted
+            | StopReason::Nested
+    )
 }

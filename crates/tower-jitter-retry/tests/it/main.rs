@@ -12,7 +12,6 @@ mod modes;
 #[cfg(feature = "http")]
 mod nested;
 #[cfg(all(feature = "metrics", feature = "tracing"))]
-mod observers;
 #[cfg(all(feature = "grpc", feature = "metrics"))]
 mod promises;
 mod retry;

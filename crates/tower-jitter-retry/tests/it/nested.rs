@@ -13,7 +13,7 @@ fn get() -> Request<Full<Bytes>> {
     Request::get("/").body(Full::default()).unwrap()
 }
 
-fn layer(log: &Log) -> RetryLayer<tower_jitter_retry::Http, Log> {
+fn layer(log: &Log) -> RetryLayer<tower_jitter_retry::Http, tower_jitter_retry::Observed> {
     let builder = RetryLayer::builder().backoff(Backoff::none()).http();
     let builder = builder.budget(Budget::unlimited());
     builder.observer(log.clone()).build().unwrap()

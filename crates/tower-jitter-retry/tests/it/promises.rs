@@ -12,8 +12,8 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready_err};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_jitter_retry::{
-    Backoff, Budget, Deadline, Http, Jitter, Mode, RetryInfo, RetryLayer, RetryLayerBuilder,
-    Verdict,
+    AttemptScope, AttemptStarted, Backoff, Budget, Deadline, Http, Jitter, Mode, RetryInfo,
+    RetryLayer, RetryLayerBuilder, Verdict,
 };
 
 use crate::support::Event::Scheduled;
@@ -222,8 +222,9 @@ async fn nested_layers_count_a_failure_once() {
 async fn a_panic_before_the_attempt_costs_no_token() {
     struct Panics;
     impl tower_jitter_retry::Observer for Panics {
-        fn attempt_started(&self, attempt: &tower_jitter_retry::Attempt) {
-            assert!(attempt.number() == 1);
+        fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
+            assert!(event.attempt.number() == 1);
+            None
         }
     }
     let budget = Budget::ratio(0.0).burst(1);
@@ -319,41 +320,6 @@ async fn an_empty_idempotency_key_is_none() {
         .oneshot(post)
         .await;
     assert_eq!(upstream.seen().len(), 1);
-}
-
-#[test]
-fn shadow_is_not_reported_as_retries() {
-    let recorder = metrics_util::debugging::DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap()
-            .block_on(async {
-                let layer = http()
-                    .mode(Mode::Shadow)
-                    .observer(tower_jitter_retry::MetricsObserver)
-                    .build()
-                    .unwrap();
-                layer
-                    .layer(Upstream::new([Answer::status(503)]))
-                    .oneshot(get())
-                    .await
-                    .unwrap();
-            });
-    });
-    let names: Vec<_> = snapshotter
-        .snapshot()
-        .into_vec()
-        .into_iter()
-        .map(|(k, ..)| k.key().name().to_owned())
-        .collect();
-    assert!(
-        !names.iter().any(|n| n == "retry_delay_seconds"),
-        "{names:?}"
-    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -344,7 +344,10 @@ async fn no_two_calls_wait_equally_long() {
         let layer = RetryLayer::builder().backoff(backoff);
         layer.observer(log.clone()).build().unwrap()
     };
-    async fn delays(layer: RetryLayer<tower_jitter_retry::Generic, Log>, log: &Log) -> Vec<Event> {
+    async fn delays(
+        layer: RetryLayer<tower_jitter_retry::Generic, tower_jitter_retry::Observed>,
+        log: &Log,
+    ) -> Vec<Event> {
         let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer);
         for _ in 0..10 {
             assert_ready_ok!(service.poll_ready());

@@ -7,7 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tower_jitter_retry::{
-    Attempt, Backoff, DelaySource, Jitter, Observer, RetryLayer, RetryLayerBuilder, StopReason,
+    AttemptScope, AttemptStarted, Backoff, CallEnded, DelaySource, Jitter, Observer, RetryLayer,
+    RetryLayerBuilder, RetryScheduled, StopReason,
 };
 use tower_test::mock::{Handle, SendResponse};
 
@@ -53,24 +54,21 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn attempt_started(&self, attempt: &Attempt) {
-        self.add(Started(attempt.number()));
+    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
+        self.add(Started(event.attempt.number()));
+        None
     }
 
-    fn retry_scheduled(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
-        self.add(Scheduled(attempt.number(), delay, source));
+    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
+        let add = if event.is_shadow { Shadowed } else { Scheduled };
+        self.add(add(event.attempt.number(), event.delay, event.source));
     }
 
-    fn retry_shadowed(&self, attempt: &Attempt, delay: Duration, source: DelaySource) {
-        self.add(Shadowed(attempt.number(), delay, source));
-    }
-
-    fn stopped(&self, attempt: &Attempt, reason: StopReason) {
-        self.add(Stopped(attempt.number(), reason));
-    }
-
-    fn cancelled(&self, attempt: &Attempt) {
-        self.add(Cancelled(attempt.number()));
+    fn call_ended(&self, event: &CallEnded<'_>) {
+        self.add(match event.reason {
+            StopReason::Cancelled => Cancelled(event.attempts),
+            reason => Stopped(event.attempts, reason),
+        });
     }
 }
 

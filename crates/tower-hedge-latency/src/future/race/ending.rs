@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, AttemptKind, Outcomes, Requests};
+use tower_attempt::{Attempt, AttemptKind, Observe, Outcomes, Record, Requests};
 use tower_service::Service;
 
 use super::super::Outcome;
@@ -11,14 +11,14 @@ use super::super::timing::Due;
 use super::Race;
 use crate::elsewhere::{Destinations, Elsewhere};
 use crate::losers::{Holds, Losers};
-use crate::{HedgeInfo, Observer, SkipReason};
+use crate::{HedgeInfo, SkipReason};
 
 impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
     F: Future<Output = Outcome<S, Req>>,
     S: Service<Req, Future = F>,
     P: Outcomes<Req, S::Response, S::Error>,
-    O: Observer,
+    O: Observe,
     A: Elsewhere<S, Req>,
     L: Losers<F>,
 {
@@ -39,7 +39,7 @@ where
         if self.stage > 0 {
             self.end_race(decisive, winner, outcome);
         }
-        self.observer.finished(winner.as_ref());
+        self.record.race_ended(winner);
     }
 
     #[cold]
@@ -52,7 +52,7 @@ where
         for hedge in std::mem::take(&mut self.hedges) {
             let attempt = hedge.attempt;
             if !hedge.lose(&self.losers) {
-                self.skip(&attempt, SkipReason::NotReady);
+                self.skip(attempt, SkipReason::NotReady);
             }
         }
         if decisive.kind() == AttemptKind::Hedge {
@@ -72,21 +72,21 @@ where
 impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {
     /// Counts and learns from a call that ends. `overtaken`: with the outcome of a hedge.
     #[inline]
-    fn settle(&self, overtaken: bool) {
-        let settings = &*self.settings;
-        let call = settings.state.counters.calls.count();
+    fn settle(&mut self, overtaken: bool) {
+        let call = self.settings.state.counters.calls.count();
         if !self.watched {
             return;
         }
-        if !settings.sends() {
+        if !self.settings.sends() {
             self.shadow(Instant::now());
         }
+        let settings = &*self.settings;
         if !settings.learns() {
             return;
         }
@@ -106,7 +106,7 @@ where
 
     /// Counts the hedges that would have been sent by now.
     #[cold]
-    fn shadow(&self, now: Instant) {
+    fn shadow(&mut self, now: Instant) {
         for hedge in 0.. {
             let due = self.timing.due(&self.settings, hedge);
             match due.before(&self.deadline) {
@@ -117,7 +117,7 @@ where
             if hedge == 0 {
                 self.settings.state.counters.late.count();
             }
-            self.skip(&Attempt::hedge(hedge + 2), SkipReason::Shadow);
+            self.skip(Attempt::hedge(hedge + 2), SkipReason::Shadow);
         }
     }
 
@@ -132,7 +132,7 @@ where
 impl<F, S, P, O, A, L, Req> Drop for Race<F, S, P, O, A, L, Req>
 where
     P: Requests<Req>,
-    O: Observer,
+    O: Observe,
     A: Destinations,
     L: Holds<F>,
 {
@@ -140,15 +140,16 @@ where
         if !self.ended {
             self.settle(false);
             self.record_hidden_failure();
-            for hedge in self.hedges.iter().filter(|hedge| !hedge.is_sent()) {
-                self.skip(&hedge.attempt, SkipReason::NotReady);
+            for hedge in std::mem::take(&mut self.hedges) {
+                if !hedge.is_sent() {
+                    self.skip(hedge.attempt, SkipReason::NotReady);
+                }
             }
             let counters = &self.settings.state.counters;
             counters.cancelled.count();
             if self.stage > 0 {
                 counters.cancelled_late.count();
             }
-            self.observer.cancelled();
         }
     }
 }

@@ -4,13 +4,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Deadline, Hint, Outcomes, Verdict};
+use tower_attempt::{Attempt, Deadline, Hint, Observe, Outcomes, Record, Verdict};
 use tower_service::Service;
 
 use super::super::Outcome;
 use super::super::timing::Due;
 use super::Race;
-use crate::Observer;
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
 
@@ -19,7 +18,7 @@ where
     F: Future<Output = Outcome<S, Req>>,
     S: Service<Req, Future = F>,
     P: Outcomes<Req, S::Response, S::Error>,
-    O: Observer,
+    O: Observe,
     A: Elsewhere<S, Req>,
     L: Losers<F>,
 {
@@ -32,6 +31,8 @@ where
     ) -> bool {
         let verdict = self.protocol.classify(&self.context, attempt, outcome);
         self.succeeded = verdict == Verdict::Success;
+        let describe = || self.protocol.describe(outcome);
+        self.record.attempt_ended(*attempt, Some(verdict), describe);
         if !verdict.is_retry() {
             if verdict.is_failure() {
                 self.record_failure(attempt, outcome);
@@ -104,7 +105,6 @@ where
     }
 
     pub(in crate::future) fn primary_failed(&mut self) {
-        self.observer.attempt_failed(&Attempt::PRIMARY);
         self.timing.primary_failed();
     }
 

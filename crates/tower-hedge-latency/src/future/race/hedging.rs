@@ -3,22 +3,22 @@
 use std::future::Future;
 use std::task::{Context, Poll, ready};
 
-use tower_attempt::{Attempt, Outcomes};
+use tower_attempt::{Attempt, Observe, Outcomes, Record};
 use tower_service::Service;
 
 use super::super::Outcome;
 use super::super::hedge::{End, Hedge};
 use super::Race;
+use crate::SkipReason;
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
-use crate::{Observer, SkipReason};
 
 impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
     F: Future<Output = Outcome<S, Req>>,
     S: Service<Req, Future = F> + Clone,
     P: Outcomes<Req, S::Response, S::Error>,
-    O: Observer,
+    O: Observe,
     A: Elsewhere<S, Req>,
     L: Losers<F>,
 {
@@ -39,10 +39,10 @@ where
         let is_last = self.timing.delay(&self.settings, self.stage).is_none();
         let last = self.spare.take_if(|_| is_last);
         if !self.is_worth_it() {
-            return self.skip(&attempt, SkipReason::HeldBack);
+            return self.skip(attempt, SkipReason::HeldBack);
         }
         if self.budget().available() == 0 {
-            return self.skip(&attempt, SkipReason::Denied);
+            return self.skip(attempt, SkipReason::Denied);
         }
         let (protocol, elsewhere) = (&self.protocol, &self.elsewhere);
         let next = match last {
@@ -57,7 +57,7 @@ where
             }),
         };
         let Some((service, request)) = next else {
-            return self.skip(&attempt, SkipReason::NotRepeatable);
+            return self.skip(attempt, SkipReason::NotRepeatable);
         };
         self.hedges.push(Hedge::new(attempt, service, request));
     }
@@ -77,7 +77,7 @@ where
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
             let polled = match hedge.is_sent() {
-                true => hedge.poll(cx),
+                true => self.record.enter(hedge.attempt, || hedge.poll(cx)),
                 false => self.send(cx, next),
             };
             let Poll::Ready(end) = polled else {
@@ -90,12 +90,11 @@ where
                     return Poll::Ready((attempt, outcome));
                 }
                 End::Answered(failure) => {
-                    self.observer.attempt_failed(&attempt);
                     self.losers.discard(failure);
                     // Its permit may be the one that an older hedge waits for.
                     next = 0;
                 }
-                End::Skipped(reason) => self.skip(&attempt, reason),
+                End::Skipped(reason) => self.skip(attempt, reason),
             }
         }
         Poll::Pending
@@ -119,10 +118,12 @@ where
         permit.spend();
         let (protocol, context) = (&self.protocol, &mut self.context);
         protocol.mark(context, hedge.attempt, self.attempts, &mut request);
-        self.observer.attempt_started(&hedge.attempt);
+        self.record.attempt_started(hedge.attempt);
         self.attempts += 1;
         self.settings.state.counters.hedges.count();
-        hedge.send(request, &self.losers);
-        hedge.poll(cx)
+        self.record.enter(hedge.attempt, || {
+            hedge.send(request, &self.losers);
+            hedge.poll(cx)
+        })
     }
 }
