@@ -39,7 +39,8 @@ pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
         let server = Server::start();
         let raw = Raw::connect(server.port()).await?;
         let memcached = Memcached::connect(&server.url()).await?;
-        let policy = Policy::new("bench", Quota::per_hour(1_000_000_000)).first_hit();
+        let policy =
+            Policy::new("bench", Quota::per_hour(1_000_000_000)).fixed_window_from_first_request();
         let limiter = Arc::new(Limiter::new(memcached, policy)?);
         let ask_raw = move |key: Arc<str>| {
             let raw = raw.clone();

@@ -110,11 +110,11 @@ fn by_algorithm() -> Vec<Subject> {
         governor_hot(),
         hot("leaky queue", policy().leaky_queue(Duration::from_secs(60))),
         hot("fixed window", policy().fixed_window()),
-        hot("first hit", policy().first_hit()),
-        hot("two windows", policy().two_windows()),
-        hot("4 sub-windows", policy().sub_windows(4)),
-        hot("60 sub-windows", policy().sub_windows(60)),
-        hot("sliding log", log.sliding_log()),
+        hot("first hit", policy().fixed_window_from_first_request()),
+        hot("two windows", policy().sliding_window()),
+        hot("4 sub-windows", policy().sliding_window_buckets(4)),
+        hot("60 sub-windows", policy().sliding_window_buckets(60)),
+        hot("sliding log", log.sliding_window_log()),
         hot("dynamic bucket", policy().dynamic_quotas()),
     ]
 }

@@ -2,8 +2,8 @@
 
 use tower::Layer;
 use tower_dist_ratelimit::{
-    CallLimitLayer, Fields, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, backend::Memory,
-    key,
+    CallLimitLayer, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, ResponseHeaders,
+    backend::Memory, key,
 };
 
 use super::inner::{Inner, KEY, request};
@@ -37,7 +37,7 @@ fn http(name: &'static str, ours: Subject, peer: Subject) -> Case {
 
 fn without_fields() -> Case {
     let ours = by_header(plenty())
-        .headers(Fields::OnRefusal)
+        .headers(ResponseHeaders::OnRejection)
         .build()
         .expect("valid");
     let ours = Subject::new(OURS, ours.layer(Inner), request);

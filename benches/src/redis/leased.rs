@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tests::servers::Redis as Server;
-use tower_dist_ratelimit::{Limiter, Policy, Quota, Sharing, backend::Redis};
+use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota, backend::Redis};
 
 use super::raw::Raw;
 use crate::report::Row;
@@ -36,7 +36,7 @@ pub(super) async fn measure(effort: Effort) -> Result<[Row; 2], Box<dyn Error>> 
     let raw = Raw::connect(&server.url()).await?;
     let redis = Redis::connect(&server.url()).await?;
     let policy = Policy::new("bench", Quota::per_second(1_000_000_000));
-    let limiter = Limiter::builder(redis, policy).sharing(Sharing::leases());
+    let limiter = Limiter::builder(redis, policy).consistency(Consistency::leased());
     let (limiter, asked) = (Arc::new(limiter.build()?), Arc::new(Asked::default()));
     let ask_raw = move |key: Arc<str>| {
         let mut raw = raw.clone();

@@ -111,7 +111,7 @@ impl<'a> Ask<'a> {
     pub(crate) fn of(charge: &'a Charge<'_>) -> Self {
         Self {
             cost: charge.cost,
-            want: charge.want,
+            want: charge.up_to,
             quota: charge.quota.as_ref(),
         }
     }

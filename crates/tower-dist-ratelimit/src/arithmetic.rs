@@ -101,18 +101,18 @@ impl Limit {
                 let queue = LeakyQueue::new(quota, max_wait)?;
                 Self::of(Adjusted::new(quota, queue), longest)
             }
-            Algorithm::FixedWindow { phase_per_key } => {
-                Self::of(FixedWindow::new(quota, phase_per_key)?, longest)
+            Algorithm::FixedWindow { staggered } => {
+                Self::of(FixedWindow::new(quota, staggered)?, longest)
             }
-            Algorithm::FirstHit => Self::of(FirstHit::new(quota)?, longest),
-            Algorithm::TwoWindows => Self::of(SlidingWindow::interpolated(quota, 1)?, longest),
-            Algorithm::SubWindows { count } => {
+            Algorithm::FixedWindowFromFirstRequest => Self::of(FirstHit::new(quota)?, longest),
+            Algorithm::SlidingWindow => Self::of(SlidingWindow::interpolated(quota, 1)?, longest),
+            Algorithm::SlidingWindowBuckets { count } => {
                 Self::of(SlidingWindow::interpolated(quota, count)?, longest)
             }
-            Algorithm::WholeSubWindows { count } => {
+            Algorithm::SlidingWindowStrict { count } => {
                 Self::of(SlidingWindow::whole(quota, count)?, longest)
             }
-            Algorithm::SlidingLog => Self::of(SlidingLog::new(quota)?, longest),
+            Algorithm::SlidingWindowLog => Self::of(SlidingLog::new(quota)?, longest),
         })
     }
 
@@ -128,7 +128,7 @@ impl Limit {
     /// Returns the state of a key without charges.
     ///
     /// `bits` is a 64-bit hash of the key, the same on every machine. It places the key's
-    /// [staggered windows](crate::Policy::phase_per_key); other algorithms ignore it.
+    /// [staggered windows](crate::Policy::fixed_window_staggered); other algorithms ignore it.
     #[must_use]
     pub fn unused(&self, bits: u64) -> State {
         State(

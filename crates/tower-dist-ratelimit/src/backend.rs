@@ -29,7 +29,7 @@ mod transaction;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-pub use answer::{Answer, Verdict};
+pub use answer::{Answer, JointDecision};
 pub(crate) use bounded::{Bounded, DEADLINE};
 pub use charge::{Charge, PolicyId};
 #[cfg(any(feature = "memcached", feature = "redis"))]
@@ -55,7 +55,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Object safe; not stable before 0.2. An implementation keeps these promises:
 ///
 /// - `acquire` is one atomic step, over all its charges: all of them are made, or none.
-/// - A refused request writes nothing but the change of its key's [quota](Charge::quota), if there is one. A request of
+/// - A rejected request writes nothing but the change of its key's [quota](Charge::quota), if there is one. A request of
 ///   zero cost writes nothing.
 /// - An answer that comes [`Later`](Answer::Later) is not repeated and may be dropped at any time. What is on its way to
 ///   a server then stays charged.
@@ -65,7 +65,7 @@ pub trait Backend: Send + Sync + 'static {
     /// What this backend can do; asked once, by those who build a limiter.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether it takes a round trip to decide, so that [refusals are worth remembering](crate::RateLimitLayerBuilder::deny_cache).
+    /// Whether it takes a round trip to decide, so that [rejections are worth remembering](crate::RateLimitLayerBuilder::deny_cache).
     ///
     /// # Default
     ///

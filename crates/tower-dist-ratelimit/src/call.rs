@@ -8,8 +8,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use tower_layer::Layer;
 
 pub use self::{
-    builder::{CallLimitLayerBuilder, Refusing, Waits},
-    error::{LimitError, Refused},
+    builder::{CallLimitLayerBuilder, Rejecting, Waits},
+    error::{LimitError, RateLimited},
     future::CallFuture,
     service::CallLimit,
 };
@@ -23,7 +23,7 @@ use crate::{
 
 /// Limits the rate of requests of any type to a service: for what is not HTTP, such as jobs, messages or queries.
 ///
-/// A refusal is an error, [`LimitError::Refused`], which says why and until when; the inner service's errors are kept in
+/// A rejection is an error, [`LimitError::RateLimited`], which says why and until when; the inner service's errors are kept in
 /// [`LimitError::Inner`]. Where requests should wait rather than fail, end the builder with
 /// [`waiting`](CallLimitLayerBuilder::waiting).
 ///
@@ -43,8 +43,8 @@ use crate::{
 ///     .build()?;
 /// let service = layer.layer(service_fn(async |_: Query| Ok::<_, std::io::Error>("rows")));
 /// assert!(service.clone().oneshot(Query { user: 7 }).await.is_ok());
-/// let Err(LimitError::Refused(refused)) = service.oneshot(Query { user: 7 }).await else { panic!() };
-/// assert!(refused.retry_after().is_some());
+/// let Err(LimitError::RateLimited(rejected)) = service.oneshot(Query { user: 7 }).await else { panic!() };
+/// assert!(rejected.retry_after().is_some());
 /// # Ok(())
 /// # }
 /// ```
@@ -96,7 +96,7 @@ impl<Req> CallLimitLayer<Req> {
 }
 
 impl<Req, O> CallLimitLayer<Req, O> {
-    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down. See
+    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The checks that every [`Backend`] has to pass, for those who write one.
 //!
 //! Each algorithm that a backend says it has is compared with a model of it that is slow and easy to see to be right;
-//! and then everything is tried that is known to go wrong in stores: tasks that race, refusals that write, sets that
+//! and then everything is tried that is known to go wrong in stores: tasks that race, rejections that write, sets that
 //! are charged in part, keys that are confused, state that never goes away.
 //!
 //! ```
@@ -79,14 +79,12 @@ const ALL: [Algorithm; 9] = [
     Algorithm::LeakyQueue {
         max_wait: Duration::from_secs(1),
     },
-    Algorithm::FixedWindow {
-        phase_per_key: false,
-    },
-    Algorithm::FirstHit,
-    Algorithm::TwoWindows,
-    Algorithm::SubWindows { count: 4 },
-    Algorithm::WholeSubWindows { count: 4 },
-    Algorithm::SlidingLog,
+    Algorithm::FixedWindow { staggered: false },
+    Algorithm::FixedWindowFromFirstRequest,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowBuckets { count: 4 },
+    Algorithm::SlidingWindowStrict { count: 4 },
+    Algorithm::SlidingWindowLog,
 ];
 
 const CHECKS: [&str; 11] = [
@@ -121,7 +119,7 @@ impl Conformance {
         }
     }
 
-    /// The algorithms that the backend has. It has to build these and to refuse the others.
+    /// The algorithms that the backend has. It has to build these and to reject the others.
     pub fn algorithms(self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         Self {
             algorithms: algorithms.into_iter().collect(),

@@ -30,7 +30,7 @@ pub use source::Source;
 #[non_exhaustive]
 pub struct Decision {
     /// Whether this policy lets the request pass. In a set the request passes when every policy says so; if another one
-    /// refuses, this one has charged nothing.
+    /// rejects, this one has charged nothing.
     pub allowed: bool,
     /// Who decided.
     pub source: Source,
@@ -39,10 +39,10 @@ pub struct Decision {
     /// Whole tokens that are left after this decision.
     pub remaining: u64,
     /// The tokens that were taken: the cost; or more, up to what was [wanted](crate::backend::Charge::want). Zero when
-    /// refused, and when another policy of the set refuses.
+    /// rejected, and when another policy of the set rejects.
     pub granted: u64,
     /// How long to wait before the same request can pass, if nobody else takes the tokens. It is exact: a request is
-    /// refused one nanosecond before it and allowed at it. Zero when allowed; `None` when it can never pass, because its
+    /// rejected one nanosecond before it and allowed at it. Zero when allowed; `None` when it can never pass, because its
     /// cost is above the burst, or the limit where there is no burst. Of a decision by nobody ([`Source::Denied`]): how
     /// long until the store is asked again, if it is not asked now.
     pub retry_after: Option<Duration>,
@@ -71,15 +71,15 @@ impl Decision {
         }
     }
 
-    /// Whether the policy has refused, and not only nobody allowed.
+    /// Whether the policy has rejected, and not only nobody allowed.
     pub(crate) fn is_violated(&self) -> bool {
         !self.allowed && self.source.has_counted()
     }
 
-    /// The request is refused; without a `retry_after`, for ever. For those who write a
+    /// The request is rejected; without a `retry_after`, for ever. For those who write a
     /// [`Backend`](crate::backend::Backend).
     #[must_use]
-    pub const fn refuse(
+    pub const fn reject(
         limit: u64,
         remaining: u64,
         retry_after: Option<Duration>,

@@ -17,20 +17,22 @@ use self::{
 use crate::{
     BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId, Verdict},
+    backend::{
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, PolicyId,
+    },
 };
 
-/// Refusals that are remembered. Another one takes the place of one of them, so keys made up at will cost a store no more calls than it
+/// Rejections that are remembered. Another one takes the place of one of them, so keys made up at will cost a store no more calls than it
 /// would have had anyway.
 const PLACES: usize = 4096;
 
-/// The longest that a refusal is remembered, since what other instances put back is not known here.
+/// The longest that a rejection is remembered, since what other instances put back is not known here.
 const LONGEST: u64 = 1_000_000_000;
 
-/// Answers those whom the store has refused, until it would no longer.
+/// Answers those whom the store has rejected, until it would no longer.
 ///
 /// The store has decided after it was asked, and means its wait from then: so a wait that counts from the asking is over
-/// no later than the store's, and nothing is refused that it would admit.
+/// no later than the store's, and nothing is rejected that it would admit.
 pub(crate) struct Denying {
     inner: Arc<dyn Backend>,
     denials: Arc<Denials>,
@@ -46,7 +48,7 @@ struct Denials {
     paces: SmallVec<[(PolicyId, Pace); 4]>,
 }
 
-/// What is asked, as far as a refusal of it goes.
+/// What is asked, as far as a rejection of it goes.
 struct Asked {
     tag: u64,
     /// When.
@@ -116,7 +118,7 @@ impl Denials {
         charge.quota.map_or(own, |quota| own.with(quota))
     }
 
-    /// Whether this is refused for certain; then the decisions are written.
+    /// Whether this is rejected for certain; then the decisions are written.
     fn recall(&self, asked: &Asked, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
         let mut place = self.place(asked.tag);
         let Some(denial) = place.as_deref().filter(|denial| denial.tag == asked.tag) else {
@@ -138,7 +140,7 @@ impl Denials {
         true
     }
 
-    fn remember(&self, asked: &Asked, costs: SmallVec<[u64; 2]>, verdict: &Verdict) {
+    fn remember(&self, asked: &Asked, costs: SmallVec<[u64; 2]>, verdict: &JointDecision) {
         let of_the_store = |decision: &Decision| matches!(decision.source, Source::Backend);
         if verdict.allowed && verdict.decisions.iter().any(|one| one.granted > 0) {
             return self.no_longer(asked.tag);
@@ -149,12 +151,12 @@ impl Denials {
         {
             return;
         }
-        let refused = verdict
+        let rejected = verdict
             .decisions
             .iter()
             .filter(|decision| !decision.allowed);
-        // Of several that refuse each is looked at anew when the first would not any more.
-        let waits = refused.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
+        // Of several that reject each is looked at anew when the first would not any more.
+        let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
         let (until, told) = (asked.now.saturating_add(wait), self.now());
         if told < until {
@@ -169,7 +171,7 @@ impl Denials {
         }
     }
 
-    /// Forgets a refusal, of more than what has just passed: less is left than it says, and the wait is longer.
+    /// Forgets a rejection, of more than what has just passed: less is left than it says, and the wait is longer.
     fn no_longer(&self, tag: u64) {
         let mut place = self.place(tag);
         if place.as_deref().is_some_and(|denial| denial.tag == tag) {
@@ -243,9 +245,9 @@ mod tests {
     use super::*;
     use crate::{Quota, backend::Memory};
 
-    /// What was reserved for a request that is itself refused may be back by now.
+    /// What was reserved for a request that is itself rejected may be back by now.
     #[test]
-    fn a_refusal_that_was_not_made_in_one_step_is_not_remembered() {
+    fn a_rejection_that_was_not_made_in_one_step_is_not_remembered() {
         let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
         let denying = Denying::new(Arc::new(Memory::default()), &[policy], &[id]);
         let Denying { denials, .. } = denying;
@@ -254,9 +256,9 @@ mod tests {
             let wait = Duration::from_millis(500);
             let decision = Decision {
                 source,
-                ..Decision::refuse(1, 0, Some(wait), wait)
+                ..Decision::reject(1, 0, Some(wait), wait)
             };
-            let verdict = Verdict {
+            let verdict = JointDecision {
                 allowed: false,
                 decisions: std::iter::once(decision).collect(),
             };

@@ -13,7 +13,7 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use crate::{
-    Observer, Refuse,
+    Observer, RejectionResponse,
     delayed::Delayed,
     http::{FollowUp, HttpLimits, Ruling},
     limits::{Question, Waiting},
@@ -47,7 +47,7 @@ enum State<S: Service<Request<B>>, R, O: Observer, B> {
     Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
     /// Boxed, because only a remote store gets here and everybody's future would grow by a request.
     Deciding(Option<Box<Deciding<S, R, O, B>>>),
-    Refused(Option<S::Response>),
+    RateLimited(Option<S::Response>),
 }
 
 struct Deciding<S, R, O: Observer, B> {
@@ -57,7 +57,7 @@ struct Deciding<S, R, O: Observer, B> {
     ready: S,
     request: Request<B>,
     http: Arc<HttpLimits>,
-    refuse: R,
+    reject: R,
     observer: Undecided<O>,
 }
 
@@ -79,9 +79,9 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
         }
     }
 
-    pub(crate) fn refused(response: S::Response) -> Self {
+    pub(crate) fn rejected(response: S::Response) -> Self {
         Self {
-            state: State::Refused(Some(response)),
+            state: State::RateLimited(Some(response)),
         }
     }
 
@@ -91,7 +91,7 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
         ready: S,
         request: Request<B>,
         http: Arc<HttpLimits>,
-        refuse: R,
+        reject: R,
         observer: O,
     ) -> Self {
         let deciding = Deciding {
@@ -100,7 +100,7 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
             ready,
             request,
             http,
-            refuse,
+            reject,
             observer: Undecided::new(observer),
         };
         Self {
@@ -112,7 +112,7 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
 impl<S, R, O, B, ResBody> Deciding<S, R, O, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
-    R: Refuse<ResBody>,
+    R: RejectionResponse<ResBody>,
     O: Observer,
 {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ruling> {
@@ -128,7 +128,7 @@ where
             mut ready,
             mut request,
             http,
-            refuse,
+            reject,
             observer,
             ..
         } = self;
@@ -145,8 +145,8 @@ where
                 let unready = ready.clone();
                 State::Delayed(Delayed::new(delay, unready, request), follow_up)
             }
-            Ruling::Refuse(reason) => {
-                State::Refused(Some(http.refusal(&refuse, reason, &question)))
+            Ruling::Reject(reason) => {
+                State::RateLimited(Some(http.rejection(&reject, reason, &question)))
             }
             Ruling::Later(_) => unreachable!("what waits is polled until it is decided"),
         }
@@ -156,7 +156,7 @@ where
 impl<S, R, O, B, ResBody> Future for ResponseFuture<S, R, O, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
-    R: Refuse<ResBody>,
+    R: RejectionResponse<ResBody>,
     O: Observer,
 {
     type Output = Result<S::Response, S::Error>;
@@ -187,7 +187,7 @@ where
                         .expect("it was there a line above")
                         .decided(ruling)
                 }
-                StateProjection::Refused(response) => {
+                StateProjection::RateLimited(response) => {
                     return Poll::Ready(Ok(response
                         .take()
                         .expect("polled again after it was ready")));
@@ -204,7 +204,7 @@ impl<S: Service<Request<B>>, R, O: Observer, B> fmt::Debug for ResponseFuture<S,
             State::Calling { .. } => "ResponseFuture(calling)",
             State::Delayed(..) => "ResponseFuture(delayed)",
             State::Deciding(_) => "ResponseFuture(deciding)",
-            State::Refused(_) => "ResponseFuture(refused)",
+            State::RateLimited(_) => "ResponseFuture(rejected)",
         })
     }
 }

@@ -37,7 +37,7 @@ use crate::{
 ///
 /// A correction is exact and made at once in [`Memory`](crate::backend::Memory). One that has to travel does so in the
 /// background: at most 1024 at a time for one layer, each with the layer's deadline. What does not arrive is
-/// [counted](crate::RateLimitLayer::lost_corrections). What was [decided without the store](crate::OnError) is corrected
+/// [counted](crate::RateLimitLayer::lost_corrections). What was [decided without the store](crate::FailureMode) is corrected
 /// where it was charged, if it was.
 ///
 /// ```

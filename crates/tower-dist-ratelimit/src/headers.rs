@@ -30,20 +30,20 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// | `t` | the seconds until the bucket is full again, or until the same request can pass if it was rejected |
 ///
 /// So `q / w` is the rate that a client can keep up: 5 per second with a burst of 10 are `q=10;w=2`. There is one member
-/// per policy. Fields of inner services are kept. A refusal's `Retry-After` comes in any case.
+/// per policy. Fields of inner services are kept. A rejection's `Retry-After` comes in any case.
 ///
 /// # Cost
 ///
 /// A response with fields takes an allocation for the value and those of the header map; without, nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub enum Fields {
+pub enum ResponseHeaders {
     /// Every response. The default: a client that can see the limit can keep it.
     #[default]
     Always,
-    /// Refusals only.
-    OnRefusal,
-    /// Refusals, and responses after which at most this share of a burst is left: above 0, at most 1.
+    /// Rejections only.
+    OnRejection,
+    /// Rejections, and responses after which at most this share of a burst is left: above 0, at most 1.
     NearLimit(f64),
     /// None.
     Never,
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn fields_are_structured_fields_whatever_the_name_and_numbers() {
         let names = ["plain", r#"quo"ted"#, r"back\slash", "spa ce;q=1, x"];
-        let decision = Decision::refuse(u64::MAX, u64::MAX, Some(Duration::MAX), Duration::MAX);
+        let decision = Decision::reject(u64::MAX, u64::MAX, Some(Duration::MAX), Duration::MAX);
         for name in names {
             let quoted = quote(name);
             let quota = Quota::per_minute(u64::MAX);

@@ -13,16 +13,16 @@ pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
-    Decided, Fields, Observer, RateLimitHandle, Reason, Refusal, Refuse,
+    Decided, Observer, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders,
     backend::Answer,
     headers,
-    key::{KeySink, RequestHead},
+    key::{KeySink, RequestParts},
     ladder::Leave,
     limits::{Limits, Outcome, Question, Rule, Short, Waiting},
 };
 
 /// Whether a request is left alone.
-pub(crate) type Exempt = Box<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
+pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
 /// Whether a request costs nothing after all, now that it is answered.
 pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
@@ -40,7 +40,7 @@ pub(crate) struct HttpLimits {
 /// How requests are treated, and what clients are told.
 #[derive(Default)]
 pub(crate) struct Answers {
-    pub(crate) fields: Fields,
+    pub(crate) fields: ResponseHeaders,
     pub(crate) x_ratelimit: bool,
     pub(crate) shadow: bool,
     pub(crate) handle: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Answers {
 /// What to do with a request, if that is known already.
 pub(crate) enum Ruling {
     Pass(Passed),
-    Refuse(Reason),
+    Reject(Reason),
     Later(Waiting),
 }
 
@@ -67,7 +67,7 @@ impl HttpLimits {
     pub(crate) fn decide<O: Observer>(
         self: &Arc<Self>,
         question: &mut Question,
-        head: RequestHead<'_>,
+        head: RequestParts<'_>,
         observer: &O,
     ) -> Ruling {
         if self.exempts(head) {
@@ -78,7 +78,7 @@ impl HttpLimits {
         self.rule(outcome, question, observer)
     }
 
-    fn exempts(&self, head: RequestHead<'_>) -> bool {
+    fn exempts(&self, head: RequestParts<'_>) -> bool {
         self.answers.exempt.iter().any(|exempt| exempt(head))
     }
 
@@ -101,7 +101,7 @@ impl HttpLimits {
         question: &mut Option<Question>,
     ) -> Short<Option<Stamp>> {
         // Made for each use: a copy has to wait until the first is written, which takes longer.
-        let head = || RequestHead::new(request);
+        let head = || RequestParts::new(request);
         let look = |sink: &mut KeySink| {
             if self.exempts(head()) {
                 return Err(Short::Pass(None));
@@ -142,13 +142,13 @@ impl HttpLimits {
                 tell_delay(observer, question);
                 Ruling::Pass(self.passed(question))
             }
-            Outcome::Refuse(reason) if self.answers.shadow => {
-                observer.shadowed(&Refusal::new(&self.limits, question, reason));
+            Outcome::Reject(reason) if self.answers.shadow => {
+                observer.shadowed(&Rejection::new(&self.limits, question, reason));
                 Ruling::Pass(self.uncharged(question))
             }
-            Outcome::Refuse(reason) => {
-                observer.refused(&Refusal::new(&self.limits, question, reason));
-                Ruling::Refuse(reason)
+            Outcome::Reject(reason) => {
+                observer.rejected(&Rejection::new(&self.limits, question, reason));
+                Ruling::Reject(reason)
             }
             Outcome::Later(waiting) => Ruling::Later(waiting),
         }
@@ -189,9 +189,9 @@ impl HttpLimits {
         // Who is not limited yet is not told of limits.
         let tell = !answers.shadow
             && match answers.fields {
-                Fields::Always => true,
-                Fields::NearLimit(share) => self.is_near(decided, share),
-                Fields::OnRefusal | Fields::Never => false,
+                ResponseHeaders::Always => true,
+                ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
+                ResponseHeaders::OnRejection | ResponseHeaders::Never => false,
             };
         if tell {
             Stamp::new(self, decided)
@@ -228,24 +228,24 @@ impl HttpLimits {
         })
     }
 
-    /// The response to a request that must not pass: what the strategy makes, with what every refusal has.
-    pub(crate) fn refusal<B>(
+    /// The response to a request that must not pass: what the strategy makes, with what every rejection has.
+    pub(crate) fn rejection<B>(
         self: &Arc<Self>,
-        refuse: &impl Refuse<B>,
+        reject: &impl RejectionResponse<B>,
         reason: Reason,
         question: &Question,
     ) -> Response<B> {
-        let refusal = Refusal::new(&self.limits, question, reason);
-        let mut response = refuse.refuse(&refusal);
+        let rejection = Rejection::new(&self.limits, question, reason);
+        let mut response = reject.response(&rejection);
         let fields = response.headers_mut();
-        if let Some(wait) = refusal.retry_after()
-            && !refuse.says_when()
+        if let Some(wait) = rejection.retry_after()
+            && !reject.says_when()
             && let Ok(Entry::Vacant(entry)) = fields.try_entry(RETRY_AFTER)
         {
             let _ = entry.try_insert(headers::retry_after(wait));
         }
-        if self.answers.fields != Fields::Never
-            && let Some(stamp) = Stamp::new(self, refusal.decided())
+        if self.answers.fields != ResponseHeaders::Never
+            && let Some(stamp) = Stamp::new(self, rejection.decided())
         {
             stamp.put_on(fields);
         }

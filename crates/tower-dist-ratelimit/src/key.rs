@@ -34,7 +34,7 @@ pub use combined::Or;
 pub use extension::{Extension, extension};
 pub use extractor::KeyExtractor;
 pub(crate) use extractor::{FnKey, StrKey};
-pub use head::RequestHead;
+pub use head::RequestParts;
 pub use header::{Header, header};
 pub use into_key::IntoKey;
 #[cfg(feature = "axum-08")]

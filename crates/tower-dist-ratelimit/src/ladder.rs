@@ -2,8 +2,8 @@
 
 mod breaker;
 mod circuit;
+mod failure_mode;
 mod fallback;
-mod on_error;
 mod pauses;
 mod record;
 mod recovery;
@@ -19,7 +19,7 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use self::on_error::OnError;
+pub use self::failure_mode::FailureMode;
 pub(crate) use self::{breaker::Leave, fallback::Fallback};
 use self::{
     breaker::{Breaker, Change},
@@ -44,8 +44,8 @@ pub(crate) struct Ladder {
 
 /// What is done instead of asking the store.
 pub(crate) enum Instead {
-    Allow,
-    Deny,
+    Open,
+    Closed,
     /// Boxed, because most never need it.
     Decide(Box<Fallback>),
 }
@@ -64,16 +64,16 @@ impl Error for NotAsked {}
 
 impl Ladder {
     pub(crate) fn new(
-        on_error: OnError,
+        on_error: FailureMode,
         deadline: Duration,
         policies: &[Policy],
         is_remote: bool,
     ) -> Result<Self, BuildError> {
         let instead = match on_error {
-            OnError::Allow => Instead::Allow,
-            OnError::Deny => Instead::Deny,
-            OnError::LocalFallback { fleet } => {
-                Instead::Decide(Box::new(Fallback::new(policies, fleet, is_remote)?))
+            FailureMode::Open => Instead::Open,
+            FailureMode::Closed => Instead::Closed,
+            FailureMode::Local { instances } => {
+                Instead::Decide(Box::new(Fallback::new(policies, instances, is_remote)?))
             }
         };
         Ok(Self {
@@ -189,9 +189,9 @@ impl Ladder {
 impl fmt::Debug for Instead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Allow => "Allow",
-            Self::Deny => "Deny",
-            Self::Decide(_) => "LocalFallback",
+            Self::Open => "Open",
+            Self::Closed => "Closed",
+            Self::Decide(_) => "Local",
         })
     }
 }

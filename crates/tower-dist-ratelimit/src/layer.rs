@@ -27,7 +27,7 @@ use crate::{
 /// ```
 pub struct RateLimitLayer<R = ProblemJson, O = NoObserver> {
     http: Arc<HttpLimits>,
-    refuse: R,
+    reject: R,
     observer: O,
 }
 
@@ -47,7 +47,7 @@ impl<R, O> RateLimitLayer<R, O> {
         self.http.limits.corrections.lost()
     }
 
-    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down. See
+    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<S, R: Clone, O: Clone> Layer<S> for RateLimitLayer<R, O> {
 
     fn layer(&self, inner: S) -> Self::Service {
         let http = Arc::clone(&self.http);
-        RateLimit::new(inner, http, self.refuse.clone(), self.observer.clone())
+        RateLimit::new(inner, http, self.reject.clone(), self.observer.clone())
     }
 }
 
@@ -71,7 +71,7 @@ impl<R: Clone, O: Clone> Clone for RateLimitLayer<R, O> {
     fn clone(&self) -> Self {
         Self {
             http: Arc::clone(&self.http),
-            refuse: self.refuse.clone(),
+            reject: self.reject.clone(),
             observer: self.observer.clone(),
         }
     }

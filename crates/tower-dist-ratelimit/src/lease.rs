@@ -34,7 +34,8 @@ use crate::{
     BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
     backend::{
-        Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId, Verdict,
+        Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, JointDecision,
+        PolicyId,
     },
 };
 
@@ -66,7 +67,7 @@ pub(crate) struct Leasing {
 }
 
 /// The backend's answer to a refill.
-type Granted = BoxFuture<'static, Result<Verdict, BackendError>>;
+type Granted = BoxFuture<'static, Result<JointDecision, BackendError>>;
 
 /// What outlives a request that has asked.
 struct Shared {
@@ -146,7 +147,7 @@ impl Leasing {
         let asking = Asking::new(&self.shared, ask, id, extra);
         let charge = Charge {
             cost: 1,
-            want: asking.want(),
+            up_to: asking.want(),
             ..*charge
         };
         let mut decision = Decision::default();
@@ -193,20 +194,20 @@ impl Leasing {
     fn ask_store(&self, set: &Set, ask: Ask, charge: &Charge<'_>, out: &mut [Decision]) -> Answer {
         let (id, extra) = match set.plan(ask, charge, self.shared.lease) {
             Plan::Exact => return self.inner.acquire(slice::from_ref(charge), out),
-            Plan::Refuse(until) => {
+            Plan::Reject(until) => {
                 let Some(slot) = set.slot(ask.tag) else {
                     // Another key has taken its place meanwhile, and what is known of it is gone.
                     return self.inner.acquire(slice::from_ref(charge), out);
                 };
                 if let Some(out) = out.first_mut() {
-                    refuse(slot, ask, until, out);
+                    reject(slot, ask, until, out);
                 }
                 return Answer::Done(false);
             }
             Plan::Ask { id, extra } => (id, extra),
         };
         let asking = Asking::new(&self.shared, ask, id, extra);
-        let charge = charge.want(asking.want());
+        let charge = charge.up_to(asking.want());
         match self.inner.acquire(slice::from_ref(&charge), out) {
             Answer::Done(allowed) => {
                 if let Some(out) = out.first_mut() {
@@ -254,15 +255,15 @@ impl Leasing {
 }
 
 /// Writes that a request has to wait until then.
-fn refuse(slot: &Slot, ask: Ask, until: u64, out: &mut Decision) {
-    // The store would refuse it until then, and may be asked before: somebody may have given back.
+fn reject(slot: &Slot, ask: Ask, until: u64, out: &mut Decision) {
+    // The store would reject it until then, and may be asked before: somebody may have given back.
     let until = until.max(slot.due.load(Relaxed));
     let wait = Duration::from_nanos(until.saturating_sub(ask.now));
     // There may be a few here, but not enough.
     let remaining = slot.held(ask.now).min(ask.cost - 1);
     *out = Decision {
         source: Source::Lease,
-        ..Decision::refuse(
+        ..Decision::reject(
             slot.limit.load(Relaxed),
             remaining,
             Some(wait),
@@ -298,13 +299,13 @@ impl Backend for Leasing {
                 }
                 return Answer::Done(true);
             }
-            let until = slot.refuse_until.load(Relaxed);
+            let until = slot.reject_until.load(Relaxed);
             if ask.now < until
-                && ask.cost >= slot.refuse_from.load(Relaxed)
+                && ask.cost >= slot.reject_from.load(Relaxed)
                 && slot.is(ask.tag)
                 && let [out] = out
             {
-                refuse(slot, ask, until, out);
+                reject(slot, ask, until, out);
                 return Answer::Done(false);
             }
         }

@@ -4,13 +4,13 @@
 //!
 //! A service that takes whatever comes is as slow as its greediest client makes it. A rate limit gives each client a
 //! share, and tells those who ask for more when to come back. That is only fair if the count is right, only cheap if
-//! refusing costs less than serving, and only useful to a client that is told something true.
+//! rejecting costs less than serving, and only useful to a client that is told something true.
 //!
 //! - **Your choice of algorithm.** Token bucket, leaky bucket as a meter or as a queue, fixed window, sliding window from
 //!   two or more counters, sliding log: see [`Policy`].
-//! - **Exact.** A refused request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond
-//!   before. Refusals charge nothing. The count has no drift, however long the limiter runs.
-//! - **All or nothing.** Several limits are decided in one step: a request that one of them refuses is charged to none.
+//! - **Exact.** A rejected request is allowed after its [`retry_after`](Decision::retry_after), and not a nanosecond
+//!   before. Rejections charge nothing. The count has no drift, however long the limiter runs.
+//! - **All or nothing.** Several limits are decided in one step: a request that one of them rejects is charged to none.
 //! - **Cheap.** Without fields, an allowed request to one policy, a bucket or a fixed window, takes no allocation, and no lock
 //!   once its key is known.
 //! - **Standard.** 429, `Retry-After`, a problem document, and the IETF's `RateLimit` fields; for gRPC,
@@ -35,26 +35,26 @@
 //! | to choose | with |
 //! |---|---|
 //! | how much | [`Quota`]: a token bucket of [`burst`](Quota::burst) tokens that gains `limit` of them per window |
-//! | how it is counted | [`Policy::sliding_log`], [`fixed_window`](Policy::fixed_window) and others |
+//! | how it is counted | [`Policy::sliding_window_log`], [`fixed_window`](Policy::fixed_window) and others |
 //! | for whom | [`Policy::by`], [`by_fn`](Policy::by_fn), [`by_str`](Policy::by_str) and [`key`]; without, for all together |
 //! | what a request costs | [`Policy::cost`], [`cost_fn`](Policy::cost_fn) |
 //! | who has no key | [`Policy::missing_key`] |
 //! | for which requests, such as those of one route | [`Policy::only_if`] |
 //! | who is left alone | [`exempt`](RateLimitLayerBuilder::exempt) |
-//! | who may do more, or less | [`Policy::dynamic`], [`dynamic_async`](Policy::dynamic_async) |
-//! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`refusal`](RateLimitLayerBuilder::refusal), [`grpc`](RateLimitLayerBuilder::grpc) |
+//! | who may do more, or less | [`Policy::quota_by`], [`quota_by_async`](Policy::quota_by_async) |
+//! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`rejection`](RateLimitLayerBuilder::rejection), [`grpc`](RateLimitLayerBuilder::grpc) |
 //! | what is known only afterwards | [`handle`](RateLimitLayerBuilder::handle), [`refund_when`](RateLimitLayerBuilder::refund_when) |
 //! | what you see | [`observer`](RateLimitLayerBuilder::observer); [`shadow`](RateLimitLayerBuilder::shadow), to try limits out |
 //! | where the state is | a [`backend`]; [`backend::Memory`] keeps it in this process |
-//! | what happens when that fails | [`OnError`] |
-//! | how many round trips to it there are | [`Sharing`], [`deny_cache`](RateLimitLayerBuilder::deny_cache) |
+//! | what happens when that fails | [`FailureMode`] |
+//! | how many round trips to it there are | [`Consistency`], [`deny_cache`](RateLimitLayerBuilder::deny_cache) |
 //!
 //! # Which form
 //!
 //! | | a request above the limit | for |
 //! |---|---|---|
 //! | [`RateLimitLayer`] | gets a response: 429, or a gRPC status | what your service is asked over HTTP |
-//! | [`CallLimitLayer`] | fails with [`LimitError::Refused`] | what your service is asked otherwise |
+//! | [`CallLimitLayer`] | fails with [`LimitError::RateLimited`] | what your service is asked otherwise |
 //! | [`ThrottleLayer`] | waits for its turn | what your service asks of others |
 //! | [`Limiter`] | is what you make of it | all that is no `tower` service |
 //!
@@ -63,7 +63,7 @@
 //! | | [`RateLimitLayer`], also with [`grpc`](RateLimitLayerBuilder::grpc) | [`CallLimitLayer`] | [`ThrottleLayer`] | [`Limiter`] |
 //! |---|---|---|---|---|
 //! | several policies, all or nothing | yes | yes | yes | one policy |
-//! | a quota per key | [`dynamic`](Policy::dynamic), [`dynamic_async`](Policy::dynamic_async) | [`dynamic`](RequestPolicy::dynamic) | the same, looked up once, when the request comes | [`with_quota`](Limiter::with_quota) |
+//! | a quota per key | [`quota_by`](Policy::quota_by), [`quota_by_async`](Policy::quota_by_async) | [`quota_by`](RequestPolicy::quota_by) | the same, looked up once, when the request comes | [`with_quota`](Limiter::with_quota) |
 //! | costs that are known afterwards | [`RateLimitHandle`], [`Meter`], [`refund_when`](RateLimitLayerBuilder::refund_when) | a [`Limiter`] inside of the service | tokens of who is dropped before its call come back | [`charge`](Limiter::charge), [`refund`](Limiter::refund) |
 //! | trying it out | [`shadow`](RateLimitLayerBuilder::shadow) | [`shadow`](CallLimitLayerBuilder::shadow) | the same: nobody waits | [`shadow`](LimiterBuilder::shadow) |
 //! | an [`Observer`] | yes | yes | yes | yes |
@@ -95,39 +95,39 @@
 //! |---|---|---|---|---|---|---|
 //! | token bucket (the default), [`leaky_bucket`](Policy::leaky_bucket) | burst + limit | nearly everything | 55 ns · 32 B | 1 · 190 B | 2 · 150 B | yes |
 //! | [`leaky_queue`](Policy::leaky_queue) | the limit, evenly | calls to others that must not come in bursts | 55 ns · 32 B | 1 · 190 B | 2 · 150 B | no, exact |
-//! | [`fixed_window`](Policy::fixed_window), [`phase_per_key`](Policy::phase_per_key) | 2 × limit | quotas by the hour or day, and the fewest operations | 55 ns · 32 B | 1 · 190 B | 1 · 150 B | yes |
-//! | [`first_hit`](Policy::first_hit) | 2 × limit | the same, for each key from its first request on | 60 ns · 50 B | 1 · 190 B | 1 · 120 B | yes |
-//! | [`two_windows`](Policy::two_windows) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for little | 65 ns · 85 B | 1 · 190 B | 1 · 150 B for each of two | yes |
-//! | [`sub_windows`](Policy::sub_windows) (n) | 1.99 × limit; closer on real traffic | the same, for some more | 65 ns · 100 B, and 1.7 ns · 8 B for each of n | 1 · 190 B, and 2 or more for each of n | 1 · 150 B for each of n + 1 | yes |
-//! | [`whole_sub_windows`](Policy::whole_sub_windows) (n) | the limit | hard limits in fixed memory; sustains n / (n + 1) of them | 65 ns · 100 B, and 1.7 ns · 8 B for each of n | 1 · 190 B, and 2 or more for each of n | 1 · 150 B for each of n + 1 | yes |
-//! | [`sliding_log`](Policy::sliding_log) | the limit | hard limits, when they are small | 100 ns · 100 B, and 16 to 32 for each token | 1 · 270 B, and 11 for each token | refused | yes |
+//! | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | 2 × limit | quotas by the hour or day, and the fewest operations | 55 ns · 32 B | 1 · 190 B | 1 · 150 B | yes |
+//! | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request) | 2 × limit | the same, for each key from its first request on | 60 ns · 50 B | 1 · 190 B | 1 · 120 B | yes |
+//! | [`sliding_window`](Policy::sliding_window) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for little | 65 ns · 85 B | 1 · 190 B | 1 · 150 B for each of two | yes |
+//! | [`sliding_window_buckets`](Policy::sliding_window_buckets) (n) | 1.99 × limit; closer on real traffic | the same, for some more | 65 ns · 100 B, and 1.7 ns · 8 B for each of n | 1 · 190 B, and 2 or more for each of n | 1 · 150 B for each of n + 1 | yes |
+//! | [`sliding_window_strict`](Policy::sliding_window_strict) (n) | the limit | hard limits in fixed memory; sustains n / (n + 1) of them | 65 ns · 100 B, and 1.7 ns · 8 B for each of n | 1 · 190 B, and 2 or more for each of n | 1 · 150 B for each of n + 1 | yes |
+//! | [`sliding_window_log`](Policy::sliding_window_log) | the limit | hard limits, when they are small | 100 ns · 100 B, and 16 to 32 for each token | 1 · 270 B, and 11 for each token | rejected | yes |
 //! | several policies of one key | as each by itself | limits that hold together, all or nothing | the sum | 1 · the sum | 2 · one value | no, exact |
 //!
 //! Times are one thread's for a key in the processor's caches; one of a million takes up to 200 ns instead of 55. Quotas by key
-//! ([`Policy::dynamic`]) make a bucket in `Memory` 75 ns and 95 B. What a layer over HTTP adds to the service that it is around is 85 ns, with the
-//! fields on the response 220 ns and 3 allocations, and for a refusal 350 ns and 5. (As `benches` in the repository measures them on one
+//! ([`Policy::quota_by`]) make a bucket in `Memory` 75 ns and 95 B. What a layer over HTTP adds to the service that it is around is 85 ns, with the
+//! fields on the response 220 ns and 3 allocations, and for a rejection 350 ns and 5. (As `benches` in the repository measures them on one
 //! machine. Bytes and round trips are held by tests.)
 //!
 //! | backend | whose limits | choose it when | a decision | what is worse |
 //! |---|---|---|---|---|
 //! | [`Memory`](backend::Memory) | one process's | there is one, or each may have its share | no wait | behind a load balancer a client gets as many limits as there are processes |
 //! | `backend::Redis` | a fleet's, by the server's clock | limits have to be exact | waits for the server once; takes 3 to 6 µs of its time, 0.2 µs for a hot key | a server of its own to run; Clusters ask keys of different slots apart |
-//! | `backend::Memcached` | a fleet's, mostly by each machine's clock | there is one already | waits once or twice; takes 1 µs of the server's time for each counter or value | machines whose clocks are `s` apart let through what is allowed in `s` more; a full server forgets; 2 round trips or more for a bucket that others change, and for a window's refusals |
+//! | `backend::Memcached` | a fleet's, mostly by each machine's clock | there is one already | waits once or twice; takes 1 µs of the server's time for each counter or value | machines whose clocks are `s` apart let through what is allowed in `s` more; a full server forgets; 2 round trips or more for a bucket that others change, and for a window's rejections |
 //!
-//! | [`Sharing`] | round trips | in any time D at most | choose it when |
+//! | [`Consistency`] | round trips | in any time D at most | choose it when |
 //! |---|---|---|---|
-//! | `Exact`, the default | as above; none for who was refused a moment ago | what the algorithm allows in D | the store is near |
-//! | `Leases` (100 ms) | about 2 per lease time and hot key, however many decisions; nobody waits for them while there is enough | what it allows in D + the lease time | keys are hot, or the store is far |
-//! | `Asynchronous` | 2 per interval and key | no bound: in an interval, as often the limit as there are instances | limits need not hold |
+//! | `Exact`, the default | as above; none for who was rejected a moment ago | what the algorithm allows in D | the store is near |
+//! | `Leased` (100 ms) | about 2 per lease time and hot key, however many decisions; nobody waits for them while there is enough | what it allows in D + the lease time | keys are hot, or the store is far |
+//! | `Eventual` | 2 per interval and key | no bound: in an interval, as often the limit as there are instances | limits need not hold |
 //!
-//! If in doubt: a token bucket, in `Memory` for one process and in `Redis` for more, and `Exact`. Then `Leases`, if round trips are what
+//! If in doubt: a token bucket, in `Memory` for one process and in `Redis` for more, and `Exact`. Then `Leased`, if round trips are what
 //! you wait for.
 //!
 //! # Where it goes
 //!
-//! Outside of what costs something: above timeouts, concurrency limits and buffers, so that refused requests do not
+//! Outside of what costs something: above timeouts, concurrency limits and buffers, so that rejected requests do not
 //! queue for them. Below whatever finds out who the client is, if a key depends on it. The limit is ready whenever the
-//! inner service is, and a refusal gives back what that readiness held. Retries of your own clients count as requests.
+//! inner service is, and a rejection gives back what that readiness held. Retries of your own clients count as requests.
 //! A [`ThrottleLayer`] goes below your own retries, so that each of them waits its turn. `tower-jitter-retry` resends a
 //! request that the throttle rejected, after the rejection's `retry_after`.
 //!
@@ -141,9 +141,9 @@
 //! | | round trips | lets through too much | for |
 //! |---|---|---|---|
 //! | nothing | one for each decision; decisions that wait for each other go out together | never | stores in the same place, up to some 100,000 decisions a second |
-//! | [`deny_cache`](RateLimitLayerBuilder::deny_cache), on by default | none for who was refused, until the store would admit them and for at most 1 s | never | clients that do not stop asking |
-//! | [`Sharing::Leases`] | about 2 per lease time and hot key, in the background; above the limit, 1 for 16 requests | in any interval D, at most what the limit allows in D + the lease time: with 100 ms, a tenth of a limit per second | hot keys, and regions far from the store |
-//! | [`Sharing::Asynchronous`] | 2 per interval and key | without a bound: in one interval, as many times the limit as there are instances | limits that need not hold |
+//! | [`deny_cache`](RateLimitLayerBuilder::deny_cache), on by default | none for who was rejected, until the store would admit them and for at most 1 s | never | clients that do not stop asking |
+//! | [`Consistency::Leased`] | about 2 per lease time and hot key, in the background; above the limit, 1 for 16 requests | in any interval D, at most what the limit allows in D + the lease time: with 100 ms, a tenth of a limit per second | hot keys, and regions far from the store |
+//! | [`Consistency::Eventual`] | 2 per interval and key | without a bound: in one interval, as many times the limit as there are instances | limits that need not hold |
 //!
 //! With leases a request of a hot key is decided in memory, by tokens that the store has already taken out of the bucket. They are
 //! asked for before the last ones are used up, so no request waits while there are enough, even if the store is 150 ms away: then a
@@ -151,38 +151,38 @@
 //! instance that is shut down can [give it back](Limiter::return_leases).
 //! Measured in a simulation of 20 instances with one bucket of 1,000 tokens a second and 100 at once (`figures leases` in the
 //! repository), asked for three times the limit for a minute: leases of 1 s let through what the limit allows, in no second more,
-//! with 0.06 round trips per decision. Asynchronous sharing at intervals of 1 s, with 0.01 round trips, lets 2.7 times
+//! with 0.06 round trips per decision. Eventual consistency at intervals of 1 s, with 0.01 round trips, lets 2.7 times
 //! the limit through in the worst second.
 //!
 //! ```
 //! use std::time::Duration;
-//! use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, Sharing, backend::Memory, key};
+//! use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, Consistency, backend::Memory, key};
 //!
 //! // With `backend::Redis` in place of `Memory`.
 //! let layer = RateLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("tenant", Quota::per_second(5_000)).by(key::header("x-tenant")))
-//!     .sharing(Sharing::leases_of(Duration::from_millis(500)))
+//!     .consistency(Consistency::leased_for(Duration::from_millis(500)))
 //!     .build()?;
 //! # Ok::<(), tower_dist_ratelimit::BuildError>(())
 //! ```
 //!
 //! # When the store fails
 //!
-//! A request waits for its store no longer than the [deadline](RateLimitLayerBuilder::backend_deadline) (50 ms), and none
+//! A request waits for its store no longer than the [deadline](RateLimitLayerBuilder::backend_timeout) (50 ms), and none
 //! is asked twice. A store that fails five times in a row, or in half of at least ten decisions of the last second, is
 //! left alone, but for one request at a time that tries it. Meanwhile:
 //!
-//! | [`OnError`] | a request | the client is told |
+//! | [`FailureMode`] | a request | the client is told |
 //! |---|---|---|
-//! | [`LocalFallback`](OnError::LocalFallback), the default | is decided by this process's share of every quota | the same as always; refused: 503 with `Retry-After` and the problem type `temporary-reduced-capacity`, or `UNAVAILABLE` |
-//! | [`Deny`](OnError::Deny) | is refused | 503, or `UNAVAILABLE` |
-//! | [`Allow`](OnError::Allow) | passes | nothing |
+//! | [`Local`](FailureMode::Local), the default | is decided by this process's share of every quota | the same as always; rejected: 503 with `Retry-After` and the problem type `temporary-reduced-capacity`, or `UNAVAILABLE` |
+//! | [`Closed`](FailureMode::Closed) | is rejected | 503, or `UNAVAILABLE` |
+//! | [`Open`](FailureMode::Open) | passes | nothing |
 //!
 //! [`Decision::source`] says who decided, [`Observer::failed`] is told of each request that the store did not decide.
 //! The docs of `backend::Redis` have a table of how long decisions took when things happened to its server.
 //!
 //! A service starts during an outage, too: `Redis::connect_lazy` and `Memcached::connect_lazy` return at once and connect
-//! in the background. Until the first connection [`OnError`] decides. `connect` fails instead, for tools and tests.
+//! in the background. Until the first connection [`FailureMode`] decides. `connect` fails instead, for tools and tests.
 //!
 //! # Features
 //!
@@ -208,9 +208,11 @@ mod build_error;
 mod call;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod consistency;
 mod decision;
 mod delayed;
 mod deny;
+mod eventual;
 mod future;
 mod handle;
 mod headers;
@@ -226,25 +228,24 @@ mod model;
 mod nearby;
 mod observe;
 mod policy;
-mod post_paid;
 mod quota;
-mod refuse;
+mod reject;
 mod service;
-mod sharing;
 mod throttle;
 
 pub use build_error::BuildError;
 pub use call::{
-    CallFuture, CallLimit, CallLimitLayer, CallLimitLayerBuilder, LimitError, Refused, Refusing,
-    Waits,
+    CallFuture, CallLimit, CallLimitLayer, CallLimitLayerBuilder, LimitError, RateLimited,
+    Rejecting, Waits,
 };
+pub use consistency::Consistency;
 pub use decision::{Decided, Decision, Decisions, Source};
 pub use future::ResponseFuture;
 pub use handle::{Meter, MeteredBody, RateLimitHandle};
-pub use headers::Fields;
+pub use headers::ResponseHeaders;
 pub use http::ResponseHead;
 pub use key::client_ip::TrustedProxies;
-pub use ladder::OnError;
+pub use ladder::FailureMode;
 pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
 pub use limiter::{Limiter, LimiterBuilder};
 #[cfg(feature = "metrics")]
@@ -254,9 +255,8 @@ pub use observe::TracingObserver;
 pub use observe::{NoObserver, Observer};
 pub use policy::{Algorithm, MissingKey, Policy, RequestPolicy};
 pub use quota::Quota;
-pub use refuse::{Grpc, ProblemJson, Reason, Refusal, Refuse, RefuseWith};
+pub use reject::{GrpcRejection, ProblemJson, Reason, RejectWith, Rejection, RejectionResponse};
 pub use service::RateLimit;
-pub use sharing::Sharing;
 pub use throttle::{Throttle, ThrottleFuture, ThrottleLayer};
 
 #[cfg(doctest)]

@@ -13,19 +13,19 @@ use crate::{
     limits::{Asked, Limits},
 };
 
-/// A limit without HTTP and without tower: the caller says who asks, and what it means to be refused.
+/// A limit without HTTP and without tower: the caller says who asks, and what it means to be rejected.
 ///
 /// Clones count in the same buckets. A key that is `None` is the one bucket of all who have no key.
 ///
 /// When the store fails or is late, this process decides instead, unless something else [is
-/// chosen](LimiterBuilder::on_backend_error). What is decided can be [observed](LimiterBuilder::observer), and
-/// [tried out](LimiterBuilder::shadow) without refusing anything.
+/// chosen](LimiterBuilder::failure_mode). What is decided can be [observed](LimiterBuilder::observer), and
+/// [tried out](LimiterBuilder::shadow) without rejecting anything.
 ///
 /// What costs are known of afterwards is corrected with [`charge`](Self::charge) and [`refund`](Self::refund).
 ///
 /// # Errors
 ///
-/// The methods that decide fail if the store does, or does not answer within 50 ms, and [`OnError::Deny`](crate::OnError::Deny)
+/// The methods that decide fail if the store does, or does not answer within 50 ms, and [`FailureMode::Closed`](crate::FailureMode::Closed)
 /// is chosen for that; and with a [quota](Self::with_quota) that cannot be. [`refund`](Self::refund) and
 /// [`reset`](Self::reset) fail if the store does. [`Memory`](crate::backend::Memory) never fails.
 ///
@@ -54,7 +54,7 @@ pub struct Limiter<O = NoObserver> {
     quota: Option<Quota>,
     observer: O,
     shadow: bool,
-    /// Whether a refusal is more than an answer: somebody is told of it, or it is none.
+    /// Whether a rejection is more than an answer: somebody is told of it, or it is none.
     watched: bool,
 }
 
@@ -64,7 +64,7 @@ impl Limiter {
     /// # Errors
     ///
     /// A policy that cannot work (see [`Policy`]), that the store cannot keep, or that takes keys or costs from requests
-    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `dynamic`, `missing_key`): here the caller gives them.
+    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `missing_key`): here the caller gives them.
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
         Self::builder(backend, policy).build()
     }
@@ -165,8 +165,8 @@ impl<O: Observer> Limiter<O> {
     /// assert!(limiter.check_n("alice", 5).await?.allowed);
     /// // It were 25.
     /// limiter.charge("alice", 20).await?;
-    /// let refused = limiter.check("alice").await?;
-    /// assert_eq!(refused.retry_after, Some(Duration::from_millis(1600)));
+    /// let rejected = limiter.check("alice").await?;
+    /// assert_eq!(rejected.retry_after, Some(Duration::from_millis(1600)));
     /// # Ok(())
     /// # }
     /// ```
@@ -200,7 +200,7 @@ impl<O: Observer> Limiter<O> {
     ) -> Result<(), BackendError> {
         let limits = &*self.limits;
         let source = match limits.ladder.instead {
-            Instead::Decide(_) if limits.ladder.shut_for().is_some() => Source::LocalFallback,
+            Instead::Decide(_) if limits.ladder.shut_for().is_some() => Source::Local,
             _ => Source::Backend,
         };
         let answer = {
@@ -239,7 +239,7 @@ impl<O: Observer> Limiter<O> {
         Bounded::new(limits.deadline, done).await
     }
 
-    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down: else it is lost when they end,
+    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down: else it is lost when they end,
     /// which matters to quotas of hours and days.
     ///
     /// A bucket gets back what is left but for as many tokens as it gains in a lease time and the deadline, so that the bound of leases
@@ -257,10 +257,10 @@ impl<O: Observer> Limiter<O> {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Sharing, backend::Memory};
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Consistency, backend::Memory};
     ///
     /// let limiter = Limiter::builder(Memory::default(), Policy::new("mails", Quota::per_day(1_000)))
-    ///     .sharing(Sharing::leases())
+    ///     .consistency(Consistency::leased())
     ///     .build()?;
     /// assert!(limiter.check("alice").await?.allowed);
     /// limiter.return_leases().await?;
@@ -271,7 +271,7 @@ impl<O: Observer> Limiter<O> {
         self.limits.return_leases().await
     }
 
-    /// What would be refused by any store, and says nothing about this one.
+    /// What would be rejected by any store, and says nothing about this one.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
         let Some(quota) = self.quota else {

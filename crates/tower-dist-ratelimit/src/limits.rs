@@ -24,10 +24,10 @@ use self::{
 };
 use crate::{
     BuildError, Decision, Decisions, Observer, Policy, Quota, Reason, Source,
-    backend::{Alone, Answer, Backend, BackendError, Verdict},
+    backend::{Alone, Answer, Backend, BackendError, JointDecision},
     handle::Corrections,
     key::KeySink,
-    ladder::{Instead, Ladder, Leave, NotAsked, OnError},
+    ladder::{FailureMode, Instead, Ladder, Leave, NotAsked},
     lease::Leasing,
     nearby::{Front, Nearby},
 };
@@ -49,7 +49,7 @@ pub(crate) struct Limits {
 /// What to do with a request, if that is known already.
 pub(crate) enum Outcome {
     Pass,
-    Refuse(Reason),
+    Reject(Reason),
     Later(Waiting),
 }
 
@@ -64,7 +64,7 @@ impl Limits {
         match self.prepare(question, look) {
             Ok(lookups) if lookups.is_empty() => self.ask(question, observer),
             Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.deadline, lookups)),
-            Err(reason) => Outcome::Refuse(reason),
+            Err(reason) => Outcome::Reject(reason),
         }
     }
 
@@ -113,8 +113,8 @@ impl Limits {
         if question.asked.iter().any(Asked::is_shut_out) {
             // No store has to be asked about nothing.
             question.asked.retain(|asked| asked.is_shut_out());
-            question.decisions = Decisions::refused(question.asked.len());
-            return Outcome::Refuse(Reason::Quota);
+            question.decisions = Decisions::rejected(question.asked.len());
+            return Outcome::Reject(Reason::Quota);
         }
         match self.ladder.leave() {
             Ok(leave) => match self.recover(question, leave) {
@@ -122,7 +122,7 @@ impl Limits {
                     let answer = question.ask(&*self.backend);
                     self.outcome(question, answer, leave, observer)
                 }
-                Err(reason) => Outcome::Refuse(reason),
+                Err(reason) => Outcome::Reject(reason),
             },
             Err(_) if question.spend(self.leasing.as_deref()) => Outcome::Pass,
             Err(error) => self.undecided(question, error, observer),
@@ -153,12 +153,12 @@ impl Limits {
     fn decided<O: Observer>(
         &self,
         question: &mut Question,
-        verdict: Result<Verdict, BackendError>,
+        verdict: Result<JointDecision, BackendError>,
         leave: Leave,
         observer: &O,
     ) -> Outcome {
         match verdict {
-            Ok(Verdict { allowed, decisions }) if decisions.len() == question.asked.len() => {
+            Ok(JointDecision { allowed, decisions }) if decisions.len() == question.asked.len() => {
                 self.ladder.answered_later(leave, observer);
                 question.decisions = decisions;
                 self.by_quota(question, allowed, leave)
@@ -193,14 +193,14 @@ impl Limits {
     ) -> Outcome {
         observer.failed(&error);
         let error = match &self.ladder.instead {
-            Instead::Allow => {
+            Instead::Open => {
                 question.decisions = self.unasked(question, |limit| Decision {
                     source: Source::Allowed,
                     ..Decision::allow(0, limit, 0, Duration::ZERO)
                 });
                 return Outcome::Pass;
             }
-            Instead::Deny => error,
+            Instead::Closed => error,
             Instead::Decide(fallback) => match question.ask_instead(fallback) {
                 Ok(true) => {
                     for asked in &question.asked {
@@ -208,17 +208,17 @@ impl Limits {
                     }
                     return Outcome::Pass;
                 }
-                Ok(false) => return Outcome::Refuse(Reason::ReducedCapacity),
+                Ok(false) => return Outcome::Reject(Reason::ReducedCapacity),
                 Err(error) => error,
             },
         };
         let asked_again = self.ladder.shut_for();
         question.decisions = self.unasked(question, |limit| Decision {
             source: Source::Denied,
-            ..Decision::refuse(limit, 0, asked_again, Duration::ZERO)
+            ..Decision::reject(limit, 0, asked_again, Duration::ZERO)
         });
         question.cause = Some(error);
-        Outcome::Refuse(Reason::Backend)
+        Outcome::Reject(Reason::Backend)
     }
 
     fn by_quota(&self, question: &Question, allowed: bool, leave: Leave) -> Outcome {
@@ -226,7 +226,7 @@ impl Limits {
             return Outcome::Pass;
         }
         self.release(question, leave);
-        Outcome::Refuse(Reason::Quota)
+        Outcome::Reject(Reason::Quota)
     }
 
     fn warn_of_late_quotas(&self) {
@@ -262,17 +262,17 @@ impl Limits {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
         policies: Vec<Policy>,
-        on_error: OnError,
+        on_error: FailureMode,
         deadline: Duration,
         nearby: Nearby,
     ) -> Result<Self, BuildError> {
         if deadline.is_zero() || deadline > MAX_DEADLINE {
             let value = format_args!("{deadline:?}");
             let bound = format_args!("above 0 and at most {MAX_DEADLINE:?}");
-            return Err(BuildError::new("backend_deadline", value, bound));
+            return Err(BuildError::new("backend_timeout", value, bound));
         }
         on_error.check()?;
-        nearby.sharing.check()?;
+        nearby.consistency.check()?;
         check(&*backend, &policies)?;
         let ladder = Ladder::new(on_error, deadline, &policies, backend.is_remote())?;
         let ledger = nearby.ledger(&policies)?;

@@ -1,24 +1,24 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    BuildError, Policy, Sharing,
+    BuildError, Consistency, Policy,
     backend::{Backend, PolicyId},
     deny::Denying,
+    eventual::{Ledger, PostPaid},
     lease::Leasing,
-    post_paid::{Ledger, PostPaid},
 };
 
 /// What this process answers without a round trip to a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nearby {
-    pub(crate) sharing: Sharing,
+    pub(crate) consistency: Consistency,
     pub(crate) deny_cache: bool,
 }
 
 impl Default for Nearby {
     fn default() -> Self {
         Self {
-            sharing: Sharing::default(),
+            consistency: Consistency::default(),
             deny_cache: true,
         }
     }
@@ -34,9 +34,9 @@ pub(crate) struct Front {
 impl Nearby {
     /// The only part of the front that can fail, made before the store registers anything.
     pub(crate) fn ledger(self, policies: &[Policy]) -> Result<Option<Ledger>, BuildError> {
-        match self.sharing {
-            Sharing::Asynchronous(_) => Ledger::new(policies).map(Some),
-            Sharing::Exact | Sharing::Leases(_) => Ok(None),
+        match self.consistency {
+            Consistency::Eventual(_) => Ledger::new(policies).map(Some),
+            Consistency::Exact | Consistency::Leased(_) => Ok(None),
         }
     }
 
@@ -53,19 +53,19 @@ impl Nearby {
         if self.deny_cache && backend.is_remote() {
             backend = Arc::new(Denying::new(backend, policies, ids));
         }
-        match (self.sharing, ledger) {
-            (Sharing::Leases(time), _) => {
+        match (self.consistency, ledger) {
+            (Consistency::Leased(time), _) => {
                 let leasing = Arc::new(Leasing::new(backend, policies, ids, time, deadline));
                 Front {
                     backend: Arc::clone(&leasing) as Arc<dyn Backend>,
                     leasing: Some(leasing),
                 }
             }
-            (Sharing::Asynchronous(period), Some(ledger)) => Front {
+            (Consistency::Eventual(period), Some(ledger)) => Front {
                 backend: Arc::new(PostPaid::new(backend, ledger.of(ids), period, deadline)),
                 leasing: None,
             },
-            (Sharing::Exact | Sharing::Asynchronous(_), _) => Front {
+            (Consistency::Exact | Consistency::Eventual(_), _) => Front {
                 backend,
                 leasing: None,
             },

@@ -10,14 +10,14 @@ use std::time::Duration;
 pub use self::metrics::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use self::tracing::TracingObserver;
-use crate::{Decided, Refusal, backend::BackendError};
+use crate::{Decided, Rejection, backend::BackendError};
 
 /// Is told what a limit decides.
 ///
 /// Every method does nothing unless implemented, and is called on the task that makes the call, so it should be quick.
 /// An `Arc` of an observer is one, too.
 ///
-/// Each request is told of with exactly one of [`allowed`](Self::allowed), [`refused`](Self::refused),
+/// Each request is told of with exactly one of [`allowed`](Self::allowed), [`rejected`](Self::rejected),
 /// [`shadowed`](Self::shadowed) and [`cancelled`](Self::cancelled); [`failed`](Self::failed) comes before one of the
 /// first three. Requests that are [exempt](crate::RateLimitLayerBuilder::exempt) are not told of, nor is who only
 /// [looks](crate::Limiter::peek).
@@ -25,20 +25,20 @@ use crate::{Decided, Refusal, backend::BackendError};
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// use std::sync::Arc;
-/// use tower_dist_ratelimit::{Observer, Policy, Quota, RateLimitLayer, Refusal, backend::Memory};
+/// use tower_dist_ratelimit::{Observer, Policy, Quota, RateLimitLayer, Rejection, backend::Memory};
 ///
 /// #[derive(Default)]
-/// struct Refused(AtomicU64);
+/// struct Rejections(AtomicU64);
 ///
-/// impl Observer for Refused {
-///     fn refused(&self, _: &Refusal<'_>) {
+/// impl Observer for Rejections {
+///     fn rejected(&self, _: &Rejection<'_>) {
 ///         self.0.fetch_add(1, Relaxed);
 ///     }
 /// }
 ///
 /// let layer = RateLimitLayer::builder(Memory::default())
 ///     .limit(Policy::new("all", Quota::per_second(100)))
-///     .observer(Arc::new(Refused::default()))
+///     .observer(Arc::new(Rejections::default()))
 ///     .build()?;
 /// # let _ = layer;
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
@@ -48,14 +48,14 @@ pub trait Observer {
     /// [source](crate::Decision::source) says who made them.
     fn allowed(&self, _decided: &Decided<'_>) {}
 
-    /// A request is refused.
-    fn refused(&self, _refusal: &Refusal<'_>) {}
+    /// A request is rejected.
+    fn rejected(&self, _refusal: &Rejection<'_>) {}
 
-    /// A request would have been refused, or would have had to [wait](crate::Throttle), but passes, because the layer is a
+    /// A request would have been rejected, or would have had to [wait](crate::Throttle), but passes, because the layer is a
     /// [shadow](crate::RateLimitLayerBuilder::shadow).
-    fn shadowed(&self, _refusal: &Refusal<'_>) {}
+    fn shadowed(&self, _refusal: &Rejection<'_>) {}
 
-    /// The store has not decided, or is not asked. What follows is up to [`OnError`](crate::OnError).
+    /// The store has not decided, or is not asked. What follows is up to [`FailureMode`](crate::FailureMode).
     fn failed(&self, _error: &BackendError) {}
 
     /// The store has failed too often, of late in this way, and is not asked any more but for one request at a time.
@@ -64,7 +64,7 @@ pub trait Observer {
     /// One of those requests was decided: the store is asked again.
     fn circuit_closed(&self) {}
 
-    /// A request has waited for its turn this long in a [`Throttle`](crate::Throttle), and passes or is refused now; or it passes
+    /// A request has waited for its turn this long in a [`Throttle`](crate::Throttle), and passes or is rejected now; or it passes
     /// and waits this long for its turn in a [leaky queue](crate::Policy::leaky_queue), or would if the layer were no shadow.
     fn waited(&self, _waited: Duration) {}
 
@@ -83,12 +83,12 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
         (**self).allowed(decided);
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) {
-        (**self).refused(refusal);
+    fn rejected(&self, rejection: &Rejection<'_>) {
+        (**self).rejected(rejection);
     }
 
-    fn shadowed(&self, refusal: &Refusal<'_>) {
-        (**self).shadowed(refusal);
+    fn shadowed(&self, rejection: &Rejection<'_>) {
+        (**self).shadowed(rejection);
     }
 
     fn failed(&self, error: &BackendError) {

@@ -15,11 +15,11 @@ pub use request_policy::RequestPolicy;
 
 use crate::{
     BuildError, Quota,
-    key::{FnKey, IntoKey, KeyExtractor, RequestHead, StrKey},
+    key::{FnKey, IntoKey, KeyExtractor, RequestParts, StrKey},
 };
 
 /// Whether a policy applies to a request.
-type OnlyIf = Box<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
+type OnlyIf = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
 /// The longest name. Names go out with every response.
 const MAX_NAME: usize = 64;
@@ -32,11 +32,11 @@ const MAX_NAME: usize = 64;
 /// |---|---|---|
 /// | token bucket (default), [`leaky_bucket`](Self::leaky_bucket) | burst + limit | nearly everything: bursts are allowed and bounded |
 /// | [`leaky_queue`](Self::leaky_queue) | the limit, evenly | calls to others that must not come in bursts; requests wait |
-/// | [`fixed_window`](Self::fixed_window), [`phase_per_key`](Self::phase_per_key), [`first_hit`](Self::first_hit) | 2 × limit | quotas by the hour or day that people have to understand |
-/// | [`two_windows`](Self::two_windows) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for the price of two counters |
-/// | [`sub_windows`](Self::sub_windows) | 1.99 × limit; closer on real traffic | the same, at the price of some more |
-/// | [`whole_sub_windows`](Self::whole_sub_windows) | the limit | hard limits with fixed memory |
-/// | [`sliding_log`](Self::sliding_log) | the limit | hard limits, when they are small |
+/// | [`fixed_window`](Self::fixed_window), [`fixed_window_staggered`](Self::fixed_window_staggered), [`fixed_window_from_first_request`](Self::fixed_window_from_first_request) | 2 × limit | quotas by the hour or day that people have to understand |
+/// | [`sliding_window`](Self::sliding_window) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for the price of two counters |
+/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | 1.99 × limit; closer on real traffic | the same, at the price of some more |
+/// | [`sliding_window_strict`](Self::sliding_window_strict) | the limit | hard limits with fixed memory |
+/// | [`sliding_window_log`](Self::sliding_window_log) | the limit | hard limits, when they are small |
 ///
 /// # Default
 ///
@@ -89,7 +89,7 @@ impl Policy {
     }
 
     /// A leaky bucket as a meter: each request pours in its cost, the bucket leaks `limit` tokens per window, and what
-    /// would make it overflow is refused. Its capacity is the quota's burst.
+    /// would make it overflow is rejected. Its capacity is the quota's burst.
     ///
     /// It admits exactly what a token bucket admits, which is the same seen from the other side.
     pub fn leaky_bucket(self) -> Self {
@@ -97,7 +97,7 @@ impl Policy {
     }
 
     /// A leaky bucket as a queue: requests pass one at a time, `window / limit` apart for each token they cost, and wait
-    /// for their turn. Those that would wait longer than `max_wait` (above zero, at most 100 years) are refused.
+    /// for their turn. Those that would wait longer than `max_wait` (above zero, at most 100 years) are rejected.
     ///
     /// For what must not come in bursts at all, such as a partner's API. The wait is the decision's
     /// [`delay`](crate::Decision::delay).
@@ -114,23 +114,19 @@ impl Policy {
     ///
     /// The cheapest to understand and to explain. Around the end of a window twice the limit can pass at once.
     pub fn fixed_window(self) -> Self {
-        self.counted(Algorithm::FixedWindow {
-            phase_per_key: false,
-        })
+        self.counted(Algorithm::FixedWindow { staggered: false })
     }
 
     /// A [fixed window](Self::fixed_window) that begins at another time for each key, so that not all clients come back
     /// in the same instant.
-    pub fn phase_per_key(self) -> Self {
-        self.counted(Algorithm::FixedWindow {
-            phase_per_key: true,
-        })
+    pub fn fixed_window_staggered(self) -> Self {
+        self.counted(Algorithm::FixedWindow { staggered: true })
     }
 
     /// A [fixed window](Self::fixed_window) that begins with a key's first request, and the next one with the first
     /// request after that.
-    pub fn first_hit(self) -> Self {
-        self.counted(Algorithm::FirstHit)
+    pub fn fixed_window_from_first_request(self) -> Self {
+        self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
 
     /// Two windows, weighted: what was counted in this window, and of the previous one as large a share as is less than
@@ -138,31 +134,31 @@ impl Policy {
     ///
     /// Close to a true sliding window on real traffic (up to 1.15 times the limit), at the price of two counters. Who
     /// tries hard can get nearly twice the limit into one window.
-    pub fn two_windows(self) -> Self {
-        self.counted(Algorithm::TwoWindows)
+    pub fn sliding_window(self) -> Self {
+        self.counted(Algorithm::SlidingWindow)
     }
 
     /// `count` sub-windows per window, from 2 to 100: what was counted in them, and a share of the one that is half gone.
     /// Four in a minute are five counters of 15 seconds.
     ///
-    /// Closer than [two windows](Self::two_windows) on real traffic, no better against those who try hard.
-    pub fn sub_windows(self, count: u32) -> Self {
-        self.counted(Algorithm::SubWindows { count })
+    /// Closer than [two windows](Self::sliding_window) on real traffic, no better against those who try hard.
+    pub fn sliding_window_buckets(self, count: u32) -> Self {
+        self.counted(Algorithm::SlidingWindowBuckets { count })
     }
 
     /// `count` sub-windows per window, from 2 to 100, and the one that is half gone as a whole.
     ///
     /// Never more than the limit in any window, with a fixed amount of memory. The price: what can be sustained is
     /// `count / (count + 1)` of the limit, 80 % with four, 91 % with ten.
-    pub fn whole_sub_windows(self, count: u32) -> Self {
-        self.counted(Algorithm::WholeSubWindows { count })
+    pub fn sliding_window_strict(self, count: u32) -> Self {
+        self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
     /// The time of every request: exactly the limit in any window.
     ///
     /// For small limits that must hold, such as logins: at most 10,000, and 16 to 32 bytes per token in the window.
-    pub fn sliding_log(self) -> Self {
-        self.counted(Algorithm::SlidingLog)
+    pub fn sliding_window_log(self) -> Self {
+        self.counted(Algorithm::SlidingWindowLog)
     }
 
     pub(crate) fn counted(self, algorithm: Algorithm) -> Self {
@@ -191,7 +187,7 @@ impl Policy {
     /// every policy that is colocated under the same name.
     ///
     /// In a Redis Cluster, policies that are decided together but have different keys are otherwise asked in parallel,
-    /// and what was taken is put back when one refuses; colocated, they are decided in one step. The price: all of their
+    /// and what was taken is put back when one rejects; colocated, they are decided in one step. The price: all of their
     /// load is on one server.
     ///
     /// # Default
@@ -236,7 +232,7 @@ impl Policy {
     /// ```
     pub fn by_fn<F, K>(self, key: F) -> Self
     where
-        F: Fn(RequestHead<'_>) -> K + Send + Sync + 'static,
+        F: Fn(RequestParts<'_>) -> K + Send + Sync + 'static,
         K: IntoKey + 'static,
     {
         self.by(FnKey(key))
@@ -251,7 +247,7 @@ impl Policy {
     /// ```
     pub fn by_str<F>(self, key: F) -> Self
     where
-        F: for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+        F: for<'a> Fn(RequestParts<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
         self.by(StrKey(key))
     }
@@ -291,7 +287,7 @@ impl Policy {
     /// What a request costs, in tokens. Zero is free; above the burst, or the limit where there is no burst, it can never pass.
     pub fn cost_fn<F>(self, cost: F) -> Self
     where
-        F: Fn(RequestHead<'_>) -> u64 + Send + Sync + 'static,
+        F: Fn(RequestParts<'_>) -> u64 + Send + Sync + 'static,
     {
         Self {
             cost: Cost::Of(Box::new(cost)),
@@ -357,7 +353,7 @@ impl Policy {
     /// ```
     pub fn only_if<F>(self, applies: F) -> Self
     where
-        F: Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+        F: Fn(RequestParts<'_>) -> bool + Send + Sync + 'static,
     {
         Self {
             only_if: Some(Box::new(applies)),
@@ -367,10 +363,10 @@ impl Policy {
 
     /// Gives each key a quota of its own, which is looked up with every request, so that it can change at any time.
     ///
-    /// `None` is the policy's own quota, and so is a quota that could not have been built. A limit of zero refuses
+    /// `None` is the policy's own quota, and so is a quota that could not have been built. A limit of zero rejects
     /// everything, without asking the store. Windows and logs keep their length: they take the limit of a quota, whatever its window,
     /// and a log no more than 10,000 of it. What a key has used stays used when its quota changes: lowered below that,
-    /// it is refused until enough has come back; raised, it gets the difference at once. A bucket drains at the rate of the
+    /// it is rejected until enough has come back; raised, it gets the difference at once. A bucket drains at the rate of the
     /// old quota until the first request that brings the new one, allowed or not, and at the new rate from then on.
     ///
     /// # Default
@@ -385,11 +381,11 @@ impl Policy {
     ///
     /// Policy::new("per-user", Quota::per_minute(60))
     ///     .by(key::extension(|user: &User| user.id))
-    ///     .dynamic(|head| Some(Quota::per_minute(head.extensions().get::<User>()?.per_minute)));
+    ///     .quota_by(|head| Some(Quota::per_minute(head.extensions().get::<User>()?.per_minute)));
     /// ```
-    pub fn dynamic<F>(self, quota: F) -> Self
+    pub fn quota_by<F>(self, quota: F) -> Self
     where
-        F: Fn(RequestHead<'_>) -> Option<Quota> + Send + Sync + 'static,
+        F: Fn(RequestParts<'_>) -> Option<Quota> + Send + Sync + 'static,
     {
         Self {
             dynamic: Some(Dynamic::Now(Box::new(quota))),
@@ -397,17 +393,17 @@ impl Policy {
         }
     }
 
-    /// The same as [`dynamic`](Self::dynamic), for quotas that take some waiting: in a database, or with the service that
+    /// The same as [`quota_by`](Self::quota_by), for quotas that take some waiting: in a database, or with the service that
     /// knows what a token is worth.
     ///
-    /// The look-up has the layer's [deadline](crate::RateLimitLayerBuilder::backend_deadline). The backend has the same
+    /// The look-up has the layer's [deadline](crate::RateLimitLayerBuilder::backend_timeout). The backend has the same
     /// deadline once more, counted from when it is asked, so a slow look-up never opens the backend's circuit. A look-up
-    /// that is late is decided by [`OnError`](crate::OnError). Meanwhile the request holds the inner service ready, so
+    /// that is late is decided by [`FailureMode`](crate::FailureMode). Meanwhile the request holds the inner service ready, so
     /// keep the looked-up quotas in a cache.
     ///
     /// For HTTP and gRPC, as a [`RateLimitLayer`](crate::RateLimitLayer) decides on them. Where requests are of other types, or wait for
     /// their turn, a layer above looks the quota up and puts it into the request, where
-    /// [`RequestPolicy::dynamic`](crate::RequestPolicy::dynamic) finds it.
+    /// [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by) finds it.
     ///
     /// # Cost
     ///
@@ -420,14 +416,14 @@ impl Policy {
     ///     (tenant == "big").then(|| Quota::per_second(1_000))
     /// }
     ///
-    /// Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).dynamic_async(|head| {
+    /// Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head| {
     ///     let tenant = head.headers().get("x-tenant").and_then(|value| value.to_str().ok());
     ///     look_up(tenant.unwrap_or_default().to_owned())
     /// });
     /// ```
-    pub fn dynamic_async<F, Fut>(self, quota: F) -> Self
+    pub fn quota_by_async<F, Fut>(self, quota: F) -> Self
     where
-        F: Fn(RequestHead<'_>) -> Fut + Send + Sync + 'static,
+        F: Fn(RequestParts<'_>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<Quota>> + Send + 'static,
     {
         Self {

@@ -9,7 +9,7 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 ///
 /// To a [`Policy`](crate::Policy) that says nothing else, a quota is a token bucket. The bucket holds `burst` tokens,
 /// starts full, and gains `limit` tokens per `window`, evenly. A request takes its [cost](crate::Policy::cost) out of it,
-/// or is refused and takes nothing. To windows and logs it is the limit in a window, and there is no burst.
+/// or is rejected and takes nothing. To windows and logs it is the limit in a window, and there is no burst.
 ///
 /// # Default
 ///

@@ -8,36 +8,36 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::{
-    NoObserver, Observer, ProblemJson, Refuse, ResponseFuture,
+    NoObserver, Observer, ProblemJson, RejectionResponse, ResponseFuture,
     http::{HttpLimits, Ruling},
-    key::RequestHead,
+    key::RequestParts,
     limits::{Question, Short},
 };
 
 /// A service behind rate limits, from [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// It is ready when the inner service is. A refusal is a response; errors are the inner service's own.
+/// It is ready when the inner service is. A rejection is a response; errors are the inner service's own.
 ///
 /// # Cost
 ///
 /// An allowed request to one policy in [`Memory`](crate::backend::Memory), without fields, takes no allocation and no
-/// lock. A refused request clones the inner service: the one that was ready goes away together with what its readiness
-/// holds, so that a refusal never keeps a concurrency permit. A request that has to wait for the store takes the ready
+/// lock. A rejected request clones the inner service: the one that was ready goes away together with what its readiness
+/// holds, so that a rejection never keeps a concurrency permit. A request that has to wait for the store takes the ready
 /// service along and leaves a clone. One that has to wait in a [leaky queue](crate::Policy::leaky_queue) holds nothing
 /// meanwhile, and readies a clone when its turn has come.
 pub struct RateLimit<S, R = ProblemJson, O = NoObserver> {
     inner: S,
     http: Arc<HttpLimits>,
-    refuse: R,
+    reject: R,
     observer: O,
 }
 
 impl<S, R, O> RateLimit<S, R, O> {
-    pub(crate) fn new(inner: S, http: Arc<HttpLimits>, refuse: R, observer: O) -> Self {
+    pub(crate) fn new(inner: S, http: Arc<HttpLimits>, reject: R, observer: O) -> Self {
         Self {
             inner,
             http,
-            refuse,
+            reject,
             observer,
         }
     }
@@ -46,7 +46,7 @@ impl<S, R, O> RateLimit<S, R, O> {
 impl<S, R, O, B, ResBody> Service<Request<B>> for RateLimit<S, R, O>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
-    R: Refuse<ResBody> + Clone,
+    R: RejectionResponse<ResBody> + Clone,
     O: Observer + Clone,
 {
     type Response = S::Response;
@@ -72,7 +72,7 @@ where
         let ruling = match short {
             Short::Else(answer, leave) => http.answered(question, answer, leave, observer),
             Short::Unasked(outcome) => http.rule(outcome, question, observer),
-            _ => http.decide(question, RequestHead::new(&request), observer),
+            _ => http.decide(question, RequestParts::new(&request), observer),
         };
         match ruling {
             Ruling::Pass(passed) => {
@@ -85,9 +85,9 @@ where
                 self.inner = unready.clone();
                 ResponseFuture::delayed(delay, unready, request, follow_up)
             }
-            Ruling::Refuse(reason) => {
+            Ruling::Reject(reason) => {
                 self.inner = self.inner.clone();
-                ResponseFuture::refused(self.http.refusal(&self.refuse, reason, question))
+                ResponseFuture::rejected(self.http.rejection(&self.reject, reason, question))
             }
             Ruling::Later(waiting) => {
                 let unready = self.inner.clone();
@@ -98,7 +98,7 @@ where
                     ready,
                     request,
                     Arc::clone(&self.http),
-                    self.refuse.clone(),
+                    self.reject.clone(),
                     self.observer.clone(),
                 )
             }
@@ -111,7 +111,7 @@ impl<S: Clone, R: Clone, O: Clone> Clone for RateLimit<S, R, O> {
         Self {
             inner: self.inner.clone(),
             http: Arc::clone(&self.http),
-            refuse: self.refuse.clone(),
+            reject: self.reject.clone(),
             observer: self.observer.clone(),
         }
     }

@@ -17,9 +17,9 @@ use crate::{NoObserver, backend::BackendError, call::Calls};
 /// - The service is ready at once. A call asks for its turn, waits, and readies a clone of the inner service when its turn has
 ///   come: nothing that the inner service's readiness holds is held while waiting.
 /// - Requests of the same keys pass in the order of their calls, and only the first of them asks the store.
-/// - A request that would have to wait for longer than `max_wait` is refused at once, if that is certain, with
-///   [`Reason::TooLong`](crate::Reason::TooLong); else when that time is over. When `max_waiters` are waiting already, it is refused
-///   with [`Reason::QueueFull`](crate::Reason::QueueFull). What can never pass is refused with
+/// - A request that would have to wait for longer than `max_wait` is rejected at once, if that is certain, with
+///   [`Reason::TooLong`](crate::Reason::TooLong); else when that time is over. When `max_waiters` are waiting already, it is rejected
+///   with [`Reason::QueueFull`](crate::Reason::QueueFull). What can never pass is rejected with
 ///   [`Reason::Quota`](crate::Reason::Quota).
 /// - Who is dropped gives its place to those behind it, and its tokens back if it has some. A place in a
 ///   [leaky queue](crate::Policy::leaky_queue) stays taken, because those behind it have their times already; such a queue is no
@@ -29,7 +29,7 @@ use crate::{NoObserver, backend::BackendError, call::Calls};
 /// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share one queue.
 ///
 /// A client of gRPC or HTTP waits like any other: around a `tonic` channel the layer is a
-/// `ThrottleLayer<http::Request<tonic::body::Body>>`, and a call that is refused fails with the status `UNKNOWN`, whose source is
+/// `ThrottleLayer<http::Request<tonic::body::Body>>`, and a call that is rejected fails with the status `UNKNOWN`, whose source is
 /// the [`LimitError`](crate::LimitError).
 ///
 /// Waits end on the millisecond, as tokio's timers do. Above a thousand requests a second, let the burst be as large as
@@ -90,7 +90,7 @@ impl<Req, O> ThrottleLayer<Req, O> {
         }
     }
 
-    /// Gives back what is left of [leases](crate::Sharing::Leases), when this instance is shut down. See
+    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors

@@ -46,9 +46,12 @@ fn flooded(of: fn(Policy) -> Policy, keys: u64) -> (u64, u64) {
 fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
     let _alone = ALONE.lock().unwrap();
     for (of, keys) in [
-        (Policy::sliding_log as fn(Policy) -> Policy, 1_000_000),
+        (
+            Policy::sliding_window_log as fn(Policy) -> Policy,
+            1_000_000,
+        ),
         (|policy| policy, 200_000),
-        (|policy| policy.sub_windows(4), 200_000),
+        (|policy| policy.sliding_window_buckets(4), 200_000),
     ] {
         let (left, more) = flooded(of, keys);
         assert_eq!(left, 0);
@@ -61,7 +64,11 @@ fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
 fn memory_is_claimed_as_keys_arrive() {
     let _alone = ALONE.lock().unwrap();
     let policy = || Policy::new("p", Quota::per_second(1));
-    for policy in [policy(), policy().sliding_log(), policy().dynamic_quotas()] {
+    for policy in [
+        policy(),
+        policy().sliding_window_log(),
+        policy().dynamic_quotas(),
+    ] {
         let before = resident();
         let limiter = Limiter::new(Memory::with_capacity(2_000_000), policy).unwrap();
         let more = resident().saturating_sub(before);

@@ -121,7 +121,7 @@ impl Gateway {
             .args(["--upstream", &format!("http://{upstream}")])
             .args(["--backend", store.argument()])
             .args(["--fleet", &GATEWAYS.to_string()])
-            .args(["--backend-deadline", &STORE_DEADLINE_MS.to_string()])
+            .args(["--backend-timeout", &STORE_DEADLINE_MS.to_string()])
             .args(["--limit", &stack.limit.to_string()])
             .args(["--burst", &stack.burst.to_string()])
             .stdin(Stdio::null())

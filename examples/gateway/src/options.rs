@@ -100,8 +100,8 @@ pub(crate) struct StackOptions {
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..))]
     pub(crate) fleet: u32,
     /// How long a request waits for the store to decide, in milliseconds.
-    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = backend_deadline)]
-    pub(crate) backend_deadline: Duration,
+    #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = backend_timeout)]
+    pub(crate) backend_timeout: Duration,
     /// Attempts per request through retries, the first included.
     #[arg(long, global = true, value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,
@@ -141,7 +141,7 @@ fn lease_time(text: &str) -> Result<Duration, String> {
     milliseconds_of(text, 10..=60_000)
 }
 
-fn backend_deadline(text: &str) -> Result<Duration, String> {
+fn backend_timeout(text: &str) -> Result<Duration, String> {
     milliseconds_of(text, 1..=60_000)
 }
 

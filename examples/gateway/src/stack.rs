@@ -12,7 +12,7 @@ use tower::util::option_layer;
 use tower::{BoxError, ServiceBuilder};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
-use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer, Sharing};
+use tower_dist_ratelimit::{Consistency, FailureMode, Policy, Quota, RateLimitLayer};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Budget, RetryLayer};
 
@@ -51,11 +51,15 @@ pub(crate) fn gateway(
         .limit(Policy::new("per-client", quota).by(caller))
         // A store in another process can be away. Then each gateway admits its share of the limit,
         // so that the fleet stays near it, and says so.
-        .on_backend_error(OnError::LocalFallback {
-            fleet: options.fleet,
+        .failure_mode(FailureMode::Local {
+            instances: options.fleet,
         })
-        .backend_deadline(options.backend_deadline)
-        .sharing(options.lease.map_or(Sharing::Exact, Sharing::Leases))
+        .backend_timeout(options.backend_timeout)
+        .consistency(
+            options
+                .lease
+                .map_or(Consistency::Exact, Consistency::Leased),
+        )
         .observer(StoreLog {
             fleet: options.fleet,
         })

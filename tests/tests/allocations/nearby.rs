@@ -1,13 +1,13 @@
 //! The memory of the deny cache and of leases, as the docs of `tower-dist-ratelimit` state it.
 
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 
 use crate::{bytes, rate_limit::Broken};
 
-fn limiter(deny_cache: bool, sharing: Sharing) -> usize {
+fn limiter(deny_cache: bool, sharing: Consistency) -> usize {
     let policy = Policy::new("p", Quota::per_second(100));
-    let limiter = Limiter::builder(Broken, policy).on_backend_error(OnError::Deny);
-    let limiter = limiter.deny_cache(deny_cache).sharing(sharing);
+    let limiter = Limiter::builder(Broken, policy).failure_mode(FailureMode::Closed);
+    let limiter = limiter.deny_cache(deny_cache).consistency(sharing);
     let (bytes, limiter) = bytes(|| limiter.build().unwrap());
     drop(limiter);
     bytes
@@ -15,9 +15,9 @@ fn limiter(deny_cache: bool, sharing: Sharing) -> usize {
 
 #[test]
 fn what_stands_in_front_of_a_store_takes_the_bytes_that_the_docs_say() {
-    let bare = limiter(false, Sharing::Exact);
-    let deny_cache = limiter(true, Sharing::Exact) - bare;
-    let leases = limiter(false, Sharing::leases()) - bare;
+    let bare = limiter(false, Consistency::Exact);
+    let deny_cache = limiter(true, Consistency::Exact) - bare;
+    let leases = limiter(false, Consistency::leased()) - bare;
     assert!((125_000..=135_000).contains(&deny_cache), "{deny_cache}");
     assert!((235_000..=245_000).contains(&leases), "{leases}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, backend::Memory};
 
 use crate::{bytes, rate_limit::now};
 
@@ -13,7 +13,7 @@ fn per_key(of: fn(Policy) -> Policy, tokens: u64) -> u64 {
     let policy = of(Policy::new("p", Quota::per_day(1_000)));
     let memory = Memory::with_capacity(usize::try_from(KEYS).unwrap());
     let (bytes, limiter) = bytes(|| {
-        let limiter = Limiter::builder(memory, policy).on_backend_error(OnError::Deny);
+        let limiter = Limiter::builder(memory, policy).failure_mode(FailureMode::Closed);
         let limiter = limiter.build().unwrap();
         for key in (0..KEYS).flat_map(|key| (0..tokens).map(move |_| key)) {
             assert!(now(limiter.check(key)).unwrap().allowed);
@@ -32,12 +32,12 @@ fn a_key_takes_the_bytes_that_the_docs_say() {
         (Policy::leaky_bucket, 32),
         (|policy| policy.leaky_queue(Duration::from_secs(80_000)), 32),
         (Policy::fixed_window, 32),
-        (Policy::phase_per_key, 32),
-        (Policy::first_hit, 50),
-        (Policy::two_windows, 85),
-        (|policy| policy.sub_windows(5), 100 + 8 * 5),
-        (|policy| policy.whole_sub_windows(5), 100 + 8 * 5),
-        (|policy| policy.whole_sub_windows(25), 100 + 8 * 25),
+        (Policy::fixed_window_staggered, 32),
+        (Policy::fixed_window_from_first_request, 50),
+        (Policy::sliding_window, 85),
+        (|policy| policy.sliding_window_buckets(5), 100 + 8 * 5),
+        (|policy| policy.sliding_window_strict(5), 100 + 8 * 5),
+        (|policy| policy.sliding_window_strict(25), 100 + 8 * 25),
         (Policy::dynamic_quotas, 95),
     ];
     for (number, (of, stated)) in lines.into_iter().enumerate() {
@@ -51,7 +51,7 @@ fn a_key_takes_the_bytes_that_the_docs_say() {
 #[test]
 fn a_log_takes_16_to_32_bytes_for_each_token() {
     for tokens in [4, 5, 8, 9, 64, 65] {
-        let bytes = per_key(Policy::sliding_log, tokens);
+        let bytes = per_key(Policy::sliding_window_log, tokens);
         let expected = 60 + 16 * tokens..=100 + 32 * tokens;
         assert!(expected.contains(&bytes), "{tokens}: {bytes}");
     }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service};
 use tower_dist_ratelimit::{
-    BuildError, CallLimitLayer, Decision, Fields, Limiter, OnError, Policy, Quota, RateLimitLayer,
-    TrustedProxies,
+    BuildError, CallLimitLayer, Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer,
+    ResponseHeaders, TrustedProxies,
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
     key::{self, KeyExtractor},
 };
@@ -47,7 +47,7 @@ impl Service<Request<()>> for Inner {
 fn an_allowed_request_without_fields_allocates_nothing() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("p", Quota::per_second(1_000)).by(key::header("key")))
-        .headers(Fields::Never)
+        .headers(ResponseHeaders::Never)
         .build()
         .unwrap();
     let mut service = layer.layer(Inner);
@@ -83,7 +83,7 @@ fn finding_out_who_asks_allocates_nothing() {
     let forwarded = key::client_ip(proxies.forwarded());
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("p", Quota::per_second(1_000)).by((by, (forwarded, key::method()))))
-        .headers(Fields::Never)
+        .headers(ResponseHeaders::Never)
         .exempt(|head| head.uri().path() == "/healthz")
         .build()
         .unwrap();
@@ -125,12 +125,12 @@ impl Service<u64> for Any {
 #[test]
 fn an_allowed_request_of_any_type_allocates_nothing_also_if_it_could_wait() {
     let policy = || Policy::new("p", Quota::per_second(1_000)).by_request(|request: &u64| *request);
-    let refusing = CallLimitLayer::builder(Memory::default()).limit(policy());
-    let mut refusing = refusing.build().unwrap().layer(Any);
+    let rejecting = CallLimitLayer::builder(Memory::default()).limit(policy());
+    let mut rejecting = rejecting.build().unwrap().layer(Any);
     let waiting = CallLimitLayer::builder(Memory::default()).limit(policy());
     let mut waiting = waiting.waiting().build().unwrap().layer(Any);
     for request in [7, 7, 8] {
-        let (count, response) = allocations(|| now(refusing.call(request)).unwrap());
+        let (count, response) = allocations(|| now(rejecting.call(request)).unwrap());
         assert_eq!((count, response), (0, request));
         let (count, response) = allocations(|| now(waiting.call(request)).unwrap());
         assert_eq!((count, response), (0, request));
@@ -154,7 +154,7 @@ fn fields_handles_and_refunds_take_what_the_docs_say() {
         count
     };
     let fields = counted(layer().build().unwrap());
-    let bare = || layer().headers(Fields::Never);
+    let bare = || layer().headers(ResponseHeaders::Never);
     let handle = counted(bare().handle().build().unwrap());
     let refund = counted(bare().refund_when(|_| false).build().unwrap());
     // The first extension of a request takes three allocations.
@@ -188,11 +188,11 @@ impl Backend for Broken {
 
 #[tokio::test(start_paused = true)]
 async fn an_allowed_request_allocates_nothing_while_the_store_is_left_alone() {
-    for action in [OnError::Allow, OnError::LocalFallback { fleet: 2 }] {
+    for action in [FailureMode::Open, FailureMode::Local { instances: 2 }] {
         let layer = RateLimitLayer::builder(Broken)
             .limit(Policy::new("p", Quota::per_second(1_000)))
-            .headers(Fields::Never)
-            .on_backend_error(action)
+            .headers(ResponseHeaders::Never)
+            .failure_mode(action)
             .build()
             .unwrap();
         let mut service = layer.layer(Inner);

@@ -12,7 +12,7 @@ use tokio_test::{assert_ready_ok, task};
 use tower::{Layer, Service};
 use tower_attempt::ReplayableRequest;
 use tower_dist_ratelimit::backend::Memory;
-use tower_dist_ratelimit::{Fields, Policy, Quota, RateLimitLayer, key};
+use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, ResponseHeaders, key};
 use tower_hedge_latency::HedgeLayer;
 use tower_jitter_retry::{Budget, RetryLayer};
 
@@ -95,7 +95,7 @@ async fn the_whole_stack_allocates_nothing_but_the_copies_of_the_request() {
     let policy = Policy::new("per-client", Quota::per_second(1_000));
     let limit = RateLimitLayer::builder(Memory::default())
         .limit(policy.by(key::header("x-api-key")))
-        .headers(Fields::Never);
+        .headers(ResponseHeaders::Never);
     let stack = retry
         .build()
         .unwrap()

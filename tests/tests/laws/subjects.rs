@@ -109,7 +109,7 @@ fn limit(policies: u32) -> RateLimitLayer {
 /// Decides later than `call`, but within the same poll.
 fn looked_up() -> RateLimitLayer {
     let policy = Policy::new("policy", Quota::per_second(1));
-    let policy = policy.dynamic_async(|_| std::future::ready(Some(Quota::per_second(1_000_000))));
+    let policy = policy.quota_by_async(|_| std::future::ready(Some(Quota::per_second(1_000_000))));
     let builder = RateLimitLayer::builder(Memory::default());
     builder.limit(policy).build().unwrap()
 }

@@ -63,7 +63,7 @@ async fn a_server_that_cannot_do_what_is_needed_is_refused_with_the_reason() {
 async fn a_server_that_does_not_answer_is_given_up_at_the_connect_deadline() {
     let url = stub(|_| Some(Vec::new())).await;
     let started = Instant::now();
-    let builder = Memcached::builder(&url).connect_deadline(Duration::from_millis(100));
+    let builder = Memcached::builder(&url).connect_timeout(Duration::from_millis(100));
     let error = builder.connect().await.unwrap_err().to_string();
     assert!(error.contains("no answer within 100ms"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(4));
@@ -147,8 +147,8 @@ async fn a_deadline_of_zero_is_refused() {
     let builder = || Memcached::builder("memcached://localhost");
     let none = Duration::ZERO;
     for (builder, setting) in [
-        (builder().connect_deadline(none), "connect_deadline"),
-        (builder().answer_deadline(none), "answer_deadline"),
+        (builder().connect_timeout(none), "connect_timeout"),
+        (builder().answer_timeout(none), "answer_timeout"),
     ] {
         let error = builder.connect().await.unwrap_err().to_string();
         assert_eq!(error, format!("{setting}: is 0ns, but must be above 0"));
@@ -158,8 +158,8 @@ async fn a_deadline_of_zero_is_refused() {
 #[tokio::test]
 async fn deadlines_can_be_as_long_as_there_are() {
     let server = Server::start();
-    let builder = Memcached::builder(&server.url()).connect_deadline(Duration::MAX);
-    let memcached = builder.answer_deadline(Duration::MAX).connect().await;
+    let builder = Memcached::builder(&server.url()).connect_timeout(Duration::MAX);
+    let memcached = builder.answer_timeout(Duration::MAX).connect().await;
     let limiter = limiter(&memcached.unwrap(), Policy::new("p", Quota::per_hour(5)));
     for _ in 0..2 {
         let decision = limiter.check("k").await.unwrap();

@@ -15,13 +15,11 @@ const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::LeakyQueue {
         max_wait: Duration::from_secs(1),
     },
-    Algorithm::FixedWindow {
-        phase_per_key: false,
-    },
-    Algorithm::FirstHit,
-    Algorithm::TwoWindows,
-    Algorithm::SubWindows { count: 4 },
-    Algorithm::WholeSubWindows { count: 4 },
+    Algorithm::FixedWindow { staggered: false },
+    Algorithm::FixedWindowFromFirstRequest,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowBuckets { count: 4 },
+    Algorithm::SlidingWindowStrict { count: 4 },
 ];
 
 /// Runs these checks of the kit, by clocks that are as far off as this.
@@ -56,7 +54,7 @@ async fn the_backend_conforms() {
 async fn waits_conform_by_this_machines_clock() {
     let others = ALGORITHMS
         .into_iter()
-        .filter(|one| *one != Algorithm::FirstHit);
+        .filter(|one| *one != Algorithm::FixedWindowFromFirstRequest);
     let others: Vec<Algorithm> = others.collect();
     conforms(&others, &["retry", "expiry"], Duration::from_millis(60)).await;
 }
@@ -65,17 +63,22 @@ async fn waits_conform_by_this_machines_clock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_for_a_first_hit_window_conform_by_the_servers_clock() {
     let grain = Duration::from_millis(1100);
-    conforms(&[Algorithm::FirstHit], &["retry", "expiry"], grain).await;
+    conforms(
+        &[Algorithm::FixedWindowFromFirstRequest],
+        &["retry", "expiry"],
+        grain,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_sliding_log_is_refused_when_it_is_built() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
-    let policy = Policy::new("log", Quota::per_hour(5)).sliding_log();
+    let policy = Policy::new("log", Quota::per_hour(5)).sliding_window_log();
     let error = memcached.register(&[policy]).unwrap_err();
     assert_eq!((error.field(), error.policy()), ("algorithm", Some("log")));
-    assert!(error.bound().contains("whole_sub_windows"), "{error}");
+    assert!(error.bound().contains("sliding_window_strict"), "{error}");
     let policy = Policy::new("p", Quota::per_second(1 << 49)).fixed_window();
     let error = memcached.register(&[policy]).unwrap_err();
     assert_eq!((error.field(), error.policy()), ("limit", Some("p")));
@@ -140,10 +143,13 @@ async fn a_window_is_decided_in_one_round_trip() {
     let memcached = connect(&server.url()).await;
     let quota = Quota::new(100, HOUR);
     for (policy, commands) in [
-        (Policy::new("first", quota).first_hit(), 1),
+        (
+            Policy::new("first", quota).fixed_window_from_first_request(),
+            1,
+        ),
         (Policy::new("fixed", quota).fixed_window(), 1),
-        (Policy::new("two", quota).two_windows(), 3),
-        (Policy::new("sub", quota).sub_windows(4), 6),
+        (Policy::new("two", quota).sliding_window(), 3),
+        (Policy::new("sub", quota).sliding_window_buckets(4), 6),
     ] {
         let set = Set::new(&memcached, &[policy]);
         assert!(set.take("k", 3).await.unwrap().allowed);
@@ -320,9 +326,9 @@ async fn windows_of_any_length_are_kept() {
         let quota = Quota::new(1, window);
         for policy in [
             Policy::new(format!("bucket {number}"), quota),
-            Policy::new(format!("first {number}"), quota).first_hit(),
+            Policy::new(format!("first {number}"), quota).fixed_window_from_first_request(),
             Policy::new(format!("fixed {number}"), quota).fixed_window(),
-            Policy::new(format!("two {number}"), quota).two_windows(),
+            Policy::new(format!("two {number}"), quota).sliding_window(),
         ] {
             let name = policy.name().to_owned();
             let set = Set::new(&memcached, &[policy]);
@@ -353,8 +359,8 @@ async fn a_quota_without_a_burst_rejects_whatever_the_algorithm() {
         policy("bucket"),
         policy("queue").leaky_queue(Duration::from_secs(1)),
         policy("fixed").fixed_window(),
-        policy("first").first_hit(),
-        policy("two").two_windows(),
+        policy("first").fixed_window_from_first_request(),
+        policy("two").sliding_window(),
     ] {
         let limiter = limiter(&memcached, policy);
         let nothing = limiter.with_quota(Quota::per_second(5).burst(0));

@@ -11,13 +11,13 @@ use crate::support::{HOUR, Set, away_from_boundaries, connect};
 fn windows(quota: Quota) -> Vec<Policy> {
     let odd = Quota::new(quota.limit(), quota.window() + Duration::from_millis(1));
     vec![
-        Policy::new("first", quota).first_hit(),
+        Policy::new("first", quota).fixed_window_from_first_request(),
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("phase", quota).phase_per_key(),
-        Policy::new("two", quota).two_windows(),
-        Policy::new("sub", quota).sub_windows(4),
-        Policy::new("whole", quota).whole_sub_windows(4),
-        Policy::new("swapped", odd).first_hit(),
+        Policy::new("phase", quota).fixed_window_staggered(),
+        Policy::new("two", quota).sliding_window(),
+        Policy::new("sub", quota).sliding_window_buckets(4),
+        Policy::new("whole", quota).sliding_window_strict(4),
+        Policy::new("swapped", odd).fixed_window_from_first_request(),
     ]
 }
 
@@ -63,13 +63,13 @@ fn every_algorithm() -> Vec<Policy> {
         policy().leaky_bucket(),
         policy().leaky_queue(2 * HOUR),
         policy().fixed_window(),
-        policy().phase_per_key(),
-        policy().first_hit(),
-        policy().two_windows(),
-        policy().sub_windows(1),
-        policy().sub_windows(4),
-        policy().whole_sub_windows(1),
-        policy().whole_sub_windows(4),
+        policy().fixed_window_staggered(),
+        policy().fixed_window_from_first_request(),
+        policy().sliding_window(),
+        policy().sliding_window_buckets(1),
+        policy().sliding_window_buckets(4),
+        policy().sliding_window_strict(1),
+        policy().sliding_window_strict(4),
     ]
 }
 

@@ -9,7 +9,7 @@ use std::{
 use tests::servers::{Memcached as Server, Proxy};
 use tokio::time::{Instant, sleep, timeout};
 use tower_dist_ratelimit::{
-    Decisions, Limiter, OnError, Policy, Quota, Source,
+    Decisions, FailureMode, Limiter, Policy, Quota, Source,
     backend::{Answer, Backend, Charge, Memcached},
 };
 
@@ -23,7 +23,7 @@ fn policy() -> [Policy; 1] {
 async fn fails_fast(set: &Set) {
     until("the connection to be given up", || async {
         let charge = [Charge::new(set.ids[0], b"k", 1)];
-        let answer = set.memcached.acquire(&charge, &mut Decisions::refused(1));
+        let answer = set.memcached.acquire(&charge, &mut Decisions::rejected(1));
         matches!(answer, Answer::Failed(_)).then_some(())
     })
     .await;
@@ -90,7 +90,7 @@ async fn each_has_its_own(set: &Set) {
 async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
     away_from_boundaries().await;
     let server = Server::start();
-    let builder = Memcached::builder(&server.url()).answer_deadline(Duration::from_millis(300));
+    let builder = Memcached::builder(&server.url()).answer_timeout(Duration::from_millis(300));
     let memcached = builder.connect().await.unwrap();
     let fixed = Policy::new("fixed", Quota::new(1_000, HOUR)).fixed_window();
     for set in [
@@ -117,7 +117,7 @@ async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
 #[tokio::test]
 async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     let server = Server::start();
-    let builder = Memcached::builder(&server.url()).answer_deadline(LONG);
+    let builder = Memcached::builder(&server.url()).answer_timeout(LONG);
     let set = Set::new(&builder.connect().await.unwrap(), &policy());
     told_apart(&set).await;
     let connections = server.stat("total_connections");
@@ -162,11 +162,11 @@ async fn a_charge_whose_answer_is_late_is_made_once() {
 async fn under_load_every_request_is_decided_within_the_deadline_whatever_the_server_does() {
     const DEADLINE: Duration = Duration::from_millis(50);
     let mut server = Server::start();
-    let memcached = Memcached::builder(&server.url()).answer_deadline(Duration::from_millis(200));
+    let memcached = Memcached::builder(&server.url()).answer_timeout(Duration::from_millis(200));
     let policy = Policy::new("p", Quota::per_second(1_000_000));
     let builder = Limiter::builder(memcached.connect().await.unwrap(), policy);
-    let builder = builder.backend_deadline(DEADLINE);
-    let builder = builder.on_backend_error(OnError::LocalFallback { fleet: 2 });
+    let builder = builder.backend_timeout(DEADLINE);
+    let builder = builder.failure_mode(FailureMode::Local { instances: 2 });
     let limiter = Arc::new(builder.build().unwrap());
     let stop = Arc::new(AtomicBool::new(false));
     let [by_store, by_us] = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
@@ -183,7 +183,7 @@ async fn under_load_every_request_is_decided_within_the_deadline_whatever_the_se
                     longest = longest.max(asked.elapsed());
                     match decision.source {
                         Source::Backend => by_store.fetch_add(1, Ordering::Relaxed),
-                        Source::LocalFallback => by_us.fetch_add(1, Ordering::Relaxed),
+                        Source::Local => by_us.fetch_add(1, Ordering::Relaxed),
                         other => panic!("{other:?}"),
                     };
                     sleep(Duration::from_millis(2)).await;
@@ -225,7 +225,7 @@ async fn under_load_every_request_is_decided_within_the_deadline_whatever_the_se
 async fn a_full_server_forgets_the_oldest_keys_or_fails_the_newest() {
     for settings in [&["-m", "2"][..], &["-m", "2", "-M"]] {
         let server = Server::with(settings);
-        let fixed = Policy::new("p", Quota::new(1, HOUR)).first_hit();
+        let fixed = Policy::new("p", Quota::new(1, HOUR)).fixed_window_from_first_request();
         let set = Set::new(&connect(&server.url()).await, &[fixed]);
         let of = |number: u32| format!("flood {number}");
         assert!(set.take("first", 1).await.unwrap().allowed);

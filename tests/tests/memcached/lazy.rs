@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tests::servers::{Memcached as Server, free_port};
 use tower_dist_ratelimit::{
-    Decision, Limiter, OnError, Policy, Quota, Source,
+    Decision, FailureMode, Limiter, Policy, Quota, Source,
     backend::{ConnectError, Memcached},
 };
 
@@ -29,17 +29,17 @@ async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_d
     let limiter = |on_error| {
         let policy = Policy::new("p", Quota::new(3, HOUR)).fixed_window();
         let builder = Limiter::builder(memcached.clone(), policy);
-        builder.on_backend_error(on_error).build().unwrap()
+        builder.failure_mode(on_error).build().unwrap()
     };
-    let fallback = limiter(OnError::LocalFallback { fleet: 3 });
+    let fallback = limiter(FailureMode::Local { instances: 3 });
     for allowed in [true, false] {
         let decision = fallback.check("k").await.unwrap();
-        assert_eq!(decision.source, Source::LocalFallback);
+        assert_eq!(decision.source, Source::Local);
         assert_eq!(decision.allowed, allowed);
     }
-    let open = limiter(OnError::Allow).check("k").await.unwrap();
+    let open = limiter(FailureMode::Open).check("k").await.unwrap();
     assert_eq!((open.source, open.allowed), (Source::Allowed, true));
-    let closed = limiter(OnError::Deny).check("k").await.unwrap_err();
+    let closed = limiter(FailureMode::Closed).check("k").await.unwrap_err();
     assert!(closed.to_string().contains("no connection"), "{closed}");
 
     server.restart();
@@ -66,6 +66,6 @@ async fn what_is_wrong_with_the_settings_is_said_at_once() {
     assert!(malformed.contains("memcached://host:port"), "{malformed}");
     let builder = || Memcached::builder("memcached://localhost");
     assert!(error(builder().prefix(" ").connect_lazy()).contains("the prefix of keys"));
-    let deadline = builder().answer_deadline(Duration::ZERO);
-    assert!(error(deadline.connect_lazy()).contains("answer_deadline"));
+    let deadline = builder().answer_timeout(Duration::ZERO);
+    assert!(error(deadline.connect_lazy()).contains("answer_timeout"));
 }

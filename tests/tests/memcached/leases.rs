@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tower_dist_ratelimit::{
-    Limiter, LimiterBuilder, OnError, Policy, Quota, Sharing, Source, backend::Memcached,
+    Consistency, FailureMode, Limiter, LimiterBuilder, Policy, Quota, Source, backend::Memcached,
 };
 
 use crate::support::{LONG, connect, until};
@@ -23,7 +23,7 @@ const RATE: u64 = 1_000;
 const BURST: u64 = 200;
 
 fn leasing(memcached: Memcached, policy: Policy, lease: Duration) -> LimiterBuilder {
-    Limiter::builder(memcached, policy).sharing(Sharing::Leases(lease))
+    Limiter::builder(memcached, policy).consistency(Consistency::Leased(lease))
 }
 
 /// A request that was admitted: when its answer was here, and how long that took.
@@ -37,8 +37,8 @@ async fn fleet(policy: fn() -> Policy) -> (Vec<Admitted>, u64, u64) {
     for _ in 0..INSTANCES {
         let builder = leasing(connect(&server.url()).await, policy(), LEASE);
         let builder = builder
-            .on_backend_error(OnError::Deny)
-            .backend_deadline(LONG);
+            .failure_mode(FailureMode::Closed)
+            .backend_timeout(LONG);
         instances.push(builder.build().unwrap());
     }
     let (before, end) = (server.commands(), Instant::now() + TIME);
@@ -123,9 +123,12 @@ async fn a_fleet_that_leases_from_a_bucket_admits_what_it_does_in_that_and_a_lea
 async fn a_fleet_that_leases_from_windows_admits_what_they_do_in_that_and_a_lease_time() {
     let fixed = || Policy::new("fixed", Quota::per_second(RATE)).fixed_window();
     holds_the_bound(fixed, |time| RATE * windows(time), 2 * RATE).await;
-    let first = || Policy::new("first", Quota::new(RATE, 2 * Duration::from_secs(1))).first_hit();
+    let first = || {
+        Policy::new("first", Quota::new(RATE, 2 * Duration::from_secs(1)))
+            .fixed_window_from_first_request()
+    };
     holds_the_bound(first, |time| RATE * windows(time / 2), RATE).await;
-    let whole = || Policy::new("whole", Quota::per_second(RATE)).whole_sub_windows(4);
+    let whole = || Policy::new("whole", Quota::per_second(RATE)).sliding_window_strict(4);
     holds_the_bound(whole, |time| RATE * (time.as_secs() + 1), 2 * RATE).await;
 }
 
@@ -138,8 +141,8 @@ async fn a_hot_key_of_a_server_far_away_is_decided_at_once_for_a_few_commands() 
     let memcached = connect(&format!("memcached://127.0.0.1:{}", proxy.port())).await;
     let second = Duration::from_secs(1);
     let fixed = Policy::new("fixed", Quota::new(1_000_000, 1000 * second)).fixed_window();
-    let builder = leasing(memcached, fixed, second).backend_deadline(LONG);
-    let limiter = builder.on_backend_error(OnError::Deny).build().unwrap();
+    let builder = leasing(memcached, fixed, second).backend_timeout(LONG);
+    let limiter = builder.failure_mode(FailureMode::Closed).build().unwrap();
     proxy.delay(AWAY);
     let ask = || async {
         let mut asks = JoinSet::new();
@@ -173,10 +176,10 @@ async fn a_hot_key_of_a_server_far_away_is_decided_at_once_for_a_few_commands() 
 /// A limiter whose hot key is leased for two seconds; and until when, at most.
 async fn leased(server: &Server, policy: Policy) -> (Limiter, Instant) {
     const TWO: Duration = Duration::from_secs(2);
-    let memcached = Memcached::builder(&server.url()).answer_deadline(Duration::from_millis(200));
+    let memcached = Memcached::builder(&server.url()).answer_timeout(Duration::from_millis(200));
     let builder = leasing(memcached.connect().await.unwrap(), policy, TWO);
     let limiter = builder
-        .backend_deadline(Duration::from_millis(100))
+        .backend_timeout(Duration::from_millis(100))
         .build()
         .unwrap();
     until("a lease", || async {
@@ -220,9 +223,9 @@ async fn a_lease_outlives_its_server_until_its_deadline_and_then_this_process_de
         }
         // What nobody has paid for is decided here at once.
         let other = limiter.check("other").await.unwrap();
-        assert_eq!(other.source, Source::LocalFallback);
+        assert_eq!(other.source, Source::Local);
         let during = sources(&limiter, deadline + Duration::from_millis(200)).await;
-        assert_eq!(during, [Source::Lease, Source::LocalFallback], "{freezes}");
+        assert_eq!(during, [Source::Lease, Source::Local], "{freezes}");
         if freezes {
             server.thaw();
         } else {
@@ -255,7 +258,7 @@ async fn a_flush_begins_a_new_count_and_no_lease_outlives_its_deadline() {
         connect(&server.url()).await,
         Policy::new("hour", Quota::per_hour(300)).fixed_window(),
     );
-    let exact = exact.backend_deadline(LONG).build().unwrap();
+    let exact = exact.backend_timeout(LONG).build().unwrap();
     assert_eq!(exact.peek("hot").await.unwrap().remaining, 0);
     sleep_until(end + LEASE).await;
     assert!(!limiter.check("hot").await.unwrap().allowed);

@@ -55,10 +55,10 @@ async fn thirty_two_writers_get_exactly_the_limit_of_every_algorithm() {
     away_from_boundaries().await;
     let server = Server::start();
     let one: [fn() -> Vec<Policy>; 4] = [
-        || vec![Policy::new("first", Quota::new(LIMIT, HOUR)).first_hit()],
+        || vec![Policy::new("first", Quota::new(LIMIT, HOUR)).fixed_window_from_first_request()],
         || vec![Policy::new("fixed", Quota::new(LIMIT, HOUR)).fixed_window()],
-        || vec![Policy::new("two", Quota::new(LIMIT, HOUR)).two_windows()],
-        || vec![Policy::new("whole", Quota::new(LIMIT, HOUR)).whole_sub_windows(4)],
+        || vec![Policy::new("two", Quota::new(LIMIT, HOUR)).sliding_window()],
+        || vec![Policy::new("whole", Quota::new(LIMIT, HOUR)).sliding_window_strict(4)],
     ];
     for policies in one {
         let name = policies()[0].name().to_owned();
@@ -129,7 +129,7 @@ async fn a_call_that_is_dropped_disturbs_no_other() {
     for policy in [
         Policy::new("bucket", Quota::new(10_000, 1000 * HOUR)),
         Policy::new("fixed", Quota::new(10_000, HOUR)).fixed_window(),
-        Policy::new("two", Quota::new(10_000, HOUR)).two_windows(),
+        Policy::new("two", Quota::new(10_000, HOUR)).sliding_window(),
     ] {
         let set = Set::new(&memcached, &[policy]);
         let (mut kept, mut dropped) = (Vec::new(), 0);

@@ -18,7 +18,7 @@ async fn keys_are_spread_over_servers_the_same_from_everywhere() {
     let policy = || {
         [
             Policy::new("bucket", Quota::new(5, HOUR)),
-            Policy::new("first", Quota::new(5, HOUR)).first_hit(),
+            Policy::new("first", Quota::new(5, HOUR)).fixed_window_from_first_request(),
         ]
     };
     let one = Set::new(&connect(&url(&[a, b, c])).await, &policy());

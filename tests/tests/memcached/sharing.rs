@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use tests::servers::Memcached as Server;
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing, Source};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota, Source};
 
 use crate::support::{HOUR, away_from_boundaries, connect, limiter, until};
 
@@ -16,16 +16,16 @@ const INSTANCES: usize = 3;
 const POLICIES: [fn() -> Policy; 4] = [
     || Policy::new("bucket", Quota::new(LIMIT, 10_000 * HOUR)),
     || Policy::new("fixed", Quota::new(LIMIT, HOUR)).fixed_window(),
-    || Policy::new("first", Quota::new(LIMIT, HOUR)).first_hit(),
-    || Policy::new("whole", Quota::new(LIMIT, HOUR)).whole_sub_windows(4),
+    || Policy::new("first", Quota::new(LIMIT, HOUR)).fixed_window_from_first_request(),
+    || Policy::new("whole", Quota::new(LIMIT, HOUR)).sliding_window_strict(4),
 ];
 
 /// One instance.
 async fn instance(server: &Server, policy: Policy) -> Limiter {
     let builder = Limiter::builder(connect(&server.url()).await, policy);
     builder
-        .sharing(Sharing::Asynchronous(PERIOD))
-        .on_backend_error(OnError::Deny)
+        .consistency(Consistency::Eventual(PERIOD))
+        .failure_mode(FailureMode::Closed)
         .build()
         .unwrap()
 }
@@ -34,7 +34,7 @@ async fn takes(limiter: &Limiter, times: u64) -> u64 {
     let mut taken = 0;
     for _ in 0..times {
         let decision = limiter.check("k").await.unwrap();
-        assert_eq!(decision.source, Source::Asynchronous);
+        assert_eq!(decision.source, Source::Eventual);
         taken += decision.granted;
     }
     taken

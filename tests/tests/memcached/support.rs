@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tower_dist_ratelimit::{
-    Decision, Decisions, Limiter, OnError, Policy, Quota,
-    backend::{Answer, Backend, BackendError, Charge, Memcached, PolicyId, Verdict},
+    Decision, Decisions, FailureMode, Limiter, Policy, Quota,
+    backend::{Answer, Backend, BackendError, Charge, JointDecision, Memcached, PolicyId},
 };
 
 /// Longer than a busy machine keeps any test waiting.
@@ -13,15 +13,15 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// Patient, as the machine may be busy with other tests.
 pub(crate) async fn connect(url: &str) -> Memcached {
-    let builder = Memcached::builder(url).answer_deadline(Duration::from_secs(5));
+    let builder = Memcached::builder(url).answer_timeout(Duration::from_secs(5));
     builder.connect().await.unwrap()
 }
 
 /// What the store says, or else its error: not what this process would decide instead.
 pub(crate) fn limiter(memcached: &Memcached, policy: Policy) -> Limiter {
     let builder = Limiter::builder(memcached.clone(), policy);
-    let builder = builder.on_backend_error(OnError::Deny);
-    builder.backend_deadline(LONG).build().unwrap()
+    let builder = builder.failure_mode(FailureMode::Closed);
+    builder.backend_timeout(LONG).build().unwrap()
 }
 
 /// One of each algorithm, of so many an hour.
@@ -33,11 +33,11 @@ pub(crate) fn every(limit: u64) -> Vec<Policy> {
         Policy::new("dynamic", quota).dynamic_quotas(),
         Policy::new("queue", quota).leaky_queue(2 * HOUR),
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("phase", quota).phase_per_key(),
-        Policy::new("first", quota).first_hit(),
-        Policy::new("two", quota).two_windows(),
-        Policy::new("sub", quota).sub_windows(4),
-        Policy::new("whole", quota).whole_sub_windows(4),
+        Policy::new("phase", quota).fixed_window_staggered(),
+        Policy::new("first", quota).fixed_window_from_first_request(),
+        Policy::new("two", quota).sliding_window(),
+        Policy::new("sub", quota).sliding_window_buckets(4),
+        Policy::new("whole", quota).sliding_window_strict(4),
     ]
 }
 
@@ -77,14 +77,18 @@ impl Set {
             .ids
             .iter()
             .zip(keys)
-            .map(|(&id, key)| Charge::new(id, key.as_bytes(), cost).want(want))
+            .map(|(&id, key)| Charge::new(id, key.as_bytes(), cost).up_to(want))
             .collect();
-        let mut out = Decisions::refused(charges.len());
+        let mut out = Decisions::rejected(charges.len());
         self.memcached.acquire(&charges, &mut out)
     }
 
     /// Takes so much from each policy's share of one key.
-    pub(crate) async fn acquire(&self, key: &str, cost: u64) -> Result<Verdict, BackendError> {
+    pub(crate) async fn acquire(
+        &self,
+        key: &str,
+        cost: u64,
+    ) -> Result<JointDecision, BackendError> {
         let keys = vec![key; self.ids.len()];
         answered(self.ask(&keys, cost, cost)).await
     }
@@ -107,7 +111,7 @@ impl Set {
 }
 
 /// What an answer says, however long it takes.
-pub(crate) async fn answered(answer: Answer) -> Result<Verdict, BackendError> {
+pub(crate) async fn answered(answer: Answer) -> Result<JointDecision, BackendError> {
     match answer {
         Answer::Later(later) => later.await,
         Answer::Failed(error) => Err(error),

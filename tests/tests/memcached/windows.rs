@@ -17,7 +17,7 @@ async fn a_first_hit_window_is_never_shorter_and_at_most_a_tick_longer() {
     let memcached = connect(&server.url()).await;
     let set = Set::new(
         &memcached,
-        &[Policy::new("first", Quota::new(2, WINDOW)).first_hit()],
+        &[Policy::new("first", Quota::new(2, WINDOW)).fixed_window_from_first_request()],
     );
     let ticks = || server.stat("uptime");
     let lasts = WINDOW.as_secs() + 1;
@@ -50,7 +50,7 @@ async fn a_first_hit_window_is_never_shorter_and_at_most_a_tick_longer() {
 async fn a_number_that_is_kept_longer_than_a_window_is_none_of_ours_and_is_replaced() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
-    let policy = Policy::new("first", Quota::new(5, WINDOW)).first_hit();
+    let policy = Policy::new("first", Quota::new(5, WINDOW)).fixed_window_from_first_request();
     let set = Set::new(&memcached, &[policy]);
     for kept in ["0", "2000000"] {
         assert_eq!(set.take("k", 1).await.unwrap().remaining, 4);
@@ -71,7 +71,8 @@ async fn a_number_that_is_kept_longer_than_a_window_is_none_of_ours_and_is_repla
 async fn what_is_taken_back_is_never_taken_from_the_next_window() {
     const LIMIT: u64 = 20;
     let server = Server::start();
-    let policy = || Policy::new("first", Quota::new(LIMIT, WINDOW)).first_hit();
+    let policy =
+        || Policy::new("first", Quota::new(LIMIT, WINDOW)).fixed_window_from_first_request();
     let end = Instant::now() + 4 * WINDOW;
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..8_u64 {

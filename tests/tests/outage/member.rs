@@ -13,7 +13,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 use tower_dist_ratelimit::{
-    Limiter, OnError, Policy, Quota, Source,
+    FailureMode, Limiter, Policy, Quota, Source,
     backend::{Backend, Memcached, Redis},
 };
 
@@ -46,7 +46,7 @@ async fn a_member_asks_for_more_than_the_fleet_is_allowed() {
     };
     let fleet = u32::try_from(MEMBERS).unwrap();
     let limiter = Limiter::builder(backend(&url).await, policy(&case));
-    let limiter = limiter.on_backend_error(OnError::LocalFallback { fleet });
+    let limiter = limiter.failure_mode(FailureMode::Local { instances: fleet });
     let limiter = limiter.build().unwrap();
     println!("\nconnected");
     let mut stop = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
@@ -69,7 +69,7 @@ async fn a_member_asks_for_more_than_the_fleet_is_allowed() {
                 admitted.lock().unwrap().push(now);
             }
             match decision.source {
-                Source::LocalFallback if !was_alone.swap(true, Relaxed) => println!("\nalone"),
+                Source::Local if !was_alone.swap(true, Relaxed) => println!("\nalone"),
                 Source::Backend if was_alone.swap(false, Relaxed) => println!("\nreturned"),
                 _ => {}
             }

@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use tests::servers::{Memcached, Proxy, Redis};
 use tokio::time::Instant;
 use tower_dist_ratelimit::{
-    Limiter, Policy, Quota, Sharing,
+    Consistency, Limiter, Policy, Quota,
     backend::{self, Backend},
 };
 
@@ -46,31 +46,31 @@ const LINES: [Line; 9] = [
     },
     Line {
         name: "first",
-        of: Policy::first_hit,
+        of: Policy::fixed_window_from_first_request,
         redis: 190,
         memcached: Some((1, 120)),
     },
     Line {
         name: "two",
-        of: Policy::two_windows,
+        of: Policy::sliding_window,
         redis: 190,
         memcached: Some((1, 150)),
     },
     Line {
         name: "sub",
-        of: |policy| policy.sub_windows(5),
+        of: |policy| policy.sliding_window_buckets(5),
         redis: 190,
         memcached: Some((1, 150)),
     },
     Line {
         name: "whole",
-        of: |policy| policy.whole_sub_windows(5),
+        of: |policy| policy.sliding_window_strict(5),
         redis: 190,
         memcached: Some((1, 150)),
     },
     Line {
         name: "log",
-        of: Policy::sliding_log,
+        of: Policy::sliding_window_log,
         redis: LOG,
         memcached: None,
     },
@@ -84,7 +84,7 @@ fn limiter(backend: impl Backend, line: &Line) -> Limiter {
     // In an hour, so that windows seldom end meanwhile.
     let policy = (line.of)(Policy::new(line.name, Quota::per_hour(1_000)));
     let builder = Limiter::builder(backend, policy);
-    let builder = builder.backend_deadline(Duration::from_secs(30));
+    let builder = builder.backend_timeout(Duration::from_secs(30));
     builder.build().unwrap()
 }
 
@@ -113,10 +113,10 @@ async fn a_decision_takes_the_round_trips_that_the_docs_say() {
     let far_redis = Proxy::start(redis.port()).await;
     let far_memcached = Proxy::start(memcached.port()).await;
     let url = format!("redis://127.0.0.1:{}", far_redis.port());
-    let redis = backend::Redis::builder(&url).answer_deadline(PATIENCE);
+    let redis = backend::Redis::builder(&url).answer_timeout(PATIENCE);
     let redis = redis.connect().await.unwrap();
     let url = format!("memcached://127.0.0.1:{}", far_memcached.port());
-    let memcached = backend::Memcached::builder(&url).answer_deadline(PATIENCE);
+    let memcached = backend::Memcached::builder(&url).answer_timeout(PATIENCE);
     let memcached = memcached.connect().await.unwrap();
     for line in &LINES {
         let trips = round_trips(&limiter(redis.clone(), line), &far_redis).await;
@@ -228,8 +228,8 @@ async fn a_leased_key_takes_a_few_round_trips_per_lease_time_however_many_decisi
     };
     let redis = backend::Redis::connect(&server.url()).await.unwrap();
     let plenty = Policy::new("plenty", Quota::per_second(100_000_000));
-    let limiter = Limiter::builder(redis, plenty).sharing(Sharing::leases());
-    let limiter = limiter.backend_deadline(Duration::from_secs(30));
+    let limiter = Limiter::builder(redis, plenty).consistency(Consistency::leased());
+    let limiter = limiter.backend_timeout(Duration::from_secs(30));
     let limiter = limiter.build().unwrap();
     let ask_for = async |time: Duration| {
         let (start, mut decisions) = (Instant::now(), 0_u32);

@@ -17,7 +17,7 @@ use tower_dist_ratelimit::backend::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId,
 };
 use tower_dist_ratelimit::{
-    BuildError, CallLimitLayer, Decision, LimitError, OnError, Policy, Quota, RateLimitLayer,
+    BuildError, CallLimitLayer, Decision, FailureMode, LimitError, Policy, Quota, RateLimitLayer,
     Reason, key,
 };
 
@@ -26,17 +26,17 @@ use crate::greeter::{Greeter, greet};
 
 /// A client of a greeter behind a limit, and how many requests have reached the greeter.
 pub(crate) async fn greeter(backend: impl Backend, policy: Policy) -> (Channel, Arc<AtomicUsize>) {
-    greeter_or(backend, policy, OnError::default()).await
+    greeter_or(backend, policy, FailureMode::default()).await
 }
 
 /// The same, with something else for when the store fails.
 async fn greeter_or(
     backend: impl Backend,
     policy: Policy,
-    on_error: OnError,
+    on_error: FailureMode,
 ) -> (Channel, Arc<AtomicUsize>) {
     let layer = RateLimitLayer::builder(backend).limit(policy).grpc();
-    let layer = layer.on_backend_error(on_error).build().unwrap();
+    let layer = layer.failure_mode(on_error).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
@@ -102,7 +102,7 @@ fn decode<M: Message + Default>(any: &Any, name: &str) -> M {
     M::decode(&any.value[..]).unwrap()
 }
 
-/// The wait that a refusal tells, twice.
+/// The wait that a rejection tells, twice.
 fn told(status: &Status) -> (Duration, Duration) {
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(status.message(), "rate limit exceeded");
@@ -125,7 +125,7 @@ fn told(status: &Status) -> (Duration, Duration) {
 }
 
 #[tokio::test]
-async fn a_tonic_server_refuses_by_peer_and_its_client_reads_why_and_until_when() {
+async fn a_tonic_server_rejectes_by_peer_and_its_client_reads_why_and_until_when() {
     // Without the peer's address the status would be another.
     let policy = Policy::new("peer", few(2)).by(key::peer_addr());
     let (channel, requests) = greeter(Memory::default(), policy).await;
@@ -153,7 +153,7 @@ async fn who_waits_as_long_as_told_gets_through() {
 }
 
 #[tokio::test]
-async fn a_tonic_client_waits_for_its_turn_and_is_refused_beyond_that() {
+async fn a_tonic_client_waits_for_its_turn_and_is_rejected_beyond_that() {
     let (channel, requests) = greeter(Memory::default(), Policy::new("all", few(100))).await;
     let layer = CallLimitLayer::builder(Memory::default())
         .limit(
@@ -172,16 +172,16 @@ async fn a_tonic_client_waits_for_its_turn_and_is_refused_beyond_that() {
     // 20 of them in the second that each waits at most, and fewer where this machine is slow.
     let calls = (0..30).map(|_| greet(service.clone(), "ada"));
     let calls = futures_util::future::join_all(calls).await;
-    let refused: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
-    assert!((8..30).contains(&refused.len()), "{}", refused.len());
-    for status in refused {
+    let rejected: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
+    assert!((8..30).contains(&rejected.len()), "{}", rejected.len());
+    for status in rejected {
         assert_eq!(status.code(), Code::Unknown);
         let error = status.source().unwrap();
         let limit: &LimitError<tonic::transport::Error> = error.downcast_ref().unwrap();
-        let LimitError::Refused(refused) = limit else {
+        let LimitError::RateLimited(rejected) = limit else {
             panic!("{limit:?}")
         };
-        assert_eq!(refused.reason(), Reason::TooLong);
+        assert_eq!(rejected.reason(), Reason::TooLong);
     }
 }
 
@@ -213,7 +213,7 @@ impl Backend for Broken {
 #[tokio::test]
 async fn a_store_that_fails_is_unavailable_if_that_is_chosen() {
     let policy = Policy::new("all", few(1));
-    let (channel, requests) = greeter_or(Broken, policy, OnError::Deny).await;
+    let (channel, requests) = greeter_or(Broken, policy, FailureMode::Closed).await;
     let status = greet(channel, "ada").await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert!(status.details().is_empty());

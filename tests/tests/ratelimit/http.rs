@@ -15,7 +15,7 @@ use tower_dist_ratelimit::{Policy, RateLimitLayer, TrustedProxies, backend::Memo
 
 use crate::{client, few, layer, serve};
 
-async fn refused(response: impl Into<Response<reqwest::Body>>, policy: &str) {
+async fn rejected(response: impl Into<Response<reqwest::Body>>, policy: &str) {
     let response = response.into();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers();
@@ -37,7 +37,7 @@ async fn refused(response: impl Into<Response<reqwest::Body>>, policy: &str) {
 }
 
 #[tokio::test]
-async fn an_axum_router_refuses_by_key_or_else_by_peer() {
+async fn an_axum_router_rejectes_by_key_or_else_by_peer() {
     let by = key::header("x-api-key").or(key::peer_addr());
     let router: Router = Router::new().route("/", get(async || "hello"));
     let url = serve(router.layer(layer(Policy::new("client", few(2)).by(by)))).await;
@@ -47,9 +47,9 @@ async fn an_axum_router_refuses_by_key_or_else_by_peer() {
         assert_eq!(response.status(), StatusCode::OK);
         assert!(response.headers().contains_key("ratelimit"));
     }
-    refused(client.get(&url).send().await.unwrap(), "client").await;
+    rejected(client.get(&url).send().await.unwrap(), "client").await;
     // Another connection from the same host is the same client; a key is another one.
-    refused(other.get(&url).send().await.unwrap(), "client").await;
+    rejected(other.get(&url).send().await.unwrap(), "client").await;
     let keyed = client.get(&url).header("x-api-key", "k");
     assert_eq!(keyed.send().await.unwrap().status(), StatusCode::OK);
 }
@@ -110,12 +110,12 @@ async fn an_axum_router_behind_a_trusted_proxy_goes_by_the_client() {
     };
     assert_eq!(from("203.0.113.1").await.status(), StatusCode::OK);
     assert_eq!(from("203.0.113.2").await.status(), StatusCode::OK);
-    refused(from("198.51.100.9, 203.0.113.1").await, "client").await;
-    refused(from("198.51.100.9, 203.0.113.2, 10.0.0.1").await, "client").await;
+    rejected(from("198.51.100.9, 203.0.113.1").await, "client").await;
+    rejected(from("198.51.100.9, 203.0.113.2, 10.0.0.1").await, "client").await;
 }
 
 #[tokio::test]
-async fn a_hyper_service_refuses_over_http_1_and_2() {
+async fn a_hyper_service_rejectes_over_http_1_and_2() {
     let inner = service_fn(async |_: Request<hyper::body::Incoming>| {
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from("hello")))
     });
@@ -149,6 +149,6 @@ async fn a_hyper_service_refuses_over_http_1_and_2() {
             let body = response.into_body().collect().await.unwrap();
             assert_eq!(body.to_bytes(), "hello");
         }
-        refused(send().await, "each").await;
+        rejected(send().await, "each").await;
     }
 }

@@ -152,7 +152,7 @@ async fn a_timeout_around_a_limit_ends_waits_and_gives_places_back() {
     assert_eq!(started.elapsed(), Duration::from_millis(200));
 }
 
-/// Each attempt below a hedge is a request; one that is refused does not beat the one that is on its way.
+/// Each attempt below a hedge is a request; one that is rejected does not beat the one that is on its way.
 #[tokio::test(start_paused = true)]
 async fn a_hedge_above_a_limit_spends_a_token_for_each_attempt_and_below_it_one() {
     let hedge = || {
@@ -281,9 +281,9 @@ async fn a_throttle_below_a_retry_lets_every_attempt_wait_for_its_turn() {
     }
 }
 
-/// A limit in a limit: what the inner one refuses has cost the outer one a token, which a refund takes back.
+/// A limit in a limit: what the inner one rejects has cost the outer one a token, which a refund takes back.
 #[tokio::test(start_paused = true)]
-async fn what_the_inner_limit_refuses_can_be_left_uncounted_by_the_outer() {
+async fn what_the_inner_limit_rejectes_can_be_left_uncounted_by_the_outer() {
     let inner = layer(Policy::new("inner", few(1)));
     let outer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("outer", few(5)).by(key::method()))
@@ -303,14 +303,14 @@ async fn what_the_inner_limit_refuses_can_be_left_uncounted_by_the_outer() {
             .unwrap();
         assert!(
             last.to_str().unwrap().starts_with("\"outer\""),
-            "never the outer's refusal"
+            "never the outer's rejection"
         );
     }
 }
 
-/// Calls that are refused say so wherever the error has been boxed in between.
+/// Calls that are rejected say so wherever the error has been boxed in between.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_below_boxes_is_still_found() {
+async fn a_rejection_below_boxes_is_still_found() {
     let limit = CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", few(1)))
         .build()
@@ -326,8 +326,8 @@ async fn a_refusal_below_boxes_is_still_found() {
     let error = error
         .downcast::<tower_dist_ratelimit::LimitError<Infallible>>()
         .unwrap();
-    let tower_dist_ratelimit::LimitError::Refused(refused) = *error else {
+    let tower_dist_ratelimit::LimitError::RateLimited(rejected) = *error else {
         panic!("{error:?}")
     };
-    assert_eq!(refused.reason(), Reason::Quota);
+    assert_eq!(rejected.reason(), Reason::Quota);
 }

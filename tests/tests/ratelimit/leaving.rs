@@ -42,12 +42,12 @@ async fn a_call_that_is_given_up_before_it_is_made_has_its_tokens_back_in_any_st
     let stores: [Arc<dyn Backend>; 2] = [Arc::new(redis), Arc::new(memcached)];
     for store in stores {
         let policy = || Policy::new("calls", Quota::per_hour(3));
-        let limiter = Limiter::builder(Arc::clone(&store), policy()).backend_deadline(LONG);
+        let limiter = Limiter::builder(Arc::clone(&store), policy()).backend_timeout(LONG);
         let limiter = limiter.build().unwrap();
         let left = async || limiter.peek("k").await.unwrap().remaining;
         let layer = CallLimitLayer::builder(store)
             .limit(policy().by_request(|key: &&'static str| *key))
-            .backend_deadline(LONG)
+            .backend_timeout(LONG)
             .waiting()
             .build()
             .unwrap();

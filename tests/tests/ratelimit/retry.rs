@@ -19,7 +19,7 @@ use tower::util::MapResponseLayer;
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_dist_ratelimit::backend::{Backend, Memory};
 use tower_dist_ratelimit::{
-    CallLimitLayer, LimitError, Observer, OnError, Policy, Quota, RateLimitLayer, Refusal,
+    CallLimitLayer, FailureMode, LimitError, Observer, Policy, Quota, RateLimitLayer, Rejection,
     RequestPolicy, ThrottleLayer,
 };
 use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, StopReason, Verdict};
@@ -46,12 +46,12 @@ async fn a_retry_waits_as_long_as_it_is_told() {
     assert!((7_000..=7_700).contains(&waited.as_millis()), "{waited:?}");
 }
 
-/// Counts refusals.
+/// Counts rejections.
 #[derive(Clone, Default)]
-struct Refused(Arc<AtomicUsize>);
+struct Rejected(Arc<AtomicUsize>);
 
-impl Observer for Refused {
-    fn refused(&self, _: &Refusal<'_>) {
+impl Observer for Rejected {
+    fn rejected(&self, _: &Rejection<'_>) {
         self.0.fetch_add(1, SeqCst);
     }
 }
@@ -59,11 +59,11 @@ impl Observer for Refused {
 /// Gets `/` twice of a server that lets one in per second and takes `hidden` out of what it says: what a retry has been told and
 /// then done, if one was enough.
 async fn twice(backend: impl Backend, hidden: &'static str) -> (StatusCode, Vec<Duration>) {
-    let refused = Refused::default();
+    let rejected = Rejected::default();
     let limit = RateLimitLayer::builder(backend)
         .limit(Policy::new("all", Quota::per_second(1)))
-        .on_backend_error(OnError::LocalFallback { fleet: 1 })
-        .observer(refused.clone());
+        .failure_mode(FailureMode::Local { instances: 1 })
+        .observer(rejected.clone());
     let hide = MapResponseLayer::new(move |mut response: Answer| {
         response.headers_mut().remove(hidden);
         response
@@ -86,7 +86,7 @@ async fn twice(backend: impl Backend, hidden: &'static str) -> (StatusCode, Vec<
         })
         .collect();
     assert!(started.elapsed() >= delays.iter().sum());
-    assert_eq!(refused.0.load(SeqCst), delays.len(), "none was in vain");
+    assert_eq!(rejected.0.load(SeqCst), delays.len(), "none was in vain");
     (second.status(), delays)
 }
 
@@ -269,7 +269,7 @@ async fn rejected(
     let _ = limited.clone().oneshot(post()).await;
     let started = Instant::now();
     let outcome = retry.build().unwrap().layer(limited).oneshot(request).await;
-    assert!(matches!(outcome, Err(LimitError::Refused(_))));
+    assert!(matches!(outcome, Err(LimitError::RateLimited(_))));
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!((events.attempts(), events.delays()), (1, Vec::new()));
     events.stop()
@@ -299,12 +299,12 @@ async fn a_rejection_that_asks_for_too_long_or_forbids_it_is_the_callers() {
 async fn the_inner_errors_of_a_throttle_are_recognised_too() {
     let events = Events::default();
     let retry = RetryLayer::builder().http().observer(events.clone());
-    let refused = async |_: Request<Full<Bytes>>| {
+    let rejected = async |_: Request<Full<Bytes>>| {
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
         Err::<Response<Full<Bytes>>, _>(error)
     };
     let limited =
-        throttle_with(Policy::new("all", Quota::per_second(10))).layer(service_fn(refused));
+        throttle_with(Policy::new("all", Quota::per_second(10))).layer(service_fn(rejected));
     let service = retry.build().unwrap().layer(limited);
     service.oneshot(post()).await.unwrap_err();
     assert_eq!(events.attempts(), 3);

@@ -47,7 +47,7 @@ fn request() -> Request<Full<Bytes>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn above_a_buffer_a_refusal_takes_no_place_in_it_and_below_one_it_waits_for_nobody() {
+async fn above_a_buffer_a_rejection_takes_no_place_in_it_and_below_one_it_waits_for_nobody() {
     let calls = Arc::default();
     let above = ServiceBuilder::new()
         .layer(layer(Policy::new("all", few(2))))
@@ -69,8 +69,8 @@ async fn above_a_buffer_a_refusal_takes_no_place_in_it_and_below_one_it_waits_fo
         // Both are on their way.
         sleep(Duration::from_millis(1)).await;
         let started = Instant::now();
-        let refused = service.oneshot(request()).await.unwrap();
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        let rejected = service.oneshot(request()).await.unwrap();
+        assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(started.elapsed() <= Duration::from_millis(takes));
         for call in first {
             let response = call.await.unwrap().unwrap();
@@ -80,7 +80,7 @@ async fn above_a_buffer_a_refusal_takes_no_place_in_it_and_below_one_it_waits_fo
     }
 }
 
-/// Inside of a retry each attempt is counted, and one that is refused waits as long as it is told.
+/// Inside of a retry each attempt is counted, and one that is rejected waits as long as it is told.
 #[tokio::test(start_paused = true)]
 async fn inside_of_a_retry_every_attempt_is_a_request() {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -121,7 +121,7 @@ async fn a_key_from_an_extension_needs_its_layer_above() {
     };
     let limit = || {
         let policy = Policy::new("user", few(1)).by(key::extension(|user: &User| user.0));
-        layer(policy.missing_key(MissingKey::Refuse))
+        layer(policy.missing_key(MissingKey::Reject))
     };
     let calls = Arc::default();
     let above = ServiceBuilder::new().layer(find()).layer(limit());

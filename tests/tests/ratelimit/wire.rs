@@ -137,9 +137,9 @@ async fn a_metered_body_that_answers_a_head_costs_nothing() {
     assert_eq!(left(client.head(&url)).await, 600);
 }
 
-/// Who is refused is not asked for its body; who is not is asked when somebody wants to read it.
+/// Who is rejected is not asked for its body; who is not is asked when somebody wants to read it.
 #[tokio::test]
-async fn a_refusal_comes_instead_of_100_continue() {
+async fn a_rejection_comes_instead_of_100_continue() {
     let echo = async |body: String| body;
     let url = serve(
         Router::new()
@@ -172,7 +172,7 @@ async fn echo(mut socket: WebSocket) {
 }
 
 #[tokio::test]
-async fn a_websocket_is_one_request_and_a_refused_handshake_an_answer() {
+async fn a_websocket_is_one_request_and_a_rejected_handshake_an_answer() {
     let handler = async |upgrade: WebSocketUpgrade| upgrade.on_upgrade(echo).into_response();
     let url = serve(
         Router::new()
@@ -201,9 +201,9 @@ async fn a_websocket_is_one_request_and_a_refused_handshake_an_answer() {
         socket.send(message.clone()).await.unwrap();
         assert_eq!(soon(socket.next()).await.unwrap().unwrap(), message);
     }
-    let refused = soon(client.request(handshake())).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    let rejected = soon(client.request(handshake())).await.unwrap();
+    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
+    let body = rejected.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&body).contains("quota-exceeded"));
 }
 
@@ -234,7 +234,7 @@ where
 }
 
 #[tokio::test]
-async fn trailers_pass_over_http_2_and_refusals_have_none() {
+async fn trailers_pass_over_http_2_and_rejections_have_none() {
     let inner = service_fn(async |_: Request<Incoming>| {
         let mut trailers = HeaderMap::new();
         trailers.insert("checksum", "7".parse().unwrap());
@@ -244,10 +244,10 @@ async fn trailers_pass_over_http_2_and_refusals_have_none() {
     });
     let limit = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", few(1)))
-        .refusal(|refusal| {
+        .rejection(|rejection| {
             let body = BodyExt::boxed(Full::new(Bytes::from("no")));
             let mut response = Response::new(body);
-            *response.status_mut() = refusal.status();
+            *response.status_mut() = rejection.status();
             response
         })
         .build()
@@ -316,7 +316,7 @@ async fn clients_of_reqwest_and_hyper_wait_for_their_turn() {
     assert_eq!(calls.load(SeqCst), 12);
 }
 
-/// A client that is refused sends nothing at all.
+/// A client that is rejected sends nothing at all.
 #[tokio::test]
 async fn a_client_behind_a_limit_of_its_own_does_not_bother_the_server() {
     let (url, calls) = counting().await;
@@ -335,11 +335,12 @@ async fn a_client_behind_a_limit_of_its_own_does_not_bother_the_server() {
         assert_eq!(response.status(), StatusCode::OK);
     }
     for _ in 0..3 {
-        let Err(LimitError::Refused(refused)) = service.ready().await.unwrap().call(get()).await
+        let Err(LimitError::RateLimited(rejected)) =
+            service.ready().await.unwrap().call(get()).await
         else {
             panic!("it was sent")
         };
-        assert_eq!(refused.reason(), Reason::Quota);
+        assert_eq!(rejected.reason(), Reason::Quota);
     }
     assert_eq!(calls.load(SeqCst), 2);
 }

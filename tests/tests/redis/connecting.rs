@@ -137,7 +137,7 @@ async fn building_a_limiter_asks_no_server() {
     // Whoever asked it now would hang.
     server.freeze();
     let before = Instant::now();
-    let policy = Policy::new("p", Quota::per_hour(1)).sliding_log();
+    let policy = Policy::new("p", Quota::per_hour(1)).sliding_window_log();
     let limiter = limiter(&redis, policy);
     assert!(before.elapsed() < LONG / 2);
     server.thaw();
@@ -151,7 +151,7 @@ async fn connecting_ends_at_its_deadline_when_nobody_answers() {
     let started = Instant::now();
     let deadline = Duration::from_millis(200);
     let error = Redis::builder(&url)
-        .connect_deadline(deadline)
+        .connect_timeout(deadline)
         .connect()
         .await
         .unwrap_err();
@@ -166,8 +166,8 @@ async fn a_deadline_of_zero_is_refused() {
     let builder = || Redis::builder("redis://localhost");
     let none = Duration::ZERO;
     for (builder, setting) in [
-        (builder().connect_deadline(none), "connect_deadline"),
-        (builder().answer_deadline(none), "answer_deadline"),
+        (builder().connect_timeout(none), "connect_timeout"),
+        (builder().answer_timeout(none), "answer_timeout"),
     ] {
         let error = builder.connect().await.unwrap_err().to_string();
         assert_eq!(error, format!("{setting}: is 0ns, but must be above 0"));

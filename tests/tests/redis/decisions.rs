@@ -49,12 +49,12 @@ async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
             Policy::new("bucket", quota),
             Policy::new("queue", quota).leaky_queue(Duration::from_secs(7200)),
             Policy::new("fixed", quota).fixed_window(),
-            Policy::new("phase", quota).phase_per_key(),
-            Policy::new("first", quota).first_hit(),
-            Policy::new("two", quota).two_windows(),
-            Policy::new("sub", quota).sub_windows(4),
-            Policy::new("whole", quota).whole_sub_windows(4),
-            Policy::new("log", quota).sliding_log(),
+            Policy::new("phase", quota).fixed_window_staggered(),
+            Policy::new("first", quota).fixed_window_from_first_request(),
+            Policy::new("two", quota).sliding_window(),
+            Policy::new("sub", quota).sliding_window_buckets(4),
+            Policy::new("whole", quota).sliding_window_strict(4),
+            Policy::new("log", quota).sliding_window_log(),
         ]
     };
     let set = Set::new(&redis, &policies(2));
@@ -92,12 +92,12 @@ async fn whatever_writes_a_key_says_when_it_ends() {
             policy("leaky").leaky_bucket(),
             policy("queue").leaky_queue(Duration::from_secs(600)),
             policy("fixed").fixed_window(),
-            policy("phase").phase_per_key(),
-            policy("first").first_hit(),
-            policy("two").two_windows(),
-            policy("sub").sub_windows(4),
-            policy("whole").whole_sub_windows(4),
-            policy("log").sliding_log(),
+            policy("phase").fixed_window_staggered(),
+            policy("first").fixed_window_from_first_request(),
+            policy("two").sliding_window(),
+            policy("sub").sliding_window_buckets(4),
+            policy("whole").sliding_window_strict(4),
+            policy("log").sliding_window_log(),
         ];
         // Those that are decided alone have scripts of their own.
         for policies in all.chunks(1).chain([&all[..]]) {
@@ -135,7 +135,7 @@ async fn a_refusal_by_the_third_leaves_the_others_uncharged_and_says_what_is_lef
         &connect(&server.url()).await,
         &[
             Policy::new("hour", Quota::per_hour(100)),
-            Policy::new("day", Quota::per_day(50)).sliding_log(),
+            Policy::new("day", Quota::per_day(50)).sliding_window_log(),
             Policy::new("five", Quota::per_hour(5)).fixed_window(),
         ],
     );
@@ -333,7 +333,7 @@ async fn the_phase_of_a_key_is_that_of_its_hash_whatever_the_policy_is_called() 
     let server = Server::start();
     let redis = connect(&server.url()).await;
     let ends = async |policy: Policy| {
-        let set = Set::new(&redis, &[policy.phase_per_key()]);
+        let set = Set::new(&redis, &[policy.fixed_window_staggered()]);
         let mut ends = Vec::new();
         for key in ["a", "b", "c"] {
             let reset = set.one(key).await.unwrap().reset_after;
@@ -368,9 +368,9 @@ async fn no_debt_is_so_large_that_it_is_forgotten() {
             Policy::new("dynamic", quota).dynamic_quotas(),
             Policy::new("queue", quota).leaky_queue(Duration::from_secs(1)),
             Policy::new("fixed", day).fixed_window(),
-            Policy::new("first", day).first_hit(),
-            Policy::new("two", day).two_windows(),
-            Policy::new("sub", day).sub_windows(4),
+            Policy::new("first", day).fixed_window_from_first_request(),
+            Policy::new("two", day).sliding_window(),
+            Policy::new("sub", day).sliding_window_buckets(4),
         ];
         for policy in policies {
             let name = policy.name().to_owned();
@@ -396,7 +396,7 @@ async fn a_quota_of_more_than_can_be_counted_is_one_that_never_refuses() {
         Policy::new("bucket", own),
         Policy::new("queue", own).leaky_queue(Duration::from_secs(3600)),
         Policy::new("fixed", own).fixed_window(),
-        Policy::new("sub", own).sub_windows(4),
+        Policy::new("sub", own).sliding_window_buckets(4),
     ] {
         let name = policy.name().to_owned();
         let id = redis.register(&[policy.dynamic_quotas()]).unwrap()[0];
@@ -427,9 +427,9 @@ async fn all_subsets_of_a_set_share_a_script_and_decide_as_they_would_alone() {
     let policies = [
         Policy::new("bucket", quota),
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("log", quota).sliding_log(),
+        Policy::new("log", quota).sliding_window_log(),
         Policy::new("own", quota).dynamic_quotas().colocate("here"),
-        Policy::new("two", quota).two_windows(),
+        Policy::new("two", quota).sliding_window(),
     ];
     let all = Set::new(&redis, &policies);
     let mut used = [0; 5];
@@ -499,9 +499,9 @@ async fn a_quota_without_a_burst_rejects_whatever_the_algorithm() {
         policy("bucket"),
         policy("queue").leaky_queue(Duration::from_secs(1)),
         policy("fixed").fixed_window(),
-        policy("first").first_hit(),
-        policy("two").two_windows(),
-        policy("log").sliding_log(),
+        policy("first").fixed_window_from_first_request(),
+        policy("two").sliding_window(),
+        policy("log").sliding_window_log(),
     ] {
         let limiter = limiter(&redis, policy);
         let nothing = limiter.with_quota(Quota::per_second(5).burst(0));

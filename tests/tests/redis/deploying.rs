@@ -17,12 +17,12 @@ fn every(quota: Quota) -> Vec<Policy> {
         Policy::new("dynamic", quota).dynamic_quotas(),
         Policy::new("queue", quota).leaky_queue(HOUR),
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("phase", quota).phase_per_key(),
-        Policy::new("first", quota).first_hit(),
-        Policy::new("two", quota).two_windows(),
-        Policy::new("sub", quota).sub_windows(4),
-        Policy::new("whole", quota).whole_sub_windows(4),
-        Policy::new("log", quota).sliding_log(),
+        Policy::new("phase", quota).fixed_window_staggered(),
+        Policy::new("first", quota).fixed_window_from_first_request(),
+        Policy::new("two", quota).sliding_window(),
+        Policy::new("sub", quota).sliding_window_buckets(4),
+        Policy::new("whole", quota).sliding_window_strict(4),
+        Policy::new("log", quota).sliding_window_log(),
     ]
 }
 
@@ -88,14 +88,14 @@ fn every_algorithm() -> Vec<Policy> {
         policy().leaky_bucket(),
         policy().leaky_queue(2 * HOUR),
         policy().fixed_window(),
-        policy().phase_per_key(),
-        policy().first_hit(),
-        policy().two_windows(),
-        policy().sub_windows(1),
-        policy().sub_windows(4),
-        policy().whole_sub_windows(1),
-        policy().whole_sub_windows(4),
-        policy().sliding_log(),
+        policy().fixed_window_staggered(),
+        policy().fixed_window_from_first_request(),
+        policy().sliding_window(),
+        policy().sliding_window_buckets(1),
+        policy().sliding_window_buckets(4),
+        policy().sliding_window_strict(1),
+        policy().sliding_window_strict(4),
+        policy().sliding_window_log(),
     ]
 }
 

@@ -4,26 +4,23 @@ use std::time::Duration;
 
 use tests::servers::{Proxy, Redis as Server};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing, backend::Redis};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota, backend::Redis};
 
 use crate::support::calls;
 
 const LEASE: Duration = Duration::from_secs(2);
 
 /// One instance's limiter, so far from the server and back.
-async fn region(server: &Server, away: Duration, sharing: Sharing) -> (Proxy, Limiter) {
+async fn region(server: &Server, away: Duration, sharing: Consistency) -> (Proxy, Limiter) {
     let proxy = Proxy::start(server.port()).await;
     let redis = Redis::builder(&format!("redis://127.0.0.1:{}", proxy.port()));
-    let redis = redis
-        .answer_deadline(Duration::from_secs(5))
-        .connect()
-        .await;
+    let redis = redis.answer_timeout(Duration::from_secs(5)).connect().await;
     proxy.delay(away);
     let policy = Policy::new("regions", Quota::per_second(2_000));
     let limiter = Limiter::builder(redis.unwrap(), policy)
-        .sharing(sharing)
-        .backend_deadline(Duration::from_secs(5))
-        .on_backend_error(OnError::Deny)
+        .consistency(sharing)
+        .backend_timeout(Duration::from_secs(5))
+        .failure_mode(FailureMode::Closed)
         .build()
         .unwrap();
     (proxy, limiter)
@@ -61,10 +58,10 @@ fn percentile(took: &[Duration], percent: usize) -> Duration {
 async fn a_far_store_is_asked_at_the_speed_of_memory_with_leases() {
     let server = Server::start();
     let away = Duration::from_millis(300);
-    let (_proxy, exact) = region(&server, away, Sharing::Exact).await;
+    let (_proxy, exact) = region(&server, away, Consistency::Exact).await;
     let (took, _) = ask(&exact, Duration::from_millis(300)).await;
     assert!(percentile(&took, 1) >= away);
-    let (_proxy, limiter) = region(&server, away, Sharing::Leases(LEASE)).await;
+    let (_proxy, limiter) = region(&server, away, Consistency::Leased(LEASE)).await;
     ask(&limiter, LEASE).await;
     let before = calls(&server);
     let (took, allowed) = ask(&limiter, Duration::from_secs(3)).await;
@@ -90,7 +87,7 @@ async fn six_data_centres_share_one_limit_without_waiting_for_each_other() {
     let aways = [1, 20, 80, 150, 220, 300].map(Duration::from_millis);
     let mut regions = Vec::new();
     for away in aways {
-        let region = region(&server, away, Sharing::Leases(LEASE)).await;
+        let region = region(&server, away, Consistency::Leased(LEASE)).await;
         regions.push((away, region));
     }
     let asking = regions.iter().map(|(away, (_, limiter))| async move {

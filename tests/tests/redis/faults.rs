@@ -19,12 +19,12 @@ fn every(limit: u64) -> Vec<Policy> {
         Policy::new("dynamic", quota).dynamic_quotas(),
         Policy::new("queue", quota).leaky_queue(2 * HOUR),
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("phase", quota).phase_per_key(),
-        Policy::new("first", quota).first_hit(),
-        Policy::new("two", quota).two_windows(),
-        Policy::new("sub", quota).sub_windows(4),
-        Policy::new("whole", quota).whole_sub_windows(4),
-        Policy::new("log", quota).sliding_log(),
+        Policy::new("phase", quota).fixed_window_staggered(),
+        Policy::new("first", quota).fixed_window_from_first_request(),
+        Policy::new("two", quota).sliding_window(),
+        Policy::new("sub", quota).sliding_window_buckets(4),
+        Policy::new("whole", quota).sliding_window_strict(4),
+        Policy::new("log", quota).sliding_window_log(),
     ]
 }
 
@@ -44,7 +44,7 @@ async fn resumes(set: &Set) {
 async fn fails_fast(set: &Set) {
     until("the connection to be given up", || async {
         let charge = [Charge::new(set.ids[0], b"k", 1)];
-        let answer = set.redis.acquire(&charge, &mut Decisions::refused(1));
+        let answer = set.redis.acquire(&charge, &mut Decisions::rejected(1));
         matches!(answer, Answer::Failed(_)).then_some(())
     })
     .await;
@@ -251,7 +251,7 @@ async fn each_has_its_own(set: &Arc<Set>) {
 #[tokio::test]
 async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
     let server = Server::start();
-    let redis = Redis::builder(&server.url()).answer_deadline(Duration::from_millis(300));
+    let redis = Redis::builder(&server.url()).answer_timeout(Duration::from_millis(300));
     let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));
     told_apart(&set).await;
     for _ in 0..2 {
@@ -278,7 +278,7 @@ async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
 #[tokio::test]
 async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     let server = Server::start();
-    let redis = Redis::builder(&server.url()).answer_deadline(LONG);
+    let redis = Redis::builder(&server.url()).answer_timeout(LONG);
     let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));
     told_apart(&set).await;
     server.freeze();
@@ -371,7 +371,7 @@ async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
 #[tokio::test]
 async fn those_who_have_gone_keep_nobodys_place_in_the_queue() {
     let server = Server::start();
-    let redis = Redis::builder(&server.url()).answer_deadline(LONG);
+    let redis = Redis::builder(&server.url()).answer_timeout(LONG);
     let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));
     set.one("k").await.unwrap();
     server.freeze();

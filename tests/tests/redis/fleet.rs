@@ -33,7 +33,7 @@ fn fixed() -> Policy {
 }
 
 fn log() -> Policy {
-    Policy::new("log", Quota::new(LIMIT, Duration::from_secs(3600))).sliding_log()
+    Policy::new("log", Quota::new(LIMIT, Duration::from_secs(3600))).sliding_window_log()
 }
 
 fn bucket() -> Policy {
@@ -57,11 +57,11 @@ fn policies(case: &str) -> Vec<Policy> {
         ],
         "three with a bucket" => vec![
             Policy::new("wide", Quota::new(100_000, CENTURY)).fixed_window(),
-            Policy::new("wider", Quota::new(100_000, CENTURY)).first_hit(),
+            Policy::new("wider", Quota::new(100_000, CENTURY)).fixed_window_from_first_request(),
             bucket(),
         ],
-        "short first hit" => vec![Policy::new("first", short()).first_hit()],
-        "short log" => vec![Policy::new("log", short()).sliding_log()],
+        "short first hit" => vec![Policy::new("first", short()).fixed_window_from_first_request()],
+        "short log" => vec![Policy::new("log", short()).sliding_window_log()],
         other => panic!("{other}"),
     }
 }
@@ -80,7 +80,7 @@ async fn a_member_asks_as_often_as_it_can() {
     }
     let port: u16 = port.parse().unwrap();
     // A busy machine can keep the server from answering.
-    let redis = Redis::builder(&format!("redis://127.0.0.1:{port}")).answer_deadline(LONG);
+    let redis = Redis::builder(&format!("redis://127.0.0.1:{port}")).answer_timeout(LONG);
     let redis = redis.connect().await.unwrap();
     let set = Arc::new(Set::new(&redis, &policies(&case)));
     set.acquire("all", 0).await.unwrap();

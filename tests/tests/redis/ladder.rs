@@ -67,13 +67,13 @@ async fn under_load(fault: &Fault) -> (Report, Duration) {
     let port = if fault.far { proxy.port() } else { port };
     lab.proxy = Some(proxy);
     let redis = Redis::builder(&format!("redis://127.0.0.1:{port}"));
-    let redis = redis.answer_deadline(10 * fault.deadline());
+    let redis = redis.answer_timeout(10 * fault.deadline());
     let redis = redis.connect().await.unwrap();
     let limiter = |deadline| {
         let quota = Quota::new(PLENTY, Duration::from_secs(3600));
-        let policy = Policy::new("p", quota).first_hit();
+        let policy = Policy::new("p", quota).fixed_window_from_first_request();
         let limiter = Limiter::builder(redis.clone(), policy);
-        limiter.backend_deadline(deadline).build().unwrap()
+        limiter.backend_timeout(deadline).build().unwrap()
     };
     // Asked in peace, and never by this process instead.
     let witness = limiter(LONG);

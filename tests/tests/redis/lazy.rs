@@ -2,7 +2,7 @@
 
 use tests::servers::{Redis as Server, Sentinels, free_port};
 use tower_dist_ratelimit::{
-    Decision, Limiter, OnError, Policy, Quota, RateLimitLayer, Source,
+    Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Source,
     backend::{ConnectError, Redis},
 };
 
@@ -31,19 +31,19 @@ async fn until_the_server_starts_each_failure_mode_decides_and_then_the_server_d
     server.kill();
     let redis = lazy(&url);
     let limiter = |on_error| {
-        let policy = Policy::new("p", Quota::per_hour(3)).sliding_log();
+        let policy = Policy::new("p", Quota::per_hour(3)).sliding_window_log();
         let builder = Limiter::builder(redis.clone(), policy);
-        builder.on_backend_error(on_error).build().unwrap()
+        builder.failure_mode(on_error).build().unwrap()
     };
-    let fallback = limiter(OnError::LocalFallback { fleet: 3 });
+    let fallback = limiter(FailureMode::Local { instances: 3 });
     for allowed in [true, false] {
         let decision = fallback.check("k").await.unwrap();
-        assert_eq!(decision.source, Source::LocalFallback);
+        assert_eq!(decision.source, Source::Local);
         assert_eq!(decision.allowed, allowed);
     }
-    let open = limiter(OnError::Allow).check("k").await.unwrap();
+    let open = limiter(FailureMode::Open).check("k").await.unwrap();
     assert_eq!((open.source, open.allowed), (Source::Allowed, true));
-    let closed = limiter(OnError::Deny).check("k").await.unwrap_err();
+    let closed = limiter(FailureMode::Closed).check("k").await.unwrap_err();
     assert!(closed.to_string().contains("no connection"), "{closed}");
     let layer = RateLimitLayer::builder(redis.clone());
     let policies = [
@@ -97,8 +97,8 @@ async fn what_is_wrong_with_the_settings_is_said_at_once() {
     assert!(malformed.contains("redis://host:port"), "{malformed}");
     let prefix = Redis::builder("redis://localhost").prefix("{");
     assert!(error(prefix.connect_lazy()).contains("the prefix of keys"));
-    let deadline = Redis::builder("redis://localhost").answer_deadline(std::time::Duration::ZERO);
-    assert!(error(deadline.connect_lazy()).contains("answer_deadline"));
+    let deadline = Redis::builder("redis://localhost").answer_timeout(std::time::Duration::ZERO);
+    assert!(error(deadline.connect_lazy()).contains("answer_timeout"));
     let roots = Redis::builder("redis://localhost").root_certificates("any");
     assert!(error(roots.connect_lazy()).contains("rediss://"));
 }

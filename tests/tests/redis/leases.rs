@@ -8,7 +8,7 @@ use std::{
 
 use tests::servers::{Redis as Server, Reply, Resp};
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 
 use crate::support::{calls, connect, until};
 
@@ -31,9 +31,9 @@ async fn a_member_leases_and_asks_for_three_seconds() {
     let redis = connect(&format!("redis://127.0.0.1:{port}")).await;
     let policy = Policy::new("leased", Quota::per_second(RATE).burst(BURST));
     let limiter = Limiter::builder(redis, policy)
-        .sharing(Sharing::Leases(LEASE))
-        .backend_deadline(Duration::from_secs(5))
-        .on_backend_error(OnError::Deny)
+        .consistency(Consistency::Leased(LEASE))
+        .backend_timeout(Duration::from_secs(5))
+        .failure_mode(FailureMode::Closed)
         .build()
         .unwrap();
     limiter.peek("all").await.unwrap();

@@ -35,7 +35,7 @@ async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
 
     // The other two are a majority, and are asked after this one has not answered.
     set.sentinels()[0].freeze();
-    let policy = Policy::new("p", Quota::per_hour(PLENTY)).first_hit();
+    let policy = Policy::new("p", Quota::per_hour(PLENTY)).fixed_window_from_first_request();
     let load = Load::start(Limiter::new(connect(&url).await, policy).unwrap());
     tokio::time::sleep(CALM).await;
     let before = set.primary();

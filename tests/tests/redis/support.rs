@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tests::servers::Redis as Server;
 use tower_dist_ratelimit::{
-    Decision, Decisions, Limiter, OnError, Policy,
-    backend::{Answer, Backend, BackendError, Charge, PolicyId, Redis, Verdict},
+    Decision, Decisions, FailureMode, Limiter, Policy,
+    backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Redis},
 };
 
 /// Longer than a busy machine keeps any test waiting.
@@ -17,15 +17,15 @@ pub(crate) async fn connect(url: &str) -> Redis {
 /// with other tests; but pauses after failures grow with this.
 pub(crate) fn limiter(redis: &Redis, policy: Policy) -> Limiter {
     let builder = Limiter::builder(redis.clone(), policy);
-    let builder = builder.on_backend_error(OnError::Deny);
+    let builder = builder.failure_mode(FailureMode::Closed);
     builder
-        .backend_deadline(Duration::from_secs(1))
+        .backend_timeout(Duration::from_secs(1))
         .build()
         .unwrap()
 }
 
 /// What an answer says, however long it takes.
-pub(crate) async fn answered(answer: Answer) -> Result<Verdict, BackendError> {
+pub(crate) async fn answered(answer: Answer) -> Result<JointDecision, BackendError> {
     match answer {
         Answer::Later(later) => later.await,
         Answer::Failed(error) => Err(error),
@@ -49,7 +49,11 @@ impl Set {
     }
 
     /// Takes so much from each policy's share of one key.
-    pub(crate) async fn acquire(&self, key: &str, cost: u64) -> Result<Verdict, BackendError> {
+    pub(crate) async fn acquire(
+        &self,
+        key: &str,
+        cost: u64,
+    ) -> Result<JointDecision, BackendError> {
         let keys = vec![key; self.ids.len()];
         self.acquire_from(&keys, cost).await
     }
@@ -59,7 +63,7 @@ impl Set {
         &self,
         keys: &[&str],
         cost: u64,
-    ) -> Result<Verdict, BackendError> {
+    ) -> Result<JointDecision, BackendError> {
         answered(self.ask(keys, cost)).await
     }
 
@@ -72,7 +76,7 @@ impl Set {
             .map(|(&id, key)| Charge::new(id, key.as_bytes(), cost))
             .collect();
         self.redis
-            .acquire(&charges, &mut Decisions::refused(charges.len()))
+            .acquire(&charges, &mut Decisions::rejected(charges.len()))
     }
 
     /// Corrects charges of so much to one key.

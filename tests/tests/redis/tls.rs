@@ -115,8 +115,8 @@ async fn a_user_needs_no_more_than_the_docs_say() {
     let redis = Redis::connect(&url).await.unwrap();
     for policy in [
         Policy::new("bucket", Quota::per_hour(5)),
-        Policy::new("window", Quota::per_hour(5)).sub_windows(3),
-        Policy::new("log", Quota::per_hour(5)).sliding_log(),
+        Policy::new("window", Quota::per_hour(5)).sliding_window_buckets(3),
+        Policy::new("log", Quota::per_hour(5)).sliding_window_log(),
     ] {
         let limiter = limiter(&redis, policy);
         for _ in 0..5 {

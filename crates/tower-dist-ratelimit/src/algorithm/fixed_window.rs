@@ -21,7 +21,7 @@ pub(crate) struct FixedWindow {
     /// In nanoseconds.
     window: u64,
     count_bits: u32,
-    phase_per_key: bool,
+    staggered: bool,
 }
 
 /// An instant in a key's windows.
@@ -34,7 +34,7 @@ pub(crate) struct Tick {
 }
 
 impl FixedWindow {
-    pub(crate) fn new(quota: Quota, phase_per_key: bool) -> Result<Self, BuildError> {
+    pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());
         // One for the phase, one because they are counted from 1.
@@ -49,7 +49,7 @@ impl FixedWindow {
             limit: quota.limit(),
             window,
             count_bits,
-            phase_per_key,
+            staggered,
         })
     }
 
@@ -77,7 +77,7 @@ impl Arithmetic for FixedWindow {
     type Moment = Tick;
 
     fn at(&self, nanos: u64, key: u64) -> Tick {
-        let phase = if self.phase_per_key {
+        let phase = if self.staggered {
             scaled(key, self.window)
         } else {
             0
@@ -109,7 +109,7 @@ impl Arithmetic for FixedWindow {
             }
             None => {
                 let retry_after = (ask.cost <= limit).then_some(to_the_end);
-                Decision::refuse(limit, free, retry_after, reset_after(count))
+                Decision::reject(limit, free, retry_after, reset_after(count))
             }
         };
     }

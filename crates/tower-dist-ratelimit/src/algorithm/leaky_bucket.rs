@@ -9,7 +9,7 @@ use super::{
 use crate::{BuildError, Decision, Quota};
 
 /// A leaky bucket as a queue: requests leave it one after the other, exactly `window / limit` apart for each token, and
-/// wait until it is their turn; those that would wait too long are refused.
+/// wait until it is their turn; those that would wait too long are rejected.
 ///
 /// (A leaky bucket as a meter is the token bucket, seen from the other side.)
 ///
@@ -86,7 +86,7 @@ impl Arithmetic for LeakyQueue {
             out.delay = delay;
         } else {
             let retry_after = (ask.cost <= self.most).then_some(too_long);
-            *out = Decision::refuse(self.limit, self.places(now, ahead), retry_after, delay);
+            *out = Decision::reject(self.limit, self.places(now, ahead), retry_after, delay);
         }
     }
 

@@ -145,7 +145,7 @@ impl Arithmetic for SlidingLog {
             None => {
                 let most = limit.checked_sub(ask.cost);
                 let retry_after = most.map(|most| self.wait(log, now, most));
-                Decision::refuse(limit, free, retry_after, self.reset_after(log, now))
+                Decision::reject(limit, free, retry_after, self.reset_after(log, now))
             }
         };
     }

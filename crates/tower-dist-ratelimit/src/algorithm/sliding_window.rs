@@ -133,7 +133,7 @@ impl Arithmetic for SlidingWindow {
             None => {
                 let most = limit.checked_sub(ask.cost);
                 let retry_after = most.map(|most| self.wait(view, most));
-                Decision::refuse(limit, free, retry_after, self.reset_after(view))
+                Decision::reject(limit, free, retry_after, self.reset_after(view))
             }
         };
     }

@@ -72,7 +72,7 @@ impl Arithmetic for TokenBucket {
             self.pace.span(now, missing)
         });
         let reset_after = self.pace.span(now, used);
-        *out = Decision::refuse(self.limit, free, retry_after, reset_after);
+        *out = Decision::reject(self.limit, free, retry_after, reset_after);
     }
 
     fn take(&self, full_at: &mut u64, now: Moment, _: &Ask<'_>, tokens: u64) {

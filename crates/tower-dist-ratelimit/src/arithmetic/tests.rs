@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn refused_one_nanosecond_before_retry_after_and_allowed_at_it((algorithm, quota, steps) in everyday()) {
+    fn rejected_one_nanosecond_before_retry_after_and_allowed_at_it((algorithm, quota, steps) in everyday()) {
         let mut key = Key::new(algorithm, quota).unwrap();
         let mut model = Model::new(algorithm, quota);
         let mut now = 0;
@@ -191,7 +191,7 @@ proptest! {
     #[test]
     fn a_phase_only_shifts_the_windows(bits: u64, (_, quota, steps) in everyday()) {
         let quota = Quota::new(quota.limit(), quota.window());
-        let aligned = Algorithm::FixedWindow { phase_per_key: false };
+        let aligned = Algorithm::FixedWindow { staggered: false };
         let Ok(windows) = FixedWindow::new(quota, true) else {
             return Ok(());
         };

@@ -13,7 +13,7 @@ pub enum Answer {
     /// The store cannot decide.
     Failed(BackendError),
     /// The store was asked; this future has what it says. The request has to be encoded before, not inside it.
-    Later(BoxFuture<'static, Result<Verdict, BackendError>>),
+    Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 
 impl fmt::Debug for Answer {
@@ -28,7 +28,7 @@ impl fmt::Debug for Answer {
 
 /// What a store says about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct JointDecision {
     /// Whether every policy allows the request.
     pub allowed: bool,
     /// One decision per charge, in the order of the charges.

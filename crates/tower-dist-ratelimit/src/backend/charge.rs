@@ -34,13 +34,13 @@ pub struct Charge<'a> {
     pub cost: u64,
     /// As many tokens as are there, up to this; below the cost it is the cost. How many it were is the decision's
     /// [`granted`](crate::Decision::granted). A leaky queue grants no more than the cost, a look nothing.
-    pub want: u64,
+    pub up_to: u64,
     /// Another quota than the policy's, for this key from now on. Only of a policy with
     /// [`dynamic_quotas`](crate::Policy::dynamic_quotas); an error of others.
     ///
     /// What was used stays used; it drains at the rate of the former quota until this charge, and at the rate of this one from
-    /// then on, also if the charge is rejected. A charge of zero cost, a refund and a quota of zero change nothing. With a lower limit a key that has used more is refused until that has gone, with a
-    /// higher one there is room at once. A limit of zero refuses every cost. Windows keep their length: of another
+    /// then on, also if the charge is rejected. A charge of zero cost, a refund and a quota of zero change nothing. With a lower limit a key that has used more is rejected until that has gone, with a
+    /// higher one there is room at once. A limit of zero rejects every cost. Windows keep their length: of another
     /// window's quota they take the limit.
     pub quota: Option<Quota>,
 }
@@ -50,7 +50,7 @@ impl fmt::Debug for Charge<'_> {
         f.debug_struct("Charge")
             .field("policy", &self.policy)
             .field("cost", &self.cost)
-            .field("want", &self.want)
+            .field("up_to", &self.up_to)
             .field("quota", &self.quota)
             .finish_non_exhaustive()
     }
@@ -64,16 +64,16 @@ impl<'a> Charge<'a> {
             policy,
             key,
             cost,
-            want: cost,
+            up_to: cost,
             quota: None,
         }
     }
 
     /// The same, of up to so many tokens if they are there.
     #[must_use]
-    pub const fn want(self, tokens: u64) -> Self {
+    pub const fn up_to(self, tokens: u64) -> Self {
         Self {
-            want: tokens,
+            up_to: tokens,
             ..self
         }
     }

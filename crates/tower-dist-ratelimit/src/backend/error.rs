@@ -2,8 +2,8 @@ use std::{error::Error, fmt, time::Duration};
 
 /// The store did not decide: it cannot be reached, does not answer in time, or answers nonsense.
 ///
-/// In a [`RateLimitLayer`](crate::RateLimitLayer) it becomes what [`OnError`](crate::OnError) says;
-/// [`Limiter`](crate::Limiter) returns it with [`OnError::Deny`](crate::OnError::Deny). [`Memory`](super::Memory) never fails.
+/// In a [`RateLimitLayer`](crate::RateLimitLayer) it becomes what [`FailureMode`](crate::FailureMode) says;
+/// [`Limiter`](crate::Limiter) returns it with [`FailureMode::Closed`](crate::FailureMode::Closed). [`Memory`](super::Memory) never fails.
 #[derive(Debug)]
 pub struct BackendError {
     late: bool,

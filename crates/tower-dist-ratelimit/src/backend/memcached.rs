@@ -49,7 +49,7 @@ use crate::{BuildError, Decision, Policy};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let memcached = Memcached::connect_lazy("memcached://127.0.0.1:11211")?;
 /// let layer = RateLimitLayer::builder(memcached)
-///     .limit(Policy::new("per-client", Quota::per_minute(600)).first_hit().by(key::header("x-api-key")))
+///     .limit(Policy::new("per-client", Quota::per_minute(600)).fixed_window_from_first_request().by(key::header("x-api-key")))
 ///     .build()?;
 /// # Ok(())
 /// # }
@@ -61,14 +61,14 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// | | kept as | round trips | by the clock of |
 /// |---|---|---|---|
-/// | [`first_hit`](Policy::first_hit), whole seconds from 2 s to below 30 days | a counter that ends with its window | 1 | the server |
-/// | [`fixed_window`](Policy::fixed_window), [`phase_per_key`](Policy::phase_per_key) | a counter per window | 1 | this machine |
-/// | [`two_windows`](Policy::two_windows), [`sub_windows`](Policy::sub_windows), [`whole_sub_windows`](Policy::whole_sub_windows) | a counter per window, all asked at once: those that count, and the next | 1 | this machine |
-/// | token bucket, [`leaky_bucket`](Policy::leaky_bucket), [`leaky_queue`](Policy::leaky_queue), `first_hit` of other windows | a value that is swapped | 2, more when others change the key at the same time | this machine |
+/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that ends with its window | 1 | the server |
+/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1 | this machine |
+/// | [`sliding_window`](Policy::sliding_window), [`sliding_window_buckets`](Policy::sliding_window_buckets), [`sliding_window_strict`](Policy::sliding_window_strict) | a counter per window, all asked at once: those that count, and the next | 1 | this machine |
+/// | token bucket, [`leaky_bucket`](Policy::leaky_bucket), [`leaky_queue`](Policy::leaky_queue), `fixed_window_from_first_request` of other windows | a value that is swapped | 2, more when others change the key at the same time | this machine |
 /// | several policies in a set | one value for each key | the same | this machine |
-/// | [`sliding_log`](Policy::sliding_log) | not at all: it is refused when it is built | | |
+/// | [`sliding_window_log`](Policy::sliding_window_log) | not at all: it is refused when it is built | | |
 ///
-/// Waits are exact, but for a `first_hit` window that the server ends: its clock ticks once a second, so that window is
+/// Waits are exact, but for a `fixed_window_from_first_request` window that the server ends: its clock ticks once a second, so that window is
 /// up to a second longer than it should be, and waits are whole seconds, rounded up.
 ///
 /// # Counters
@@ -76,7 +76,7 @@ use crate::{BuildError, Decision, Policy};
 /// A request's cost is added to its window, and taken back if that was too much, which takes another round trip. So a
 /// refusal leaves nothing behind. But while it is being taken back, or while more is reserved than there is for a
 /// [`want`](crate::backend::Charge::want), another request can be refused that would have fitted; not when all cost the
-/// same and want no more. From a `first_hit` window it is taken back only if that is surely still the same one; when so
+/// same and want no more. From a `fixed_window_from_first_request` window it is taken back only if that is surely still the same one; when so
 /// many others change it that this fails 16 times, or the connection is lost, it stays charged until the window ends.
 /// What is refused for a moment the [deny cache](crate::RateLimitLayerBuilder::deny_cache) refuses for up to a second more.
 /// Quotas that differ from key to key may lower or raise the limit at any time.
@@ -85,7 +85,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// Who asks about one key in one process at the same time goes together, in one swap. Among processes one at a time
 /// succeeds in a round trip; the others try again, after the second failure with a jittered pause of up to 1 ms that
-/// doubles up to 8 ms, for as long as the [answer's deadline](MemcachedBuilder::answer_deadline). Somebody always gets
+/// doubles up to 8 ms, for as long as the [answer's deadline](MemcachedBuilder::answer_timeout). Somebody always gets
 /// on, so that nothing can lock up; but a key that hundreds of processes want at once is better a window.
 ///
 /// Policies of a set that have the same key are one value, and are charged all or nothing. With different keys they are
@@ -120,7 +120,7 @@ use crate::{BuildError, Decision, Policy};
 ///
 /// Memcached forgets: when it is full it drops what was not used for longest, and a limit then starts anew, so that more
 /// is admitted; a flood of new keys can bring that about. Give it room for the keys that are limited at the same time, and
-/// watch its `evictions`. Or start it with `-M`: then it says that it is full, and [`OnError`](crate::OnError) decides about
+/// watch its `evictions`. Or start it with `-M`: then it says that it is full, and [`FailureMode`](crate::FailureMode) decides about
 /// new keys. If a counter is dropped or flushed, and begun anew by others, between a charge and its being taken back, as
 /// much more is admitted once.
 ///
@@ -136,7 +136,7 @@ use crate::{BuildError, Decision, Policy};
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
 /// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
 /// connections and stays silent, delays the next one by 1 s at most, while fewer than five hang. The connection is
-/// given up when it is closed, when an answer does not come [in time](MemcachedBuilder::answer_deadline), and when one is not to what was asked. What was on its
+/// given up when it is closed, when an answer does not come [in time](MemcachedBuilder::answer_timeout), and when one is not to what was asked. What was on its
 /// way then has failed and is not repeated: nobody knows whether it was charged. A server that is gone fails its own keys
 /// only, and no other takes them over. When it was restarted, or flushed, limits start anew.
 ///
@@ -164,7 +164,7 @@ impl Memcached {
     /// Connects to one server or several, in the background. Returns at once.
     ///
     /// This is the way to start a service: it starts during an outage of the servers, too. Until the first connection
-    /// every decision fails at once, and [`OnError`](crate::OnError) decides. See
+    /// every decision fails at once, and [`FailureMode`](crate::FailureMode) decides. See
     /// [`MemcachedBuilder::connect_lazy`].
     ///
     /// # Default
@@ -210,7 +210,7 @@ impl Memcached {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let memcached = Memcached::builder("memcached://cache-1.internal,cache-2.internal")
     ///     .prefix("orders")
-    ///     .connect_deadline(Duration::from_secs(2))
+    ///     .connect_timeout(Duration::from_secs(2))
     ///     .connect()
     ///     .await?;
     /// # Ok(())

@@ -55,7 +55,7 @@ const LOCKS: usize = 256;
 /// algorithms in the same order. Rebuilding a limiter, any number of times, therefore keeps its counts. Keys are not
 /// compared: give two limits that must not share counts different names. A set with a changed quota is a new set with
 /// counts of its own; the old set keeps its memory until the `Memory` is dropped. For quotas that change often, use
-/// [dynamic quotas](crate::Policy::dynamic), or a `Memory` per rebuild.
+/// [dynamic quotas](crate::Policy::quota_by), or a `Memory` per rebuild.
 ///
 /// # Cost
 ///

@@ -19,8 +19,8 @@ impl Patience {
     /// A deadline at which nothing could ever be there.
     pub(super) fn check(self) -> Result<(), ConnectError> {
         let deadlines = [
-            ("connect_deadline", self.connect),
-            ("answer_deadline", self.answer),
+            ("connect_timeout", self.connect),
+            ("answer_timeout", self.answer),
         ];
         match deadlines.iter().find(|(_, deadline)| deadline.is_zero()) {
             Some((field, _)) => Err(ConnectError::new(field, "is 0ns, but must be above 0")),

@@ -101,13 +101,13 @@ use crate::{BuildError, Decision, Policy};
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
 /// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
 /// connections and stays silent, delays the next one by 1 s at most, while fewer than five hang. The connection is
-/// given up when it is closed, when two calls in a row are not answered [in time](RedisBuilder::answer_deadline), when the server has become a replica, and when it takes
+/// given up when it is closed, when two calls in a row are not answered [in time](RedisBuilder::answer_timeout), when the server has become a replica, and when it takes
 /// nothing since it misses its replicas (`min-replicas-to-write`), of which one may be primary by now. A call that was on
 /// its way then has failed and is not repeated: nobody knows whether it was charged. When the server forgets, limits start
 /// anew: a failover forgets what was not replicated yet, and an eviction policy whomever it chooses, while a server that
 /// evicts nothing fails when it is full.
 ///
-/// Those who ask wait for none of that, but for their deadline, and then [`OnError`](crate::OnError) says who decides. So
+/// Those who ask wait for none of that, but for their deadline, and then [`FailureMode`](crate::FailureMode) says who decides. So
 /// it went with a request every millisecond, a deadline of 50 ms (a longer one where the store goes on deciding, to see
 /// that it does), and faults of a second:
 ///
@@ -183,7 +183,7 @@ impl Redis {
     /// Connects to a server, to the primary that sentinels name, or to a Cluster, in the background. Returns at once.
     ///
     /// This is the way to start a service: it starts during an outage of the server, too. Until the first connection
-    /// every decision fails at once, and [`OnError`](crate::OnError) decides. See
+    /// every decision fails at once, and [`FailureMode`](crate::FailureMode) decides. See
     /// [`RedisBuilder::connect_lazy`].
     ///
     /// # Default
@@ -229,7 +229,7 @@ impl Redis {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let redis = Redis::builder("rediss://orders:secret@cache.internal")
     ///     .prefix("orders")
-    ///     .connect_deadline(Duration::from_secs(2))
+    ///     .connect_timeout(Duration::from_secs(2))
     ///     .connect()
     ///     .await?;
     /// # Ok(())

@@ -168,7 +168,12 @@ mod tests {
     #[test]
     fn a_set_that_is_registered_again_is_the_same_and_is_not_prepared_again() {
         let registry = Registry::default();
-        let set = || [policy(), Policy::new("b", Quota::per_hour(9)).sliding_log()];
+        let set = || {
+            [
+                policy(),
+                Policy::new("b", Quota::per_hour(9)).sliding_window_log(),
+            ]
+        };
         let ids = register(&registry, &set());
         for _ in 0..1000 {
             let again = registry.register(&set(), || unreachable!("it is known"));
@@ -219,10 +224,10 @@ mod tests {
             vec![policy().colocate("there")],
             vec![policy().leaky_bucket()],
             vec![policy().fixed_window()],
-            vec![policy().phase_per_key()],
-            vec![policy().sub_windows(4)],
-            vec![policy().sub_windows(5)],
-            vec![policy().whole_sub_windows(4)],
+            vec![policy().fixed_window_staggered()],
+            vec![policy().sliding_window_buckets(4)],
+            vec![policy().sliding_window_buckets(5)],
+            vec![policy().sliding_window_strict(4)],
             vec![policy().leaky_queue(Duration::from_secs(1))],
             vec![policy().leaky_queue(Duration::from_secs(2))],
             vec![policy(), Policy::new("b", Quota::per_minute(10))],

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tower_jitter_retry::Backoff;
 
-use super::{BackendError, BoxFuture, Verdict};
+use super::{BackendError, BoxFuture, JointDecision};
 use crate::{Decision, Decisions, Source};
 
 /// Maximum number of transactions in progress: as many as the largest queue of a connection holds.
@@ -55,10 +55,10 @@ pub(super) trait Part: Send + Sized + 'static {
 }
 
 /// The pending answer to a part.
-pub(super) type Answered<P> = BoxFuture<'static, Result<Verdict, <P as Part>::Failure>>;
+pub(super) type Answered<P> = BoxFuture<'static, Result<JointDecision, <P as Part>::Failure>>;
 
 /// The pending answer to a whole transaction.
-pub(super) type Decided = BoxFuture<'static, Result<Verdict, BackendError>>;
+pub(super) type Decided = BoxFuture<'static, Result<JointDecision, BackendError>>;
 
 /// Parts in flight.
 type Sent<P> = Vec<(P, Result<Answered<P>, <P as Part>::Failure>)>;
@@ -118,9 +118,9 @@ impl Transactions {
     pub(super) fn settle<P: Part>(&self, parts: Vec<P>) -> Result<Decided, BackendError> {
         self.start(parts, P::is_retryable, |this, sent, told| async move {
             let corrected = this.correct(sent).await;
-            let _ = told.send(corrected.map(|()| Verdict {
+            let _ = told.send(corrected.map(|()| JointDecision {
                 allowed: true,
-                decisions: Decisions::refused(0),
+                decisions: Decisions::rejected(0),
             }));
         })
     }
@@ -130,7 +130,7 @@ impl Transactions {
         &self,
         parts: Vec<P>,
         is_retryable: fn(&P::Failure) -> bool,
-        run: impl FnOnce(Self, Sent<P>, oneshot::Sender<Result<Verdict, BackendError>>) -> F,
+        run: impl FnOnce(Self, Sent<P>, oneshot::Sender<Result<JointDecision, BackendError>>) -> F,
     ) -> Result<Decided, BackendError>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -207,7 +207,7 @@ fn send<P: Part>(parts: Vec<P>) -> Sent<P> {
 }
 
 /// Waits for all parts. They are in flight together, so waiting for one after the other takes no longer.
-async fn answers<P: Part>(mut sent: Sent<P>) -> Vec<(P, Result<Verdict, P::Failure>)> {
+async fn answers<P: Part>(mut sent: Sent<P>) -> Vec<(P, Result<JointDecision, P::Failure>)> {
     let mut answers = Vec::with_capacity(sent.len());
     while !sent.is_empty() {
         let mut smaller = Vec::new();
@@ -230,12 +230,12 @@ async fn answers<P: Part>(mut sent: Sent<P>) -> Vec<(P, Result<Verdict, P::Failu
     answers
 }
 
-fn is_allowed<F>(answer: &Result<Verdict, F>) -> bool {
+fn is_allowed<F>(answer: &Result<JointDecision, F>) -> bool {
     answer.as_ref().is_ok_and(|verdict| verdict.allowed)
 }
 
 /// The refunds of those parts that took tokens, unless all parts allow the request.
-fn refunds<P: Part>(answers: &[(P, Result<Verdict, P::Failure>)]) -> Vec<P> {
+fn refunds<P: Part>(answers: &[(P, Result<JointDecision, P::Failure>)]) -> Vec<P> {
     if answers.iter().all(|(_, answer)| is_allowed(answer)) {
         return Vec::new();
     }
@@ -249,12 +249,12 @@ fn refunds<P: Part>(answers: &[(P, Result<Verdict, P::Failure>)]) -> Vec<P> {
 }
 
 fn verdict<P: Part>(
-    answers: Vec<(P, Result<Verdict, P::Failure>)>,
-) -> Result<Verdict, BackendError> {
+    answers: Vec<(P, Result<JointDecision, P::Failure>)>,
+) -> Result<JointDecision, BackendError> {
     let allowed = answers.iter().all(|(_, answer)| is_allowed(answer));
     let returned = !allowed && answers.len() > 1;
     let charges = answers.iter().map(|(part, _)| part.places().count());
-    let mut decisions = Decisions::refused(charges.sum());
+    let mut decisions = Decisions::rejected(charges.sum());
     for (part, answer) in answers {
         let verdict = answer.map_err(Into::into)?;
         for (place, &decision) in part.places().zip(verdict.decisions.iter()) {
@@ -264,7 +264,7 @@ fn verdict<P: Part>(
     if returned {
         decisions.iter_mut().for_each(take_back);
     }
-    Ok(Verdict { allowed, decisions })
+    Ok(JointDecision { allowed, decisions })
 }
 
 /// Adjusts a decision whose tokens are refunded.

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, Calls};
 use crate::{
-    BuildError, NoObserver, Observer, OnError, RequestPolicy, Sharing, ThrottleLayer,
+    BuildError, Consistency, FailureMode, NoObserver, Observer, RequestPolicy, ThrottleLayer,
     backend::{Backend, DEADLINE},
     limits::Limits,
     nearby::Nearby,
@@ -15,20 +15,20 @@ use crate::{
 /// | setting | default |
 /// |---|---|
 /// | [`limit`](Self::limit) | none; at least one is needed |
-/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
-/// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
-/// | [`sharing`](Self::sharing) | [`Sharing::Exact`] |
+/// | [`failure_mode`](Self::failure_mode) | [`FailureMode::Local`] with 1 instance |
+/// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
+/// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
 /// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
-/// | [`waiting`](Self::waiting) | refusals at once |
+/// | [`waiting`](Self::waiting) | rejections at once |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
-/// | [`shadow`](Self::shadow) | requests are refused |
+/// | [`shadow`](Self::shadow) | requests are rejected |
 /// | [`observer`](Self::observer) | [`NoObserver`] |
 #[must_use = "a builder does nothing until it builds"]
-pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Refusing> {
+pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Rejecting> {
     backend: Arc<dyn Backend>,
     policies: Vec<RequestPolicy<Req>>,
-    on_error: OnError,
+    on_error: FailureMode,
     deadline: Duration,
     shadow: bool,
     nearby: Nearby,
@@ -38,7 +38,7 @@ pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Refusing> {
 
 /// What [`CallLimitLayerBuilder`] builds lets nobody wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Refusing;
+pub struct Rejecting;
 
 /// What [`CallLimitLayerBuilder`] builds lets requests wait for their turn.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +55,12 @@ impl<Req> CallLimitLayerBuilder<Req> {
         Self {
             backend,
             policies: Vec::new(),
-            on_error: OnError::default(),
+            on_error: FailureMode::default(),
             deadline: DEADLINE,
             shadow: false,
             nearby: Nearby::default(),
             observer: NoObserver,
-            mode: Refusing,
+            mode: Rejecting,
         }
     }
 }
@@ -78,8 +78,8 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
     ///
     /// # Default
     ///
-    /// [`OnError::LocalFallback`] with a fleet of 1: each instance limits by itself as if it were the only one.
-    pub fn on_backend_error(self, action: OnError) -> Self {
+    /// [`FailureMode::Local`] with 1 instance: each instance limits by itself as if it were the only one.
+    pub fn failure_mode(self, action: FailureMode) -> Self {
         Self {
             on_error: action,
             ..self
@@ -87,26 +87,26 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
     }
 
     /// How long a request waits for the store at most, above zero and up to a minute.
-    pub fn backend_deadline(self, deadline: Duration) -> Self {
+    pub fn backend_timeout(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// How this instance counts together with the others of its fleet; by default [`Sharing::Exact`].
-    pub fn sharing(mut self, sharing: Sharing) -> Self {
-        self.nearby.sharing = sharing;
+    /// How this instance counts together with the others of its fleet; by default [`Consistency::Exact`].
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.nearby.consistency = consistency;
         self
     }
 
-    /// Whether refusals of a remote store are remembered; on by default. See
+    /// Whether rejections of a remote store are remembered; on by default. See
     /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
     pub fn deny_cache(mut self, on: bool) -> Self {
         self.nearby.deny_cache = on;
         self
     }
 
-    /// Decides and charges without refusing: for trying limits out in production.
+    /// Decides and charges without rejecting: for trying limits out in production.
     ///
-    /// The [observer](Self::observer) is told what would have been refused. Nobody waits for a turn either, so with
+    /// The [observer](Self::observer) is told what would have been rejected. Nobody waits for a turn either, so with
     /// [`waiting`](Self::waiting) it is told of all that would have waited. A store that is slow delays requests as it would have
     /// otherwise.
     ///
@@ -174,7 +174,7 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
 }
 
 impl<Req, O> CallLimitLayerBuilder<Req, O> {
-    /// Lets requests wait for their turn instead of refusing them. For what your program sends, to stay within
+    /// Lets requests wait for their turn instead of rejecting them. For what your program sends, to stay within
     /// another's limit. See [`ThrottleLayer`].
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, O, Waits> {
         CallLimitLayerBuilder {
@@ -199,7 +199,7 @@ impl<Req, O> CallLimitLayerBuilder<Req, O> {
     /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
     /// store cannot keep, or that is about HTTP requests.
     pub fn build(self) -> Result<CallLimitLayer<Req, O>, BuildError> {
-        let (calls, observer, Refusing) = self.calls()?;
+        let (calls, observer, Rejecting) = self.calls()?;
         Ok(CallLimitLayer { calls, observer })
     }
 }
@@ -243,7 +243,7 @@ impl<Req, O> CallLimitLayerBuilder<Req, O, Waits> {
         if max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
-        // So a queue refuses by itself what would wait too long there, and takes nothing that has to be put back.
+        // So a queue rejects by itself what would wait too long there, and takes nothing that has to be put back.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
         let bounded = Self {

@@ -1,12 +1,12 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use crate::{Decision, Reason, Refusal};
+use crate::{Decision, Reason, Rejection};
 
 /// What comes of a call that fails: in front of the inner service, or in it.
 #[derive(Debug)]
 pub enum LimitError<E> {
-    /// The limit refused it. The inner service was not called.
-    Refused(Refused),
+    /// The limit rejected it. The inner service was not called.
+    RateLimited(RateLimited),
     /// The inner service's own error.
     Inner(E),
 }
@@ -15,7 +15,7 @@ impl<E> LimitError<E> {
     /// The inner service's error.
     pub fn into_inner(self) -> Option<E> {
         match self {
-            Self::Refused(_) => None,
+            Self::RateLimited(_) => None,
             Self::Inner(error) => Some(error),
         }
     }
@@ -26,7 +26,7 @@ impl<E> LimitError<E> {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         match self {
-            Self::Refused(refused) => refused.into(),
+            Self::RateLimited(rejected) => rejected.into(),
             Self::Inner(error) => error.into(),
         }
     }
@@ -46,7 +46,7 @@ impl<E: 'static> LimitError<E> {
 impl<E: 'static> tower_attempt::WrapsError for LimitError<E> {
     fn wrapped(&self) -> &dyn std::any::Any {
         match self {
-            Self::Refused(refused) => &refused.0.rejected,
+            Self::RateLimited(rejected) => &rejected.0.rejected,
             Self::Inner(error) => error,
         }
     }
@@ -55,7 +55,7 @@ impl<E: 'static> tower_attempt::WrapsError for LimitError<E> {
 impl<E: fmt::Display> fmt::Display for LimitError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(refused) => refused.fmt(f),
+            Self::RateLimited(rejected) => rejected.fmt(f),
             Self::Inner(error) => error.fmt(f),
         }
     }
@@ -64,15 +64,15 @@ impl<E: fmt::Display> fmt::Display for LimitError<E> {
 impl<E: Error> Error for LimitError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Refused(refused) => refused.source(),
+            Self::RateLimited(rejected) => rejected.source(),
             Self::Inner(error) => error.source(),
         }
     }
 }
 
-/// A call that a limit refused: why, by which policies, and until when.
+/// A call that a limit rejected: why, by which policies, and until when.
 #[derive(Clone, Debug)]
-pub struct Refused(Box<Parts>);
+pub struct RateLimited(Box<Parts>);
 
 #[derive(Clone, Debug)]
 struct Parts {
@@ -83,14 +83,14 @@ struct Parts {
     rejected: tower_attempt::Rejected,
 }
 
-impl Refused {
-    pub(crate) fn new(refusal: &Refusal<'_>) -> Self {
+impl RateLimited {
+    pub(crate) fn new(rejection: &Rejection<'_>) -> Self {
         Self(Box::new(Parts {
-            reason: refusal.reason(),
-            retry_after: refusal.retry_after(),
-            decided: refusal.decided().owned(),
+            reason: rejection.reason(),
+            retry_after: rejection.retry_after(),
+            decided: rejection.decided().owned(),
             #[cfg(feature = "attempt")]
-            rejected: tower_attempt::Rejected::new(refusal.retry_after()),
+            rejected: tower_attempt::Rejected::new(rejection.retry_after()),
         }))
     }
 
@@ -100,7 +100,7 @@ impl Refused {
         self.0.reason
     }
 
-    /// The longest wait that a policy which refused asks for, to the nanosecond; or how long until a store that fails is
+    /// The longest wait that a policy which rejected asks for, to the nanosecond; or how long until a store that fails is
     /// asked again. `None` when waiting does not help or nobody knows how long.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -113,16 +113,16 @@ impl Refused {
         decided.map(|(name, decision)| (&**name, decision))
     }
 
-    /// The names of the policies that refused. None if nobody has counted.
+    /// The names of the policies that rejected. None if nobody has counted.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
-        let refused = self
+        let rejected = self
             .decisions()
             .filter(|(_, decision)| decision.is_violated());
-        refused.map(|(name, _)| name)
+        rejected.map(|(name, _)| name)
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0.reason {
             Reason::Quota => "rate limit exceeded",
@@ -144,7 +144,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl Error for Refused {
+impl Error for RateLimited {
     /// With the feature `attempt`, a [`Rejected`](https://docs.rs/tower-attempt) that a retry layer above recognises.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         #[cfg(feature = "attempt")]

@@ -10,7 +10,7 @@ use std::{
 use pin_project::pin_project;
 use tower_service::Service;
 
-use super::{Calls, LimitError, Refused};
+use super::{Calls, LimitError, RateLimited};
 use crate::{
     Observer,
     delayed::Delayed,
@@ -41,7 +41,7 @@ enum State<S: Service<Req>, Req, O: Observer> {
     Delayed(Box<Delayed<S, Req>>),
     /// Boxed, because only a remote store gets here.
     Deciding(Option<Box<Deciding<S, Req, O>>>),
-    Refused(Option<Refused>),
+    RateLimited(Option<RateLimited>),
 }
 
 struct Deciding<S, Req, O: Observer> {
@@ -67,9 +67,9 @@ impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
         }
     }
 
-    pub(super) fn refused(refused: Refused) -> Self {
+    pub(super) fn rejected(rejected: RateLimited) -> Self {
         Self {
-            state: State::Refused(Some(refused)),
+            state: State::RateLimited(Some(rejected)),
         }
     }
 
@@ -101,7 +101,7 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
         let outcome = self.waiting.poll(limits, &mut self.question, observer, cx);
         Poll::Ready(match ready!(outcome) {
             Outcome::Pass => None,
-            Outcome::Refuse(reason) => Some(reason),
+            Outcome::Reject(reason) => Some(reason),
             Outcome::Later(_) => unreachable!("what waits is polled until it is decided"),
         })
     }
@@ -116,7 +116,7 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
                 let unready = self.ready.clone();
                 State::Delayed(Delayed::new(delay, unready, self.request))
             }
-            Err(refused) => State::Refused(Some(refused)),
+            Err(rejected) => State::RateLimited(Some(rejected)),
         }
     }
 }
@@ -149,9 +149,9 @@ where
                     let decided = deciding.take().expect("it was there a line above");
                     decided.decided(reason)
                 }
-                StateProjection::Refused(refused) => {
-                    let refused = refused.take().expect("polled again after it was ready");
-                    return Poll::Ready(Err(LimitError::Refused(refused).known()));
+                StateProjection::RateLimited(rejected) => {
+                    let rejected = rejected.take().expect("polled again after it was ready");
+                    return Poll::Ready(Err(LimitError::RateLimited(rejected).known()));
                 }
             };
             state.set(next);
@@ -165,7 +165,7 @@ impl<S: Service<Req>, Req, O: Observer> fmt::Debug for CallFuture<S, Req, O> {
             State::Calling(_) => "CallFuture(calling)",
             State::Delayed(_) => "CallFuture(delayed)",
             State::Deciding(_) => "CallFuture(deciding)",
-            State::Refused(_) => "CallFuture(refused)",
+            State::RateLimited(_) => "CallFuture(rejected)",
         })
     }
 }

@@ -6,9 +6,9 @@ use std::{
 
 use tower_service::Service;
 
-use super::{CallFuture, Calls, LimitError, Refused};
+use super::{CallFuture, Calls, LimitError, RateLimited};
 use crate::{
-    Decided, NoObserver, Observer, Refusal,
+    Decided, NoObserver, Observer, Rejection,
     http::tell_delay,
     key::KeySink,
     limits::{Applies, Outcome, Question, Short},
@@ -16,7 +16,7 @@ use crate::{
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
 ///
-/// It is ready when the inner service is. A refusal is an error of the call, never of readiness, and gives back what that
+/// It is ready when the inner service is. A rejection is an error of the call, never of readiness, and gives back what that
 /// readiness held.
 pub struct CallLimit<S, Req, O = NoObserver> {
     inner: S,
@@ -59,19 +59,19 @@ impl<Req> Calls<Req> {
         reason: Option<crate::Reason>,
         question: &Question,
         observer: &O,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RateLimited> {
         let Some(reason) = reason else {
             observer.allowed(&Decided::new(&self.limits, question));
             tell_delay(observer, question);
             return Ok(());
         };
-        let refusal = Refusal::new(&self.limits, question, reason);
+        let rejection = Rejection::new(&self.limits, question, reason);
         if self.shadow {
-            observer.shadowed(&refusal);
+            observer.shadowed(&rejection);
             return Ok(());
         }
-        observer.refused(&refusal);
-        Err(Refused::new(&refusal))
+        observer.rejected(&rejection);
+        Err(RateLimited::new(&rejection))
     }
 }
 
@@ -128,7 +128,7 @@ where
         };
         let reason = match outcome {
             Outcome::Pass => None,
-            Outcome::Refuse(reason) => Some(reason),
+            Outcome::Reject(reason) => Some(reason),
             Outcome::Later(waiting) => {
                 let unready = inner.clone();
                 return CallFuture::deciding(
@@ -149,9 +149,9 @@ where
                 *inner = unready.clone();
                 CallFuture::delayed(delay, unready, request)
             }
-            Err(refused) => {
+            Err(rejected) => {
                 *inner = inner.clone();
-                CallFuture::refused(refused)
+                CallFuture::rejected(rejected)
             }
         }
     }

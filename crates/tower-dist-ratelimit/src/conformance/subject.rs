@@ -141,7 +141,7 @@ impl Subject {
     }
 
     async fn ask_all(&self, charges: &[Charge<'_>]) -> Result<(bool, Decisions), Violation> {
-        let mut out = Decisions::refused(charges.len());
+        let mut out = Decisions::rejected(charges.len());
         let answer = self.backend.acquire(charges, &mut out);
         match answer {
             Answer::Done(allowed) => Ok((allowed, out)),
@@ -249,11 +249,11 @@ fn label(algorithm: Algorithm) -> &'static str {
         Algorithm::LeakyBucket => "meter",
         Algorithm::LeakyQueue { .. } => "queue",
         Algorithm::FixedWindow { .. } => "fixed",
-        Algorithm::FirstHit => "first",
-        Algorithm::TwoWindows => "two",
-        Algorithm::SubWindows { .. } => "sub",
-        Algorithm::WholeSubWindows { .. } => "whole",
-        Algorithm::SlidingLog => "log",
+        Algorithm::FixedWindowFromFirstRequest => "first",
+        Algorithm::SlidingWindow => "two",
+        Algorithm::SlidingWindowBuckets { .. } => "sub",
+        Algorithm::SlidingWindowStrict { .. } => "whole",
+        Algorithm::SlidingWindowLog => "log",
     }
 }
 

@@ -14,7 +14,7 @@ use crate::Decision;
 /// ```
 /// use tower_dist_ratelimit::{Decision, Decisions};
 ///
-/// let mut decisions = Decisions::refused(1);
+/// let mut decisions = Decisions::rejected(1);
 /// assert!(!decisions[0].allowed);
 /// decisions[0] = Decision::allow(1, 10, 9, std::time::Duration::from_secs(1));
 /// assert!(decisions.iter().all(|decision| decision.allowed));
@@ -23,11 +23,11 @@ use crate::Decision;
 pub struct Decisions(SmallVec<[Decision; 2]>);
 
 impl Decisions {
-    /// As many refusals as there are policies to ask, for a backend to write its decisions over.
+    /// As many rejections as there are policies to ask, for a backend to write its decisions over.
     #[must_use]
-    pub fn refused(len: usize) -> Self {
+    pub fn rejected(len: usize) -> Self {
         let mut decisions = Self::none();
-        decisions.refuse(len);
+        decisions.reject(len);
         decisions
     }
 
@@ -38,8 +38,8 @@ impl Decisions {
 
     /// The same, in place: moving takes longer than deciding.
     #[inline]
-    pub(crate) fn refuse(&mut self, len: usize) {
-        const REFUSED: Decision = Decision::refuse(0, 0, None, Duration::ZERO);
+    pub(crate) fn reject(&mut self, len: usize) {
+        const REFUSED: Decision = Decision::reject(0, 0, None, Duration::ZERO);
         self.0.clear();
         // What most have is not filled in a loop, which takes longer, too.
         if len == 1 {

@@ -1,6 +1,6 @@
 /// Who made a [`Decision`](crate::Decision). All decisions on a request have the same source.
 ///
-/// The last three are [what was chosen](crate::OnError) for when the store does not decide.
+/// The last three are [what was chosen](crate::FailureMode) for when the store does not decide.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -24,21 +24,21 @@ pub enum Source {
     /// items in Memcached, and one policy rejected the request. The backend refunds the tokens of the other policies. Until it
     /// has, they can be missing to another request, which is then rejected too. See [`colocate`](crate::Policy::colocate).
     Parts,
-    /// This process, with a [lease](crate::Sharing::Leases). What remains is what is left of that and what the store had when it was last
-    /// asked, less what this process has asked for since. A refusal is due to a store that had too little a moment ago, and says when it is asked again.
+    /// This process, with a [lease](crate::Consistency::Leased). What remains is what is left of that and what the store had when it was last
+    /// asked, less what this process has asked for since. A rejection is due to a store that had too little a moment ago, and says when it is asked again.
     Lease,
-    /// This process, by what it [believes](crate::Sharing::Asynchronous) that others have used. So are the numbers.
-    Asynchronous,
-    /// This process: the [`Backend`](crate::backend::Backend) has refused no more a moment ago, and
+    /// This process, by what it [believes](crate::Consistency::Eventual) that others have used. So are the numbers.
+    Eventual,
+    /// This process: the [`Backend`](crate::backend::Backend) has rejected no more a moment ago, and
     /// [would again](crate::RateLimitLayerBuilder::deny_cache). What remains is what remained then. For a request that costs more, of a window or a log,
     /// `retry_after` can be too short; else it is exact.
     DenyCache,
-    /// This process alone, by [`OnError::LocalFallback`](crate::OnError::LocalFallback). The numbers are those of its share.
-    LocalFallback,
-    /// Nobody: it was let through by [`OnError::Allow`](crate::OnError::Allow). Nothing was taken, and what is left is not known; it
+    /// This process alone, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers are those of its share.
+    Local,
+    /// Nobody: it was let through by [`FailureMode::Open`](crate::FailureMode::Open). Nothing was taken, and what is left is not known; it
     /// is told as zero.
     Allowed,
-    /// Nobody: it was refused by [`OnError::Deny`](crate::OnError::Deny). What is left is not known; it is told as zero.
+    /// Nobody: it was rejected by [`FailureMode::Closed`](crate::FailureMode::Closed). What is left is not known; it is told as zero.
     Denied,
 }
 

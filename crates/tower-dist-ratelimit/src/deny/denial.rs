@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{Decision, Decisions, Policy, Quota, algorithm::saturating_nanos, backend::Charge};
 
-/// A refusal, and how long it holds. Times are nanoseconds since some beginning.
+/// A rejection, and how long it holds. Times are nanoseconds since some beginning.
 pub(super) struct Denial {
     pub(super) tag: u64,
     pub(super) marks: u64,
@@ -64,7 +64,7 @@ impl Pace {
 }
 
 impl Denial {
-    /// Whether this asks for as much as was refused, of the same policies for the same keys.
+    /// Whether this asks for as much as was rejected, of the same policies for the same keys.
     pub(super) fn covers(&self, charges: &[Charge<'_>]) -> bool {
         let known = self.costs.iter().zip(self.decisions.iter());
         self.costs.len() == charges.len()

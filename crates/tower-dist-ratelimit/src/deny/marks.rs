@@ -31,7 +31,7 @@ impl Marks {
     }
 
     fn mark(&self, tag: u64) -> &Mark {
-        // Other bits than those that choose a refusal's place.
+        // Other bits than those that choose a rejection's place.
         let number = usize::try_from((tag >> 32) % MARKS as u64).unwrap_or_default();
         &self.0[number]
     }

@@ -40,11 +40,11 @@ impl Limits {
         delta: i64,
     ) -> Answer {
         match (source, &self.ladder.instead) {
-            (Source::LocalFallback, Instead::Decide(fallback)) => fallback
+            (Source::Local, Instead::Decide(fallback)) => fallback
                 .settle(number, charge, delta)
                 .map_or_else(Answer::Failed, |()| Answer::Done(true)),
             // There it was charged nothing.
-            (Source::LocalFallback | Source::Allowed | Source::Denied, _) => Answer::Done(true),
+            (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
             _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::new(NotAsked)),
             _ => self.backend.settle(&[charge], delta),
         }

@@ -1,6 +1,6 @@
 use http::header::AUTHORIZATION;
 
-use super::{KeyExtractor, KeySink, RequestHead};
+use super::{KeyExtractor, KeySink, RequestParts};
 
 /// The bearer token of a request, from [`bearer`].
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub fn bearer() -> Bearer {
 }
 
 impl KeyExtractor for Bearer {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         let credentials = head.headers().get(AUTHORIZATION)?.as_bytes();
         let space = credentials.iter().position(|&byte| byte == b' ')?;
         let (scheme, token) = credentials.split_at(space);

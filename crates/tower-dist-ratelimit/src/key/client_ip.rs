@@ -8,7 +8,7 @@ use http::HeaderName;
 
 use self::node::Hop;
 pub use self::trusted::TrustedProxies;
-use super::{IntoKey, KeyExtractor, KeySink, RequestHead, peer_addr};
+use super::{IntoKey, KeyExtractor, KeySink, RequestParts, peer_addr};
 use crate::BuildError;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -44,7 +44,7 @@ pub fn client_ip(trusted: TrustedProxies) -> ClientIp {
 }
 
 impl ClientIp {
-    fn address(&self, head: RequestHead<'_>) -> Option<IpAddr> {
+    fn address(&self, head: RequestParts<'_>) -> Option<IpAddr> {
         let mut nearest = peer_addr::peer(head)?.to_canonical();
         if !self.trusted.contains(nearest) {
             return Some(nearest);
@@ -77,7 +77,7 @@ impl ClientIp {
 }
 
 impl KeyExtractor for ClientIp {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         self.address(head)?.write(sink)
     }
 

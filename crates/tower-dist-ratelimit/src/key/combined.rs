@@ -1,4 +1,4 @@
-use super::{KeyExtractor, KeySink, RequestHead};
+use super::{KeyExtractor, KeySink, RequestParts};
 use crate::BuildError;
 
 /// One key, or else another, from [`KeyExtractor::or`].
@@ -15,7 +15,7 @@ impl<A, B> Or<A, B> {
 }
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         // Said first which of the two it is: what a client writes into a header cannot pose as another one's address.
         let (_, found) = sink.key(|sink| {
             sink.part(b"0");
@@ -40,7 +40,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 
 /// Both keys, as two parts of one. If one is missing, both are.
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         self.0.extract(head, sink)?;
         self.1.extract(head, sink)
     }

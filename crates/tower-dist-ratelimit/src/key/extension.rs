@@ -1,6 +1,6 @@
 use std::{any::type_name, fmt, marker::PhantomData};
 
-use super::{IntoKey, KeyExtractor, KeySink, RequestHead};
+use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 
 /// Something of a request's extension, from [`extension`].
 pub struct Extension<T, F> {
@@ -38,7 +38,7 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     K: IntoKey,
 {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         (self.key)(head.extensions().get::<T>()?).write(sink)
     }
 }

@@ -1,4 +1,4 @@
-use super::{IntoKey, KeySink, Or, RequestHead};
+use super::{IntoKey, KeySink, Or, RequestParts};
 use crate::BuildError;
 
 /// Finds a request's key.
@@ -6,13 +6,13 @@ use crate::BuildError;
 /// For what a closure cannot say: an extractor with settings of its own, or one that borrows several things at once.
 ///
 /// ```
-/// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestHead};
+/// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestParts};
 ///
 /// /// One key per host and method.
 /// struct HostAndMethod;
 ///
 /// impl KeyExtractor for HostAndMethod {
-///     fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+///     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
 ///         sink.part(head.uri().host()?.as_bytes());
 ///         sink.part(head.method().as_str().as_bytes());
 ///         Some(())
@@ -21,7 +21,7 @@ use crate::BuildError;
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Writes the key's parts; `None` if the request has no key, whatever was written before.
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()>;
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()>;
 
     /// Called once when a limiter is built.
     ///
@@ -62,10 +62,10 @@ pub(crate) struct FnKey<F>(pub(crate) F);
 
 impl<F, K> KeyExtractor for FnKey<F>
 where
-    F: Fn(RequestHead<'_>) -> K + Send + Sync + 'static,
+    F: Fn(RequestParts<'_>) -> K + Send + Sync + 'static,
     K: IntoKey,
 {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         (self.0)(head).write(sink)
     }
 }
@@ -75,9 +75,9 @@ pub(crate) struct StrKey<F>(pub(crate) F);
 
 impl<F> KeyExtractor for StrKey<F>
 where
-    F: for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    F: for<'a> Fn(RequestParts<'a>) -> Option<&'a str> + Send + Sync + 'static,
 {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         (self.0)(head).write(sink)
     }
 }

@@ -4,14 +4,14 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 ///
 /// It borrows, so looking costs nothing, and it does not name the body's type, so closures over it need no annotation.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestHead<'a> {
+pub struct RequestParts<'a> {
     method: &'a Method,
     uri: &'a Uri,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
 }
 
-impl<'a> RequestHead<'a> {
+impl<'a> RequestParts<'a> {
     /// The head of a request, for testing an extractor.
     #[must_use]
     pub fn new<B>(request: &'a Request<B>) -> Self {

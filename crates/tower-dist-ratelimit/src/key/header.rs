@@ -1,6 +1,6 @@
 use http::HeaderName;
 
-use super::{KeyExtractor, KeySink, RequestHead};
+use super::{KeyExtractor, KeySink, RequestParts};
 use crate::BuildError;
 
 /// The value of a request header, from [`header`].
@@ -38,7 +38,7 @@ pub fn header(name: &str) -> Header {
 }
 
 impl KeyExtractor for Header {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         sink.part(head.headers().get(self.name.as_ref()?)?.as_bytes());
         Some(())
     }

@@ -1,6 +1,6 @@
 use axum::extract;
 
-use super::{KeyExtractor, KeySink, RequestHead};
+use super::{KeyExtractor, KeySink, RequestParts};
 
 /// The route that a request took, from [`matched_path`].
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub fn matched_path() -> MatchedPath {
 }
 
 impl KeyExtractor for MatchedPath {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         let path = head.extensions().get::<extract::MatchedPath>()?;
         sink.part(path.as_str().as_bytes());
         Some(())

@@ -1,4 +1,4 @@
-use super::{KeyExtractor, KeySink, RequestHead};
+use super::{KeyExtractor, KeySink, RequestParts};
 
 /// The request's method, from [`method`].
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub fn method() -> Method {
 }
 
 impl KeyExtractor for Method {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         sink.part(head.method().as_str().as_bytes());
         Some(())
     }

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
-use super::{IntoKey, KeyExtractor, KeySink, RequestHead};
+use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 
 /// The address of the connection's other end, from [`peer_addr`].
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub fn peer_addr() -> PeerAddr {
 }
 
 impl KeyExtractor for PeerAddr {
-    fn extract(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Option<()> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         peer(head)?.write(sink)
     }
 
@@ -65,7 +65,7 @@ pub(super) const HINT: &str = "the peer's address is not among the request's ext
      set missing_key(MissingKey::Shared)";
 
 /// The address that a request comes from.
-pub(super) fn peer(head: RequestHead<'_>) -> Option<IpAddr> {
+pub(super) fn peer(head: RequestParts<'_>) -> Option<IpAddr> {
     #[cfg(feature = "axum-08")]
     if let Some(info) = head
         .extensions()
@@ -100,7 +100,7 @@ mod tests {
         let mut request = http::Request::new(());
         request.extensions_mut().insert(extension);
         let mut sink = KeySink::new();
-        let (_, found) = sink.key(|sink| peer_addr().extract(RequestHead::new(&request), sink));
+        let (_, found) = sink.key(|sink| peer_addr().extract(RequestParts::new(&request), sink));
         (sink.bytes().to_vec(), found)
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let mut request = http::Request::new(());
         request.extensions_mut().insert(info);
         request.extensions_mut().insert(socket("192.0.2.9:80"));
-        let found = peer(RequestHead::new(&request));
+        let found = peer(RequestParts::new(&request));
         assert_eq!(found, Some(socket("192.0.2.9:80").ip()));
     }
 }

@@ -27,13 +27,13 @@ struct Share {
     quota: Quota,
     /// Whether keys can have other quotas.
     is_dynamic: bool,
-    fleet: u64,
+    instances: u64,
     /// What one request costs, if that is fixed.
     cost: u64,
 }
 
 impl Fallback {
-    /// For one of `fleet` instances that share these policies.
+    /// For one of `instances` instances that share these policies.
     ///
     /// # Errors
     ///
@@ -41,18 +41,18 @@ impl Fallback {
     /// cannot, the error is about the policy, not about the fallback.
     pub(super) fn new(
         policies: &[Policy],
-        fleet: u32,
+        instances: u32,
         is_remote: bool,
     ) -> Result<Self, BuildError> {
         let (share, unreported) = (Memory::default(), Memory::default());
         let most = share.capabilities().max_policies;
         if policies.len() > most {
-            let bound = format_args!("at most {most} with OnError::LocalFallback");
+            let bound = format_args!("at most {most} with FailureMode::Local");
             return Err(BuildError::new("number of policies", policies.len(), bound));
         }
         let mut shares: Vec<Share> = policies
             .iter()
-            .map(|policy| Share::new(policy, fleet))
+            .map(|policy| Share::new(policy, instances))
             .collect();
         let own = policies.iter().zip(&shares).map(|(policy, share)| {
             let own = Policy::new(policy.name(), share.quota).counted(share.algorithm);
@@ -67,7 +67,7 @@ impl Fallback {
             limits::register(memory, &own).map_err(|error| {
                 let whole = (!is_remote).then(|| limits::register(&Memory::default(), policies));
                 let whole = whole.and_then(Result::err);
-                whole.unwrap_or_else(|| no_share(fleet, &error))
+                whole.unwrap_or_else(|| no_share(instances, &error))
             })
         };
         register(&unreported)?;
@@ -98,7 +98,7 @@ impl Fallback {
         let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
         let allowed = now(self.share.acquire(&charges, out))?;
         for decision in out {
-            decision.source = Source::LocalFallback;
+            decision.source = Source::Local;
         }
         Ok(allowed)
     }
@@ -170,17 +170,17 @@ impl Fallback {
 }
 
 impl Share {
-    fn new(policy: &Policy, fleet: u32) -> Self {
+    fn new(policy: &Policy, instances: u32) -> Self {
         let mut share = Self {
             id: PolicyId::new(0),
             algorithm: match policy.algorithm() {
                 // Windows that begin at other times than the backend's would admit twice in one of those.
-                Algorithm::FixedWindow { .. } => Algorithm::FirstHit,
+                Algorithm::FixedWindow { .. } => Algorithm::FixedWindowFromFirstRequest,
                 algorithm => algorithm,
             },
             quota: policy.quota(),
             is_dynamic: policy.has_dynamic_quotas(),
-            fleet: u64::from(fleet).max(1),
+            instances: u64::from(instances).max(1),
             cost: match policy.cost {
                 Cost::Fixed(cost) => cost,
                 Cost::Of(_) => 1,
@@ -202,7 +202,7 @@ impl Share {
 
     fn of(&self, quota: Quota) -> Quota {
         // Whoever is allowed nothing gets no share of it.
-        let share = |tokens: u64, least: u64| (tokens / self.fleet).max(least).min(tokens);
+        let share = |tokens: u64, least: u64| (tokens / self.instances).max(least).min(tokens);
         let burst = share(quota.burst_size(), self.cost.max(1));
         let limit = match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => share(quota.limit(), 1),
@@ -213,14 +213,14 @@ impl Share {
     }
 }
 
-/// Nobody has set what is wrong with a share: what can be changed is the fleet, and who decides.
-fn no_share(fleet: u32, error: &BuildError) -> BuildError {
+/// Nobody has set what is wrong with a share: what can be changed is the instances, and who decides.
+fn no_share(instances: u32, error: &BuildError) -> BuildError {
     let (field, value, bound) = (error.field(), error.value(), error.bound());
     let bound = format_args!(
         "so many that this process can count its share of the limit, whose {field} is {value} and must be {bound}; else \
-         choose OnError::Allow or OnError::Deny"
+         choose FailureMode::Open or FailureMode::Closed"
     );
-    let of_share = BuildError::new("fleet", fleet, bound);
+    let of_share = BuildError::new("instances", instances, bound);
     match error.policy() {
         Some(policy) => of_share.in_policy(policy),
         None => of_share,

@@ -4,12 +4,12 @@ use http::Response;
 
 use super::RateLimitLayer;
 use crate::{
-    BuildError, Fields, Grpc, NoObserver, Observer, OnError, Policy, ProblemJson, Refusal,
-    RefuseWith, Sharing,
+    BuildError, Consistency, FailureMode, GrpcRejection, NoObserver, Observer, Policy, ProblemJson,
+    RejectWith, Rejection, ResponseHeaders,
     backend::{Backend, DEADLINE},
     headers,
     http::{Answers, HttpLimits, ResponseHead},
-    key::RequestHead,
+    key::RequestParts,
     limits::Limits,
     nearby::Nearby,
 };
@@ -22,25 +22,25 @@ use crate::{
 /// |---|---|
 /// | [`limit`](Self::limit) | none; at least one is needed |
 /// | [`exempt`](Self::exempt) | nobody |
-/// | [`headers`](Self::headers) | [`Fields::Always`] |
+/// | [`headers`](Self::headers) | [`ResponseHeaders::Always`] |
 /// | [`x_ratelimit`](Self::x_ratelimit) | left out |
-/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
-/// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
-/// | [`sharing`](Self::sharing) | [`Sharing::Exact`] |
+/// | [`failure_mode`](Self::failure_mode) | [`FailureMode::Local`] with 1 instance |
+/// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
+/// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
 /// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
-/// | [`refusal`](Self::refusal), [`grpc`](Self::grpc) | [`ProblemJson`] |
+/// | [`rejection`](Self::rejection), [`grpc`](Self::grpc) | [`ProblemJson`] |
 /// | [`handle`](Self::handle), [`refund_when`](Self::refund_when) | what is charged stays charged |
-/// | [`shadow`](Self::shadow) | requests are refused |
+/// | [`shadow`](Self::shadow) | requests are rejected |
 /// | [`observer`](Self::observer) | [`NoObserver`] |
 #[must_use = "a builder does nothing until it builds"]
 pub struct RateLimitLayerBuilder<R = ProblemJson, O = NoObserver> {
     backend: Arc<dyn Backend>,
     policies: Vec<Policy>,
     answers: Answers,
-    on_error: OnError,
+    on_error: FailureMode,
     deadline: Duration,
     nearby: Nearby,
-    refuse: R,
+    reject: R,
     observer: O,
 }
 
@@ -50,10 +50,10 @@ impl RateLimitLayerBuilder {
             backend,
             policies: Vec::new(),
             answers: Answers::default(),
-            on_error: OnError::default(),
+            on_error: FailureMode::default(),
             deadline: DEADLINE,
             nearby: Nearby::default(),
-            refuse: ProblemJson,
+            reject: ProblemJson,
             observer: NoObserver,
         }
     }
@@ -83,20 +83,20 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// ```
     pub fn exempt<F>(mut self, exempt: F) -> Self
     where
-        F: Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+        F: Fn(RequestParts<'_>) -> bool + Send + Sync + 'static,
     {
         self.answers.exempt.push(Box::new(exempt));
         self
     }
 
     /// Which responses carry the `RateLimit` fields.
-    pub fn headers(mut self, fields: Fields) -> Self {
+    pub fn headers(mut self, fields: ResponseHeaders) -> Self {
         self.answers.fields = fields;
         self
     }
 
     /// Adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now) wherever the
-    /// `RateLimit` fields go, for clients that know no others. They have room for one policy: one that refuses, or
+    /// `RateLimit` fields go, for clients that know no others. They have room for one policy: one that rejects, or
     /// else the one with the fewest tokens left. If an inner service has set one of them, all stay as they are.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
@@ -107,8 +107,8 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///
     /// # Default
     ///
-    /// [`OnError::LocalFallback`] with a fleet of 1: each instance limits by itself as if it were the only one.
-    pub fn on_backend_error(self, action: OnError) -> Self {
+    /// [`FailureMode::Local`] with 1 instance: each instance limits by itself as if it were the only one.
+    pub fn failure_mode(self, action: FailureMode) -> Self {
         Self {
             on_error: action,
             ..self
@@ -117,24 +117,24 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
 
     /// Maximum time that a request waits for the backend, above zero and up to a minute.
     ///
-    /// Time counts from when the backend is asked. [Quota look-ups](Policy::dynamic_async) have as much time before that.
+    /// Time counts from when the backend is asked. [Quota look-ups](Policy::quota_by_async) have as much time before that.
     /// While a request waits it holds the inner service ready, and with it a permit if the inner service limits concurrency.
-    pub fn backend_deadline(self, deadline: Duration) -> Self {
+    pub fn backend_timeout(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// How this instance counts together with the others of its fleet: [leases](crate::Sharing::Leases) save round trips.
+    /// How this instance counts together with the others of its fleet: [leases](crate::Consistency::Leased) save round trips.
     ///
     /// # Default
     ///
-    /// [`Sharing::Exact`].
-    pub fn sharing(mut self, sharing: Sharing) -> Self {
-        self.nearby.sharing = sharing;
+    /// [`Consistency::Exact`].
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.nearby.consistency = consistency;
         self
     }
 
-    /// Whether refusals of a remote store are remembered here: a request that costs at least as much as one that was refused is
-    /// refused without a round trip until the store would admit the other one, and for at most 1 s. Nothing is refused that the
+    /// Whether rejections of a remote store are remembered here: a request that costs at least as much as one that was rejected is
+    /// rejected without a round trip until the store would admit the other one, and for at most 1 s. Nothing is rejected that the
     /// store would admit, unless another instance puts tokens back, or raises a limit, within that second.
     ///
     /// # Default
@@ -143,7 +143,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///
     /// # Cost
     ///
-    /// 130 kB per limiter, and 300 bytes for each of at most 4,096 refusals.
+    /// 130 kB per limiter, and 300 bytes for each of at most 4,096 rejections.
     pub fn deny_cache(mut self, on: bool) -> Self {
         self.nearby.deny_cache = on;
         self
@@ -189,9 +189,9 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         self
     }
 
-    /// Decides and charges without refusing, and without a word to the client: for trying limits out in production.
+    /// Decides and charges without rejecting, and without a word to the client: for trying limits out in production.
     ///
-    /// The [observer](Self::observer) is told what would have been refused. Also a store that fails, and a missing key, refuse nobody.
+    /// The [observer](Self::observer) is told what would have been rejected. Also a store that fails, and a missing key, reject nobody.
     /// Nobody waits for a turn in a [leaky queue](Policy::leaky_queue) either. A store that is slow delays requests as it would have
     /// otherwise.
     pub fn shadow(mut self) -> Self {
@@ -208,12 +208,12 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
             on_error: self.on_error,
             deadline: self.deadline,
             nearby: self.nearby,
-            refuse: self.refuse,
+            reject: self.reject,
             observer,
         }
     }
 
-    /// Makes refusals with a closure: for bodies that are not `From<Bytes>`, or for other words.
+    /// Makes rejections with a closure: for bodies that are not `From<Bytes>`, or for other words.
     ///
     /// The layer adds `Retry-After`, unless the response has one, and the `RateLimit` fields.
     ///
@@ -223,22 +223,22 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///
     /// let layer = RateLimitLayer::builder(Memory::default())
     ///     .limit(Policy::new("all", Quota::per_second(100)))
-    ///     .refusal(|refusal| {
+    ///     .rejection(|rejection| {
     ///         let mut response = Response::new(String::from("slow down"));
-    ///         *response.status_mut() = refusal.status();
+    ///         *response.status_mut() = rejection.status();
     ///         response
     ///     })
     ///     .build()?;
     /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
     /// ```
-    pub fn refusal<F, B>(self, refuse: F) -> RateLimitLayerBuilder<RefuseWith<F>, O>
+    pub fn rejection<F, B>(self, reject: F) -> RateLimitLayerBuilder<RejectWith<F>, O>
     where
-        F: Fn(&Refusal<'_>) -> Response<B>,
+        F: Fn(&Rejection<'_>) -> Response<B>,
     {
-        self.refuse(RefuseWith(refuse))
+        self.reject(RejectWith(reject))
     }
 
-    /// Makes refusals as gRPC does, for tonic and all other bodies with an empty `Default`. See [`Grpc`].
+    /// Makes rejections as gRPC does, for tonic and all other bodies with an empty `Default`. See [`GrpcRejection`].
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
@@ -250,11 +250,11 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// // tonic::transport::Server::builder().layer(layer)
     /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
     /// ```
-    pub fn grpc(self) -> RateLimitLayerBuilder<Grpc, O> {
-        self.refuse(Grpc)
+    pub fn grpc(self) -> RateLimitLayerBuilder<GrpcRejection, O> {
+        self.reject(GrpcRejection)
     }
 
-    fn refuse<Q>(self, refuse: Q) -> RateLimitLayerBuilder<Q, O> {
+    fn reject<Q>(self, reject: Q) -> RateLimitLayerBuilder<Q, O> {
         RateLimitLayerBuilder {
             backend: self.backend,
             policies: self.policies,
@@ -262,7 +262,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
             on_error: self.on_error,
             deadline: self.deadline,
             nearby: self.nearby,
-            refuse,
+            reject,
             observer: self.observer,
         }
     }
@@ -274,7 +274,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
     /// store cannot keep.
     pub fn build(self) -> Result<RateLimitLayer<R, O>, BuildError> {
-        if let Fields::NearLimit(share) = self.answers.fields
+        if let ResponseHeaders::NearLimit(share) = self.answers.fields
             && !(share > 0.0 && share <= 1.0)
         {
             return Err(BuildError::new(
@@ -313,7 +313,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         };
         Ok(RateLimitLayer {
             http: Arc::new(http),
-            refuse: self.refuse,
+            reject: self.reject,
             observer: self.observer,
         })
     }

@@ -32,8 +32,8 @@ pub(super) struct Account {
 pub(super) enum Plan {
     /// Ask the store about it alone.
     Exact,
-    /// Refuse it until then: the store was short a moment ago.
-    Refuse(u64),
+    /// Reject it until then: the store was short a moment ago.
+    Reject(u64),
     /// Ask for it and for so many tokens more, under this number.
     Ask { id: u64, extra: u64 },
 }
@@ -68,18 +68,18 @@ impl Account {
         let seen = slot.seen.swap(0, Relaxed);
         self.demand = self.demand.seen(seen, ask.now, lease);
         let demand = self.demand.expected(lease);
-        let is_short = ask.cost >= slot.refuse_from.load(Relaxed);
+        let is_short = ask.cost >= slot.reject_from.load(Relaxed);
         if self.asking != 0 {
             return if self.shortage.lasts() && is_short {
                 let pause = self.shortage.pause(demand, lease);
-                Plan::Refuse(ask.now.saturating_add(pause.max(1)))
+                Plan::Reject(ask.now.saturating_add(pause.max(1)))
             } else {
                 Plan::Exact
             };
         }
-        let refuse_until = slot.refuse_until.load(Relaxed);
-        if ask.now < refuse_until && is_short {
-            return Plan::Refuse(refuse_until);
+        let reject_until = slot.reject_until.load(Relaxed);
+        if ask.now < reject_until && is_short {
+            return Plan::Reject(reject_until);
         }
         if ask.now < slot.not_before.load(Relaxed) {
             return Plan::Exact;
@@ -121,7 +121,7 @@ impl Account {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Puts what was granted in a purse, and says until when requests without tokens are refused.
+    /// Puts what was granted in a purse, and says until when requests without tokens are rejected.
     pub(super) fn answered(
         &mut self,
         slot: &Slot,
@@ -151,16 +151,16 @@ impl Account {
         }
         let lasting = slot.held(answered.now.saturating_add(lease / 4));
         slot.low.store(lasting / 3, Relaxed);
-        // Who was refused needs as much; who got less than wanted, any.
+        // Who was rejected needs as much; who got less than wanted, any.
         let (from, due) = match decision.retry_after {
             Some(wait) if !decision.allowed => {
                 (answered.cost, answered.now.saturating_add(nanos(wait)))
             }
             _ => (0, 0),
         };
-        slot.refuse_from.store(from, Relaxed);
+        slot.reject_from.store(from, Relaxed);
         slot.due.store(due, Relaxed);
-        slot.refuse_until.store(again, Relaxed);
+        slot.reject_until.store(again, Relaxed);
         slot.not_before.store(again, Release);
         again
     }

@@ -9,7 +9,7 @@ use std::{
 use super::{Leasing, owner::Owner};
 use crate::{
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, Bounded, Verdict},
+    backend::{Answer, Backend, BackendError, Bounded, JointDecision},
 };
 
 impl Leasing {
@@ -47,7 +47,7 @@ impl Leasing {
 }
 
 /// Waits for all at once; fails if one of them does.
-async fn all(mut travelling: Vec<Bounded<Verdict>>) -> Result<(), BackendError> {
+async fn all(mut travelling: Vec<Bounded<JointDecision>>) -> Result<(), BackendError> {
     let mut result = Ok(());
     poll_fn(|cx| {
         travelling.retain_mut(|answer| match Pin::new(answer).poll(cx) {

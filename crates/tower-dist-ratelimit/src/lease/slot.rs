@@ -15,9 +15,9 @@ pub(super) struct Slot {
     pub(super) low: AtomicU64,
     /// When more may be asked for.
     pub(super) not_before: AtomicU64,
-    /// Whom there are no tokens for is refused until then, if it costs at least as much.
-    pub(super) refuse_until: AtomicU64,
-    pub(super) refuse_from: AtomicU64,
+    /// Whom there are no tokens for is rejected until then, if it costs at least as much.
+    pub(super) reject_until: AtomicU64,
+    pub(super) reject_from: AtomicU64,
     /// When the store would have that much, if it has said so.
     pub(super) due: AtomicU64,
     /// What the store last told about the key: the limit, what is left, and when it is full again.
@@ -42,8 +42,8 @@ impl Slot {
             purses: [Purse::new(), Purse::new()],
             low: AtomicU64::new(0),
             not_before: AtomicU64::new(0),
-            refuse_until: AtomicU64::new(0),
-            refuse_from: AtomicU64::new(0),
+            reject_until: AtomicU64::new(0),
+            reject_from: AtomicU64::new(0),
             due: AtomicU64::new(0),
             limit: AtomicU64::new(0),
             remaining: AtomicU64::new(0),
@@ -114,8 +114,8 @@ impl Slot {
             &self.seen,
             &self.low,
             &self.not_before,
-            &self.refuse_until,
-            &self.refuse_from,
+            &self.reject_until,
+            &self.reject_from,
             &self.due,
             &self.limit,
             &self.remaining,

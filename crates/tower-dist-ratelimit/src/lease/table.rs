@@ -106,7 +106,7 @@ impl Set {
         let plan = account.plan(slot, ask, lease);
         match plan {
             Plan::Exact if !ask.ahead => account.take(slot, ask.cost),
-            Plan::Exact | Plan::Refuse(_) => {}
+            Plan::Exact | Plan::Reject(_) => {}
             Plan::Ask { .. } => {
                 // What is asked for ahead was paid for already.
                 account.take(slot, if ask.ahead { 0 } else { ask.cost });
@@ -177,7 +177,7 @@ impl Set {
         (accounts[way].asking == id).then_some(way)
     }
 
-    /// Puts what was granted in a purse, and says until when requests without tokens are refused. Of no effect if
+    /// Puts what was granted in a purse, and says until when requests without tokens are rejected. Of no effect if
     /// the key has gone: then its tokens die.
     pub(super) fn answered(&self, answered: Answered, decision: &Decision, lease: u64) -> u64 {
         let mut accounts = self.lock();
@@ -206,7 +206,7 @@ impl Set {
         for (slot, account) in ways.filter(|(slot, _)| is_of_key(slot, tag)) {
             account.shortage = Shortage::default();
             account.relieved = true;
-            slot.refuse_until.store(0, Relaxed);
+            slot.reject_until.store(0, Relaxed);
             if account.asking == 0 {
                 slot.not_before.store(0, Relaxed);
             }

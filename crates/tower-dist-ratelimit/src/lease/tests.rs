@@ -32,7 +32,7 @@ async fn less_remains_by_what_is_taken_beside_a_lease() {
 }
 
 #[test]
-fn a_refusal_tells_of_fewer_tokens_than_were_asked_for_and_of_no_end_before_its_wait() {
+fn a_rejection_tells_of_fewer_tokens_than_were_asked_for_and_of_no_end_before_its_wait() {
     let slot = Slot::new();
     // No request is paid for from two leases.
     slot.fill(3, 100, 0);
@@ -45,7 +45,7 @@ fn a_refusal_tells_of_fewer_tokens_than_were_asked_for_and_of_no_end_before_its_
         ahead: false,
     };
     let mut out = Decision::default();
-    refuse(&slot, ask, 40, &mut out);
+    reject(&slot, ask, 40, &mut out);
     let wait = Duration::from_nanos(40);
     assert_eq!((out.remaining, out.retry_after), (4, Some(wait)));
     assert_eq!(out.reset_after, wait);

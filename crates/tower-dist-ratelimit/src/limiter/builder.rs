@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, NoObserver, Observer, OnError, Policy, Sharing,
+    BuildError, Consistency, FailureMode, NoObserver, Observer, Policy,
     backend::{Backend, DEADLINE},
     limits::Limits,
     nearby::Nearby,
@@ -14,19 +14,19 @@ use crate::{
 ///
 /// | setting | default |
 /// |---|---|
-/// | [`on_backend_error`](Self::on_backend_error) | [`OnError::LocalFallback`] with a fleet of 1 |
-/// | [`backend_deadline`](Self::backend_deadline) | 50 ms |
-/// | [`shadow`](Self::shadow) | decisions can be refusals |
+/// | [`failure_mode`](Self::failure_mode) | [`FailureMode::Local`] with 1 instance |
+/// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
+/// | [`shadow`](Self::shadow) | decisions can be rejections |
 /// | [`observer`](Self::observer) | [`NoObserver`] |
-/// | [`sharing`](Self::sharing) | [`Sharing::Exact`] |
+/// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
 /// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
 ///
 /// ```
-/// use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
+/// use tower_dist_ratelimit::{Limiter, FailureMode, Policy, Quota, backend::Memory};
 ///
 /// // Not one guess too many, whatever happens to the store.
-/// let limiter = Limiter::builder(Memory::default(), Policy::new("logins", Quota::per_minute(5)).sliding_log())
-///     .on_backend_error(OnError::Deny)
+/// let limiter = Limiter::builder(Memory::default(), Policy::new("logins", Quota::per_minute(5)).sliding_window_log())
+///     .failure_mode(FailureMode::Closed)
 ///     .build()?;
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
@@ -34,7 +34,7 @@ use crate::{
 pub struct LimiterBuilder<O = NoObserver> {
     backend: Arc<dyn Backend>,
     policy: Policy,
-    on_error: OnError,
+    on_error: FailureMode,
     deadline: Duration,
     shadow: bool,
     /// Whether either of the two was asked for.
@@ -48,7 +48,7 @@ impl LimiterBuilder {
         Self {
             backend,
             policy,
-            on_error: OnError::default(),
+            on_error: FailureMode::default(),
             deadline: DEADLINE,
             shadow: false,
             watched: false,
@@ -59,8 +59,8 @@ impl LimiterBuilder {
 }
 
 impl<O> LimiterBuilder<O> {
-    /// Who decides when the store fails or is late. With [`OnError::Deny`] nobody does, and the limiter's methods fail.
-    pub fn on_backend_error(self, action: OnError) -> Self {
+    /// Who decides when the store fails or is late. With [`FailureMode::Closed`] nobody does, and the limiter's methods fail.
+    pub fn failure_mode(self, action: FailureMode) -> Self {
         Self {
             on_error: action,
             ..self
@@ -68,27 +68,27 @@ impl<O> LimiterBuilder<O> {
     }
 
     /// How long the store is waited for at most, above zero and up to a minute.
-    pub fn backend_deadline(self, deadline: Duration) -> Self {
+    pub fn backend_timeout(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// How this instance counts together with the others of its fleet; by default [`Sharing::Exact`].
-    pub fn sharing(mut self, sharing: Sharing) -> Self {
-        self.nearby.sharing = sharing;
+    /// How this instance counts together with the others of its fleet; by default [`Consistency::Exact`].
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.nearby.consistency = consistency;
         self
     }
 
-    /// Whether refusals of a remote store are remembered; on by default. See
+    /// Whether rejections of a remote store are remembered; on by default. See
     /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
     pub fn deny_cache(mut self, on: bool) -> Self {
         self.nearby.deny_cache = on;
         self
     }
 
-    /// Decides and charges without refusing: for trying a limit out in production.
+    /// Decides and charges without rejecting: for trying a limit out in production.
     ///
     /// All decisions are [`allowed`](crate::Decision::allowed), and no check fails because the store does. Otherwise they are what
-    /// the limit says: nothing is [`granted`](crate::Decision::granted) where it would have refused. The [observer](Self::observer)
+    /// the limit says: nothing is [`granted`](crate::Decision::granted) where it would have rejected. The [observer](Self::observer)
     /// is told of that, too.
     ///
     /// ```

@@ -8,7 +8,7 @@ use std::{
 
 use super::Limiter;
 use crate::{
-    Decided, Decision, Observer, Refusal,
+    Decided, Decision, Observer, Rejection,
     backend::{Answer, BackendError, Charge},
     http::tell_delay,
     key::{IntoKey, KeySink},
@@ -175,12 +175,12 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         } = self.limiter;
         match *outcome {
             _ if !self.told => {}
-            Outcome::Refuse(reason) => {
-                let refusal = Refusal::new(limits, question, reason);
+            Outcome::Reject(reason) => {
+                let rejection = Rejection::new(limits, question, reason);
                 if *shadow {
-                    observer.shadowed(&refusal);
+                    observer.shadowed(&rejection);
                 } else {
-                    observer.refused(&refusal);
+                    observer.rejected(&rejection);
                 }
             }
             Outcome::Pass | Outcome::Later(_) => {

@@ -100,10 +100,10 @@ impl Question {
         }
     }
 
-    /// The longest wait that a policy which refused asks for; `None` for ever.
+    /// The longest wait that a policy which rejected asks for; `None` for ever.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        let refused = self.decisions.iter().filter(|decision| !decision.allowed);
-        let waits = refused.map(|decision| decision.retry_after);
+        let rejected = self.decisions.iter().filter(|decision| !decision.allowed);
+        let waits = rejected.map(|decision| decision.retry_after);
         waits
             .reduce(|longest, wait| Some(longest?.max(wait?)))
             .flatten()
@@ -123,7 +123,7 @@ impl Question {
             ..Self::new()
         };
         question.asked.push(asked);
-        question.decisions.refuse(1);
+        question.decisions.reject(1);
         question.decisions[0] = decision;
         question
     }
@@ -135,7 +135,7 @@ impl Question {
 
     /// Asks who decides while the store does not.
     pub(super) fn ask_instead(&mut self, fallback: &Fallback) -> Result<bool, BackendError> {
-        self.decisions.refuse(self.asked.len());
+        self.decisions.reject(self.asked.len());
         let keys = self.sink.bytes();
         let asked = self.asked.iter();
         let charges = asked.map(|asked| (asked.rule, asked.charge(keys)));
@@ -147,14 +147,14 @@ impl Question {
         let (Some(leasing), [asked]) = (leasing, self.asked.as_slice()) else {
             return false;
         };
-        self.decisions.refuse(1);
+        self.decisions.reject(1);
         let charge = asked.charge(self.sink.bytes());
         leasing.spend(&[charge], &mut self.decisions)
     }
 
     #[inline]
     pub(super) fn ask(&mut self, backend: &dyn Backend) -> Answer {
-        self.decisions.refuse(self.asked.len());
+        self.decisions.reject(self.asked.len());
         let keys = self.sink.bytes();
         // One policy is what most layers have. Without the vector it takes half the time.
         if let [asked] = self.asked.as_slice() {

@@ -7,9 +7,9 @@ use crate::{
     Algorithm, Policy, Quota, Reason,
     backend::{BoxFuture, PolicyId},
     headers,
-    key::{KeySink, RequestHead},
+    key::{KeySink, RequestParts},
     policy::{Dynamic, MissingKey},
-    refuse::over_quota,
+    reject::over_quota,
 };
 
 /// A policy and what follows from it.
@@ -19,7 +19,7 @@ pub(crate) struct Rule {
     pub(crate) name: Arc<str>,
     /// The name, as it stands in fields and in JSON.
     pub(crate) quoted: String,
-    /// The problem document of a request that this policy alone refuses.
+    /// The problem document of a request that this policy alone rejects.
     pub(crate) problem: Bytes,
     missing_key: MissingKey,
     warned: Once,
@@ -66,7 +66,7 @@ impl Rule {
 
     /// Whether and how the policy applies to an HTTP request.
     #[inline]
-    pub(crate) fn look(&self, head: RequestHead<'_>, sink: &mut KeySink) -> Applies {
+    pub(crate) fn look(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Applies {
         let key = match self.key(head, sink) {
             Ok(key) => key,
             Err(applies) => return applies,
@@ -85,7 +85,7 @@ impl Rule {
     #[inline]
     pub(crate) fn key(
         &self,
-        head: RequestHead<'_>,
+        head: RequestParts<'_>,
         sink: &mut KeySink,
     ) -> Result<Range<usize>, Applies> {
         if let Some(only_if) = &self.policy.only_if
@@ -128,7 +128,7 @@ impl Rule {
         match self.missing_key {
             MissingKey::Shared => Ok(()),
             MissingKey::Skip => Err(Applies::No),
-            MissingKey::Refuse => Err(Applies::Rejects(Reason::MissingKey)),
+            MissingKey::Reject => Err(Applies::Rejects(Reason::MissingKey)),
             MissingKey::Error => Err(Applies::Rejects(Reason::Misconfigured)),
         }
     }

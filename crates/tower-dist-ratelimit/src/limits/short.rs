@@ -18,7 +18,7 @@ impl<T> Short<T> {
     /// Where the policy cannot be asked about the request.
     pub(crate) fn unasked(applies: &Applies) -> Self {
         match applies {
-            Applies::Rejects(reason) => Self::Unasked(Outcome::Refuse(*reason)),
+            Applies::Rejects(reason) => Self::Unasked(Outcome::Reject(*reason)),
             Applies::No => Self::Unasked(Outcome::Pass),
             Applies::To { .. } => Self::Unfit,
         }

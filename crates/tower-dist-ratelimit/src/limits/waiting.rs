@@ -8,7 +8,7 @@ use std::{
 use super::{Limits, Outcome, Question};
 use crate::{
     Observer, Quota,
-    backend::{BackendError, Bounded, BoxFuture, Verdict},
+    backend::{BackendError, Bounded, BoxFuture, JointDecision},
     ladder::Leave,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 /// that a slow look-up never makes a healthy backend late.
 pub(crate) enum Waiting {
     Quotas(Bounded<Vec<Found>>),
-    Backend(Bounded<Verdict>, Leave),
+    Backend(Bounded<JointDecision>, Leave),
 }
 
 /// A quota that was looked up, for the policy at this place of the question.
@@ -33,7 +33,7 @@ impl Waiting {
 
     pub(super) fn for_backend(
         deadline: Duration,
-        answer: BoxFuture<'static, Result<Verdict, BackendError>>,
+        answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
         leave: Leave,
     ) -> Self {
         Self::Backend(Bounded::new(deadline, answer), leave)

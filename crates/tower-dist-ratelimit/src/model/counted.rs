@@ -13,7 +13,7 @@ pub(super) struct Counted {
 struct Taken {
     nanos: u64,
     tokens: u64,
-    /// Of [`Algorithm::FirstHit`]: when its window began.
+    /// Of [`Algorithm::FixedWindowFromFirstRequest`]: when its window began.
     began: u64,
 }
 
@@ -46,13 +46,15 @@ impl Counted {
         let window = self.window();
         match self.algorithm {
             Algorithm::FixedWindow { .. } => all(taken.nanos / window == nanos / window),
-            Algorithm::FirstHit => all(nanos - taken.began < window),
-            Algorithm::SlidingLog => all(nanos - taken.nanos < window),
-            Algorithm::WholeSubWindows { count } => {
+            Algorithm::FixedWindowFromFirstRequest => all(nanos - taken.began < window),
+            Algorithm::SlidingWindowLog => all(nanos - taken.nanos < window),
+            Algorithm::SlidingWindowStrict { count } => {
                 let length = window.div_ceil(count.into());
                 all(nanos / length - taken.nanos / length <= u64::from(count))
             }
-            Algorithm::SubWindows { count } => Self::weighted(taken, nanos, window, count.into()),
+            Algorithm::SlidingWindowBuckets { count } => {
+                Self::weighted(taken, nanos, window, count.into())
+            }
             _ => Self::weighted(taken, nanos, window, 1),
         }
     }

@@ -1,23 +1,23 @@
 use std::{error::Error, time::Duration};
 
 use super::Observer;
-use crate::{Decided, Reason, Refusal, backend::BackendError, ladder::NotAsked};
+use crate::{Decided, Reason, Rejection, backend::BackendError, ladder::NotAsked};
 
 /// Counts what a limit decides with the `metrics` facade.
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
-/// | `ratelimit_requests_total` | counter | `outcome`: `allowed`, `refused`, `shadowed`, `cancelled` |
-/// | `ratelimit_refusals_total` | counter | `reason`: `quota`, `missing_key`, `backend`, `reduced_capacity`, `queue_full`, `too_long`; `policy`: each that refused, else empty |
+/// | `ratelimit_requests_total` | counter | `outcome`: `allowed`, `rejected`, `shadowed`, `cancelled` |
+/// | `ratelimit_rejections_total` | counter | `reason`: `quota`, `missing_key`, `backend`, `reduced_capacity`, `queue_full`, `too_long`; `policy`: each that rejected, else empty |
 /// | `ratelimit_backend_failures_total` | counter | `kind`: `late`, `error`; `open`, if it was not asked |
 /// | `ratelimit_backend_changes_total` | counter | `circuit`: `opened`, `closed` |
 /// | `ratelimit_wait_seconds` | histogram | |
 ///
-/// Refusals of a shadow are counted among the refusals, too. Keys are not labels: there are too many.
+/// Rejections of a shadow are counted among the rejections, too. Keys are not labels: there are too many.
 ///
 /// # Cost
 ///
-/// One look-up in the recorder per request; a refusal takes one more per policy that refuses, and allocates its name.
+/// One look-up in the recorder per request; a rejection takes one more per policy that rejects, and allocates its name.
 ///
 /// ```
 /// use tower_dist_ratelimit::{MetricsObserver, Policy, Quota, RateLimitLayer, backend::Memory};
@@ -40,8 +40,8 @@ fn changed(circuit: &'static str) {
     metrics::counter!("ratelimit_backend_changes_total", "circuit" => circuit).increment(1);
 }
 
-fn refused(refusal: &Refusal<'_>) {
-    let reason = match refusal.reason() {
+fn rejected(rejection: &Rejection<'_>) {
+    let reason = match rejection.reason() {
         Reason::Quota => "quota",
         Reason::MissingKey => "missing_key",
         Reason::Misconfigured => "misconfigured",
@@ -52,9 +52,9 @@ fn refused(refusal: &Refusal<'_>) {
     };
     let count = |policy: String| {
         let labels = [("reason", reason.to_owned()), ("policy", policy)];
-        metrics::counter!("ratelimit_refusals_total", &labels).increment(1);
+        metrics::counter!("ratelimit_rejections_total", &labels).increment(1);
     };
-    let mut violated = refusal.violated().peekable();
+    let mut violated = rejection.violated().peekable();
     if violated.peek().is_none() {
         count(String::new());
     }
@@ -66,14 +66,14 @@ impl Observer for MetricsObserver {
         ended("allowed");
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) {
-        ended("refused");
-        refused(refusal);
+    fn rejected(&self, rejection: &Rejection<'_>) {
+        ended("rejected");
+        rejected(rejection);
     }
 
-    fn shadowed(&self, refusal: &Refusal<'_>) {
+    fn shadowed(&self, rejection: &Rejection<'_>) {
         ended("shadowed");
-        refused(refusal);
+        rejected(rejection);
     }
 
     fn failed(&self, error: &BackendError) {

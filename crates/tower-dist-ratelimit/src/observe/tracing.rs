@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::Observer;
-use crate::{Refusal, backend::BackendError};
+use crate::{Rejection, backend::BackendError};
 
 /// Writes what a limit decides to `tracing`.
 ///
@@ -9,13 +9,13 @@ use crate::{Refusal, backend::BackendError};
 ///
 /// | event | level | fields |
 /// |---|---|---|
-/// | `refused` | DEBUG | `reason`, `violated` policies, `retry_after_ms` unless never or unknown |
-/// | `would have been refused` | INFO | the same, from a shadow |
+/// | `rejected` | DEBUG | `reason`, `violated` policies, `retry_after_ms` unless never or unknown |
+/// | `would have been rejected` | INFO | the same, from a shadow |
 /// | `undecided` | DEBUG | `error` of the store |
 /// | `waited` | DEBUG | `waited_ms` for a turn |
 /// | `cancelled` | DEBUG | |
 ///
-/// Refusals are DEBUG, because who attacks would otherwise write your logs.
+/// Rejections are DEBUG, because who attacks would otherwise write your logs.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, TracingObserver, backend::Memory};
@@ -37,28 +37,28 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn violated(refusal: &Refusal<'_>) -> Vec<String> {
-    refusal.violated().map(str::to_owned).collect()
+fn violated(rejection: &Rejection<'_>) -> Vec<String> {
+    rejection.violated().map(str::to_owned).collect()
 }
 
 impl Observer for TracingObserver {
-    fn refused(&self, refusal: &Refusal<'_>) {
+    fn rejected(&self, rejection: &Rejection<'_>) {
         tracing::debug!(
             target: TARGET,
-            reason = ?refusal.reason(),
-            violated = ?violated(refusal),
-            retry_after_ms = refusal.retry_after().map(millis),
-            "refused"
+            reason = ?rejection.reason(),
+            violated = ?violated(rejection),
+            retry_after_ms = rejection.retry_after().map(millis),
+            "rejected"
         );
     }
 
-    fn shadowed(&self, refusal: &Refusal<'_>) {
+    fn shadowed(&self, rejection: &Rejection<'_>) {
         tracing::info!(
             target: TARGET,
-            reason = ?refusal.reason(),
-            violated = ?violated(refusal),
-            retry_after_ms = refusal.retry_after().map(millis),
-            "would have been refused"
+            reason = ?rejection.reason(),
+            violated = ?violated(rejection),
+            retry_after_ms = rejection.retry_after().map(millis),
+            "would have been rejected"
         );
     }
 

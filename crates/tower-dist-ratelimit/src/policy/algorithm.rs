@@ -14,7 +14,7 @@ use crate::{
 ///
 /// let policy = Policy::new("login", Quota::per_minute(5));
 /// assert_eq!(policy.algorithm(), Algorithm::TokenBucket);
-/// assert_eq!(policy.sliding_log().algorithm(), Algorithm::SlidingLog);
+/// assert_eq!(policy.sliding_window_log().algorithm(), Algorithm::SlidingWindowLog);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -32,24 +32,24 @@ pub enum Algorithm {
     /// A counter per window.
     FixedWindow {
         /// Whether each key has windows that begin at a time of its own.
-        phase_per_key: bool,
+        staggered: bool,
     },
     /// A counter per window, which begins with a key's first request.
-    FirstHit,
+    FixedWindowFromFirstRequest,
     /// This window's counter and a share of the previous one's.
-    TwoWindows,
+    SlidingWindow,
     /// Counters of shorter windows, and a share of the oldest.
-    SubWindows {
+    SlidingWindowBuckets {
         /// In a window.
         count: u32,
     },
     /// Counters of shorter windows, the oldest as a whole.
-    WholeSubWindows {
+    SlidingWindowStrict {
         /// In a window.
         count: u32,
     },
     /// The time of every request.
-    SlidingLog,
+    SlidingWindowLog,
 }
 
 impl Algorithm {
@@ -75,7 +75,7 @@ impl Algorithm {
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {
             Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,
-            Self::SlidingLog => Quota::new(quota.limit().min(MAX_LOG), own.window()),
+            Self::SlidingWindowLog => Quota::new(quota.limit().min(MAX_LOG), own.window()),
             _ => Quota::new(quota.limit(), own.window()),
         }
     }
@@ -92,11 +92,11 @@ impl Algorithm {
                     "above 0 and at most 100 years",
                 ));
             }
-            Self::SubWindows { count } | Self::WholeSubWindows { count } => {
+            Self::SlidingWindowBuckets { count } | Self::SlidingWindowStrict { count } => {
                 if !(2..=MAX_SUB_WINDOWS).contains(&count) {
                     let field = match self {
-                        Self::SubWindows { .. } => "sub_windows",
-                        _ => "whole_sub_windows",
+                        Self::SlidingWindowBuckets { .. } => "sliding_window_buckets",
+                        _ => "sliding_window_strict",
                     };
                     let bound = format_args!("2 to {MAX_SUB_WINDOWS}");
                     return Err(BuildError::new(field, count, bound));
@@ -107,7 +107,7 @@ impl Algorithm {
                     return Err(BuildError::new("window", value, bound));
                 }
             }
-            Self::SlidingLog if quota.limit() > MAX_LOG => {
+            Self::SlidingWindowLog if quota.limit() > MAX_LOG => {
                 let bound = format_args!("at most {MAX_LOG} with a sliding log");
                 return Err(BuildError::new("limit", quota.limit(), bound));
             }

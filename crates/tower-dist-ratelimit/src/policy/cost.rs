@@ -1,6 +1,6 @@
-use crate::{BuildError, key::RequestHead};
+use crate::{BuildError, key::RequestParts};
 
-type CostFn = dyn Fn(RequestHead<'_>) -> u64 + Send + Sync;
+type CostFn = dyn Fn(RequestParts<'_>) -> u64 + Send + Sync;
 
 /// What a request costs, in tokens.
 pub(crate) enum Cost {
@@ -9,7 +9,7 @@ pub(crate) enum Cost {
 }
 
 impl Cost {
-    pub(crate) fn of(&self, head: RequestHead<'_>) -> u64 {
+    pub(crate) fn of(&self, head: RequestParts<'_>) -> u64 {
         match self {
             Self::Fixed(tokens) => *tokens,
             Self::Of(cost) => cost(head),

@@ -1,7 +1,7 @@
-use crate::{Quota, backend::BoxFuture, key::RequestHead};
+use crate::{Quota, backend::BoxFuture, key::RequestParts};
 
-type Now = dyn Fn(RequestHead<'_>) -> Option<Quota> + Send + Sync;
-type Later = dyn Fn(RequestHead<'_>) -> BoxFuture<'static, Option<Quota>> + Send + Sync;
+type Now = dyn Fn(RequestParts<'_>) -> Option<Quota> + Send + Sync;
+type Later = dyn Fn(RequestParts<'_>) -> BoxFuture<'static, Option<Quota>> + Send + Sync;
 
 /// Where a key's quota comes from, if not from the policy.
 pub(crate) enum Dynamic {

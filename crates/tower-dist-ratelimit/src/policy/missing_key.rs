@@ -13,7 +13,7 @@ pub enum MissingKey {
     /// The policy does not apply to such a request.
     Skip,
     /// Such a request is answered 400 (gRPC: `INVALID_ARGUMENT`) and charged nothing.
-    Refuse,
+    Reject,
     /// Such a request is answered 500 (gRPC: `INTERNAL`) and charged nothing. The response says what the server lacks, and so
     /// does one error in the log with the `tracing` feature.
     Error,

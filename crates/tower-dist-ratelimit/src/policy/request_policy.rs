@@ -60,7 +60,7 @@ impl<Req> RequestPolicy<Req> {
         }
     }
 
-    /// Gives each key a quota of its own, as [`Policy::dynamic`] does for HTTP. It is looked up once per request, also if that has to
+    /// Gives each key a quota of its own, as [`Policy::quota_by`] does for HTTP. It is looked up once per request, also if that has to
     /// [wait](crate::ThrottleLayer).
     ///
     /// What takes time to look up is looked up before, and found in the request, or in a cache that is filled elsewhere.
@@ -68,7 +68,7 @@ impl<Req> RequestPolicy<Req> {
     /// # Default
     ///
     /// The policy's own quota.
-    pub fn dynamic<F>(self, quota: F) -> Self
+    pub fn quota_by<F>(self, quota: F) -> Self
     where
         F: Fn(&Req) -> Option<Quota> + Send + Sync + 'static,
     {
@@ -167,7 +167,7 @@ impl Policy {
         match self.cost {
             _ if self.key.is_some() => set("by"),
             _ if self.only_if.is_some() => set("only_if"),
-            _ if self.dynamic.is_some() => set("dynamic"),
+            _ if self.dynamic.is_some() => set("quota_by"),
             Cost::Fixed(cost) => Ok(cost),
             Cost::Of(_) => set("cost_fn"),
         }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower_service::Service;
 
 use super::{Gate, turn::Turn};
-use crate::{LimitError, Observer, Reason, Refused, limits::Question, observe::Undecided};
+use crate::{LimitError, Observer, RateLimited, Reason, limits::Question, observe::Undecided};
 
 /// The response of a [`Throttle`](super::Throttle) service.
 ///
@@ -40,7 +40,7 @@ enum State<S: Service<Req>, Req, O: Observer> {
     Waiting(Option<Box<Waiting<S, Req, O>>>),
     Readying(Option<Readying<S, Req>>),
     Calling(#[pin] S::Future),
-    Refused(Option<Refused>),
+    RateLimited(Option<RateLimited>),
 }
 
 struct Waiting<S, Req, O: Observer> {
@@ -108,9 +108,9 @@ impl<S: Service<Req>, Req, O: Observer> ThrottleFuture<S, Req, O> {
         }
     }
 
-    pub(super) fn refused(refused: Refused) -> Self {
+    pub(super) fn rejected(rejected: RateLimited) -> Self {
         Self {
-            state: State::Refused(Some(refused)),
+            state: State::RateLimited(Some(rejected)),
         }
     }
 }
@@ -152,7 +152,7 @@ impl<S: Service<Req>, Req, O: Observer> Waiting<S, Req, O> {
                 let question = self.turn.question;
                 State::readying(question, self.inner, self.request, self.gate)
             }
-            Err(refused) => State::Refused(Some(refused)),
+            Err(rejected) => State::RateLimited(Some(rejected)),
         }
     }
 }
@@ -191,9 +191,9 @@ where
                         .poll(cx)
                         .map_err(|error| LimitError::Inner(error).known());
                 }
-                StateProjection::Refused(refused) => {
-                    let refused = refused.take().expect("polled again after it was ready");
-                    return Poll::Ready(Err(LimitError::Refused(refused).known()));
+                StateProjection::RateLimited(rejected) => {
+                    let rejected = rejected.take().expect("polled again after it was ready");
+                    return Poll::Ready(Err(LimitError::RateLimited(rejected).known()));
                 }
             };
             state.set(next);
@@ -207,7 +207,7 @@ impl<S: Service<Req>, Req, O: Observer> fmt::Debug for ThrottleFuture<S, Req, O>
             State::Waiting(_) => "ThrottleFuture(waiting)",
             State::Readying(_) => "ThrottleFuture(readying)",
             State::Calling(_) => "ThrottleFuture(calling)",
-            State::Refused(_) => "ThrottleFuture(refused)",
+            State::RateLimited(_) => "ThrottleFuture(rejected)",
         })
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// How long the tokens of one request take to come: one for each policy that is asked.
 pub(super) type Spacing = SmallVec<[Duration; 2]>;
 
-/// What the first in line knows about the tokens, from being refused: one for each policy that is asked.
+/// What the first in line knows about the tokens, from being rejected: one for each policy that is asked.
 pub(super) type Outlook = SmallVec<[Supply; 2]>;
 
 /// When those behind the first can go, as far as one policy is concerned: when their own tokens have come, counted from an

@@ -59,7 +59,7 @@ where
                     let gate = Arc::clone(gate);
                     ThrottleFuture::readying(turn.question, inner.clone(), request, gate)
                 }
-                Err(refused) => ThrottleFuture::refused(refused),
+                Err(rejected) => ThrottleFuture::rejected(rejected),
             },
         }
     }

@@ -143,14 +143,14 @@ impl Turn {
                     Turned::TooLong.into()
                 }
             }
-            Outcome::Refuse(reason) if gate.calls.shadow => Step::Done(Some(reason)),
-            Outcome::Refuse(reason @ (Reason::Quota | Reason::ReducedCapacity)) => {
+            Outcome::Reject(reason) if gate.calls.shadow => Step::Done(Some(reason)),
+            Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity)) => {
                 match self.question.retry_after() {
                     Some(wait) => self.wait(gate, wait),
                     None => Step::Done(Some(reason)),
                 }
             }
-            Outcome::Refuse(reason) => Step::Done(Some(reason)),
+            Outcome::Reject(reason) => Step::Done(Some(reason)),
             Outcome::Later(answer) => {
                 // Counts the store's time, too.
                 self.started();
@@ -230,11 +230,11 @@ fn line(question: &Question) -> SmallVec<[u8; 128]> {
     line
 }
 
-/// How long a request still has to wait in a leaky queue that has refused it, once there is a place: such a queue is full then.
+/// How long a request still has to wait in a leaky queue that has rejected it, once there is a place: such a queue is full then.
 fn queue(limits: &Limits, question: &Question) -> Duration {
     let decided = question.asked.iter().zip(question.decisions.iter());
-    let refused = decided.filter(|(_, decision)| !decision.allowed);
-    let waits = refused.map(
+    let rejected = decided.filter(|(_, decision)| !decision.allowed);
+    let waits = rejected.map(
         |(asked, _)| match limits.rules[asked.rule].policy.algorithm() {
             Algorithm::LeakyQueue { max_wait } => max_wait,
             _ => Duration::ZERO,
@@ -249,7 +249,7 @@ fn spacing(limits: &Limits, question: &Question) -> Spacing {
     asked.map(|asked| time(limits, asked, asked.cost)).collect()
 }
 
-/// What a refused request knows about those behind it.
+/// What a rejected request knows about those behind it.
 fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
     let decided = question.asked.iter().zip(question.decisions.iter());
     let supply = |(asked, decision): (&Asked, &Decision)| {

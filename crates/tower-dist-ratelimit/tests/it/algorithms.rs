@@ -53,9 +53,9 @@ async fn a_queue_says_how_long_each_has_to_wait() {
         assert!(decision.allowed);
         assert_eq!(decision.delay, Duration::from_secs(delay));
     }
-    let refused = limiter.check("a").await.unwrap();
+    let rejected = limiter.check("a").await.unwrap();
     assert_eq!(
-        (refused.allowed, refused.retry_after),
+        (rejected.allowed, rejected.retry_after),
         (false, Some(Duration::from_secs(1)))
     );
     assert_eq!(
@@ -70,26 +70,26 @@ async fn fixed_windows_begin_when_the_limiter_was_made() {
     let limiter = limiter(per_minute(10).fixed_window());
     seconds(59).await;
     assert_eq!(admitted(&limiter, 11).await, 10);
-    let refused = limiter.check("a").await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(1)));
+    let rejected = limiter.check("a").await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_secs(1)));
     seconds(1).await;
     assert_eq!(admitted(&limiter, 11).await, 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_window_from_the_first_hit_begins_with_it() {
-    let limiter = limiter(per_minute(10).first_hit());
+    let limiter = limiter(per_minute(10).fixed_window_from_first_request());
     seconds(59).await;
     assert_eq!(admitted(&limiter, 11).await, 10);
-    let refused = limiter.check("a").await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(60)));
+    let rejected = limiter.check("a").await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_secs(60)));
     seconds(60).await;
     assert_eq!(admitted(&limiter, 11).await, 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_a_phase_per_key_windows_end_at_different_times_and_each_is_a_window_long() {
-    let limiter = limiter(per_minute(1).phase_per_key());
+    let limiter = limiter(per_minute(1).fixed_window_staggered());
     let mut ends = std::collections::BTreeSet::new();
     for key in 0..100 {
         let first = limiter.check(key).await.unwrap();
@@ -109,7 +109,7 @@ async fn with_a_phase_per_key_windows_end_at_different_times_and_each_is_a_windo
 /// The article's example: 43 seconds into a minute, 17/60 of the minute before count.
 #[tokio::test(start_paused = true)]
 async fn of_two_windows_the_previous_counts_by_what_is_left_of_it() {
-    let limiter = limiter(per_minute(100).two_windows());
+    let limiter = limiter(per_minute(100).sliding_window());
     assert_eq!(admitted(&limiter, 60).await, 60);
     seconds(60 + 43).await;
     assert_eq!(limiter.peek("a").await.unwrap().remaining, 100 - 17);
@@ -117,7 +117,7 @@ async fn of_two_windows_the_previous_counts_by_what_is_left_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn of_sub_windows_only_the_oldest_counts_in_part() {
-    let limiter = limiter(per_minute(100).sub_windows(4));
+    let limiter = limiter(per_minute(100).sliding_window_buckets(4));
     assert_eq!(admitted(&limiter, 60).await, 60);
     seconds(59).await;
     assert_eq!(limiter.peek("a").await.unwrap().remaining, 40);
@@ -127,10 +127,10 @@ async fn of_sub_windows_only_the_oldest_counts_in_part() {
 
 #[tokio::test(start_paused = true)]
 async fn whole_sub_windows_count_until_all_of_the_oldest_is_a_window_ago() {
-    let limiter = limiter(per_minute(100).whole_sub_windows(4));
+    let limiter = limiter(per_minute(100).sliding_window_strict(4));
     assert_eq!(admitted(&limiter, 101).await, 100);
-    let refused = limiter.check("a").await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(75)));
+    let rejected = limiter.check("a").await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_secs(75)));
     seconds(74).await;
     assert_eq!(admitted(&limiter, 1).await, 0);
     seconds(1).await;
@@ -139,15 +139,15 @@ async fn whole_sub_windows_count_until_all_of_the_oldest_is_a_window_ago() {
 
 #[tokio::test(start_paused = true)]
 async fn a_log_counts_each_request_for_exactly_a_window() {
-    let limiter = limiter(per_minute(3).sliding_log());
+    let limiter = limiter(per_minute(3).sliding_window_log());
     for _ in 0..3 {
         assert_eq!(admitted(&limiter, 1).await, 1);
         seconds(10).await;
     }
-    let refused = limiter.check("a").await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(30)));
-    let refused = limiter.check_n("a", 3).await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(50)));
+    let rejected = limiter.check("a").await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_secs(30)));
+    let rejected = limiter.check_n("a", 3).await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_secs(50)));
     seconds(30).await;
     assert_eq!(admitted(&limiter, 2).await, 1);
 }
@@ -162,12 +162,14 @@ const ALL: [Named; 10] = [
         policy.leaky_queue(Duration::from_secs(60))
     }),
     ("fixed window", Policy::fixed_window),
-    ("phase per key", Policy::phase_per_key),
-    ("first hit", Policy::first_hit),
-    ("two windows", Policy::two_windows),
-    ("sub-windows", |policy| policy.sub_windows(4)),
-    ("whole sub-windows", |policy| policy.whole_sub_windows(4)),
-    ("sliding log", Policy::sliding_log),
+    ("phase per key", Policy::fixed_window_staggered),
+    ("first hit", Policy::fixed_window_from_first_request),
+    ("two windows", Policy::sliding_window),
+    ("sub-windows", |policy| policy.sliding_window_buckets(4)),
+    ("whole sub-windows", |policy| {
+        policy.sliding_window_strict(4)
+    }),
+    ("sliding log", Policy::sliding_window_log),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -194,6 +196,9 @@ async fn every_algorithm_refunds_and_resets_and_never_lets_a_too_expensive_reque
 
 #[test]
 fn the_last_algorithm_that_was_set_is_the_one() {
-    let policy = per_minute(5).sliding_log().fixed_window().first_hit();
-    assert_eq!(policy.algorithm(), Algorithm::FirstHit);
+    let policy = per_minute(5)
+        .sliding_window_log()
+        .fixed_window()
+        .fixed_window_from_first_request();
+    assert_eq!(policy.algorithm(), Algorithm::FixedWindowFromFirstRequest);
 }

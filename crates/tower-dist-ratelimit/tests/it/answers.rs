@@ -5,11 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode, header::RETRY_AFTER};
 use tower::{Layer, ServiceBuilder, service_fn};
-use tower_dist_ratelimit::{Fields, Policy, Quota, RateLimitLayer, Reason, backend::Memory, key};
+use tower_dist_ratelimit::{
+    Policy, Quota, RateLimitLayer, Reason, ResponseHeaders, backend::Memory, key,
+};
 
 use crate::support::{Probe, field, from, get, send};
 
-fn layer(fields: Fields) -> RateLimitLayer {
+fn layer(fields: ResponseHeaders) -> RateLimitLayer {
     RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("per-client", Quota::per_minute(600).burst(3)).by(key::header("key")))
         .headers(fields)
@@ -19,7 +21,7 @@ fn layer(fields: Fields) -> RateLimitLayer {
 
 #[tokio::test(start_paused = true)]
 async fn responses_say_what_is_left() {
-    let mut service = layer(Fields::Always).layer(Probe::default());
+    let mut service = layer(ResponseHeaders::Always).layer(Probe::default());
     let response = send(&mut service, from("a")).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(
@@ -107,7 +109,7 @@ async fn the_fields_show_the_tokens_that_can_be_used_and_the_time_in_which_they_
         ),
         // Other quotas than the policy's.
         (
-            policy(Quota::per_second(1)).dynamic(|_| Some(Quota::per_second(5).burst(10))),
+            policy(Quota::per_second(1)).quota_by(|_| Some(Quota::per_second(5).burst(10))),
             r#""p";q=10;w=2"#,
             9,
             10,
@@ -118,8 +120,8 @@ async fn the_fields_show_the_tokens_that_can_be_used_and_the_time_in_which_they_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_a_problem_document_with_all_the_fields() {
-    let mut service = layer(Fields::Always).layer(Probe::default());
+async fn a_rejection_is_a_problem_document_with_all_the_fields() {
+    let mut service = layer(ResponseHeaders::Always).layer(Probe::default());
     for _ in 0..3 {
         assert_eq!(send(&mut service, from("a")).await.status(), StatusCode::OK);
     }
@@ -152,7 +154,7 @@ async fn a_refusal_is_a_problem_document_with_all_the_fields() {
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_never_0() {
     // tower_governor says 0 when the wait is below a second, and its clients come back at once.
-    let mut service = layer(Fields::Never).layer(Probe::default());
+    let mut service = layer(ResponseHeaders::Never).layer(Probe::default());
     for _ in 0..3 {
         send(&mut service, from("a")).await;
     }
@@ -165,7 +167,7 @@ async fn retry_after_is_never_0() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_refusals_give_the_longest_wait_and_one_member_each() {
+async fn several_rejections_give_the_longest_wait_and_one_member_each() {
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("second", Quota::per_second(1)))
         .limit(Policy::new("hour", Quota::per_hour(60).burst(1)))
@@ -191,10 +193,10 @@ async fn several_refusals_give_the_longest_wait_and_one_member_each() {
     );
 }
 
-/// To who is refused it matters when the same can pass; to the others, when all is as it was.
+/// To who is rejected it matters when the same can pass; to the others, when all is as it was.
 #[tokio::test(start_paused = true)]
-async fn the_fields_of_a_refusal_say_when_it_can_pass_and_those_of_others_when_the_bucket_is_full()
-{
+async fn the_fields_of_a_rejection_say_when_it_can_pass_and_those_of_others_when_the_bucket_is_full()
+ {
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("a", Quota::per_second(1).burst(9)).cost(3))
         .x_ratelimit()
@@ -241,7 +243,7 @@ async fn fields_of_inner_services_are_kept() {
         )
     });
     let mut service = ServiceBuilder::new()
-        .layer(layer(Fields::Always))
+        .layer(layer(ResponseHeaders::Always))
         .service(inner);
     let response = send(&mut service, from("a")).await;
     let all: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
@@ -252,16 +254,16 @@ async fn fields_of_inner_services_are_kept() {
 async fn fields_come_when_they_are_asked_for() {
     // The share of 3 is 1.5, rounded up: told when 2 are left, not when 3 would be.
     for (fields, expected) in [
-        (Fields::Always, [true, true, true, true]),
-        (Fields::NearLimit(0.3), [false, true, true, true]),
-        (Fields::NearLimit(0.5), [true, true, true, true]),
-        (Fields::OnRefusal, [false, false, false, true]),
-        (Fields::Never, [false, false, false, false]),
+        (ResponseHeaders::Always, [true, true, true, true]),
+        (ResponseHeaders::NearLimit(0.3), [false, true, true, true]),
+        (ResponseHeaders::NearLimit(0.5), [true, true, true, true]),
+        (ResponseHeaders::OnRejection, [false, false, false, true]),
+        (ResponseHeaders::Never, [false, false, false, false]),
     ] {
         let mut service = layer(fields).layer(Probe::default());
         for (number, expected) in expected.into_iter().enumerate() {
             let response = send(&mut service, from("a")).await;
-            let refused = response.status() == StatusCode::TOO_MANY_REQUESTS;
+            let rejected = response.status() == StatusCode::TOO_MANY_REQUESTS;
             assert_eq!(
                 field(&response, "ratelimit").is_some(),
                 expected,
@@ -274,7 +276,7 @@ async fn fields_come_when_they_are_asked_for() {
             );
             assert_eq!(
                 field(&response, "retry-after").is_some(),
-                refused,
+                rejected,
                 "{fields:?} {number}"
             );
         }
@@ -282,14 +284,14 @@ async fn fields_come_when_they_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_makes_refusals_in_any_body() {
+async fn a_closure_makes_rejections_in_any_body() {
     let inner = service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(7_u8)));
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", Quota::per_minute(1)))
-        .refusal(|refusal| {
-            assert_eq!(refusal.reason(), Reason::Quota);
-            assert_eq!(refusal.retry_after(), Some(Duration::from_secs(60)));
-            assert_eq!(refusal.violated().collect::<Vec<_>>(), ["all"]);
+        .rejection(|rejection| {
+            assert_eq!(rejection.reason(), Reason::Quota);
+            assert_eq!(rejection.retry_after(), Some(Duration::from_secs(60)));
+            assert_eq!(rejection.violated().collect::<Vec<_>>(), ["all"]);
             let mut response = Response::new(9_u8);
             *response.status_mut() = StatusCode::IM_A_TEAPOT;
             response.headers_mut().insert(RETRY_AFTER, 5.into());

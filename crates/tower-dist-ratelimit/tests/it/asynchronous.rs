@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
-use tower_dist_ratelimit::{Limiter, Policy, Quota, Sharing, Source};
+use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota, Source};
 
 use crate::wan::Wan;
 
@@ -13,7 +13,7 @@ fn sharing(wan: &Wan) -> Limiter {
     let policy = Policy::new("shared", Quota::per_second(100).burst(20));
     let builder = Limiter::builder(wan.clone(), policy);
     builder
-        .sharing(Sharing::Asynchronous(PERIOD))
+        .consistency(Consistency::Eventual(PERIOD))
         .build()
         .unwrap()
 }
@@ -26,7 +26,7 @@ async fn no_request_waits_for_the_store() {
         sleep(Duration::from_millis(3)).await;
         let asked = Instant::now();
         let decision = limiter.check("key").await.unwrap();
-        assert_eq!(decision.source, Source::Asynchronous);
+        assert_eq!(decision.source, Source::Eventual);
         assert!(asked.elapsed().is_zero());
     }
     // One at first, one some time in the first 100 ms, and then one in each.
@@ -46,8 +46,8 @@ async fn what_one_instance_used_others_know_after_an_exchange() {
     // In all 40 of 20 were used: the rest is a debt, for both.
     sleep(2 * PERIOD).await;
     for limiter in [&one, &other] {
-        let refused = limiter.check_n("key", 5).await.unwrap();
-        assert!(!refused.allowed, "{refused:?}");
+        let rejected = limiter.check_n("key", 5).await.unwrap();
+        assert!(!rejected.allowed, "{rejected:?}");
     }
     sleep(Duration::from_millis(400)).await;
     assert!(one.check_n("key", 5).await.unwrap().allowed);
@@ -125,7 +125,7 @@ async fn a_raised_limit_is_that_of_the_next_exchange() {
     let wan = Wan::away(Duration::ZERO);
     let policy = Policy::new("shared", Quota::per_second(10)).dynamic_quotas();
     let limiter = Limiter::builder(wan.clone(), policy)
-        .sharing(Sharing::Asynchronous(PERIOD))
+        .consistency(Consistency::Eventual(PERIOD))
         .build()
         .unwrap();
     let small = limiter.with_quota(Quota::per_second(10));
@@ -145,7 +145,7 @@ async fn a_raised_limit_is_that_of_the_next_exchange() {
 #[tokio::test(start_paused = true)]
 async fn keys_too_long_to_keep_are_decided_exactly() {
     let limiter = sharing(&Wan::away(Duration::ZERO));
-    for (length, source) in [(900, Source::Asynchronous), (1_100, Source::Backend)] {
+    for (length, source) in [(900, Source::Eventual), (1_100, Source::Backend)] {
         let decision = limiter.check("k".repeat(length)).await.unwrap();
         assert_eq!(decision.source, source, "{length}");
     }
@@ -154,7 +154,7 @@ async fn keys_too_long_to_keep_are_decided_exactly() {
 /// What the store has counted, of a hundred an hour.
 fn hour(wan: &Wan) -> (Limiter, Limiter) {
     let policy = || Policy::new("hour", Quota::new(100, 10_000 * Duration::from_secs(3600)));
-    let shared = Limiter::builder(wan.clone(), policy()).sharing(Sharing::Asynchronous(PERIOD));
+    let shared = Limiter::builder(wan.clone(), policy()).consistency(Consistency::Eventual(PERIOD));
     let exact = Limiter::builder(wan.clone(), policy()).deny_cache(false);
     (shared.build().unwrap(), exact.build().unwrap())
 }
@@ -205,7 +205,7 @@ async fn what_is_used_while_an_exchange_travels_is_neither_forgotten_nor_counted
         let wan = Wan::away(PERIOD / 5);
         let limiter = Limiter::builder(wan.clone(), policy());
         let limiter = limiter
-            .sharing(Sharing::Asynchronous(PERIOD))
+            .consistency(Consistency::Eventual(PERIOD))
             .build()
             .unwrap();
         for used in 1..=60 {
@@ -253,7 +253,7 @@ async fn corrections_reach_the_store_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_not_counted_and_a_reset_forgets_what_was_not_sent() {
+async fn a_rejection_is_not_counted_and_a_reset_forgets_what_was_not_sent() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
     take(&shared, 10).await;
@@ -297,14 +297,11 @@ async fn more_keys_than_there_is_room_for_are_decided_exactly() {
     let limiter = sharing(&wan);
     for number in 0..10_000_u64 {
         let decision = limiter.check(number).await.unwrap();
-        assert_eq!(decision.source, Source::Asynchronous);
+        assert_eq!(decision.source, Source::Eventual);
     }
     assert_eq!(
         limiter.check(10_001_u64).await.unwrap().source,
         Source::Backend
     );
-    assert_eq!(
-        limiter.check(1_u64).await.unwrap().source,
-        Source::Asynchronous
-    );
+    assert_eq!(limiter.check(1_u64).await.unwrap().source, Source::Eventual);
 }

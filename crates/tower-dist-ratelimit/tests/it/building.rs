@@ -5,8 +5,8 @@ mod stores;
 use std::time::Duration;
 
 use tower_dist_ratelimit::{
-    BuildError, CallLimitLayer, Decision, Fields, Limiter, MissingKey, OnError, Policy, Quota,
-    RateLimitLayer, TrustedProxies,
+    BuildError, CallLimitLayer, Decision, FailureMode, Limiter, MissingKey, Policy, Quota,
+    RateLimitLayer, ResponseHeaders, TrustedProxies,
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
     key::{self, KeyExtractor},
 };
@@ -123,21 +123,23 @@ fn settings_out_of_range_are_rejected() {
         || RateLimitLayer::builder(Memory::default()).limit(Policy::new("p", Quota::per_second(1)));
     let share = "above 0 and at most 1";
     rejects(
-        builder().headers(Fields::NearLimit(0.0)).build(),
+        builder().headers(ResponseHeaders::NearLimit(0.0)).build(),
         None,
         "headers",
         "NearLimit(0)",
         share,
     );
     rejects(
-        builder().headers(Fields::NearLimit(1.5)).build(),
+        builder().headers(ResponseHeaders::NearLimit(1.5)).build(),
         None,
         "headers",
         "NearLimit(1.5)",
         share,
     );
     rejects(
-        builder().headers(Fields::NearLimit(f64::NAN)).build(),
+        builder()
+            .headers(ResponseHeaders::NearLimit(f64::NAN))
+            .build(),
         None,
         "headers",
         "NearLimit(NaN)",
@@ -145,20 +147,20 @@ fn settings_out_of_range_are_rejected() {
     );
     let deadline = "above 0 and at most 60s";
     rejects(
-        builder().backend_deadline(Duration::ZERO).build(),
+        builder().backend_timeout(Duration::ZERO).build(),
         None,
-        "backend_deadline",
+        "backend_timeout",
         "0ns",
         deadline,
     );
     rejects(
-        builder().backend_deadline(Duration::from_secs(61)).build(),
+        builder().backend_timeout(Duration::from_secs(61)).build(),
         None,
-        "backend_deadline",
+        "backend_timeout",
         "61s",
         deadline,
     );
-    assert!(builder().backend_deadline(Duration::MAX).build().is_err());
+    assert!(builder().backend_timeout(Duration::MAX).build().is_err());
 }
 
 /// Wherever in a key they are.

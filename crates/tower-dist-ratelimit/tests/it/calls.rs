@@ -1,12 +1,12 @@
-//! Requests that are not HTTP: refusals are errors.
+//! Requests that are not HTTP: rejections are errors.
 
 use std::{error::Error, io, time::Duration};
 
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 use tower_dist_ratelimit::{
-    CallLimit, CallLimitLayer, LimitError, MissingKey, OnError, Policy, Quota, Reason, Refused,
-    RequestPolicy, backend::Memory, key,
+    CallLimit, CallLimitLayer, FailureMode, LimitError, MissingKey, Policy, Quota, RateLimited,
+    Reason, RequestPolicy, backend::Memory, key,
 };
 use tower_test::mock;
 
@@ -29,9 +29,9 @@ where
     service.ready().await?.call(job).await
 }
 
-fn refused<T: std::fmt::Debug, E>(result: Result<T, LimitError<E>>) -> Refused {
+fn rejected<T: std::fmt::Debug, E>(result: Result<T, LimitError<E>>) -> RateLimited {
     match result {
-        Err(LimitError::Refused(refused)) => refused,
+        Err(LimitError::RateLimited(rejected)) => rejected,
         Err(LimitError::Inner(_)) => panic!("the inner service failed"),
         Ok(response) => panic!("{response:?}"),
     }
@@ -49,7 +49,7 @@ async fn each_key_has_its_bucket_and_each_request_its_cost() {
     assert_eq!(call(&mut service, Job(Some(1), 20)).await.unwrap(), 20);
     assert_eq!(call(&mut service, Job(Some(1), 20)).await.unwrap(), 20);
 
-    let by_user = refused(call(&mut service, Job(Some(1), 10)).await);
+    let by_user = rejected(call(&mut service, Job(Some(1), 10)).await);
     assert_eq!(by_user.reason(), Reason::Quota);
     assert_eq!(by_user.retry_after(), Some(Duration::from_secs(1)));
     assert_eq!(by_user.violated().collect::<Vec<_>>(), ["user"]);
@@ -63,9 +63,9 @@ async fn each_key_has_its_bucket_and_each_request_its_cost() {
         r#"rate limit exceeded by "user"; possible in 1s"#
     );
 
-    let by_size = refused(call(&mut service, Job(Some(2), 11)).await);
+    let by_size = rejected(call(&mut service, Job(Some(2), 11)).await);
     assert_eq!(by_size.violated().collect::<Vec<_>>(), ["size"]);
-    let never = refused(call(&mut service, Job(Some(2), 51)).await);
+    let never = rejected(call(&mut service, Job(Some(2), 51)).await);
     assert_eq!(never.retry_after(), None);
     assert_eq!(never.to_string(), r#"rate limit exceeded by "size""#);
     assert_eq!(call(&mut service, Job(Some(2), 10)).await.unwrap(), 10);
@@ -86,7 +86,7 @@ async fn inner_errors_are_kept() {
     // Boxed errors stay what they are.
     let error = call(&mut service, Job(None, 1)).await.unwrap_err();
     let boxed: BoxError = error.into_boxed();
-    assert!(boxed.downcast_ref::<Refused>().is_some());
+    assert!(boxed.downcast_ref::<RateLimited>().is_some());
     let inner = LimitError::Inner(BoxError::from("as it was")).into_boxed();
     assert_eq!(inner.to_string(), "as it was");
 }
@@ -96,7 +96,7 @@ async fn who_has_no_key_is_treated_as_the_policy_says() {
     for (action, reason) in [
         (MissingKey::Shared, Some(Reason::Quota)),
         (MissingKey::Skip, None),
-        (MissingKey::Refuse, Some(Reason::MissingKey)),
+        (MissingKey::Reject, Some(Reason::MissingKey)),
     ] {
         let policy = Policy::new("user", slow(1)).missing_key(action);
         let layer = CallLimitLayer::builder(Memory::default());
@@ -106,7 +106,7 @@ async fn who_has_no_key_is_treated_as_the_policy_says() {
         let second = call(&mut service, Job(None, 1)).await;
         match reason {
             None => assert!(second.is_ok()),
-            Some(reason) => assert_eq!(refused(second).reason(), reason),
+            Some(reason) => assert_eq!(rejected(second).reason(), reason),
         }
     }
 }
@@ -116,7 +116,7 @@ async fn quotas_can_depend_on_the_request() {
     let noting = Noting::default();
     let policy = RequestPolicy::from(Policy::new("all", slow(1)));
     let layer = CallLimitLayer::builder(noting.clone())
-        .limit(policy.dynamic(|job: &Job| job.0.map(Quota::per_second)))
+        .limit(policy.quota_by(|job: &Job| job.0.map(Quota::per_second)))
         .build()
         .unwrap();
     let mut service = layer.layer(service_fn(work));
@@ -125,7 +125,7 @@ async fn quotas_can_depend_on_the_request() {
         assert_eq!(noting.seen(), [(1, quota)]);
     }
     assert_eq!(
-        refused(call(&mut service, Job(Some(0), 1)).await).retry_after(),
+        rejected(call(&mut service, Job(Some(0), 1)).await).retry_after(),
         None
     );
 }
@@ -141,8 +141,8 @@ fn policies_about_http_are_not_for_any_request() {
     for (policy, field) in [
         (policy().by(key::header("a")), "by"),
         (policy().cost_fn(|_| 1), "cost_fn"),
-        (policy().dynamic(|_| None), "dynamic"),
-        (policy().dynamic_async(|_| async { None }), "dynamic"),
+        (policy().quota_by(|_| None), "quota_by"),
+        (policy().quota_by_async(|_| async { None }), "quota_by"),
     ] {
         let error = built(policy).unwrap_err();
         assert_eq!((error.policy(), error.field()), (Some("p"), field));
@@ -152,30 +152,30 @@ fn policies_about_http_are_not_for_any_request() {
     assert!(built(policy()).is_ok());
 }
 
-fn remote(delay: Duration, on_error: OnError) -> CallLimitLayer<Job> {
+fn remote(delay: Duration, on_error: FailureMode) -> CallLimitLayer<Job> {
     CallLimitLayer::builder(Remote::after(delay))
         .limit(Policy::new("all", slow(1)))
-        .on_backend_error(on_error)
+        .failure_mode(on_error)
         .build()
         .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_decision_decides_like_an_early_one_and_a_too_late_one_not() {
-    let layer = remote(Duration::from_millis(3), OnError::Deny);
+    let layer = remote(Duration::from_millis(3), FailureMode::Closed);
     let mut service = layer.layer(service_fn(work));
     let started = Instant::now();
     assert!(call(&mut service, Job(None, 1)).await.is_ok());
     assert_eq!(started.elapsed(), Duration::from_millis(3));
     assert_eq!(
-        refused(call(&mut service, Job(None, 1)).await).reason(),
+        rejected(call(&mut service, Job(None, 1)).await).reason(),
         Reason::Quota
     );
 
-    let layer = remote(Duration::from_secs(3), OnError::Deny);
+    let layer = remote(Duration::from_secs(3), FailureMode::Closed);
     let late = call(&mut layer.layer(service_fn(work)), Job(None, 1)).await;
-    assert_eq!(refused(late).reason(), Reason::Backend);
-    let layer = remote(Duration::from_secs(3), OnError::Allow);
+    assert_eq!(rejected(late).reason(), Reason::Backend);
+    let layer = remote(Duration::from_secs(3), FailureMode::Open);
     assert!(
         call(&mut layer.layer(service_fn(work)), Job(None, 1))
             .await
@@ -184,28 +184,28 @@ async fn a_late_decision_decides_like_an_early_one_and_a_too_late_one_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_and_dropped_waits_hold_no_permit() {
-    let layer = remote(Duration::from_millis(3), OnError::Deny);
+async fn rejections_and_dropped_waits_hold_no_permit() {
+    let layer = remote(Duration::from_millis(3), FailureMode::Closed);
     let inner = ConcurrencyLimitLayer::new(1).layer(service_fn(work));
     let mut service = layer.layer(inner);
     let mut other = service.clone();
     drop(service.ready().await.unwrap().call(Job(None, 1)));
-    // Charged on the wire, and so refused.
+    // Charged on the wire, and so rejected.
     let late = call(&mut other, Job(None, 1)).await;
-    assert_eq!(refused(late).reason(), Reason::Quota);
+    assert_eq!(rejected(late).reason(), Reason::Quota);
     let mut third = service.clone();
     let ready = tokio::time::timeout(Duration::ZERO, third.ready()).await;
     assert!(ready.is_ok());
 
     let layer = CallLimitLayer::builder(Broken).limit(Policy::new("all", slow(1)));
-    let layer = layer.on_backend_error(OnError::Deny).build().unwrap();
+    let layer = layer.failure_mode(FailureMode::Closed).build().unwrap();
     let inner = ConcurrencyLimitLayer::new(1).layer(service_fn(work));
     let mut service = layer.layer(inner);
     let mut other = service.clone();
     let unpolled = service.ready().await.unwrap().call(Job(None, 1));
     let ready = tokio::time::timeout(Duration::ZERO, other.ready()).await;
     assert!(ready.is_ok());
-    assert_eq!(refused(unpolled.await).reason(), Reason::Backend);
+    assert_eq!(rejected(unpolled.await).reason(), Reason::Backend);
 }
 
 #[tokio::test(start_paused = true)]

@@ -74,7 +74,7 @@ async fn each_check_finds_the_backend_that_breaks_what_it_is_about() {
         (Fault::RetryIsEarly, "retry"),
         (Fault::RetryIsLate, "retry"),
         (Fault::ResetIsEarly, "expiry"),
-        (Fault::RefusalsCharge, "nothing written"),
+        (Fault::RejectionsCharge, "nothing written"),
         (Fault::ForgetsRefunds, "refunds"),
         (Fault::RefundsMoreThanTheCost, "refunds"),
         (Fault::ForgetsResets, "reset"),
@@ -109,7 +109,7 @@ async fn each_promise_of_a_check_finds_what_no_other_does() {
         (
             Fault::ImpossibleRequestsCharge,
             "nothing written",
-            "only refused",
+            "only rejected",
         ),
         (Fault::ForgetsExtraCharges, "refunds", "3 more taken"),
         (Fault::MakesNoDebts, "refunds", "the debt refunded"),
@@ -149,7 +149,7 @@ async fn each_promise_of_a_check_finds_what_no_other_does() {
 #[tokio::test(start_paused = true)]
 async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
     for (fault, check, promise) in [
-        (Fault::RetryIsMuchTooEarly, "retry", "refused again"),
+        (Fault::RetryIsMuchTooEarly, "retry", "rejected again"),
         (Fault::RetryIsMuchTooLate, "retry", "allowed at most"),
         (Fault::ResetIsMuchTooEarly, "expiry", "were left"),
     ] {
@@ -162,7 +162,7 @@ async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_backend_says_it_does_not_have_it_has_to_refuse() {
+async fn what_a_backend_says_it_does_not_have_it_has_to_reject() {
     let kit = Conformance::new(Memory::default, Paused).algorithms([Algorithm::TokenBucket]);
     let violation = kit.run().await.unwrap_err();
     assert_eq!(violation.check(), "building");

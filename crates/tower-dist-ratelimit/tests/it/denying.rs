@@ -1,11 +1,13 @@
-//! Refusals that are remembered.
+//! Rejections that are remembered.
 
 mod remembering;
 
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep, sleep_until};
-use tower_dist_ratelimit::{Decision, Limiter, OnError, Policy, Quota, Source, backend::Memory};
+use tower_dist_ratelimit::{
+    Decision, FailureMode, Limiter, Policy, Quota, Source, backend::Memory,
+};
 
 use crate::wan::Wan;
 
@@ -13,7 +15,7 @@ const AWAY: Duration = Duration::from_millis(10);
 
 fn limiter(wan: &Wan, policy: Policy) -> Limiter {
     Limiter::builder(wan.clone(), policy)
-        .on_backend_error(OnError::Deny)
+        .failure_mode(FailureMode::Closed)
         .build()
         .unwrap()
 }
@@ -27,18 +29,21 @@ async fn use_up(limiter: &Limiter) -> Decision {
     for _ in 0..2 {
         assert!(limiter.check("key").await.unwrap().allowed);
     }
-    let refused = limiter.check("key").await.unwrap();
-    assert_eq!((refused.allowed, refused.source), (false, Source::Backend));
-    refused
+    let rejected = limiter.check("key").await.unwrap();
+    assert_eq!(
+        (rejected.allowed, rejected.source),
+        (false, Source::Backend)
+    );
+    rejected
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_repeated_without_a_round_trip_and_says_the_same_instant() {
+async fn a_rejection_is_repeated_without_a_round_trip_and_says_the_same_instant() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
-    let refused = use_up(&limiter).await;
-    let (trips, due) = (wan.trips(), Instant::now() + refused.retry_after.unwrap());
-    let full = Instant::now() + refused.reset_after;
+    let rejected = use_up(&limiter).await;
+    let (trips, due) = (wan.trips(), Instant::now() + rejected.retry_after.unwrap());
+    let full = Instant::now() + rejected.reset_after;
     for _ in 0..10 {
         sleep(AWAY).await;
         let (asked, decision) = (Instant::now(), limiter.check("key").await.unwrap());
@@ -58,7 +63,7 @@ async fn a_refusal_is_repeated_without_a_round_trip_and_says_the_same_instant() 
 
 /// The wait counts from the asking: the store decided after that, so it has ended there no sooner.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_refused_that_the_store_would_admit() {
+async fn nothing_is_rejected_that_the_store_would_admit() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two());
     limiter.check("key").await.unwrap();
@@ -66,10 +71,10 @@ async fn nothing_is_refused_that_the_store_would_admit() {
     // The store hears of it at once; the answer takes 200 ms.
     wan.is_off(Duration::ZERO, Duration::from_millis(200));
     let asked = Instant::now();
-    let builder = Limiter::builder(wan.clone(), two()).backend_deadline(Duration::from_secs(1));
+    let builder = Limiter::builder(wan.clone(), two()).backend_timeout(Duration::from_secs(1));
     let slow = builder.build().unwrap();
-    let refused = slow.check("key").await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_millis(500)));
+    let rejected = slow.check("key").await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_millis(500)));
     wan.is_away(Duration::ZERO);
     sleep_until(asked + Duration::from_millis(499)).await;
     assert_eq!(slow.check("key").await.unwrap().source, Source::DenyCache);
@@ -96,7 +101,7 @@ async fn what_costs_less_is_asked_for_and_what_costs_more_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_forgotten_after_a_second() {
+async fn a_rejection_is_forgotten_after_a_second() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, Policy::new("hour", Quota::per_hour(1)));
     assert!(limiter.check("key").await.unwrap().allowed);
@@ -122,7 +127,7 @@ async fn a_refund_and_a_reset_are_seen_at_once() {
     use_up(&limiter).await;
 }
 
-/// It may be there already: nobody is refused by what was before.
+/// It may be there already: nobody is rejected by what was before.
 #[tokio::test(start_paused = true)]
 async fn what_is_put_back_is_found_before_that_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
@@ -143,7 +148,7 @@ async fn what_is_put_back_is_found_before_that_is_confirmed() {
 
 /// It is asked after the refund was sent and decided before that arrives.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_a_refund_overtakes_is_not_remembered() {
+async fn a_rejection_that_a_refund_overtakes_is_not_remembered() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
     limiter.check("key").await.unwrap();
@@ -184,15 +189,15 @@ async fn what_can_pass_in_a_window_is_its_limit_whatever_the_burst_of_a_quota() 
             assert_eq!(decision.allowed, allowed);
         }
         for (cost, passes) in [(2, true), (4, true), (5, false)] {
-            let refused = limiter.check_n(burst, cost).await.unwrap();
-            assert_eq!(refused.source, Source::DenyCache);
-            assert_eq!(refused.retry_after.is_some(), passes, "{cost} of {burst}");
+            let rejected = limiter.check_n(burst, cost).await.unwrap();
+            assert_eq!(rejected.source, Source::DenyCache);
+            assert_eq!(rejected.retry_after.is_some(), passes, "{cost} of {burst}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_have_refusals_of_their_own_and_a_flood_of_them_only_costs_round_trips() {
+async fn keys_have_rejections_of_their_own_and_a_flood_of_them_only_costs_round_trips() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two());
     use_up(&limiter).await;
@@ -205,7 +210,7 @@ async fn keys_have_refusals_of_their_own_and_a_flood_of_them_only_costs_round_tr
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_refusals_are_remembered_than_there_are_places() {
+async fn no_more_rejections_are_remembered_than_there_are_places() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, Policy::new("hour", Quota::per_hour(1)));
     for number in 0..8_000_u64 {
@@ -222,7 +227,7 @@ async fn no_more_refusals_are_remembered_than_there_are_places() {
     assert!((3_000..=4_096).contains(&remembered), "{remembered}");
 }
 
-/// What was left is less now, and the wait is longer: the next refusal is the store's.
+/// What was left is less now, and the wait is longer: the next rejection is the store's.
 #[tokio::test(start_paused = true)]
 async fn who_has_got_less_since_is_told_what_is_left_of_that() {
     let wan = Wan::away(AWAY);
@@ -230,9 +235,9 @@ async fn who_has_got_less_since_is_told_what_is_left_of_that() {
     for left in (1..10).rev() {
         assert!(limiter.check("key").await.unwrap().allowed);
         for source in [Source::Backend, Source::DenyCache] {
-            let refused = limiter.check_n("key", 10).await.unwrap();
-            assert!(!refused.allowed);
-            assert_eq!((refused.remaining, refused.source), (left, source));
+            let rejected = limiter.check_n("key", 10).await.unwrap();
+            assert!(!rejected.allowed);
+            assert_eq!((rejected.remaining, rejected.source), (left, source));
         }
     }
     limiter.charge("key", 1).await.unwrap();
@@ -240,7 +245,7 @@ async fn who_has_got_less_since_is_told_what_is_left_of_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_it_every_refusal_is_the_store_s() {
+async fn without_it_every_rejection_is_the_store_s() {
     let wan = Wan::away(Duration::ZERO);
     let builder = Limiter::builder(wan.clone(), two()).deny_cache(false);
     let limiter = builder.build().unwrap();
@@ -265,7 +270,7 @@ mod sets {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_set_is_refused_for_those_whom_one_of_it_refuses_and_nobody_else() {
+    async fn a_set_is_rejected_for_those_whom_one_of_it_rejectes_and_nobody_else() {
         let wan = Wan::away(AWAY);
         let layer = RateLimitLayer::builder(wan.clone())
             .limit(Policy::new("client", Quota::per_second(2)).by(key::header("key")))
@@ -277,10 +282,10 @@ mod sets {
             assert_eq!(send(&mut service, from("one")).await.status(), status);
         }
         let trips = wan.trips();
-        let refused = send(&mut service, from("one")).await;
-        assert_eq!(refused.status(), 429);
+        let rejected = send(&mut service, from("one")).await;
+        assert_eq!(rejected.status(), 429);
         assert_eq!(
-            refused.headers()["ratelimit"],
+            rejected.headers()["ratelimit"],
             "\"client\";r=0;t=1, \"all\";r=1000;t=0"
         );
         assert_eq!(wan.trips(), trips);
@@ -288,11 +293,11 @@ mod sets {
         assert_eq!(wan.trips(), trips + 1);
     }
 
-    /// Of whom it does not refuse, it says how much is left: that is for the store to say if as much is asked for as there may be.
+    /// Of whom it does not reject, it says how much is left: that is for the store to say if as much is asked for as there may be.
     #[tokio::test(start_paused = true)]
-    async fn a_policy_that_has_not_refused_is_asked_again_about_more() {
+    async fn a_policy_that_has_not_rejected_is_asked_again_about_more() {
         let wan = Wan::away(AWAY);
-        let cost = |head: key::RequestHead<'_>| match head.method().as_str() {
+        let cost = |head: key::RequestParts<'_>| match head.method().as_str() {
             "PUT" => 2_000,
             _ => 1,
         };
@@ -307,17 +312,17 @@ mod sets {
         }
         let mut put = from("one");
         *put.method_mut() = http::Method::PUT;
-        let refused = send(&mut service, put).await;
+        let rejected = send(&mut service, put).await;
         // Never by one of them, and so without saying when.
-        assert_eq!(refused.headers().get("retry-after"), None);
+        assert_eq!(rejected.headers().get("retry-after"), None);
         assert_eq!(
-            refused.headers()["ratelimit"],
+            rejected.headers()["ratelimit"],
             "\"client\";r=0;t=1, \"all\";r=1000"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_that_refuse_the_first_to_have_room_is_looked_at_again() {
+    async fn of_two_that_reject_the_first_to_have_room_is_looked_at_again() {
         let wan = Wan::away(Duration::ZERO);
         let layer = RateLimitLayer::builder(wan.clone())
             .limit(Policy::new("client", Quota::per_second(2)).by(key::header("key")))
@@ -353,8 +358,8 @@ mod exactness {
         plain.is_off(there, back);
         let policy = || Policy::new("both", Quota::per_second(20).burst(10));
         let deadline = Duration::from_secs(1);
-        let ours = Limiter::builder(cached, policy()).backend_deadline(deadline);
-        let plain = Limiter::builder(plain, policy()).backend_deadline(deadline);
+        let ours = Limiter::builder(cached, policy()).backend_timeout(deadline);
+        let plain = Limiter::builder(plain, policy()).backend_timeout(deadline);
         let (ours, plain) = (
             ours.build().unwrap(),
             plain.deny_cache(false).build().unwrap(),
@@ -376,7 +381,7 @@ mod exactness {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_refused_here_the_store_would_refuse(
+        fn what_is_rejected_here_the_store_would_reject(
             costs in prop::collection::vec((1_u64..=11, 0_u64..200), 1..60),
             away in (0_u64..50, 0_u64..200),
         ) {

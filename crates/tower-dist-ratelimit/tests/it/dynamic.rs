@@ -13,7 +13,8 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
 use tower_dist_ratelimit::{
-    Fields, OnError, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, backend::Memory, key,
+    FailureMode, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, ResponseHeaders,
+    backend::Memory, key,
 };
 
 use crate::support::{Noting, Probe, Remote, field, from, get, send, slow};
@@ -25,14 +26,14 @@ fn builder(policy: Policy) -> (Noting, RateLimitLayerBuilder) {
 }
 
 /// As many a second as the header says.
-fn told(head: key::RequestHead<'_>) -> Option<Quota> {
+fn told(head: key::RequestParts<'_>) -> Option<Quota> {
     let limit = head.headers().get("key")?.to_str().ok()?.parse().ok()?;
     Some(Quota::per_second(limit))
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_key_has_its_quota_and_the_fields_say_so() {
-    let (noting, builder) = builder(Policy::new("p", Quota::per_minute(7)).dynamic(told));
+    let (noting, builder) = builder(Policy::new("p", Quota::per_minute(7)).quota_by(told));
     let mut service = builder.build().unwrap().layer(Probe::default());
     let response = send(&mut service, from("50")).await;
     assert_eq!(noting.seen(), [(1, Some(Quota::per_second(50)))]);
@@ -53,7 +54,7 @@ async fn each_key_has_its_quota_and_the_fields_say_so() {
 /// Windows keep their length whatever the quota's is, and a log its bound.
 #[tokio::test(start_paused = true)]
 async fn the_fields_tell_the_window_and_the_limit_that_hold() {
-    let hourly = |limit| move |_: key::RequestHead<'_>| Some(Quota::per_hour(limit));
+    let hourly = |limit| move |_: key::RequestParts<'_>| Some(Quota::per_hour(limit));
     for (policy, limit, told) in [
         (
             Policy::new("p", Quota::per_minute(7)).fixed_window(),
@@ -61,17 +62,17 @@ async fn the_fields_tell_the_window_and_the_limit_that_hold() {
             r#""p";q=500;w=60"#,
         ),
         (
-            Policy::new("p", Quota::per_minute(7)).first_hit(),
+            Policy::new("p", Quota::per_minute(7)).fixed_window_from_first_request(),
             500,
             r#""p";q=500;w=60"#,
         ),
         (
-            Policy::new("p", Quota::per_minute(7)).two_windows(),
+            Policy::new("p", Quota::per_minute(7)).sliding_window(),
             500,
             r#""p";q=500;w=60"#,
         ),
         (
-            Policy::new("p", Quota::per_minute(7)).sliding_log(),
+            Policy::new("p", Quota::per_minute(7)).sliding_window_log(),
             50_000,
             r#""p";q=10000;w=60"#,
         ),
@@ -81,7 +82,8 @@ async fn the_fields_tell_the_window_and_the_limit_that_hold() {
             r#""p";q=500;w=3600"#,
         ),
     ] {
-        let layer = RateLimitLayer::builder(Memory::default()).limit(policy.dynamic(hourly(limit)));
+        let layer =
+            RateLimitLayer::builder(Memory::default()).limit(policy.quota_by(hourly(limit)));
         let mut service = layer.build().unwrap().layer(Probe::default());
         let response = send(&mut service, get()).await;
         assert_eq!(field(&response, "ratelimit-policy"), Some(told));
@@ -92,10 +94,13 @@ async fn the_fields_tell_the_window_and_the_limit_that_hold() {
 #[tokio::test(start_paused = true)]
 async fn what_is_near_in_a_window_is_a_share_of_its_limit() {
     for burst in [1, 1_000] {
-        let quota = move |_: key::RequestHead<'_>| Some(Quota::per_minute(4).burst(burst));
+        let quota = move |_: key::RequestParts<'_>| Some(Quota::per_minute(4).burst(burst));
         let policy = Policy::new("p", Quota::per_minute(9)).fixed_window();
-        let layer = RateLimitLayer::builder(Memory::default()).limit(policy.dynamic(quota));
-        let layer = layer.headers(Fields::NearLimit(0.5)).build().unwrap();
+        let layer = RateLimitLayer::builder(Memory::default()).limit(policy.quota_by(quota));
+        let layer = layer
+            .headers(ResponseHeaders::NearLimit(0.5))
+            .build()
+            .unwrap();
         let mut service = layer.layer(Probe::default());
         for told in [false, true, true, true, true] {
             let response = send(&mut service, get()).await;
@@ -108,8 +113,8 @@ async fn what_is_near_in_a_window_is_a_share_of_its_limit() {
 async fn a_quota_changes_from_one_request_to_the_next() {
     let limit = Arc::new(AtomicU64::new(5));
     let now = Arc::clone(&limit);
-    let quota = move |_: key::RequestHead<'_>| Some(Quota::per_second(now.load(Relaxed)));
-    let (noting, builder) = builder(Policy::new("p", slow(1)).dynamic(quota));
+    let quota = move |_: key::RequestParts<'_>| Some(Quota::per_second(now.load(Relaxed)));
+    let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(quota));
     let mut service = builder.build().unwrap().layer(Probe::default());
     for changed in [5, 50, 3] {
         limit.store(changed, Relaxed);
@@ -119,8 +124,8 @@ async fn a_quota_changes_from_one_request_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_do_nothing_is_refused_for_ever_and_the_store_not_asked() {
-    let (noting, builder) = builder(Policy::new("p", slow(1)).dynamic(told));
+async fn what_may_do_nothing_is_rejected_for_ever_and_the_store_not_asked() {
+    let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(told));
     let builder = builder.limit(Policy::new("other", slow(1)));
     let mut service = builder.build().unwrap().layer(Probe::default());
     let response = send(&mut service, from("0")).await;
@@ -133,7 +138,7 @@ async fn what_may_do_nothing_is_refused_for_ever_and_the_store_not_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_quota_that_could_not_be_built_is_the_policy_s() {
     for wrong in [Quota::new(1, Duration::ZERO), Quota::new(1, Duration::MAX)] {
-        let (noting, builder) = builder(Policy::new("p", slow(1)).dynamic(move |_| Some(wrong)));
+        let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(move |_| Some(wrong)));
         let mut service = builder.build().unwrap().layer(Probe::default());
         send(&mut service, get()).await;
         assert_eq!(noting.seen(), [(1, None)], "{wrong:?}");
@@ -152,15 +157,15 @@ async fn found_after(millis: u64) -> Option<Quota> {
 
 #[tokio::test(start_paused = true)]
 async fn a_quota_can_be_looked_up_and_several_at_the_same_time() {
-    let (noting, builder) = builder(Policy::new("a", slow(1)).dynamic_async(|_| looked_up()));
+    let (noting, builder) = builder(Policy::new("a", slow(1)).quota_by_async(|_| looked_up()));
     let builder = builder
         .limit(Policy::new("b", slow(1)).by(key::header("key")))
         .limit(
             Policy::new("c", slow(1))
                 .cost(1)
-                .dynamic_async(|_| looked_up()),
+                .quota_by_async(|_| looked_up()),
         )
-        .limit(Policy::new("d", slow(1)).dynamic_async(|_| ready(None)));
+        .limit(Policy::new("d", slow(1)).quota_by_async(|_| ready(None)));
     let probe = Probe::default();
     let mut service = builder.build().unwrap().layer(probe.twin());
     let started = Instant::now();
@@ -179,8 +184,8 @@ async fn a_quota_can_be_looked_up_and_several_at_the_same_time() {
 async fn the_backend_has_its_whole_deadline_after_a_look_up() {
     for (delay, status) in [(50, StatusCode::OK), (51, StatusCode::SERVICE_UNAVAILABLE)] {
         let layer = RateLimitLayer::builder(Remote::after(Duration::from_millis(delay)))
-            .limit(Policy::new("p", slow(1)).dynamic_async(|_| looked_up()))
-            .on_backend_error(OnError::Deny)
+            .limit(Policy::new("p", slow(1)).quota_by_async(|_| looked_up()))
+            .failure_mode(FailureMode::Closed)
             .build()
             .unwrap();
         let mut service = layer.layer(Probe::default());
@@ -194,8 +199,8 @@ async fn the_backend_has_its_whole_deadline_after_a_look_up() {
 #[tokio::test(start_paused = true)]
 async fn slow_quota_look_ups_leave_the_circuit_of_a_healthy_backend_closed() {
     let layer = RateLimitLayer::builder(Remote::after(Duration::from_millis(2)))
-        .limit(Policy::new("p", slow(1)).dynamic_async(|_| found_after(49)))
-        .on_backend_error(OnError::Deny)
+        .limit(Policy::new("p", slow(1)).quota_by_async(|_| found_after(49)))
+        .failure_mode(FailureMode::Closed)
         .build()
         .unwrap();
     let mut service = layer.layer(Probe::default());
@@ -209,14 +214,14 @@ async fn slow_quota_look_ups_leave_the_circuit_of_a_healthy_backend_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_never_ends_is_a_store_that_fails() {
-    let policy = || Policy::new("p", slow(1)).dynamic_async(|_| std::future::pending());
+    let policy = || Policy::new("p", slow(1)).quota_by_async(|_| std::future::pending());
     for (action, status) in [
-        (OnError::Allow, StatusCode::OK),
-        (OnError::Deny, StatusCode::SERVICE_UNAVAILABLE),
+        (FailureMode::Open, StatusCode::OK),
+        (FailureMode::Closed, StatusCode::SERVICE_UNAVAILABLE),
     ] {
         let layer = RateLimitLayer::builder(Memory::default())
             .limit(policy())
-            .on_backend_error(action)
+            .failure_mode(action)
             .build()
             .unwrap();
         let mut service = layer.layer(Probe::default());
@@ -231,16 +236,16 @@ async fn a_look_up_that_never_ends_is_a_store_that_fails() {
 /// Readiness is for the inner service, and a look-up holds a permit for no longer than the deadline.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
-    let policy = Policy::new("p", slow(9)).dynamic_async(|_| std::future::pending());
+    let policy = Policy::new("p", slow(9)).quota_by_async(|_| std::future::pending());
     let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
-    let layer = layer.on_backend_error(OnError::Deny).build().unwrap();
+    let layer = layer.failure_mode(FailureMode::Closed).build().unwrap();
     let inner = ConcurrencyLimitLayer::new(1).layer(Probe::default());
     let mut service = layer.layer(inner);
     let mut other = service.clone();
     let waits = service.ready().await.unwrap().call(get());
     let started = Instant::now();
     let (response, _) = tokio::join!(waits, async {
-        // Gets the permit when the other one is refused.
+        // Gets the permit when the other one is rejected.
         other.ready().await.unwrap();
     });
     assert_eq!(response.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -251,13 +256,13 @@ async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
 async fn look_ups_are_made_once_per_request_and_not_for_the_exempt() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let policy = Policy::new("p", slow(9)).dynamic_async(move |_| {
+    let policy = Policy::new("p", slow(9)).quota_by_async(move |_| {
         count.fetch_add(1, Relaxed);
         looked_up()
     });
     let (_, builder) = builder(policy);
     let builder = builder.exempt(|head| head.headers().contains_key("key"));
-    let builder = builder.headers(Fields::Never);
+    let builder = builder.headers(ResponseHeaders::Never);
     let mut service = builder.build().unwrap().layer(Probe::default());
     send(&mut service, get()).await;
     send(&mut service, from("health")).await;
@@ -265,11 +270,11 @@ async fn look_ups_are_made_once_per_request_and_not_for_the_exempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_is_raised_admits_at_once_and_one_that_is_lowered_refuses() {
+async fn a_quota_that_is_raised_admits_at_once_and_one_that_is_lowered_rejects() {
     let limit = Arc::new(AtomicU64::new(5));
     let now = Arc::clone(&limit);
-    let quota = move |_: key::RequestHead<'_>| Some(Quota::per_minute(now.load(Relaxed)));
-    let policy = Policy::new("p", Quota::per_minute(1)).dynamic(quota);
+    let quota = move |_: key::RequestParts<'_>| Some(Quota::per_minute(now.load(Relaxed)));
+    let policy = Policy::new("p", Quota::per_minute(1)).quota_by(quota);
     let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
     let mut service = layer.build().unwrap().layer(Probe::default());
     let mut admitted = async || {

@@ -8,7 +8,7 @@ use std::{
 
 use tower::Layer;
 use tower_dist_ratelimit::{
-    MissingKey, OnError, Policy, RateLimitLayer, TrustedProxies,
+    FailureMode, MissingKey, Policy, RateLimitLayer, TrustedProxies,
     backend::Memory,
     key::{self, KeyExtractor},
 };
@@ -83,7 +83,7 @@ async fn missing_keys_are_warned_of_once_per_policy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hides_the_peer_is_warned_of_once_whatever_is_done_without() {
-    for action in [MissingKey::Shared, MissingKey::Skip, MissingKey::Refuse] {
+    for action in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         let peers: [Policy; 3] = [
             Policy::new("peer", slow(9)).by(key::peer_addr()),
             Policy::new("client", slow(9)).by(key::client_ip(TrustedProxies::private())),
@@ -120,7 +120,7 @@ async fn a_store_that_fails_is_told_of_once_and_once_more_when_it_is_back() {
     let delay = remote.delay();
     let mut service = RateLimitLayer::builder(remote)
         .limit(Policy::new("all", slow(9)))
-        .on_backend_error(OnError::Allow)
+        .failure_mode(FailureMode::Open)
         .build()
         .unwrap()
         .layer(Probe::default());
@@ -163,7 +163,7 @@ async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
     assert_eq!(
         lines,
         [
-            "rate limits are not the store's any more error=the rate limit's store did not decide: out of order instead=LocalFallback",
+            "rate limits are not the store's any more error=the rate limit's store did not decide: out of order instead=Local",
             "rate limits are the store's again",
         ]
     );
@@ -173,7 +173,7 @@ async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
 async fn quotas_that_come_too_late_are_warned_of_once_and_are_not_the_store_s_failures() {
     let levels = Levels::default();
     let _guard = tracing::subscriber::set_default(levels.clone());
-    let policy = Policy::new("p", slow(2)).dynamic_async(|_| std::future::pending());
+    let policy = Policy::new("p", slow(2)).quota_by_async(|_| std::future::pending());
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(policy)
         .build()

@@ -30,13 +30,16 @@ fn all(quota: Quota) -> Vec<Policy> {
         policy().leaky_bucket(),
         policy().leaky_queue(Duration::from_nanos(1)),
         policy().fixed_window(),
-        policy().phase_per_key(),
-        policy().first_hit(),
-        policy().two_windows(),
-        policy().sliding_log(),
+        policy().fixed_window_staggered(),
+        policy().fixed_window_from_first_request(),
+        policy().sliding_window(),
+        policy().sliding_window_log(),
     ];
     if quota.window() > Duration::from_nanos(1) {
-        all.extend([policy().sub_windows(2), policy().whole_sub_windows(2)]);
+        all.extend([
+            policy().sliding_window_buckets(2),
+            policy().sliding_window_strict(2),
+        ]);
     }
     all
 }
@@ -50,10 +53,10 @@ async fn one_in_a_nanosecond_is_one_in_a_nanosecond() {
         }
         let mut service = layer(policy).layer(Probe::default());
         send(&mut service, get()).await;
-        let refused = send(&mut service, get()).await;
-        assert_eq!(field(&refused, "retry-after"), Some("1"), "{algorithm:?}");
-        assert_eq!(field(&refused, "ratelimit"), Some(r#""p";r=0;t=1"#));
-        assert_eq!(field(&refused, "ratelimit-policy"), Some(r#""p";q=1"#));
+        let rejected = send(&mut service, get()).await;
+        assert_eq!(field(&rejected, "retry-after"), Some("1"), "{algorithm:?}");
+        assert_eq!(field(&rejected, "ratelimit"), Some(r#""p";r=0;t=1"#));
+        assert_eq!(field(&rejected, "ratelimit-policy"), Some(r#""p";q=1"#));
         advance(Duration::from_nanos(2)).await;
         let passes = send(&mut service, get()).await.status();
         assert_eq!(passes, StatusCode::OK, "{algorithm:?}");
@@ -129,9 +132,13 @@ async fn costs_of_any_size_pass_or_never_do() {
         });
         let mut service = layer(policy).layer(Probe::default());
         for cost in [6, 1 << 32, 1 << 61, 1 << 63, u64::MAX] {
-            let refused = send(&mut service, from(&cost.to_string())).await;
-            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{cost}");
-            assert_eq!(field(&refused, "retry-after"), None, "{algorithm:?} {cost}");
+            let rejected = send(&mut service, from(&cost.to_string())).await;
+            assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS, "{cost}");
+            assert_eq!(
+                field(&rejected, "retry-after"),
+                None,
+                "{algorithm:?} {cost}"
+            );
         }
         let passes = send(&mut service, from("5")).await.status();
         assert_eq!(passes, StatusCode::OK, "{algorithm:?}");
@@ -141,7 +148,7 @@ async fn costs_of_any_size_pass_or_never_do() {
 #[tokio::test(start_paused = true)]
 async fn headers_of_any_bytes_and_lengths_are_keys_like_others() {
     let policy = Policy::new("p", Quota::per_day(1)).by((key::header("key"), key::header("other")));
-    let policy = policy.missing_key(tower_dist_ratelimit::MissingKey::Refuse);
+    let policy = policy.missing_key(tower_dist_ratelimit::MissingKey::Reject);
     let mut service = layer(policy).layer(Probe::default());
     let long = vec![b'x'; 64 * 1024];
     let mut almost = long.clone();
@@ -202,7 +209,7 @@ async fn thousands_of_forwarding_headers_are_one_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttle_of_the_shortest_window_is_as_fast_as_a_timer_and_of_the_longest_refuses() {
+async fn a_throttle_of_the_shortest_window_is_as_fast_as_a_timer_and_of_the_longest_rejects() {
     let throttle = |quota| {
         let layer = CallLimitLayer::builder(Memory::default()).limit(Policy::new("p", quota));
         layer.waiting().build().unwrap()
@@ -218,10 +225,10 @@ async fn a_throttle_of_the_shortest_window_is_as_fast_as_a_timer_and_of_the_long
 
     let mut service = throttle(Quota::new(1, 100 * YEAR)).layer(work());
     service.call(()).await.unwrap();
-    let Err(LimitError::Refused(refused)) = service.call(()).await else {
+    let Err(LimitError::RateLimited(rejected)) = service.call(()).await else {
         panic!("it passes in a hundred years")
     };
-    assert_eq!(refused.reason(), Reason::TooLong);
+    assert_eq!(rejected.reason(), Reason::TooLong);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +245,7 @@ async fn readiness_that_is_not_used_costs_nothing_and_clones_share_everything() 
         statuses.push(send(service, get()).await.status().as_u16());
     }
     assert_eq!(statuses[..4], [200, 200, 429, 429]);
-    // Refused services are as good as before.
+    // Rejected services are as good as before.
     advance(DAY / 2).await;
     assert_eq!(send(&mut services[3], get()).await.status(), StatusCode::OK);
     assert_eq!(probe.calls(), 3);
@@ -248,7 +255,7 @@ async fn readiness_that_is_not_used_costs_nothing_and_clones_share_everything() 
 #[tokio::test(start_paused = true)]
 async fn quotas_that_change_with_every_request_survive_any_correction() {
     for algorithm in all(Quota::per_second(5)) {
-        let policy = algorithm.dynamic(|head| {
+        let policy = algorithm.quota_by(|head| {
             let limit = head.headers().get("key")?.to_str().ok()?.parse().ok()?;
             Some(Quota::new(limit, Duration::from_millis(limit % 5_000 + 1)))
         });

@@ -25,10 +25,10 @@ fn frozen(limit: u64) -> Policy {
 const KEPT: [fn(Policy) -> Policy; 7] = [
     |policy| policy.leaky_queue(Duration::from_secs(10 * 365 * 86_400)),
     Policy::fixed_window,
-    Policy::first_hit,
-    Policy::two_windows,
-    |policy| policy.whole_sub_windows(4),
-    Policy::sliding_log,
+    Policy::fixed_window_from_first_request,
+    Policy::sliding_window,
+    |policy| policy.sliding_window_strict(4),
+    Policy::sliding_window_log,
     Policy::dynamic_quotas,
 ];
 
@@ -130,7 +130,11 @@ fn a_flood_leaves_no_more_keys_than_there_are_places_for() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_whose_time_is_over_make_room_without_a_task() {
-    for of in [Policy::first_hit, Policy::two_windows, Policy::sliding_log] {
+    for of in [
+        Policy::fixed_window_from_first_request,
+        Policy::sliding_window,
+        Policy::sliding_window_log,
+    ] {
         let memory = Memory::with_capacity(1_000);
         let policy = of(Policy::new("p", Quota::per_second(100)));
         let policy = memory.register(&[policy]).unwrap()[0];

@@ -7,8 +7,8 @@ use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
 use tower_dist_ratelimit::{
-    CallLimitLayer, CallLimitLayerBuilder, LimitError, Limiter, OnError, Policy, RateLimitHandle,
-    RateLimitLayer, ThrottleLayer,
+    CallLimitLayer, CallLimitLayerBuilder, FailureMode, LimitError, Limiter, Policy,
+    RateLimitHandle, RateLimitLayer, ThrottleLayer,
     backend::{Backend, Memory},
 };
 
@@ -45,7 +45,7 @@ fn stores() -> [Arc<dyn Backend>; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_lets_calls_of_any_type_pass_and_tells_of_those_it_would_refuse() {
+async fn a_shadow_lets_calls_of_any_type_pass_and_tells_of_those_it_would_reject() {
     for store in stores() {
         let told = Told::default();
         let layer = calls(store).shadow().observer(told.clone());
@@ -53,11 +53,11 @@ async fn a_shadow_lets_calls_of_any_type_pass_and_tells_of_those_it_would_refuse
         for _ in 0..3 {
             assert_eq!(call(&mut service, 7).await.unwrap(), 7);
         }
-        let refused = r#"shadowed Quota ["p"] of 1"#;
-        assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, refused, refused]);
+        let rejected = r#"shadowed Quota ["p"] of 1"#;
+        assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, rejected, rejected]);
     }
     let told = Told::default();
-    let layer = calls(Broken).shadow().on_backend_error(OnError::Deny);
+    let layer = calls(Broken).shadow().failure_mode(FailureMode::Closed);
     let layer = layer.observer(told.clone()).build().unwrap();
     assert_eq!(call(&mut layer.layer(work()), 7).await.unwrap(), 7);
     assert_eq!(
@@ -78,8 +78,8 @@ async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
             assert_eq!(call(&mut service, 7).await.unwrap(), 7);
         }
         assert!(started.elapsed() <= Duration::from_millis(3));
-        let refused = r#"shadowed Quota ["p"] of 1"#;
-        assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, refused, refused]);
+        let rejected = r#"shadowed Quota ["p"] of 1"#;
+        assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, rejected, rejected]);
         // Nothing was charged, so who is dropped before its call has nothing to put back.
         let (pending, mut handle) = tower_test::mock::pair::<u64, u64>();
         handle.allow(0);
@@ -90,7 +90,7 @@ async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
         sleep(Duration::from_millis(5)).await;
         told.all();
         call(&mut service, 7).await.unwrap();
-        assert_eq!(told.all(), [refused], "still used up");
+        assert_eq!(told.all(), [rejected], "still used up");
     }
 }
 
@@ -118,17 +118,17 @@ async fn a_limiter_tells_an_observer_of_each_check_and_of_no_look() {
         let limiter = Limiter::builder(store, policy()).observer(told.clone());
         let limiter = limiter.build().unwrap();
         assert!(limiter.check("a").await.unwrap().allowed);
-        let refused = limiter.check("a").await.unwrap();
+        let rejected = limiter.check("a").await.unwrap();
         assert_eq!(
-            (refused.allowed, refused.remaining, refused.limit),
+            (rejected.allowed, rejected.remaining, rejected.limit),
             (false, 0, 1)
         );
-        assert!(refused.retry_after.is_some_and(|wait| !wait.is_zero()));
+        assert!(rejected.retry_after.is_some_and(|wait| !wait.is_zero()));
         limiter.peek("a").await.unwrap();
         limiter.refund("a", 1).await.unwrap();
         assert_eq!(
             told.all(),
-            [r#"allowed [("p", 0)]"#, r#"refused Quota ["p"] of 1"#]
+            [r#"allowed [("p", 0)]"#, r#"rejected Quota ["p"] of 1"#]
         );
     }
     let told = Told::default();
@@ -147,13 +147,16 @@ async fn a_limiter_tells_an_observer_of_each_check_and_of_no_look() {
 #[tokio::test(start_paused = true)]
 async fn a_limiter_tells_an_observer_of_a_store_that_fails() {
     for (action, follows) in [
-        (OnError::Allow, r#"allowed [("p", 0)]"#),
-        (OnError::Deny, "refused Backend [] of 1"),
+        (FailureMode::Open, r#"allowed [("p", 0)]"#),
+        (FailureMode::Closed, "rejected Backend [] of 1"),
     ] {
         let told = Told::default();
-        let limiter = Limiter::builder(Broken, policy()).on_backend_error(action);
+        let limiter = Limiter::builder(Broken, policy()).failure_mode(action);
         let limiter = limiter.observer(told.clone()).build().unwrap();
-        assert_eq!(limiter.check("a").await.is_ok(), action == OnError::Allow);
+        assert_eq!(
+            limiter.check("a").await.is_ok(),
+            action == FailureMode::Open
+        );
         assert_eq!(told.all(), ["failed late=false", follows]);
     }
 }
@@ -188,7 +191,7 @@ async fn a_shadow_of_a_limiter_allows_everything_and_grants_what_there_is() {
             [r#"allowed [("p", 0)]"#, r#"shadowed Quota ["p"] of 1"#]
         );
     }
-    let limiter = Limiter::builder(Broken, policy()).on_backend_error(OnError::Deny);
+    let limiter = Limiter::builder(Broken, policy()).failure_mode(FailureMode::Closed);
     let limiter = limiter.shadow().build().unwrap();
     assert!(limiter.check("a").await.unwrap().allowed);
 }
@@ -199,8 +202,8 @@ async fn what_a_limiter_is_charged_beyond_its_tokens_is_waited_for() {
         let limiter = Limiter::new(store, Policy::new("p", slow(10))).unwrap();
         assert!(limiter.check_n("a", 4).await.unwrap().allowed);
         limiter.charge("a", 8).await.unwrap();
-        let refused = limiter.check("a").await.unwrap();
-        let wait = refused.retry_after.unwrap().as_millis();
+        let rejected = limiter.check("a").await.unwrap();
+        let wait = rejected.retry_after.unwrap().as_millis();
         assert!((2_990..=3_000).contains(&wait), "{wait}");
         limiter.refund("a", 12).await.unwrap();
         assert_eq!(limiter.peek("a").await.unwrap().remaining, 10);
@@ -223,8 +226,8 @@ async fn a_shadow_in_grpc_lets_all_calls_pass() {
         let response = send(&mut service, get()).await;
         assert_eq!(field(&response, "grpc-status"), None);
     }
-    let refused = r#"shadowed Quota ["p"] of 1"#;
-    assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, refused]);
+    let rejected = r#"shadowed Quota ["p"] of 1"#;
+    assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, rejected]);
 }
 
 #[tokio::test(start_paused = true)]

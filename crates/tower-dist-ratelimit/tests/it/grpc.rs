@@ -1,15 +1,15 @@
-//! Refusals as gRPC statuses.
+//! Rejections as gRPC statuses.
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use http::{Response, StatusCode};
 use tower::{Layer, ServiceBuilder};
 use tower_dist_ratelimit::{
-    MissingKey, OnError, Policy, Quota, RateLimitLayer, backend::Memory, key,
+    FailureMode, MissingKey, Policy, Quota, RateLimitLayer, backend::Memory, key,
 };
 
 use crate::support::{Broken, Probe, field, from, get, send, slow};
 
-fn refused<B>(response: &Response<B>, status: &str, message: &str) {
+fn rejected<B>(response: &Response<B>, status: &str, message: &str) {
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(field(response, "content-type"), Some("application/grpc"));
     assert_eq!(field(response, "grpc-status"), Some(status));
@@ -18,7 +18,7 @@ fn refused<B>(response: &Response<B>, status: &str, message: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_a_trailers_only_status_that_says_when_and_by_whom() {
+async fn a_rejection_is_a_trailers_only_status_that_says_when_and_by_whom() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new(
             "calls",
@@ -30,7 +30,7 @@ async fn a_refusal_is_a_trailers_only_status_that_says_when_and_by_whom() {
     let mut service = layer.layer(Probe::default());
     assert_eq!(field(&send(&mut service, get()).await, "grpc-status"), None);
     let response = send(&mut service, get()).await;
-    refused(&response, "8", "rate limit exceeded");
+    rejected(&response, "8", "rate limit exceeded");
     assert!(response.body().is_empty());
     assert_eq!(field(&response, "grpc-retry-pushback-ms"), Some("2500"));
     assert_eq!(field(&response, "ratelimit"), Some(r#""calls";r=0;t=3"#));
@@ -57,7 +57,7 @@ async fn what_can_never_pass_is_told_not_to_retry() {
         .build()
         .unwrap();
     let response = send(&mut layer.layer(Probe::default()), get()).await;
-    refused(&response, "8", "rate limit exceeded");
+    rejected(&response, "8", "rate limit exceeded");
     assert_eq!(field(&response, "grpc-retry-pushback-ms"), Some("-1"));
 }
 
@@ -65,15 +65,15 @@ async fn what_can_never_pass_is_told_not_to_retry() {
 async fn a_store_that_fails_is_unavailable_and_a_missing_key_invalid() {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
     let layer = RateLimitLayer::builder(Broken)
-        .limit(keyed.missing_key(MissingKey::Refuse))
-        .on_backend_error(OnError::Deny)
+        .limit(keyed.missing_key(MissingKey::Reject))
+        .failure_mode(FailureMode::Closed)
         .grpc()
         .build()
         .unwrap();
     let mut service = ServiceBuilder::new().layer(layer).service(Probe::default());
     let response = send(&mut service, from("a")).await;
-    refused(&response, "14", "the rate limit cannot be decided");
+    rejected(&response, "14", "the rate limit cannot be decided");
     assert_eq!(field(&response, "grpc-retry-pushback-ms"), None);
     let response = send(&mut service, get()).await;
-    refused(&response, "3", "rate-limit key missing");
+    rejected(&response, "3", "rate-limit key missing");
 }

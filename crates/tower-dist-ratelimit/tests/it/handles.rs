@@ -74,8 +74,8 @@ async fn what_was_charged_in_a_window_that_is_over_gives_the_next_one_nothing() 
     let quota = Quota::new(5, Duration::from_secs(10));
     for policy in [
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("first", quota).first_hit(),
-        Policy::new("log", quota).sliding_log(),
+        Policy::new("first", quota).fixed_window_from_first_request(),
+        Policy::new("log", quota).sliding_window_log(),
     ] {
         let (seen, name) = (Seen::default(), policy.name().to_owned());
         let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
@@ -215,6 +215,6 @@ async fn fields_of_two_layers_stand_side_by_side() {
     for _ in 0..9 {
         send(&mut service, get()).await;
     }
-    let refused = send(&mut service, get()).await;
-    assert_eq!(field(&refused, "ratelimit"), Some(r#""outer";r=0;t=10"#));
+    let rejected = send(&mut service, get()).await;
+    assert_eq!(field(&rejected, "ratelimit"), Some(r#""outer";r=0;t=10"#));
 }

@@ -126,7 +126,7 @@ fn by(address: &str, mut request: Request<()>) -> Request<()> {
 #[tokio::test(start_paused = true)]
 async fn a_bearer_token_is_a_key_however_its_scheme_is_written() {
     let policy = Policy::new("token", slow(1)).by(key::bearer());
-    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    let mut service = service(policy.missing_key(MissingKey::Reject));
     for (credentials, status) in [
         ("Bearer a.b.c", OK),
         ("bearer   a.b.c", REFUSED),
@@ -158,7 +158,7 @@ async fn an_extension_is_a_key() {
     #[derive(Clone)]
     struct User(u64);
     let policy = Policy::new("user", slow(1)).by(key::extension(|user: &User| user.0));
-    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    let mut service = service(policy.missing_key(MissingKey::Reject));
     let user = |id| {
         let mut request = get();
         request.extensions_mut().insert(User(id));
@@ -185,7 +185,7 @@ async fn the_same_text_in_either_place_is_two_keys() {
 #[tokio::test(start_paused = true)]
 async fn two_keys_make_one_and_both_are_needed() {
     let policy = Policy::new("pair", slow(1)).by((key::header("key"), key::method()));
-    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    let mut service = service(policy.missing_key(MissingKey::Reject));
     let post = |key: &str| {
         let mut request = from(key);
         *request.method_mut() = http::Method::POST;

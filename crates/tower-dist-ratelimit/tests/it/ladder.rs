@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
 use tower_dist_ratelimit::{
-    Limiter, OnError, Policy, Quota, RateLimit, RateLimitLayer, Source, key,
+    FailureMode, Limiter, Policy, Quota, RateLimit, RateLimitLayer, Source, key,
 };
 
 use crate::support::{Mood, Probe, Scripted, from, get, send};
@@ -22,17 +22,17 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// So many an hour that nobody is refused, and nothing comes back meanwhile.
+/// So many an hour that nobody is rejected, and nothing comes back meanwhile.
 fn plenty() -> Quota {
     Quota::per_hour(3_600)
 }
 
 /// A service in front of which a store is in this mood.
-fn service(mood: Mood, quota: Quota, on_error: OnError) -> (Scripted, RateLimit<Probe>) {
+fn service(mood: Mood, quota: Quota, on_error: FailureMode) -> (Scripted, RateLimit<Probe>) {
     let store = Scripted::new(mood);
     let policy = Policy::new("each", quota).by(key::header("key"));
     let layer = RateLimitLayer::builder(store.clone()).limit(policy);
-    let layer = layer.on_backend_error(on_error).build().unwrap();
+    let layer = layer.failure_mode(on_error).build().unwrap();
     (store, layer.layer(Probe::default()))
 }
 
@@ -54,9 +54,9 @@ async fn break_down(store: &Scripted, service: &mut RateLimit<Probe>) {
 #[tokio::test(start_paused = true)]
 async fn five_requests_wait_for_a_dead_store_until_the_deadline_and_the_sixth_does_not() {
     for (on_error, status) in [
-        (OnError::Allow, StatusCode::OK),
-        (OnError::Deny, StatusCode::SERVICE_UNAVAILABLE),
-        (OnError::LocalFallback { fleet: 3 }, StatusCode::OK),
+        (FailureMode::Open, StatusCode::OK),
+        (FailureMode::Closed, StatusCode::SERVICE_UNAVAILABLE),
+        (FailureMode::Local { instances: 3 }, StatusCode::OK),
     ] {
         let (store, mut service) = service(Mood::Silent, plenty(), on_error);
         for nth in 1..=5 {
@@ -76,7 +76,7 @@ async fn five_requests_wait_for_a_dead_store_until_the_deadline_and_the_sixth_do
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_now_and_then_is_asked_until_half_of_ten_have_failed() {
-    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Allow);
+    let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Open);
     for nth in 1..=10 {
         let mood = if nth % 2 == 0 {
             Mood::FailingAfter(ms(1))
@@ -93,7 +93,7 @@ async fn a_store_that_answers_now_and_then_is_asked_until_half_of_ten_have_faile
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_less_often_than_that_is_always_asked() {
-    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Allow);
+    let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Open);
     for nth in 1..=600 {
         let mood = if nth % 5 < 2 {
             Mood::FailingAfter(ms(1))
@@ -109,7 +109,7 @@ async fn a_store_that_fails_less_often_than_that_is_always_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn of_all_who_ask_when_the_pause_is_over_one_is_the_probe_and_nobody_else_waits() {
-    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Deny);
+    let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Closed);
     break_down(&store, &mut service).await;
     store.is(Mood::Silent);
     advance(ms(49)).await;
@@ -133,7 +133,7 @@ async fn of_all_who_ask_when_the_pause_is_over_one_is_the_probe_and_nobody_else_
 
 #[tokio::test(start_paused = true)]
 async fn pauses_between_probes_double_up_to_two_seconds_and_half_of_each_is_chance() {
-    let (store, mut service) = service(Mood::Failing, plenty(), OnError::Allow);
+    let (store, mut service) = service(Mood::Failing, plenty(), FailureMode::Open);
     while store.asked() < 12 {
         send(&mut service, get()).await;
         sleep(ms(1)).await;
@@ -163,12 +163,12 @@ async fn after_one_good_probe_decisions_are_the_store_s_again_and_its_count_goes
     // They are charged, and nobody hears of it.
     for nth in 1..=5 {
         let decided = ask().await;
-        assert_eq!(decided.source, Source::LocalFallback);
+        assert_eq!(decided.source, Source::Local);
         assert_eq!(decided.remaining, 100 - nth, "of its own");
     }
     store.is(Mood::After(ms(1)));
     advance(ms(49)).await;
-    assert_eq!(ask().await.source, Source::LocalFallback);
+    assert_eq!(ask().await.source, Source::Local);
     advance(ms(51)).await;
     for nth in 1..=9 {
         let decided = ask().await;
@@ -181,7 +181,7 @@ async fn after_one_good_probe_decisions_are_the_store_s_again_and_its_count_goes
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_pause() {
-    let (store, mut service) = service(Mood::AtOnce, plenty(), OnError::Deny);
+    let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Closed);
     break_down(&store, &mut service).await;
     store.is(Mood::Silent);
     advance(ms(100)).await;
@@ -199,7 +199,7 @@ async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_
 
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_afterwards() {
-    let (store, mut service) = service(Mood::Silent, plenty(), OnError::Deny);
+    let (store, mut service) = service(Mood::Silent, plenty(), FailureMode::Closed);
     // A hundred that all find out at 50 ms; the fifth of them opens the circuit.
     let mut early = Vec::new();
     for _ in 0..100 {
@@ -218,9 +218,9 @@ async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_
 
 #[tokio::test(start_paused = true)]
 async fn what_a_far_store_says_at_once_says_nothing_about_how_it_is() {
-    let (store, mut service) = service(Mood::After(ms(1)), plenty(), OnError::Deny);
+    let (store, mut service) = service(Mood::After(ms(1)), plenty(), FailureMode::Closed);
     send(&mut service, get()).await;
-    // It remembers some refusals by itself, say, and is gone.
+    // It remembers some rejections by itself, say, and is gone.
     for _ in 0..5 {
         store.is(Mood::Silent);
         send(&mut service, get()).await;
@@ -251,7 +251,7 @@ async fn a_longer_deadline_makes_longer_pauses() {
     let store = Scripted::new(Mood::Failing);
     let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", plenty()));
     let layer = layer
-        .backend_deadline(Duration::from_secs(1))
+        .backend_timeout(Duration::from_secs(1))
         .build()
         .unwrap();
     let mut service = layer.layer(Probe::default());

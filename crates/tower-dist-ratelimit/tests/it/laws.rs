@@ -50,7 +50,7 @@ async fn a_late_decision_calls_the_ready_instance_and_leaves_an_unready_clone() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_does_not_reach_the_inner_service() {
+async fn a_rejected_request_does_not_reach_the_inner_service() {
     let probe = Probe::default();
     let mut service = layer(slow(1)).layer(probe.twin());
     send(&mut service, get()).await;
@@ -69,21 +69,21 @@ fn concurrency_limited(layer: RateLimitLayer) -> RateLimit<tower::limit::Concurr
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_holds_no_concurrency_permit() {
+async fn a_rejection_holds_no_concurrency_permit() {
     let mut idle = concurrency_limited(layer(slow(1)));
     let mut other = idle.clone();
     send(&mut idle, get()).await;
-    let refused = idle.ready().await.unwrap().call(get());
+    let rejected = idle.ready().await.unwrap().call(get());
     // Neither the idle service nor the response that nobody has polled yet keeps the only permit.
     assert!(poll_ready(&mut other).is_ready());
     assert_eq!(
-        refused.await.unwrap().status(),
+        rejected.await.unwrap().status(),
         StatusCode::TOO_MANY_REQUESTS
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_refusal_and_a_dropped_wait_give_the_permit_back() {
+async fn a_late_rejection_and_a_dropped_wait_give_the_permit_back() {
     let remote = Remote::after(Duration::from_millis(3));
     let layer = RateLimitLayer::builder(remote)
         .limit(Policy::new("all", slow(1)))
@@ -100,8 +100,8 @@ async fn a_late_refusal_and_a_dropped_wait_give_the_permit_back() {
     drop(dropped);
     assert!(poll_ready(&mut other).is_ready());
 
-    let refused = other.call(get()).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let rejected = other.call(get()).await.unwrap();
+    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(poll_ready(&mut service).is_ready());
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
 use tower_dist_ratelimit::{
-    Decision, Limiter, LimiterBuilder, OnError, Policy, Quota, Sharing, Source,
+    Consistency, Decision, FailureMode, Limiter, LimiterBuilder, Policy, Quota, Source,
 };
 
 use crate::wan::Wan;
@@ -26,8 +26,8 @@ fn plenty() -> Policy {
 
 fn leasing(wan: &Wan, policy: Policy) -> LimiterBuilder {
     Limiter::builder(wan.clone(), policy)
-        .sharing(Sharing::leases_of(LEASE))
-        .on_backend_error(OnError::Deny)
+        .consistency(Consistency::leased_for(LEASE))
+        .failure_mode(FailureMode::Closed)
 }
 
 /// What the next of requests that come every 10 ms is told.
@@ -65,7 +65,7 @@ async fn a_hot_key_is_answered_at_once_and_seldom_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn when_there_are_fewer_requests_the_next_lease_still_comes_before_the_last_one_ends() {
     let wan = Wan::away(AWAY);
-    let builder = leasing(&wan, plenty()).backend_deadline(LEASE);
+    let builder = leasing(&wan, plenty()).backend_timeout(LEASE);
     let limiter = builder.build().unwrap();
     warm_up(&limiter, 200).await;
     // A tenth of the lease time, there and back.
@@ -106,7 +106,7 @@ async fn a_lease_ends_that_long_after_it_was_asked_for_and_not_after_the_answer(
 async fn an_answer_that_comes_after_the_lease_has_ended_leases_nothing() {
     let wan = Wan::away(LEASE / 2);
     let limiter = leasing(&wan, plenty())
-        .backend_deadline(3 * LEASE)
+        .backend_timeout(3 * LEASE)
         .build()
         .unwrap();
     for _ in 0..3 {
@@ -157,10 +157,10 @@ fn a_lease_time_out_of_range_is_not_built() {
     for time in [Duration::from_millis(9), Duration::from_secs(61)] {
         let builder = Limiter::builder(Wan::away(AWAY), plenty());
         let error = builder
-            .sharing(Sharing::leases_of(time))
+            .consistency(Consistency::leased_for(time))
             .build()
             .unwrap_err();
-        assert_eq!(error.field(), "sharing");
+        assert_eq!(error.field(), "consistency");
     }
 }
 

@@ -4,7 +4,7 @@ mod watching;
 
 use std::time::Duration;
 
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, backend::Memory};
 
 use crate::support::{Broken, Remote, slow};
 
@@ -13,11 +13,11 @@ fn limiter(quota: Quota) -> Limiter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_until_retry_after_and_allowed_at_it() {
+async fn rejected_until_retry_after_and_allowed_at_it() {
     let limiter = limiter(Quota::per_second(3).burst(1));
     assert!(limiter.check("a").await.unwrap().allowed);
-    let refused = limiter.check("a").await.unwrap();
-    let wait = refused.retry_after.unwrap();
+    let rejected = limiter.check("a").await.unwrap();
+    let wait = rejected.retry_after.unwrap();
     assert_eq!(wait, Duration::from_nanos(333_333_334));
     tokio::time::advance(wait - Duration::from_nanos(1)).await;
     assert!(!limiter.check("a").await.unwrap().allowed);
@@ -26,8 +26,8 @@ async fn refused_until_retry_after_and_allowed_at_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_burns_no_tokens() {
-    // Peers subtract first and look later: who keeps asking keeps being refused.
+async fn a_rejection_burns_no_tokens() {
+    // Peers subtract first and look later: who keeps asking keeps being rejected.
     let limiter = limiter(slow(2));
     limiter.check_n("a", 2).await.unwrap();
     for _ in 0..1000 {
@@ -123,7 +123,7 @@ async fn a_remote_store_is_waited_for_up_to_the_deadline() {
     let remote = |millis| {
         let remote = Remote::after(Duration::from_millis(millis));
         let limiter = Limiter::builder(remote, Policy::new("p", slow(2)));
-        limiter.on_backend_error(OnError::Deny).build().unwrap()
+        limiter.failure_mode(FailureMode::Closed).build().unwrap()
     };
     let near = remote(49);
     assert!(near.check("a").await.unwrap().allowed);
@@ -142,7 +142,7 @@ async fn a_remote_store_is_waited_for_up_to_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_an_error_if_that_is_chosen() {
     let limiter = Limiter::builder(Broken, Policy::new("p", slow(1)));
-    let limiter = limiter.on_backend_error(OnError::Deny).build().unwrap();
+    let limiter = limiter.failure_mode(FailureMode::Closed).build().unwrap();
     let error = limiter.check("a").await.unwrap_err();
     assert_eq!(
         error.to_string(),

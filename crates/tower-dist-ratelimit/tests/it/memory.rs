@@ -29,7 +29,7 @@ fn registered(memory: &Memory, quotas: &[Quota]) -> Vec<PolicyId> {
 }
 
 fn allowed(memory: &Memory, charges: &[Charge<'_>]) -> bool {
-    let mut out = Decisions::refused(charges.len());
+    let mut out = Decisions::rejected(charges.len());
     let Answer::Done(allowed) = memory.acquire(charges, &mut out) else {
         panic!("memory is not remote")
     };
@@ -62,13 +62,13 @@ fn an_idle_client_is_charged_once_whoever_wants_its_slot() {
     let quota = Quota::new(1_000_000_000, std::time::Duration::from_secs(1)).burst(1);
     let policy = registered(&memory, &[quota])[0];
     let done = std::sync::atomic::AtomicBool::new(false);
-    let refused = race(2, |thread| {
+    let rejected = race(2, |thread| {
         if thread == 0 {
-            let refused = (0..2_000_000_u32)
+            let rejected = (0..2_000_000_u32)
                 .map(|_| u64::from(!allowed(&memory, &[Charge::new(policy, b"idle", 1)])))
                 .sum();
             done.store(true, Relaxed);
-            return refused;
+            return rejected;
         }
         for key in 0_u64.. {
             if done.load(Relaxed) {
@@ -78,7 +78,7 @@ fn an_idle_client_is_charged_once_whoever_wants_its_slot() {
         }
         0
     });
-    assert_eq!(refused, 0);
+    assert_eq!(rejected, 0);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn the_last_token_goes_to_a_set_or_to_a_request_alone_and_not_to_both() {
             together.wait();
             // Alone it can be of the one policy that applies.
             let charges = if thread == 0 { &set[..] } else { &set[..1] };
-            let mut out = Decisions::refused(charges.len());
+            let mut out = Decisions::rejected(charges.len());
             let answer = memory.acquire(charges, &mut out);
             // Whoever panicked here would leave the other waiting.
             u64::from(matches!(answer, Answer::Done(true)))
@@ -194,7 +194,7 @@ fn a_set_is_charged_to_all_or_to_none() {
     let set = [Charge::new(wide, b"a", 1), Charge::new(narrow, b"b", 1)];
     assert!(allowed(&memory, &set) && allowed(&memory, &set));
     for _ in 0..10 {
-        let mut out = Decisions::refused(2);
+        let mut out = Decisions::rejected(2);
         assert!(matches!(
             memory.acquire(&set, &mut out),
             Answer::Done(false)

@@ -127,8 +127,8 @@ async fn a_body_can_cost_more_than_was_reserved_and_what_was_added_before_counts
     let body = tokens.meter().await.body(body, |_| u64::MAX);
     body.collect().await.unwrap();
     let service = tokens.0.layer(Probe::default());
-    let refused = service.oneshot(Request::new(())).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let rejected = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 /// Says what it is, and is asked for.

@@ -9,7 +9,7 @@ use std::{
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tower::Layer;
 use tower_dist_ratelimit::{
-    MetricsObserver, MissingKey, Observer, OnError, Policy, RateLimitLayer, TracingObserver,
+    FailureMode, MetricsObserver, MissingKey, Observer, Policy, RateLimitLayer, TracingObserver,
     backend::{Backend, Memory},
     key,
 };
@@ -22,8 +22,8 @@ use crate::support::{Broken, Mood, Probe, Scripted, from, get, send, slow};
 async fn requests<O: Observer + Clone>(backend: impl Backend, observer: O, shadow: bool) {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
     let builder = RateLimitLayer::builder(backend)
-        .limit(keyed.missing_key(MissingKey::Refuse))
-        .on_backend_error(OnError::Allow)
+        .limit(keyed.missing_key(MissingKey::Reject))
+        .failure_mode(FailureMode::Open)
         .observer(observer);
     let builder = if shadow { builder.shadow() } else { builder };
     let mut service = builder.build().unwrap().layer(Probe::default());
@@ -58,7 +58,7 @@ fn rows(snapshotter: &Snapshotter) -> Vec<String> {
 }
 
 #[test]
-fn metrics_count_outcomes_refusals_and_failures() {
+fn metrics_count_outcomes_rejections_and_failures() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
@@ -73,10 +73,10 @@ fn metrics_count_outcomes_refusals_and_failures() {
         rows,
         [
             "ratelimit_backend_failures_total{error} 2",
-            "ratelimit_refusals_total{missing_key,} 3",
-            "ratelimit_refusals_total{quota,each} 2",
+            "ratelimit_rejections_total{missing_key,} 3",
+            "ratelimit_rejections_total{quota,each} 2",
             "ratelimit_requests_total{allowed} 4",
-            "ratelimit_requests_total{refused} 3",
+            "ratelimit_requests_total{rejected} 3",
             "ratelimit_requests_total{shadowed} 2",
         ]
     );
@@ -135,15 +135,15 @@ fn metrics_tell_a_store_that_is_late_from_one_that_fails_and_one_that_is_not_ask
             "ratelimit_backend_failures_total{error} 3",
             "ratelimit_backend_failures_total{late} 2",
             "ratelimit_backend_failures_total{open} 5",
-            "ratelimit_refusals_total{reduced_capacity,all} 1",
+            "ratelimit_rejections_total{reduced_capacity,all} 1",
             "ratelimit_requests_total{allowed} 11",
-            "ratelimit_requests_total{refused} 1",
+            "ratelimit_requests_total{rejected} 1",
         ]
     );
 }
 
 #[test]
-fn tracing_tells_of_refusals_and_failures() {
+fn tracing_tells_of_rejections_and_failures() {
     let events = Events::default();
     let subscriber = tracing_subscriber::registry().with(events.clone());
     tracing::subscriber::with_default(subscriber, || {
@@ -159,13 +159,13 @@ fn tracing_tells_of_refusals_and_failures() {
     assert_eq!(
         *events,
         [
-            r#"DEBUG message=refused reason=Quota violated=["each"] retry_after_ms=1000"#,
-            "DEBUG message=refused reason=MissingKey violated=[]",
-            r#"INFO message=would have been refused reason=Quota violated=["each"] retry_after_ms=1000"#,
-            "INFO message=would have been refused reason=MissingKey violated=[]",
+            r#"DEBUG message=rejected reason=Quota violated=["each"] retry_after_ms=1000"#,
+            "DEBUG message=rejected reason=MissingKey violated=[]",
+            r#"INFO message=would have been rejected reason=Quota violated=["each"] retry_after_ms=1000"#,
+            "INFO message=would have been rejected reason=MissingKey violated=[]",
             failed,
             failed,
-            "DEBUG message=refused reason=MissingKey violated=[]",
+            "DEBUG message=rejected reason=MissingKey violated=[]",
         ]
     );
 }

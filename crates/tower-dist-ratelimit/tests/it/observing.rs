@@ -8,7 +8,8 @@ use std::{
 use http::StatusCode;
 use tower::{Layer, Service, ServiceExt};
 use tower_dist_ratelimit::{
-    Fields, MissingKey, Observer, OnError, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    FailureMode, MissingKey, Observer, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    ResponseHeaders,
     backend::{Backend, BackendError, Memory},
     key,
 };
@@ -17,7 +18,7 @@ use crate::support::{Broken, Probe, Remote, Told, field, from, get, send, slow};
 
 fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
-    RateLimitLayer::builder(backend).limit(keyed.missing_key(MissingKey::Refuse))
+    RateLimitLayer::builder(backend).limit(keyed.missing_key(MissingKey::Reject))
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,25 +30,25 @@ async fn each_request_is_told_of_once() {
     send(&mut service, from("a")).await;
     assert_eq!(told.all(), [r#"allowed [("each", 0), ("all", 8)]"#]);
     send(&mut service, from("a")).await;
-    assert_eq!(told.all(), [r#"refused Quota ["each"] of 2"#]);
+    assert_eq!(told.all(), [r#"rejected Quota ["each"] of 2"#]);
     send(&mut service, get()).await;
-    assert_eq!(told.all(), ["refused MissingKey [] of 0"]);
+    assert_eq!(told.all(), ["rejected MissingKey [] of 0"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_told_of_before_what_follows() {
     for (action, follows) in [
-        (OnError::Allow, r#"allowed [("each", 0)]"#),
-        (OnError::Deny, "refused Backend [] of 1"),
+        (FailureMode::Open, r#"allowed [("each", 0)]"#),
+        (FailureMode::Closed, "rejected Backend [] of 1"),
     ] {
         let told = Told::default();
-        let layer = builder(Broken).on_backend_error(action);
+        let layer = builder(Broken).failure_mode(action);
         let layer = layer.observer(told.clone()).build().unwrap();
         send(&mut layer.layer(Probe::default()), from("a")).await;
         assert_eq!(told.all(), ["failed late=false", follows]);
 
         let layer = builder(Remote::after(Duration::from_secs(9)));
-        let layer = layer.on_backend_error(action).observer(told.clone());
+        let layer = layer.failure_mode(action).observer(told.clone());
         let layer = layer.build().unwrap();
         send(&mut layer.layer(Probe::default()), from("a")).await;
         assert_eq!(told.all(), ["failed late=true", follows]);
@@ -67,11 +68,11 @@ async fn a_request_that_is_dropped_undecided_is_told_of_and_one_that_is_decided_
     send(&mut service, from("b")).await;
     assert_eq!(told.all(), [r#"allowed [("each", 0)]"#]);
     send(&mut service, from("b")).await;
-    assert_eq!(told.all(), [r#"refused Quota ["each"] of 1"#]);
+    assert_eq!(told.all(), [r#"rejected Quota ["each"] of 1"#]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_refuses_nobody_and_tells_the_client_nothing() {
+async fn a_shadow_rejectes_nobody_and_tells_the_client_nothing() {
     let told = Told::default();
     let probe = Probe::default();
     let layer = builder(Memory::default()).shadow().x_ratelimit();
@@ -92,7 +93,7 @@ async fn a_shadow_refuses_nobody_and_tells_the_client_nothing() {
     );
     assert_eq!((probe.calls(), probe.clones()), (3, 0), "called in place");
 
-    let layer = builder(Broken).on_backend_error(OnError::Deny).shadow();
+    let layer = builder(Broken).failure_mode(FailureMode::Closed).shadow();
     let response = send(
         &mut layer.build().unwrap().layer(Probe::default()),
         from("a"),
@@ -142,7 +143,7 @@ async fn the_exempt_are_neither_charged_nor_told_nor_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn older_fields_are_for_the_policy_that_refuses_or_would_first() {
+async fn older_fields_are_for_the_policy_that_rejectes_or_would_first() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("wide", slow(9)))
         .limit(Policy::new("narrow", slow(3)).cost(2))
@@ -163,7 +164,7 @@ async fn older_fields_are_for_the_policy_that_refuses_or_would_first() {
     assert!(field(&response, "ratelimit").is_some());
 
     let layer = builder(Memory::default())
-        .headers(Fields::OnRefusal)
+        .headers(ResponseHeaders::OnRejection)
         .x_ratelimit();
     let mut service = layer.build().unwrap().layer(Probe::default());
     let response = send(&mut service, from("a")).await;
@@ -174,7 +175,7 @@ async fn older_fields_are_for_the_policy_that_refuses_or_would_first() {
 
 /// Also when another has less left, which is enough for it.
 #[tokio::test(start_paused = true)]
-async fn older_fields_of_a_refusal_are_not_those_of_a_policy_that_allows() {
+async fn older_fields_of_a_rejection_are_not_those_of_a_policy_that_allows() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("dear", slow(5)).cost(3))
         .limit(Policy::new("cheap", slow(2)))
@@ -257,5 +258,5 @@ async fn an_arc_of_an_observer_tells_it_of_everything() {
     send(&mut shadow.build().unwrap().layer(Probe::default()), get()).await;
     let outcomes = told.all();
     let outcomes: Vec<_> = outcomes.iter().map(|one| one.split(' ').next()).collect();
-    assert_eq!(outcomes, ["allowed", "refused", "shadowed"].map(Some),);
+    assert_eq!(outcomes, ["allowed", "rejected", "shadowed"].map(Some),);
 }

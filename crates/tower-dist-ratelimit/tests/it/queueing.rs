@@ -39,7 +39,7 @@ fn millis(started: Instant) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_pass_at_an_even_pace_and_too_many_are_refused_at_once() {
+async fn requests_pass_at_an_even_pace_and_too_many_are_rejected_at_once() {
     let stores: [(Arc<dyn Backend>, u64); 2] = [
         (Arc::new(Memory::default()), 0),
         (Arc::new(Remote::after(Duration::from_millis(5))), 5),
@@ -55,8 +55,8 @@ async fn requests_pass_at_an_even_pace_and_too_many_are_refused_at_once() {
         for _ in 0..5 {
             calls.push(tokio::spawn(service.ready().await.unwrap().call(get())));
         }
-        let refused = calls.pop().unwrap().await.unwrap().unwrap();
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        let rejected = calls.pop().unwrap().await.unwrap().unwrap();
+        assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(millis(started), behind);
         for (n, call) in (0_u64..).zip(calls) {
             let response = call.await.unwrap().unwrap();
@@ -135,7 +135,7 @@ async fn requests_of_any_type_queue_too_and_are_bounded_by_the_longest_wait_of_a
     let mut service = layer.layer(work());
     let first = service.call(());
     let second = service.call(());
-    let Err(LimitError::Refused(third)) = service.call(()).await else {
+    let Err(LimitError::RateLimited(third)) = service.call(()).await else {
         panic!("200 ms are too long")
     };
     assert_eq!(third.reason(), Reason::TooLong);

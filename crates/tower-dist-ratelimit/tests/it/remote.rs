@@ -5,14 +5,14 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 use tower::Layer;
-use tower_dist_ratelimit::{OnError, Policy, RateLimitLayer, backend::Backend};
+use tower_dist_ratelimit::{FailureMode, Policy, RateLimitLayer, backend::Backend};
 
 use crate::support::{Broken, Probe, Remote, field, get, send, slow};
 
-fn layer(backend: impl Backend, on_error: OnError) -> RateLimitLayer {
+fn layer(backend: impl Backend, on_error: FailureMode) -> RateLimitLayer {
     RateLimitLayer::builder(backend)
         .limit(Policy::new("all", slow(1)))
-        .on_backend_error(on_error)
+        .failure_mode(on_error)
         .build()
         .unwrap()
 }
@@ -20,7 +20,7 @@ fn layer(backend: impl Backend, on_error: OnError) -> RateLimitLayer {
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_decides_like_an_early_one() {
     let mut service =
-        layer(Remote::after(Duration::from_millis(3)), OnError::Deny).layer(Probe::default());
+        layer(Remote::after(Duration::from_millis(3)), FailureMode::Closed).layer(Probe::default());
     let started = Instant::now();
     let response = send(&mut service, get()).await;
     assert_eq!(started.elapsed(), Duration::from_millis(3));
@@ -34,8 +34,8 @@ async fn a_late_answer_decides_like_an_early_one() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_too_late_is_not_waited_for() {
     for (action, status, calls) in [
-        (OnError::Deny, StatusCode::SERVICE_UNAVAILABLE, 0),
-        (OnError::Allow, StatusCode::OK, 1),
+        (FailureMode::Closed, StatusCode::SERVICE_UNAVAILABLE, 0),
+        (FailureMode::Open, StatusCode::OK, 1),
     ] {
         let probe = Probe::default();
         let mut service = layer(Remote::after(Duration::from_secs(9)), action).layer(probe.twin());
@@ -51,7 +51,7 @@ async fn a_store_that_is_too_late_is_not_waited_for() {
 async fn the_deadline_can_be_set() {
     let mut service = RateLimitLayer::builder(Remote::after(Duration::from_secs(9)))
         .limit(Policy::new("all", slow(1)))
-        .backend_deadline(Duration::from_millis(7))
+        .backend_timeout(Duration::from_millis(7))
         .build()
         .unwrap()
         .layer(Probe::default());
@@ -62,7 +62,7 @@ async fn the_deadline_can_be_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_can_deny_and_says_so() {
-    let mut service = layer(Broken, OnError::Deny).layer(Probe::default());
+    let mut service = layer(Broken, FailureMode::Closed).layer(Probe::default());
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(field(&response, "retry-after"), None);
@@ -75,7 +75,7 @@ async fn a_store_that_fails_can_deny_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_can_be_ignored() {
     let probe = Probe::default();
-    let mut service = layer(Broken, OnError::Allow).layer(probe.twin());
+    let mut service = layer(Broken, FailureMode::Open).layer(probe.twin());
     for _ in 0..3 {
         assert_eq!(send(&mut service, get()).await.status(), StatusCode::OK);
     }

@@ -13,8 +13,8 @@ use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_dist_ratelimit::{
-    Fields, Limiter, Meter, OnError, Policy, RateLimitHandle, RateLimitLayer,
-    RateLimitLayerBuilder, Source,
+    FailureMode, Limiter, Meter, Policy, RateLimitHandle, RateLimitLayer, RateLimitLayerBuilder,
+    ResponseHeaders, Source,
     backend::{Backend, Memory},
     key,
 };
@@ -224,7 +224,7 @@ fn answering(request: &Request<()>) -> Result<Response<Bytes>, &'static str> {
 async fn failures_can_be_left_uncounted() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("p", slow(3)))
-        .headers(Fields::Never)
+        .headers(ResponseHeaders::Never)
         .refund_when(|response| response.is_none_or(|one| one.status().is_server_error()))
         .build()
         .unwrap();

@@ -19,7 +19,7 @@ use std::{
 use proptest::prelude::*;
 use tokio::time::{Instant, advance};
 use tower_dist_ratelimit::{
-    BuildError, Decided, Decision, Observer, Policy, Quota, Refusal,
+    BuildError, Decided, Decision, Observer, Policy, Quota, Rejection,
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
 };
 
@@ -74,7 +74,7 @@ fn play<T>(traffic: impl Future<Output = T>) -> T {
 struct Log {
     start: Instant,
     seen: Arc<Mutex<Vec<String>>>,
-    /// When the last one who was refused is to come back.
+    /// When the last one who was rejected is to come back.
     back: Arc<Mutex<Instant>>,
 }
 
@@ -96,10 +96,10 @@ impl Log {
         self.seen.lock().unwrap().clone()
     }
 
-    fn refusal(&self, what: &str, refusal: &Refusal<'_>) {
-        let decided: Vec<_> = refusal.decided().iter().collect();
-        self.come_back(refusal.retry_after());
-        self.note(format_args!("{what} {:?} {decided:?}", refusal.reason()));
+    fn rejection(&self, what: &str, rejection: &Rejection<'_>) {
+        let decided: Vec<_> = rejection.decided().iter().collect();
+        self.come_back(rejection.retry_after());
+        self.note(format_args!("{what} {:?} {decided:?}", rejection.reason()));
     }
 
     fn come_back(&self, wait: Option<Duration>) {
@@ -117,12 +117,12 @@ impl Observer for Log {
         ));
     }
 
-    fn refused(&self, refused: &Refusal<'_>) {
-        self.refusal("refused", refused);
+    fn rejected(&self, rejected: &Rejection<'_>) {
+        self.rejection("rejected", rejected);
     }
 
-    fn shadowed(&self, refused: &Refusal<'_>) {
-        self.refusal("shadowed", refused);
+    fn shadowed(&self, rejected: &Rejection<'_>) {
+        self.rejection("shadowed", rejected);
     }
 
     fn failed(&self, error: &BackendError) {
@@ -190,12 +190,12 @@ impl Rules {
             Counting::Leaky => policy(smooth).leaky_bucket(),
             Counting::Queue(max_wait) => policy(in_windows).leaky_queue(max_wait),
             Counting::Fixed => policy(in_windows).fixed_window(),
-            Counting::Phases => policy(in_windows).phase_per_key(),
-            Counting::FirstHit => policy(in_windows).first_hit(),
-            Counting::TwoWindows => policy(in_windows).two_windows(),
-            Counting::Sub(count) => policy(in_windows).sub_windows(count),
-            Counting::Whole(count) => policy(in_windows).whole_sub_windows(count),
-            Counting::Log => policy(in_windows).sliding_log(),
+            Counting::Phases => policy(in_windows).fixed_window_staggered(),
+            Counting::FirstHit => policy(in_windows).fixed_window_from_first_request(),
+            Counting::TwoWindows => policy(in_windows).sliding_window(),
+            Counting::Sub(count) => policy(in_windows).sliding_window_buckets(count),
+            Counting::Whole(count) => policy(in_windows).sliding_window_strict(count),
+            Counting::Log => policy(in_windows).sliding_window_log(),
         };
         if self.dynamic {
             policy.dynamic_quotas()
@@ -237,7 +237,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 enum Pause {
     None,
     Nanos(u64),
-    /// Until one nanosecond before the last one refused is to come back.
+    /// Until one nanosecond before the last one rejected is to come back.
     TooShort,
     /// Until then.
     AsTold,

@@ -6,8 +6,8 @@ use http::{Request, StatusCode};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 use tower_dist_ratelimit::{
-    Decided, Limiter, MissingKey, Observer, OnError, Policy, Quota, RateLimitLayer,
-    RateLimitLayerBuilder, Refusal, Sharing, Source, key,
+    Consistency, Decided, FailureMode, Limiter, MissingKey, Observer, Policy, Quota,
+    RateLimitLayer, RateLimitLayerBuilder, Rejection, Source, key,
 };
 
 use crate::{
@@ -21,14 +21,14 @@ const AWAY: Duration = Duration::from_millis(10);
 
 fn leasing(wan: &Wan, policy: Policy) -> RateLimitLayerBuilder {
     let builder = RateLimitLayer::builder(wan.clone()).limit(policy);
-    let builder = builder.sharing(Sharing::leases_of(LEASE));
-    builder.on_backend_error(OnError::Deny)
+    let builder = builder.consistency(Consistency::leased_for(LEASE));
+    builder.failure_mode(FailureMode::Closed)
 }
 
-/// How an instance can count, and who refuses then without the store.
-const SHARINGS: [(Sharing, Source); 2] = [
-    (Sharing::Leases(LEASE), Source::Lease),
-    (Sharing::Exact, Source::DenyCache),
+/// How an instance can count, and who rejects then without the store.
+const SHARINGS: [(Consistency, Source); 2] = [
+    (Consistency::Leased(LEASE), Source::Lease),
+    (Consistency::Exact, Source::DenyCache),
 ];
 
 fn day() -> Policy {
@@ -70,12 +70,12 @@ impl Observer for Sources {
         self.note("allowed", decided);
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) {
-        self.note("refused", &refusal.decided());
+    fn rejected(&self, rejection: &Rejection<'_>) {
+        self.note("rejected", &rejection.decided());
     }
 
-    fn shadowed(&self, refusal: &Refusal<'_>) {
-        self.note("shadowed", &refusal.decided());
+    fn shadowed(&self, rejection: &Rejection<'_>) {
+        self.note("shadowed", &rejection.decided());
     }
 }
 
@@ -106,12 +106,12 @@ async fn the_fields_of_a_leased_answer_say_what_is_left_and_when_nothing_is_used
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_without_the_store_tells_the_client_when_to_come_back() {
+async fn a_rejection_without_the_store_tells_the_client_when_to_come_back() {
     for (sharing, by) in SHARINGS {
         let (wan, told) = (Wan::away(Duration::ZERO), Sources::default());
         let policy = Policy::new("hour", Quota::per_hour(100)).fixed_window();
         let layer = leasing(&wan, policy)
-            .sharing(sharing)
+            .consistency(sharing)
             .observer(told.clone());
         let mut service = layer.build().unwrap().layer(Probe::default());
         let (created, mut without) = (Instant::now(), 0);
@@ -129,7 +129,7 @@ async fn a_refusal_without_the_store_tells_the_client_when_to_come_back() {
             assert_eq!(state(&response), (0, wait));
             assert_eq!(field(&response, "retry-after"), Some(&*wait.to_string()));
             let (what, source) = told.last().unwrap();
-            assert_eq!(what, "refused");
+            assert_eq!(what, "rejected");
             without += u32::from(source == by);
         }
         assert!(without > 250, "{without} by {by:?}");
@@ -137,11 +137,11 @@ async fn a_refusal_without_the_store_tells_the_client_when_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_over_leases_and_the_deny_cache_refuses_nobody_and_tells_of_all() {
+async fn a_shadow_over_leases_and_the_deny_cache_rejectes_nobody_and_tells_of_all() {
     for (sharing, by) in SHARINGS {
         let (wan, told) = (Wan::away(AWAY), Sources::default());
         let policy = Policy::new("hour", Quota::per_hour(100));
-        let layer = leasing(&wan, policy).sharing(sharing).shadow();
+        let layer = leasing(&wan, policy).consistency(sharing).shadow();
         let layer = layer.observer(told.clone()).build().unwrap();
         let (mut service, mut seen) = (layer.layer(Probe::default()), Vec::new());
         for number in 1..=600 {
@@ -169,7 +169,8 @@ async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would()
         || Policy::new("bucket", Quota::per_second(400)),
         || Policy::new("fixed", Quota::new(800, 2 * LEASE)).fixed_window(),
     ] {
-        let limiter = Limiter::builder(wan.clone(), policy()).sharing(Sharing::leases_of(LEASE));
+        let limiter =
+            Limiter::builder(wan.clone(), policy()).consistency(Consistency::leased_for(LEASE));
         let limiter = limiter.build().unwrap();
         let exact = Limiter::builder(wan.clone(), policy()).build().unwrap();
         let mut leased = 0;
@@ -195,8 +196,9 @@ async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would()
 async fn no_more_is_said_to_be_left_than_there_is() {
     for away in [AWAY, 5 * AWAY] {
         let wan = Wan::away(away);
-        let limiter = Limiter::builder(wan.clone(), day()).sharing(Sharing::leases_of(LEASE));
-        let limiter = limiter.backend_deadline(LEASE).build().unwrap();
+        let limiter =
+            Limiter::builder(wan.clone(), day()).consistency(Consistency::leased_for(LEASE));
+        let limiter = limiter.backend_timeout(LEASE).build().unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         let (mut used, mut leased) = (0, 0);
         for number in 0..700_u64 {
@@ -247,6 +249,6 @@ async fn policies_that_apply_to_different_requests_have_different_leases() {
         let response = send(&mut service, request("few")).await;
         assert_eq!(state(&response).0, left);
     }
-    let refused = send(&mut service, request("few")).await;
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let rejected = send(&mut service, request("few")).await;
+    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
 }

@@ -18,8 +18,8 @@ use tower::{
     BoxError, Layer, Service, limit::ConcurrencyLimitLayer, service_fn, util::BoxCloneService,
 };
 use tower_dist_ratelimit::{
-    CallLimitLayer, Decided, LimitError, MissingKey, Observer, OnError, Policy, Quota, Reason,
-    Refusal, RequestPolicy, Throttle, ThrottleLayer,
+    CallLimitLayer, Decided, FailureMode, LimitError, MissingKey, Observer, Policy, Quota, Reason,
+    Rejection, RequestPolicy, Throttle, ThrottleLayer,
     backend::{Backend, Memory},
 };
 use tower_test::mock;
@@ -73,7 +73,7 @@ where
     let future = service.call(call);
     tokio::spawn(async move {
         future.await.map_err(|error| match error {
-            LimitError::Refused(refused) => refused.reason(),
+            LimitError::RateLimited(rejected) => rejected.reason(),
             LimitError::Inner(error) => panic!("{error}"),
         })
     })
@@ -202,8 +202,8 @@ async fn several_policies_are_waited_for_together() {
     // A token of the slow one may be almost there, as far as the fourth can see.
     let hopes = spawn(&mut service, Call(4, 0, 1));
     let started = Instant::now();
-    let refused = spawn(&mut service, Call(5, 0, 1)).await.unwrap();
-    assert_eq!(refused, Err(Reason::TooLong));
+    let rejected = spawn(&mut service, Call(5, 0, 1)).await.unwrap();
+    assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::ZERO);
     for call in calls {
         call.await.unwrap().unwrap();

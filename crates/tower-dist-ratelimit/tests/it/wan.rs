@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
+        PolicyId,
     },
 };
 
@@ -126,7 +127,9 @@ impl Wan {
     }
 }
 
-fn later(sent: Result<BoxFuture<'static, Result<Verdict, BackendError>>, BackendError>) -> Answer {
+fn later(
+    sent: Result<BoxFuture<'static, Result<JointDecision, BackendError>>, BackendError>,
+) -> Answer {
     sent.map_or_else(Answer::Failed, Answer::Later)
 }
 
@@ -145,13 +148,13 @@ impl Letter {
             policy: charge.policy,
             key: charge.key.to_vec(),
             cost: charge.cost,
-            want: charge.want,
+            want: charge.up_to,
             quota: charge.quota,
         }
     }
 
     fn charge(&self) -> Charge<'_> {
-        let charge = Charge::new(self.policy, &self.key, self.cost).want(self.want);
+        let charge = Charge::new(self.policy, &self.key, self.cost).up_to(self.want);
         self.quota.map_or(charge, |quota| charge.quota(quota))
     }
 }
@@ -181,14 +184,14 @@ impl Backend for Wan {
         self.0.asked.lock().unwrap().push(Asked {
             at: Instant::now(),
             cost: charge.cost,
-            want: charge.want,
+            want: charge.up_to,
         });
         let letters: Vec<Letter> = charges.iter().map(Letter::of).collect();
         later(self.send(move |memory| {
             let charges: Vec<_> = letters.iter().map(Letter::charge).collect();
-            let mut decisions = Decisions::refused(charges.len());
+            let mut decisions = Decisions::rejected(charges.len());
             match memory.acquire(&charges, &mut decisions) {
-                Answer::Done(allowed) => Ok(Verdict { allowed, decisions }),
+                Answer::Done(allowed) => Ok(JointDecision { allowed, decisions }),
                 Answer::Failed(error) => Err(error),
                 answer => panic!("{answer:?}"),
             }
@@ -200,9 +203,9 @@ impl Backend for Wan {
         later(self.send(move |memory| {
             let charges: Vec<_> = letters.iter().map(Letter::charge).collect();
             match memory.settle(&charges, delta) {
-                Answer::Done(allowed) => Ok(Verdict {
+                Answer::Done(allowed) => Ok(JointDecision {
                     allowed,
-                    decisions: Decisions::refused(0),
+                    decisions: Decisions::rejected(0),
                 }),
                 answer => panic!("{answer:?}"),
             }

@@ -35,7 +35,7 @@ pub(crate) async fn run(
     let mut fleet = JoinSet::new();
     for number in 0..INSTANCES {
         let policy = Policy::new("fleet", Quota::per_second(RATE.into()).burst(BURST.into()));
-        let limiter = Limiter::builder(store.clone(), policy).sharing(mode.sharing());
+        let limiter = Limiter::builder(store.clone(), policy).consistency(mode.sharing());
         let limiter = limiter.build()?;
         let per_second = load * f64::from(RATE) / f64::from(INSTANCES);
         let random = seeds::generator(seed, [load.to_bits(), number.into(), 0]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_dist_ratelimit::Sharing;
+use tower_dist_ratelimit::Consistency;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mode {
@@ -31,12 +31,12 @@ impl Mode {
         }
     }
 
-    pub(crate) fn sharing(self) -> Sharing {
+    pub(crate) fn sharing(self) -> Consistency {
         let time = Duration::from_millis(self.ms());
         match self {
-            Self::Exact => Sharing::Exact,
-            Self::Lease(_) => Sharing::Leases(time),
-            Self::Async(_) => Sharing::Asynchronous(time),
+            Self::Exact => Consistency::Exact,
+            Self::Lease(_) => Consistency::Leased(time),
+            Self::Async(_) => Consistency::Eventual(time),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::sleep;
 use tower_dist_ratelimit::backend::{
-    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory, PolicyId,
 };
 use tower_dist_ratelimit::{BuildError, Decision, Decisions, Policy};
 
@@ -37,7 +37,7 @@ impl Store {
         };
         Answer::Later(Box::pin(async move {
             sleep(ROUND_TRIP).await;
-            Ok(Verdict { allowed, decisions })
+            Ok(JointDecision { allowed, decisions })
         }))
     }
 }
@@ -56,13 +56,13 @@ impl Backend for Store {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
-        let mut decisions = Decisions::refused(charges.len());
+        let mut decisions = Decisions::rejected(charges.len());
         let answer = self.0.memory.acquire(charges, &mut decisions);
         self.later(answer, decisions)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        self.later(self.0.memory.settle(charges, delta), Decisions::refused(0))
+        self.later(self.0.memory.settle(charges, delta), Decisions::rejected(0))
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {

@@ -64,12 +64,12 @@ impl Algorithm {
         let policy = Policy::new(self.name(), quota).cost(COST);
         let policy = match self {
             Self::FixedWindow => policy.fixed_window(),
-            Self::TwoWindow => policy.two_windows(),
-            Self::SubWindowsInterpolated => policy.sub_windows(SUB_WINDOWS),
-            Self::SubWindowsWhole => policy.whole_sub_windows(SUB_WINDOWS),
+            Self::TwoWindow => policy.sliding_window(),
+            Self::SubWindowsInterpolated => policy.sliding_window_buckets(SUB_WINDOWS),
+            Self::SubWindowsWhole => policy.sliding_window_strict(SUB_WINDOWS),
             Self::TokenBucket => policy,
             Self::LeakyBucket => policy.leaky_queue(WINDOW),
-            Self::SlidingLog => policy.sliding_log(),
+            Self::SlidingLog => policy.sliding_window_log(),
         };
         Ok(Limiter::new(Memory::default(), policy)?)
     }

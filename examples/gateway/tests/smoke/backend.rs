@@ -10,7 +10,7 @@ use crate::client::{header, send, text};
 use crate::process::{Gateway, MACHINE, output};
 
 /// A store on a busy machine may answer late; that is not what most of these tests are about.
-const PATIENT: [&str; 2] = ["--backend-deadline", "10000"];
+const PATIENT: [&str; 2] = ["--backend-timeout", "10000"];
 
 async fn ask(gateway: &Gateway, key: &str) -> axum::http::Response<hyper::body::Incoming> {
     let url = format!("http://{}/", gateway.addr);

@@ -46,7 +46,7 @@ async fn a_bad_option_is_named_with_the_way_to_the_help() {
         ),
         (&["--fleet", "0"], "'--fleet <N>'"),
         (&["--limit", "-1"], "invalid value '-1' for '--limit <N>'"),
-        (&["--backend-deadline", "60001"], "from 1 to 60000"),
+        (&["--backend-timeout", "60001"], "from 1 to 60000"),
         (&["demo", "--requests", "0"], "--requests"),
         (&["demo", "--load", "-1"], "invalid value '-1' for '--load"),
         (&["demo", "--listen", "127.0.0.1:0"], "--listen"),

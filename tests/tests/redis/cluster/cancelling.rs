@@ -62,7 +62,7 @@ pub(super) async fn cancelled_rejections_leave_the_shared_bucket_as_it_was(redis
 pub(super) async fn rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was(
     cluster: &Cluster,
 ) {
-    let redis = Redis::builder(&cluster.url()).answer_deadline(LONG);
+    let redis = Redis::builder(&cluster.url()).answer_timeout(LONG);
     let redis = redis.connect().await.unwrap();
     let set = exhausted(&redis, "late").await;
     let each = |command: &[&str]| {
@@ -95,7 +95,7 @@ pub(super) async fn a_refund_is_in_tokens_of_the_quota_that_was_charged(redis: &
             Charge::new(set.ids[0], b"alice", cost),
             Charge::new(set.ids[1], b"bob", cost).quota(quota),
         ];
-        let answer = redis.acquire(&charges, &mut Decisions::refused(2));
+        let answer = redis.acquire(&charges, &mut Decisions::rejected(2));
         answered(answer).await.unwrap()
     };
     assert!(decide(1).await.allowed);

@@ -24,7 +24,7 @@ pub(super) async fn policies_of_one_key_are_one_call(cluster: &Cluster, redis: &
         redis,
         &[
             Policy::new("one", Quota::per_hour(100)),
-            Policy::new("two", Quota::per_hour(50)).sliding_log(),
+            Policy::new("two", Quota::per_hour(50)).sliding_window_log(),
             Policy::new("three", Quota::per_hour(3)).fixed_window(),
         ],
     );
@@ -50,8 +50,8 @@ pub(super) async fn other_keys_are_refunded(redis: &Redis) {
         redis,
         &[
             Policy::new("wide", Quota::per_hour(100)),
-            Policy::new("tight", Quota::per_hour(5)).first_hit(),
-            Policy::new("log", Quota::per_hour(100)).sliding_log(),
+            Policy::new("tight", Quota::per_hour(5)).fixed_window_from_first_request(),
+            Policy::new("log", Quota::per_hour(100)).sliding_window_log(),
         ],
     );
     let keys = ["alice", "bob", "carol"];
@@ -85,7 +85,7 @@ pub(super) async fn other_keys_are_refunded(redis: &Redis) {
 }
 
 pub(super) async fn slots_are_asked_at_the_same_time(cluster: &Cluster) {
-    let redis = Redis::builder(&cluster.url()).answer_deadline(LONG);
+    let redis = Redis::builder(&cluster.url()).answer_timeout(LONG);
     let redis = redis.connect().await.unwrap();
     let policies = [0, 1, 2].map(|node| Policy::new(format!("at {node}"), Quota::per_hour(100)));
     let set = Arc::new(Set::new(&redis, &policies));
@@ -135,7 +135,7 @@ pub(super) async fn colocated_policies_are_one_call(cluster: &Cluster, redis: &R
         &[
             Policy::new("user", Quota::per_hour(9)).colocate("place"),
             Policy::new("all", Quota::per_hour(2))
-                .phase_per_key()
+                .fixed_window_staggered()
                 .colocate("place"),
         ],
     );

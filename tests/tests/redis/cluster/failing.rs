@@ -12,7 +12,7 @@ pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_their
     cluster: &Cluster,
     redis: &Redis,
 ) {
-    let policy = Policy::new("load", Quota::per_hour(PLENTY)).first_hit();
+    let policy = Policy::new("load", Quota::per_hour(PLENTY)).fixed_window_from_first_request();
     let load = Load::start(Limiter::new(redis.clone(), policy).unwrap());
     tokio::time::sleep(CALM).await;
     let began = Instant::now();
@@ -77,7 +77,7 @@ async fn who_starts_while_a_primary_is_down_works_with_the_others(cluster: &Clus
     assert!(sources.contains(&Source::Backend), "{sources:?}");
     // Unless this process stood still until the replica had taken over.
     let replaced = cluster.nodes()[3].call(&["ROLE"]).texts()[0] == "master";
-    let fell_back = sources.contains(&Source::LocalFallback);
+    let fell_back = sources.contains(&Source::Local);
     assert!(fell_back || replaced, "{sources:?}");
     for number in 0..30 {
         until("a replica to take over", || async {

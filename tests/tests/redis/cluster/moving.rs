@@ -9,7 +9,7 @@ use std::{
 use tests::servers::Cluster;
 use tower_dist_ratelimit::{
     Policy, Quota, Source,
-    backend::{Redis, Verdict},
+    backend::{JointDecision, Redis},
 };
 
 use super::keys;
@@ -18,12 +18,15 @@ use crate::support::Set;
 pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Cluster, redis: &Redis) {
     const LIMIT: u64 = 1_000_000;
     let policy = |name| Policy::new(name, Quota::per_hour(LIMIT)).colocate("moving");
-    let one = Arc::new(Set::new(redis, &[policy("moving").first_hit()]));
+    let one = Arc::new(Set::new(
+        redis,
+        &[policy("moving").fixed_window_from_first_request()],
+    ));
     let two = Arc::new(Set::new(
         redis,
         &[
-            policy("moving a").first_hit(),
-            policy("moving b").sub_windows(4),
+            policy("moving a").fixed_window_from_first_request(),
+            policy("moving b").sliding_window_buckets(4),
         ],
     ));
     one.acquire("k", 1).await.unwrap();
@@ -93,7 +96,7 @@ pub(super) async fn keys_of_which_some_have_moved_are_decided_on_one_by_one(
 ) {
     let policy = |name| {
         Policy::new(name, Quota::per_hour(10))
-            .first_hit()
+            .fixed_window_from_first_request()
             .colocate("moves")
     };
     let both = Arc::new(Set::new(redis, &[policy("half a"), policy("half b")]));
@@ -154,7 +157,7 @@ pub(super) async fn a_redirect_without_a_host_means_the_host_of_the_node_that_an
         }
     };
     tokio::task::block_in_place(|| tell("unknown-endpoint"));
-    let policy = Policy::new("unnamed", Quota::per_hour(10)).first_hit();
+    let policy = Policy::new("unnamed", Quota::per_hour(10)).fixed_window_from_first_request();
     let set = Set::new(redis, &[policy.colocate("unnamed")]);
     assert_eq!(set.one("old").await.unwrap().remaining, 9);
     let mut keys = keys(cluster).into_iter();
@@ -180,6 +183,6 @@ pub(super) async fn a_redirect_without_a_host_means_the_host_of_the_node_that_an
     tokio::task::block_in_place(|| tell("ip"));
 }
 
-fn remaining(verdict: &Verdict) -> Vec<u64> {
+fn remaining(verdict: &JointDecision) -> Vec<u64> {
     verdict.decisions.iter().map(|one| one.remaining).collect()
 }

@@ -78,7 +78,7 @@ impl Report {
     }
 
     fn by_process(&self) -> usize {
-        let own = |sample: &&Sample| sample.source == Source::LocalFallback;
+        let own = |sample: &&Sample| sample.source == Source::Local;
         self.load.samples.iter().filter(own).count()
     }
 }

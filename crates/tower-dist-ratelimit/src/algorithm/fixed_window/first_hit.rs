@@ -69,7 +69,7 @@ impl Arithmetic for FirstHit {
             }
             None => {
                 let retry_after = (ask.cost <= limit).then_some(to_the_end);
-                Decision::refuse(limit, free, retry_after, reset_after(count))
+                Decision::reject(limit, free, retry_after, reset_after(count))
             }
         };
     }

@@ -27,10 +27,10 @@ fn each_waits_for_those_before_it_and_no_longer_than_the_longest_wait() {
         assert_eq!(decision.delay, Duration::from_millis(delay));
         assert_eq!((decision.granted, decision.remaining), (1, left));
     }
-    let refused = charge(&queue, &mut state, 0, 1);
-    assert_eq!((refused.allowed, refused.delay), (false, Duration::ZERO));
-    assert_eq!(refused.retry_after, Some(Duration::from_millis(50)));
-    assert_eq!(refused.reset_after, Duration::from_millis(300));
+    let rejected = charge(&queue, &mut state, 0, 1);
+    assert_eq!((rejected.allowed, rejected.delay), (false, Duration::ZERO));
+    assert_eq!(rejected.retry_after, Some(Duration::from_millis(50)));
+    assert_eq!(rejected.reset_after, Duration::from_millis(300));
     let decision = charge(&queue, &mut state, 50_000_000, 1);
     assert_eq!(decision.delay, Duration::from_millis(250));
 }

@@ -93,7 +93,7 @@ fn round_numbers_give_round_waits() {
     assert_eq!(written, None);
     assert_eq!(
         decision,
-        Decision::refuse(
+        Decision::reject(
             10,
             0,
             Some(Duration::from_millis(300)),
@@ -105,7 +105,7 @@ fn round_numbers_give_round_waits() {
 #[test]
 fn a_cost_above_the_burst_never_passes() {
     let bucket = bucket(Quota::per_second(10).burst(5));
-    let decision = Decision::refuse(10, 5, None, Duration::ZERO);
+    let decision = Decision::reject(10, 5, None, Duration::ZERO);
     assert_eq!(charge(&bucket, 0, at(&bucket, 7), 6), (None, decision));
     assert_eq!(
         charge(&bucket, 0, at(&bucket, 7), u64::MAX),

@@ -72,7 +72,7 @@ fn the_bytes_of_another_algorithm_are_no_state() {
 
 #[test]
 fn the_longest_log_is_read_as_it_was_written() {
-    let log = limit(Algorithm::SlidingLog, MAX_LOG);
+    let log = limit(Algorithm::SlidingWindowLog, MAX_LOG);
     let mut state = log.unused(0);
     for nanos in 0..MAX_LOG {
         assert!(state.charge(nanos, &charge(1)).allowed);
@@ -104,7 +104,7 @@ fn a_state_is_kept_for_as_long_as_it_counts_and_no_longer_than_two_windows() {
 fn a_set_is_charged_all_or_nothing() {
     let limits = [
         limit(Algorithm::TokenBucket, 5),
-        limit(Algorithm::SlidingLog, 1),
+        limit(Algorithm::SlidingWindowLog, 1),
     ];
     let mut states = limits.map(|limit| limit.unused(0));
     let mut out = [Decision::default(); 2];
@@ -169,7 +169,7 @@ proptest! {
         bytes.extend_from_slice(&tail[..tail.len().saturating_sub(6)]);
         if let Some(mut state) = limit.read(nanos, &bytes) {
             for cost in [cost, 1] {
-                state.charge(nanos, &charge(cost).want(u64::MAX));
+                state.charge(nanos, &charge(cost).up_to(u64::MAX));
                 state.settle(nanos, &charge(cost), delta);
                 let _ = state.expires_after(nanos);
             }

@@ -27,8 +27,8 @@ fn where_time_stands_still_limits_hold() {
             .sum();
         // A queue has had one that was as expensive as a minute, and has room for no more.
         assert!(granted <= LIMIT, "{algorithm:?}: {granted}");
-        let refused = key.charge(u64::MAX, 1);
-        assert!(!refused.allowed, "{algorithm:?}: {refused:?}");
+        let rejected = key.charge(u64::MAX, 1);
+        assert!(!rejected.allowed, "{algorithm:?}: {rejected:?}");
     }
 }
 

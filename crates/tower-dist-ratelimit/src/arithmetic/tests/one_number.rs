@@ -26,7 +26,7 @@ impl<A: OneNumber> Swapped<A> {
         Ok(told)
     }
 
-    /// Asks at this time, at the last moment at which that is refused, and at the first at which it is not.
+    /// Asks at this time, at the last moment at which that is rejected, and at the first at which it is not.
     fn step(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> Result<(), TestCaseError> {
         let told = self.told(nanos, ask)?;
         if let (false, Some(wait)) = (told.allowed, told.retry_after) {
@@ -78,11 +78,9 @@ fn run(
         Algorithm::LeakyQueue { max_wait } => {
             each(LeakyQueue::new(quota, max_wait).unwrap(), bits, requests)
         }
-        Algorithm::FixedWindow { phase_per_key } => each(
-            FixedWindow::new(quota, phase_per_key).unwrap(),
-            bits,
-            requests,
-        ),
+        Algorithm::FixedWindow { staggered } => {
+            each(FixedWindow::new(quota, staggered).unwrap(), bits, requests)
+        }
         _ => Ok(()),
     }
 }

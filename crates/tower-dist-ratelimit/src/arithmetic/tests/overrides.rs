@@ -21,24 +21,24 @@ fn by(quota: &Quota, cost: u64) -> Ask<'_> {
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn lowering_a_limit_below_what_is_used_refuses_and_does_not_underflow() {
+fn lowering_a_limit_below_what_is_used_rejectes_and_does_not_underflow() {
     for algorithm in ALL {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(100)).unwrap();
         key.settle(0, 80);
         let low = Quota::per_minute(10);
-        let refused = key.charge_by(0, &by(&low, 1));
-        let queue = refused.delay > Duration::ZERO;
+        let rejected = key.charge_by(0, &by(&low, 1));
+        let queue = rejected.delay > Duration::ZERO;
         if queue {
             // A queue has no count to be above of: those in it keep their places, and the pace is another.
-            assert_eq!(refused.delay, Duration::from_secs(480), "{algorithm:?}");
+            assert_eq!(rejected.delay, Duration::from_secs(480), "{algorithm:?}");
             continue;
         }
         assert_eq!(
-            (refused.allowed, refused.remaining, refused.limit),
+            (rejected.allowed, rejected.remaining, rejected.limit),
             (false, 0, 10),
             "{algorithm:?}"
         );
-        let wait = u64::try_from(refused.retry_after.unwrap().as_nanos()).unwrap();
+        let wait = u64::try_from(rejected.retry_after.unwrap().as_nanos()).unwrap();
         assert!(wait > 0);
         assert!(!key.decide(wait - 1, &by(&low, 1)).allowed, "{algorithm:?}");
         assert!(key.decide(wait, &by(&low, 1)).allowed, "{algorithm:?}");
@@ -139,14 +139,14 @@ fn neither_a_look_nor_a_refund_nor_a_quota_of_zero_changes_the_quota_in_force() 
 }
 
 #[test]
-fn a_limit_of_zero_refuses_for_ever_and_forgets_nothing() {
+fn a_limit_of_zero_rejectes_for_ever_and_forgets_nothing() {
     for algorithm in ALL {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(10)).unwrap();
         key.charge(0, 4);
         for zero in [Quota::per_minute(0), Quota::per_minute(0).burst(5)] {
-            let refused = key.charge_by(0, &by(&zero, 1));
+            let rejected = key.charge_by(0, &by(&zero, 1));
             assert_eq!(
-                (refused.allowed, refused.retry_after, refused.remaining),
+                (rejected.allowed, rejected.retry_after, rejected.remaining),
                 (false, None, 0),
                 "{algorithm:?}"
             );

@@ -22,14 +22,12 @@ pub(super) const ALL: [Algorithm; 9] = [
     Algorithm::LeakyQueue {
         max_wait: Duration::from_secs(60),
     },
-    Algorithm::FixedWindow {
-        phase_per_key: false,
-    },
-    Algorithm::FirstHit,
-    Algorithm::TwoWindows,
-    Algorithm::SubWindows { count: 4 },
-    Algorithm::WholeSubWindows { count: 4 },
-    Algorithm::SlidingLog,
+    Algorithm::FixedWindow { staggered: false },
+    Algorithm::FixedWindowFromFirstRequest,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowBuckets { count: 4 },
+    Algorithm::SlidingWindowStrict { count: 4 },
+    Algorithm::SlidingWindowLog,
 ];
 
 pub(super) fn any_algorithm() -> impl Strategy<Value = Algorithm> {
@@ -37,8 +35,8 @@ pub(super) fn any_algorithm() -> impl Strategy<Value = Algorithm> {
         Algorithm::LeakyQueue { .. } => Algorithm::LeakyQueue {
             max_wait: Duration::from_nanos(waits * 777_777_777),
         },
-        Algorithm::SubWindows { .. } => Algorithm::SubWindows { count: n },
-        Algorithm::WholeSubWindows { .. } => Algorithm::WholeSubWindows { count: n },
+        Algorithm::SlidingWindowBuckets { .. } => Algorithm::SlidingWindowBuckets { count: n },
+        Algorithm::SlidingWindowStrict { .. } => Algorithm::SlidingWindowStrict { count: n },
         other => other,
     })
 }
@@ -124,7 +122,7 @@ pub(super) fn any_built() -> impl Strategy<Value = (Algorithm, Quota)> {
                 max_wait: Duration::from_nanos(max_wait.min(horizon)),
             },
             Algorithm::FixedWindow { .. } => Algorithm::FixedWindow {
-                phase_per_key: max_wait % 2 == 0,
+                staggered: max_wait % 2 == 0,
             },
             other => other,
         };

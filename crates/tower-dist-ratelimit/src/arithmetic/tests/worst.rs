@@ -55,7 +55,7 @@ impl Admitted {
 fn bound(algorithm: Algorithm, quota: Quota) -> u64 {
     let limit = quota.limit();
     match algorithm {
-        Algorithm::WholeSubWindows { .. } | Algorithm::SlidingLog => limit,
+        Algorithm::SlidingWindowStrict { .. } | Algorithm::SlidingWindowLog => limit,
         // One at the start of the window and then one after the other, of any cost.
         Algorithm::LeakyQueue { .. } => limit + quota.burst_size(),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => limit + quota.burst_size(),
@@ -98,15 +98,13 @@ fn attacked(algorithm: Algorithm, at: u64) -> u64 {
 
 #[test]
 fn a_fixed_window_lets_two_limits_in_around_its_end() {
-    let aligned = Algorithm::FixedWindow {
-        phase_per_key: false,
-    };
+    let aligned = Algorithm::FixedWindow { staggered: false };
     assert_eq!(attacked(aligned, MINUTE), 2 * L);
 }
 
 #[test]
 fn a_window_from_the_first_hit_lets_two_limits_in_around_its_end() {
-    let mut key = Key::new(Algorithm::FirstHit, Quota::per_minute(L)).unwrap();
+    let mut key = Key::new(Algorithm::FixedWindowFromFirstRequest, Quota::per_minute(L)).unwrap();
     let mut admitted = Admitted::default();
     assert!(admitted.charge(&mut key, 0, 1));
     assert!(admitted.charge(&mut key, MINUTE - 1, L - 1));
@@ -116,20 +114,20 @@ fn a_window_from_the_first_hit_lets_two_limits_in_around_its_end() {
 
 #[test]
 fn two_windows_let_199_of_100_in() {
-    assert_eq!(attacked(Algorithm::TwoWindows, MINUTE), 199);
+    assert_eq!(attacked(Algorithm::SlidingWindow, MINUTE), 199);
 }
 
 #[test]
 fn interpolated_sub_windows_let_no_less_in() {
-    let worst = attacked(Algorithm::SubWindows { count: 4 }, MINUTE / 4);
+    let worst = attacked(Algorithm::SlidingWindowBuckets { count: 4 }, MINUTE / 4);
     assert!((198..200).contains(&worst), "{worst}");
 }
 
 #[test]
 fn whole_sub_windows_and_the_log_never_let_more_in_than_the_limit() {
     for at in [1, 7, MINUTE / 4, MINUTE / 4 + 1, MINUTE / 3, MINUTE] {
-        assert_eq!(attacked(Algorithm::WholeSubWindows { count: 4 }, at), L);
-        assert_eq!(attacked(Algorithm::SlidingLog, at), L);
+        assert_eq!(attacked(Algorithm::SlidingWindowStrict { count: 4 }, at), L);
+        assert_eq!(attacked(Algorithm::SlidingWindowLog, at), L);
     }
 }
 
@@ -166,11 +164,9 @@ fn a_queue_lets_one_in_at_a_time_exactly_as_far_apart_as_the_rate_says() {
 #[test]
 fn no_window_is_lost_or_won_in_a_day() {
     for algorithm in [
-        Algorithm::FixedWindow {
-            phase_per_key: false,
-        },
-        Algorithm::FirstHit,
-        Algorithm::SlidingLog,
+        Algorithm::FixedWindow { staggered: false },
+        Algorithm::FixedWindowFromFirstRequest,
+        Algorithm::SlidingWindowLog,
     ] {
         for quota in [
             Quota::per_second(3),
@@ -204,18 +200,13 @@ fn what_can_be_sustained_is_the_limit_or_its_n_th_less() {
         admitted.0.len() as f64 / (100 * L) as f64
     };
     for (algorithm, share) in [
-        (
-            Algorithm::FixedWindow {
-                phase_per_key: false,
-            },
-            1.0,
-        ),
-        (Algorithm::FirstHit, 1.0),
-        (Algorithm::TwoWindows, 1.0),
-        (Algorithm::SubWindows { count: 4 }, 1.0),
-        (Algorithm::WholeSubWindows { count: 4 }, 0.80),
-        (Algorithm::WholeSubWindows { count: 10 }, 0.91),
-        (Algorithm::SlidingLog, 1.0),
+        (Algorithm::FixedWindow { staggered: false }, 1.0),
+        (Algorithm::FixedWindowFromFirstRequest, 1.0),
+        (Algorithm::SlidingWindow, 1.0),
+        (Algorithm::SlidingWindowBuckets { count: 4 }, 1.0),
+        (Algorithm::SlidingWindowStrict { count: 4 }, 0.80),
+        (Algorithm::SlidingWindowStrict { count: 10 }, 0.91),
+        (Algorithm::SlidingWindowLog, 1.0),
         (Algorithm::TokenBucket, 1.0),
     ] {
         let ours = sustained(algorithm);

@@ -6,11 +6,11 @@ use super::{
     set::Set,
     slot::At,
 };
-use crate::{Decisions, algorithm::Words, backend::Verdict};
+use crate::{Decisions, algorithm::Words, backend::JointDecision};
 
 /// Questions about one item, answered one after the other by what it says; and what it has to say after them.
 pub(super) struct Batch {
-    pub(super) jobs: Vec<(Swapping, Verdict)>,
+    pub(super) jobs: Vec<(Swapping, JointDecision)>,
     pub(super) states: Vec<Words>,
     /// How long that is to be kept; none if nothing has changed.
     pub(super) write: Option<Ttl>,
@@ -45,7 +45,7 @@ impl Batch {
 }
 
 /// Answers one question; and whether that has changed anything.
-fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, bool) {
+fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (JointDecision, bool) {
     let parts = || {
         job.asked
             .iter()
@@ -68,7 +68,7 @@ fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, b
             (job::done(), changed)
         }
         Verb::Acquire => {
-            let mut decisions = Decisions::refused(job.asked.len());
+            let mut decisions = Decisions::rejected(job.asked.len());
             for ((place, slot, asked), out) in parts().zip(decisions.iter_mut()) {
                 slot.decide(&states[place], at, &asked.ask(), out);
             }
@@ -88,7 +88,7 @@ fn apply(set: &Set, states: &mut [Words], job: &Swapping, at: At) -> (Verdict, b
                 }
                 changed |= asked.cost > 0 && slot.adopt(&mut states[place], at, &asked.ask());
             }
-            (Verdict { allowed, decisions }, changed)
+            (JointDecision { allowed, decisions }, changed)
         }
     }
 }

@@ -44,7 +44,7 @@ impl MemcachedBuilder {
     /// # Default
     ///
     /// 5 s.
-    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+    pub fn connect_timeout(mut self, deadline: Duration) -> Self {
         self.patience.connect = deadline;
         self
     }
@@ -58,7 +58,7 @@ impl MemcachedBuilder {
     /// # Default
     ///
     /// 500 ms.
-    pub fn answer_deadline(mut self, deadline: Duration) -> Self {
+    pub fn answer_timeout(mut self, deadline: Duration) -> Self {
         self.patience.answer = deadline;
         self
     }
@@ -87,7 +87,7 @@ impl MemcachedBuilder {
     /// service: it also starts during an outage of the servers.
     ///
     /// Until the first connection to a server every decision on its keys fails at once, and
-    /// [`OnError`](crate::OnError) decides. Nothing is sent or resolved here.
+    /// [`FailureMode`](crate::FailureMode) decides. Nothing is sent or resolved here.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source, backend::Memcached};
@@ -99,7 +99,7 @@ impl MemcachedBuilder {
     /// let limiter = Limiter::new(memcached, Policy::new("login", Quota::per_minute(5)))?;
     /// let decision = limiter.check("client-42").await?;
     /// assert!(decision.allowed);
-    /// assert_eq!(decision.source, Source::LocalFallback);
+    /// assert_eq!(decision.source, Source::Local);
     /// # Ok(())
     /// # }
     /// ```

@@ -62,7 +62,7 @@ impl Counted {
         let quota = policy.quota();
         let sliding = |windows: SlidingWindow| Some(Windows::Sliding(windows));
         let windows = match policy.algorithm() {
-            Algorithm::FirstHit => {
+            Algorithm::FixedWindowFromFirstRequest => {
                 let window = quota.window();
                 let seconds = window.as_secs();
                 // By the server's clock, which has no parts of seconds; shorter ones could not be told from the next.
@@ -73,12 +73,16 @@ impl Counted {
                     seconds,
                 })
             }
-            Algorithm::FixedWindow { phase_per_key } => {
-                Some(Windows::Fixed(FixedWindow::new(quota, phase_per_key)?))
+            Algorithm::FixedWindow { staggered } => {
+                Some(Windows::Fixed(FixedWindow::new(quota, staggered)?))
             }
-            Algorithm::TwoWindows => sliding(SlidingWindow::interpolated(quota, 1)?),
-            Algorithm::SubWindows { count } => sliding(SlidingWindow::interpolated(quota, count)?),
-            Algorithm::WholeSubWindows { count } => sliding(SlidingWindow::whole(quota, count)?),
+            Algorithm::SlidingWindow => sliding(SlidingWindow::interpolated(quota, 1)?),
+            Algorithm::SlidingWindowBuckets { count } => {
+                sliding(SlidingWindow::interpolated(quota, count)?)
+            }
+            Algorithm::SlidingWindowStrict { count } => {
+                sliding(SlidingWindow::whole(quota, count)?)
+            }
             _ => None,
         };
         let Some(windows) = windows else {
@@ -136,7 +140,7 @@ impl Counted {
     }
 
     /// The whole window that a first request begins, if its end is the server's affair.
-    pub(super) fn first_hit(&self) -> Option<Duration> {
+    pub(super) fn fixed_window_from_first_request(&self) -> Option<Duration> {
         match &self.windows {
             Windows::FirstHit { seconds, .. } => Some(Duration::from_secs(*seconds)),
             _ => None,
@@ -203,7 +207,11 @@ mod tests {
     fn windows_from_the_first_hit_are_counted_if_the_server_can_be_told_their_end() {
         let month = LONGEST_FIRST_HIT.as_secs();
         for (seconds, can) in [(1, false), (2, true), (month - 1, true), (month, false)] {
-            assert_eq!(counted(of(seconds).first_hit()).is_some(), can, "{seconds}");
+            assert_eq!(
+                counted(of(seconds).fixed_window_from_first_request()).is_some(),
+                can,
+                "{seconds}"
+            );
         }
     }
 
@@ -212,8 +220,8 @@ mod tests {
         let time = Time { nanos: 0, unix: 0 };
         for (policy, windows) in [
             (of(60).fixed_window(), 61),
-            (of(60).two_windows(), 61 + 61),
-            (of(60).sub_windows(4), 61 + 16),
+            (of(60).sliding_window(), 61 + 61),
+            (of(60).sliding_window_buckets(4), 61 + 16),
         ] {
             let kept = windows + SKEW.as_secs() + SLACK;
             let ttl = counted(policy).unwrap().ttl(time);
@@ -223,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_window_of_which_all_was_put_back_has_nothing_to_reset() {
-        let rule = counted(of(60).first_hit()).unwrap();
+        let rule = counted(of(60).fixed_window_from_first_request()).unwrap();
         let counts = Counts {
             present: 0,
             older: &[],

@@ -60,7 +60,7 @@ impl Pipe {
             let opaque = self.expect(Then::Look(job));
             return Request::new(&mut self.out, "mg", &key, opaque).end(" v t");
         }
-        let flags = match job.rule.first_hit() {
+        let flags = match job.rule.fixed_window_from_first_request() {
             Some(_) => " t v c",
             None => " v",
         };
@@ -220,7 +220,7 @@ fn decide(job: &Counting, present: u64, nanos: u64) -> Decision {
         number: job.number,
         ttl: job.ttl,
     };
-    let mut decision = Decision::refuse(0, 0, None, std::time::Duration::ZERO);
+    let mut decision = Decision::reject(0, 0, None, std::time::Duration::ZERO);
     let mut ask = job.asked.ask();
     ask.want = ask.want.min(job.rule.limit(job.asked.quota)).max(ask.cost);
     job.rule.decide(counts, at, &ask, &mut decision);

@@ -7,11 +7,11 @@ use super::{counted::Counted, failure::Failure, set::Set};
 use crate::{
     Decision, Decisions, Quota,
     algorithm::Ask,
-    backend::{Charge, Verdict, tag::Tag},
+    backend::{Charge, JointDecision, tag::Tag},
 };
 
 /// Where an answer goes.
-pub(super) type Answer = oneshot::Sender<Result<Verdict, Failure>>;
+pub(super) type Answer = oneshot::Sender<Result<JointDecision, Failure>>;
 
 /// What is asked of a server.
 pub(super) enum Job {
@@ -58,7 +58,7 @@ impl Asked {
     pub(super) fn of(charge: &Charge<'_>) -> Self {
         Self {
             cost: charge.cost,
-            want: charge.want.max(charge.cost),
+            want: charge.up_to.max(charge.cost),
             quota: charge.quota,
         }
     }
@@ -126,11 +126,11 @@ impl Counting {
             sent: Instant::now(),
             nanos: 0,
             ttl: None,
-            refusal: Decision::refuse(0, 0, None, std::time::Duration::ZERO),
+            refusal: Decision::reject(0, 0, None, std::time::Duration::ZERO),
         }
     }
 
-    pub(super) fn answer(mut self, verdict: Result<Verdict, Failure>) {
+    pub(super) fn answer(mut self, verdict: Result<JointDecision, Failure>) {
         self.tell(verdict);
     }
 
@@ -139,7 +139,7 @@ impl Counting {
     }
 
     /// Answers, and goes on.
-    pub(super) fn tell(&mut self, verdict: Result<Verdict, Failure>) {
+    pub(super) fn tell(&mut self, verdict: Result<JointDecision, Failure>) {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(verdict);
         }
@@ -150,18 +150,18 @@ impl Counting {
     }
 }
 
-pub(super) fn one(decision: Decision) -> Verdict {
-    Verdict {
+pub(super) fn one(decision: Decision) -> JointDecision {
+    JointDecision {
         allowed: decision.allowed,
         decisions: std::iter::once(decision).collect(),
     }
 }
 
 /// What a correction is answered.
-pub(super) fn done() -> Verdict {
-    Verdict {
+pub(super) fn done() -> JointDecision {
+    JointDecision {
         allowed: true,
-        decisions: Decisions::refused(0),
+        decisions: Decisions::rejected(0),
     }
 }
 

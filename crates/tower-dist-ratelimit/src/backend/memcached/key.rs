@@ -54,14 +54,14 @@ pub(super) fn layout(policy: &Policy) -> String {
         Algorithm::TokenBucket => "b1".to_owned(),
         Algorithm::LeakyBucket => "m1".to_owned(),
         Algorithm::LeakyQueue { .. } => "q1".to_owned(),
-        Algorithm::FirstHit => format!("h1.{window}"),
-        Algorithm::FixedWindow { phase_per_key } => {
-            format!("{}1.{window}", if phase_per_key { 'p' } else { 'f' })
+        Algorithm::FixedWindowFromFirstRequest => format!("h1.{window}"),
+        Algorithm::FixedWindow { staggered } => {
+            format!("{}1.{window}", if staggered { 'p' } else { 'f' })
         }
-        Algorithm::SubWindows { count } => format!("w1.{window}.{count}"),
-        Algorithm::WholeSubWindows { count } => format!("v1.{window}.{count}"),
-        Algorithm::TwoWindows => format!("t1.{window}"),
-        Algorithm::SlidingLog => format!("l1.{window}"),
+        Algorithm::SlidingWindowBuckets { count } => format!("w1.{window}.{count}"),
+        Algorithm::SlidingWindowStrict { count } => format!("v1.{window}.{count}"),
+        Algorithm::SlidingWindow => format!("t1.{window}"),
+        Algorithm::SlidingWindowLog => format!("l1.{window}"),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     wire,
 };
 use crate::backend::{
-    ConnectError, Verdict,
+    ConnectError, JointDecision,
     address::Address,
     health::Health,
     patience::{Patience, within},
@@ -97,9 +97,9 @@ impl Link {
 
     /// What a question that was sent is answered.
     pub(super) async fn answer(
-        receiver: oneshot::Receiver<Result<Verdict, Failure>>,
+        receiver: oneshot::Receiver<Result<JointDecision, Failure>>,
         health: Arc<Health>,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<JointDecision, Failure> {
         let answer = receiver.await;
         answer.unwrap_or_else(|_| Err(lost(&health)))
     }

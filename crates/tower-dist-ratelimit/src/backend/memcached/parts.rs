@@ -13,7 +13,7 @@ use super::{
     link::Link,
     set::Kept,
 };
-use crate::backend::{Verdict, tag::Tag, transaction};
+use crate::backend::{JointDecision, tag::Tag, transaction};
 
 /// What is asked of one item.
 pub(super) struct Part {
@@ -63,7 +63,7 @@ impl Part {
     /// Sends the charges or corrections.
     pub(super) fn ask(
         &self,
-    ) -> Result<impl Future<Output = Result<Verdict, Failure>> + Send + use<>, Failure> {
+    ) -> Result<impl Future<Output = Result<JointDecision, Failure>> + Send + use<>, Failure> {
         let Memcached { servers, seeds, .. } = &self.memcached;
         let (_, link) = &servers[key::server(seeds, &self.tag)];
         let (answer, receiver) = oneshot::channel();

@@ -91,16 +91,16 @@ pub(super) fn slot(policy: &Policy) -> Result<Box<dyn Slot>, BuildError> {
         Algorithm::LeakyQueue { max_wait } => {
             Box::new(Adjusted::new(quota, LeakyQueue::new(quota, max_wait)?))
         }
-        Algorithm::FixedWindow { phase_per_key } => {
-            Box::new(FixedWindow::new(quota, phase_per_key)?)
+        Algorithm::FixedWindow { staggered } => Box::new(FixedWindow::new(quota, staggered)?),
+        Algorithm::FixedWindowFromFirstRequest => Box::new(FirstHit::new(quota)?),
+        Algorithm::SlidingWindow => Box::new(SlidingWindow::interpolated(quota, 1)?),
+        Algorithm::SlidingWindowBuckets { count } => {
+            Box::new(SlidingWindow::interpolated(quota, count)?)
         }
-        Algorithm::FirstHit => Box::new(FirstHit::new(quota)?),
-        Algorithm::TwoWindows => Box::new(SlidingWindow::interpolated(quota, 1)?),
-        Algorithm::SubWindows { count } => Box::new(SlidingWindow::interpolated(quota, count)?),
-        Algorithm::WholeSubWindows { count } => Box::new(SlidingWindow::whole(quota, count)?),
-        Algorithm::SlidingLog => {
-            let bound = "another one on Memcached, which keeps no lists; whole_sub_windows never admit more than the limit, either";
-            return Err(BuildError::new("algorithm", "sliding_log", bound));
+        Algorithm::SlidingWindowStrict { count } => Box::new(SlidingWindow::whole(quota, count)?),
+        Algorithm::SlidingWindowLog => {
+            let bound = "another one on Memcached, which keeps no lists; sliding_window_strict never admits more than the limit, either";
+            return Err(BuildError::new("algorithm", "sliding_window_log", bound));
         }
     })
 }

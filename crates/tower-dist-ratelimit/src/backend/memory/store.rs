@@ -64,22 +64,22 @@ pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, 
                 slots(queue, capacity)
             }
         }
-        Algorithm::FixedWindow { phase_per_key } => {
-            slots(FixedWindow::new(quota, phase_per_key)?, capacity)
+        Algorithm::FixedWindow { staggered } => {
+            slots(FixedWindow::new(quota, staggered)?, capacity)
         }
-        Algorithm::FirstHit => shelves(FirstHit::new(quota)?, capacity),
-        Algorithm::TwoWindows => {
+        Algorithm::FixedWindowFromFirstRequest => shelves(FirstHit::new(quota)?, capacity),
+        Algorithm::SlidingWindow => {
             let windows = SlidingWindow::interpolated(quota, 1)?;
             shelves(windows, capacity)
         }
-        Algorithm::SubWindows { count } => {
+        Algorithm::SlidingWindowBuckets { count } => {
             let windows = SlidingWindow::interpolated(quota, count)?;
             shelves(windows, capacity)
         }
-        Algorithm::WholeSubWindows { count } => {
+        Algorithm::SlidingWindowStrict { count } => {
             shelves(SlidingWindow::whole(quota, count)?, capacity)
         }
-        Algorithm::SlidingLog => shelves(SlidingLog::new(quota)?, capacity),
+        Algorithm::SlidingWindowLog => shelves(SlidingLog::new(quota)?, capacity),
     }
 }
 

@@ -52,7 +52,7 @@ impl RedisBuilder {
     /// # Default
     ///
     /// 5 s.
-    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+    pub fn connect_timeout(mut self, deadline: Duration) -> Self {
         self.patience.connect = deadline;
         self
     }
@@ -66,7 +66,7 @@ impl RedisBuilder {
     /// # Default
     ///
     /// 500 ms.
-    pub fn answer_deadline(mut self, deadline: Duration) -> Self {
+    pub fn answer_timeout(mut self, deadline: Duration) -> Self {
         self.patience.answer = deadline;
         self
     }
@@ -142,7 +142,7 @@ impl RedisBuilder {
     /// Returns at once and connects in the background, until it succeeds. This is the way to start a service: it also
     /// starts during an outage of the server.
     ///
-    /// Until the first connection every decision fails at once, and [`OnError`](crate::OnError) decides. A wrong
+    /// Until the first connection every decision fails at once, and [`FailureMode`](crate::FailureMode) decides. A wrong
     /// password and an unreachable host show in these failures; nothing is sent or resolved here.
     ///
     /// ```
@@ -155,7 +155,7 @@ impl RedisBuilder {
     /// let limiter = Limiter::new(redis, Policy::new("login", Quota::per_minute(5)))?;
     /// let decision = limiter.check("client-42").await?;
     /// assert!(decision.allowed);
-    /// assert_eq!(decision.source, Source::LocalFallback);
+    /// assert_eq!(decision.source, Source::Local);
     /// # Ok(())
     /// # }
     /// ```

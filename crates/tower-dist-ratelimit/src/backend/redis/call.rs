@@ -99,11 +99,11 @@ impl Asked {
         let mut text = SmallVec::new();
         // Writing into memory does not fail.
         let _ = match verb {
-            Verb::Acquire if charge.want <= cost && charge.quota.is_none() => {
+            Verb::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
                 text.extend_from_slice(itoa(&mut [0; 20], cost));
                 Ok(())
             }
-            Verb::Acquire => write!(text, "{cost} {}", charge.want.min(MOST_USED)),
+            Verb::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
             Verb::Settle(delta) => {
                 let most = i64::try_from(MOST_USED).unwrap_or(i64::MAX);
                 let refund = i64::try_from(cost).unwrap_or(i64::MAX);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Quota,
-    backend::{BackendError, Charge, PolicyId, Verdict, transaction},
+    backend::{BackendError, Charge, JointDecision, PolicyId, transaction},
 };
 
 /// Charges whose keys are in one slot.
@@ -54,7 +54,7 @@ impl Part {
     /// Sends the charges or corrections.
     pub(super) fn ask(
         &self,
-    ) -> Result<impl Future<Output = Result<Verdict, Failure>> + Send + use<>, Failure> {
+    ) -> Result<impl Future<Output = Result<JointDecision, Failure>> + Send + use<>, Failure> {
         let limits = self
             .call
             .limits(self.charges.iter().map(|charge| charge.quota));

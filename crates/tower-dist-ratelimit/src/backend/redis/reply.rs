@@ -3,7 +3,7 @@ use std::time::Duration;
 use redis::{RedisResult, Value};
 use smallvec::SmallVec;
 
-use crate::{Decision, backend::Verdict};
+use crate::{Decision, backend::JointDecision};
 
 /// What a script says about one policy, as numbers: what is left, the time to reset, what was granted (-1: refused), and
 /// the wait (-1: for ever).
@@ -55,9 +55,9 @@ pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option
 }
 
 /// The decisions on one request, whose policies have these limits.
-pub(super) fn verdict(words: &[Said], limits: &[u64]) -> Verdict {
+pub(super) fn verdict(words: &[Said], limits: &[u64]) -> JointDecision {
     let decisions = words.iter().zip(limits);
-    Verdict {
+    JointDecision {
         allowed: words.iter().all(|said| said.granted >= 0),
         decisions: decisions
             .map(|(said, &limit)| said.decision(limit))
@@ -71,7 +71,7 @@ impl Said {
         let count = |value: i64| u64::try_from(value).unwrap_or(0);
         let reset = micros(self.reset).unwrap_or_default();
         if self.granted < 0 {
-            return Decision::refuse(limit, count(self.remaining), micros(self.wait), reset);
+            return Decision::reject(limit, count(self.remaining), micros(self.wait), reset);
         }
         let mut decision =
             Decision::allow(count(self.granted), limit, count(self.remaining), reset);

@@ -20,7 +20,7 @@ use super::{
     wire::Dialer,
     work::{How, Work},
 };
-use crate::backend::{BackendError, BoxFuture, Verdict, patience::Patience};
+use crate::backend::{BackendError, BoxFuture, JointDecision, patience::Patience};
 
 /// Which server is asked.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Deciding {
 }
 
 impl Future for Deciding {
-    type Output = Result<Verdict, BackendError>;
+    type Output = Result<JointDecision, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let words = ready!(Pin::new(&mut self.answers).poll(cx));

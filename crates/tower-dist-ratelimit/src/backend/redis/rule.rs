@@ -115,10 +115,10 @@ fn part(
             }
             paced(source::LEAKY_QUEUE, "q", rate, dynamic, wait)
         }
-        Algorithm::FixedWindow { phase_per_key } => {
+        Algorithm::FixedWindow { staggered } => {
             // Sixteen bits of the key's hash tell apart as many beginnings. It is the last part of the key if the policy is
             // colocated, and else the first in braces; a policy's name can look like one.
-            let phase = match (phase_per_key, colocated) {
+            let phase = match (staggered, colocated) {
                 (false, _) => "0",
                 (true, false) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
                 (true, true) => {
@@ -126,21 +126,21 @@ fn part(
                 }
             };
             let lua = [source::FIXED_WINDOW, source::COUNTER].concat();
-            let version = if phase_per_key { "p1" } else { "f1" };
+            let version = if staggered { "p1" } else { "f1" };
             counter(&lua.replace("$PHASE", phase), version, quota, dynamic)
         }
-        Algorithm::FirstHit => {
+        Algorithm::FixedWindowFromFirstRequest => {
             let lua = [source::FIRST_HIT, source::COUNTER].concat();
             counter(&lua, "h1", quota, dynamic)
         }
-        Algorithm::TwoWindows => sliding("t1", quota, 1, false, dynamic),
-        Algorithm::SubWindows { count } => {
+        Algorithm::SlidingWindow => sliding("t1", quota, 1, false, dynamic),
+        Algorithm::SlidingWindowBuckets { count } => {
             sliding(&format!("s{count}"), quota, count, false, dynamic)
         }
-        Algorithm::WholeSubWindows { count } => {
+        Algorithm::SlidingWindowStrict { count } => {
             sliding(&format!("v{count}"), quota, count, true, dynamic)
         }
-        Algorithm::SlidingLog => counter_up_to(
+        Algorithm::SlidingWindowLog => counter_up_to(
             MAX_LOG,
             &source::SLIDING_LOG.replace("$MAX_LOG", &LONGEST_LOG.to_string()),
             "l1",

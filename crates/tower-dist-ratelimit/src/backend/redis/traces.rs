@@ -28,17 +28,13 @@ const ALGORITHMS: [Algorithm; 10] = [
     Algorithm::LeakyQueue {
         max_wait: Duration::from_millis(777),
     },
-    Algorithm::FixedWindow {
-        phase_per_key: false,
-    },
-    Algorithm::FixedWindow {
-        phase_per_key: true,
-    },
-    Algorithm::FirstHit,
-    Algorithm::TwoWindows,
-    Algorithm::SubWindows { count: 5 },
-    Algorithm::WholeSubWindows { count: 8 },
-    Algorithm::SlidingLog,
+    Algorithm::FixedWindow { staggered: false },
+    Algorithm::FixedWindow { staggered: true },
+    Algorithm::FixedWindowFromFirstRequest,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowBuckets { count: 5 },
+    Algorithm::SlidingWindowStrict { count: 8 },
+    Algorithm::SlidingWindowLog,
 ];
 
 /// Windows in microseconds that all sub-windows and phases divide; a limit; for buckets a burst.

@@ -91,10 +91,10 @@ impl Part for Request {
             let allowed = answer?;
             let decision = match allowed {
                 true => Decision::allow(1, 5, 3, Duration::ZERO),
-                false => Decision::refuse(5, 0, None, Duration::ZERO),
+                false => Decision::reject(5, 0, None, Duration::ZERO),
             };
             let decisions = std::iter::repeat_n(decision, charges).collect();
-            Ok(Verdict { allowed, decisions })
+            Ok(JointDecision { allowed, decisions })
         }))
     }
 

@@ -4,7 +4,7 @@ use crate::{
     conformance::subject::{LIMIT, Set},
 };
 
-/// What one policy of a set refuses is charged to none, whichever it is.
+/// What one policy of a set rejects is charged to none, whichever it is.
 pub(in super::super) async fn all_or_nothing(
     kit: &Conformance,
     algorithm: Algorithm,
@@ -66,12 +66,12 @@ async fn exhausted(
     let counted = |seen: u64, full: u64| seen + taken == full;
     for _ in 0..5 {
         let (allowed, decisions) = set.take(keys, 1).await?;
-        let (refuses, passes) = (&decisions[tight], &decisions[wide]);
-        let right = !allowed && !refuses.allowed && passes.allowed;
-        subject.promise(right, || format!("refused by one, but {decisions:?}"))?;
+        let (rejects, passes) = (&decisions[tight], &decisions[wide]);
+        let right = !allowed && !rejects.allowed && passes.allowed;
+        subject.promise(right, || format!("rejected by one, but {decisions:?}"))?;
         let nothing = passes.granted == 0 && counted(passes.remaining, full[wide].remaining);
         subject.promise(nothing, || {
-            format!("refused after {taken} of {full:?}, but charged: {decisions:?}")
+            format!("rejected after {taken} of {full:?}, but charged: {decisions:?}")
         })?;
     }
     let (_, left) = set.take(keys, 0).await?;

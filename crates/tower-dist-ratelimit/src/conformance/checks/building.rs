@@ -3,7 +3,7 @@ use std::mem::discriminant;
 use super::{Conformance, Subject, Violation};
 use crate::conformance::ALL;
 
-/// What the backend says it has can be built, and what it has not is refused then and not later.
+/// What the backend says it has can be built, and what it has not is rejected then and not later.
 pub(in super::super) fn building(kit: &Conformance) -> Result<(), Violation> {
     for algorithm in ALL {
         let has = |one: &crate::Algorithm| discriminant(one) == discriminant(&algorithm);

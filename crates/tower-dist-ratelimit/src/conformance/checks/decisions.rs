@@ -30,14 +30,12 @@ pub(in super::super) async fn decisions(
     let stands_still = kit.clock.grain().is_zero();
     for sequence in 0..kit.sequences {
         let quota = match algorithm {
-            Algorithm::FixedWindow {
-                phase_per_key: true,
-            } => None,
+            Algorithm::FixedWindow { staggered: true } => None,
             _ if stands_still => Some(quota(algorithm, &mut numbers)),
             Algorithm::TokenBucket
             | Algorithm::LeakyBucket
             | Algorithm::LeakyQueue { .. }
-            | Algorithm::SlidingLog => (sequence % 2 == 1).then(|| Quota::new(LIMIT, LIVE)),
+            | Algorithm::SlidingWindowLog => (sequence % 2 == 1).then(|| Quota::new(LIMIT, LIVE)),
             _ => None,
         };
         let subject = match quota {
@@ -106,13 +104,13 @@ async fn compare(
 ) -> Result<(), Violation> {
     let Request { cost, want, settle } = *request;
     let asked = subject.now();
-    let decision = subject.ask(subject.charge(key, cost).want(want)).await?;
+    let decision = subject.ask(subject.charge(key, cost).up_to(want)).await?;
     let told = subject.now();
     // A nanosecond is what counting in units may round.
     let grain = saturating_nanos(subject.clock.grain()).max(1);
     let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, cost, want);
     let total = |granted: u64, remaining: u64| granted + remaining;
-    // Who could have been refused may wait as long as anybody.
+    // Who could have been rejected may wait as long as anybody.
     let longest = match subject.algorithm {
         Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
         _ => early.delay,

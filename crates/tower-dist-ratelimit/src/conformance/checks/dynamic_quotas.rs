@@ -1,7 +1,7 @@
 use super::{Conformance, Subject, Violation};
 use crate::{Algorithm, Quota, conformance::subject::LIMIT};
 
-/// A limit that is lowered below what is used refuses, one that is raised admits at once, and what was used stays used.
+/// A limit that is lowered below what is used rejects, one that is raised admits at once, and what was used stays used.
 pub(in super::super) async fn dynamic_quotas(
     kit: &Conformance,
     algorithm: Algorithm,
@@ -16,8 +16,8 @@ pub(in super::super) async fn dynamic_quotas(
         format!("a limit of 0, but {zero:?}")
     })?;
     let low = subject.ask(by(LIMIT / 2, 1)).await?;
-    let refused = !low.allowed && low.remaining == 0 && low.limit == LIMIT / 2;
-    subject.promise(refused && low.retry_after.is_some(), || {
+    let rejected = !low.allowed && low.remaining == 0 && low.limit == LIMIT / 2;
+    subject.promise(rejected && low.retry_after.is_some(), || {
         format!("lowered below the {used} that are used, but {low:?}")
     })?;
     let high = subject.ask(by(2 * LIMIT, 1)).await?;

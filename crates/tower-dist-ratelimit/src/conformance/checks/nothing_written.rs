@@ -1,7 +1,7 @@
 use super::{Conformance, Subject, Violation};
 use crate::{Algorithm, conformance::subject::LIMIT};
 
-/// Refusals and looks leave no trace: what is left stays, and a key that nobody has charged stays unused.
+/// Rejections and looks leave no trace: what is left stays, and a key that nobody has charged stays unused.
 pub(in super::super) async fn nothing_written(
     kit: &Conformance,
     algorithm: Algorithm,
@@ -30,5 +30,5 @@ pub(in super::super) async fn nothing_written(
     subject.promise(same, || format!("{before:?} has become {after:?}"))?;
     let unused = subject.look(&fresh).await?;
     let fresh = unused.reset_after.is_zero() && unused.remaining >= LIMIT;
-    subject.promise(fresh, || format!("only refused, but {unused:?}"))
+    subject.promise(fresh, || format!("only rejected, but {unused:?}"))
 }

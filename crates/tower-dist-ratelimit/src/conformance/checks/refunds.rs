@@ -31,8 +31,8 @@ pub(in super::super) async fn refunds(
     let debt = LIMIT.cast_signed();
     subject.settle(subject.charge(&key, 4), debt).await?;
     left("more taken than there was", subject.look(&key).await?, 0)?;
-    let refused = subject.take(&key, 1).await?;
-    subject.promise(!refused.allowed, || format!("in debt, but {refused:?}"))?;
+    let rejected = subject.take(&key, 1).await?;
+    subject.promise(!rejected.allowed, || format!("in debt, but {rejected:?}"))?;
     subject.settle(subject.charge(&key, LIMIT), -debt).await?;
     left("the debt refunded", subject.look(&key).await?, full - 7)?;
     let other = subject.look(&subject.key("b")).await?;

@@ -6,7 +6,7 @@ use crate::{Algorithm, conformance::subject::LIMIT};
 /// Rounds, of which at least one has to say something: windows can be over at once.
 const ROUNDS: u64 = 4;
 
-/// A refused request is refused just before its `retry_after` and allowed at it, by the grain of the clock.
+/// A rejected request is rejected just before its `retry_after` and allowed at it, by the grain of the clock.
 pub(in super::super) async fn retry(
     kit: &Conformance,
     algorithm: Algorithm,
@@ -51,12 +51,12 @@ async fn exactly(
     subject.clock.pass(nano).await;
     let decision = subject.take(key, cost).await?;
     subject.promise(decision.allowed, || {
-        format!("refused again after waiting {wait:?}: {decision:?}")
+        format!("rejected again after waiting {wait:?}: {decision:?}")
     })
 }
 
 /// Where it goes on: again and again around it, and each answer has to fit, whenever it was decided between the question
-/// and the answer. `since` is the same of the refusal. Returns whether it was early enough to see one more.
+/// and the answer. `since` is the same of the rejection. Returns whether it was early enough to see one more.
 async fn about(
     subject: &Subject,
     key: &[u8],
@@ -79,13 +79,15 @@ async fn about(
             return Ok(seen);
         }
         subject.promise(least <= wait + grain, || {
-            format!("refused again, at least {least:?} after it was to wait {wait:?}: {decision:?}")
+            format!(
+                "rejected again, at least {least:?} after it was to wait {wait:?}: {decision:?}"
+            )
         })?;
         seen = true;
     }
 }
 
-/// How long the key has to wait, if it is refused.
+/// How long the key has to wait, if it is rejected.
 async fn wait(subject: &Subject, key: &[u8], cost: u64) -> Result<Option<Duration>, Violation> {
     let decision = subject.take(key, cost).await?;
     if decision.allowed {
@@ -93,6 +95,6 @@ async fn wait(subject: &Subject, key: &[u8], cost: u64) -> Result<Option<Duratio
     }
     match decision.retry_after {
         Some(wait) if !wait.is_zero() => Ok(Some(wait)),
-        _ => Err(subject.broken(format!("refused, but {decision:?}"))),
+        _ => Err(subject.broken(format!("rejected, but {decision:?}"))),
     }
 }

@@ -26,7 +26,7 @@ fn found(
         let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
         request.headers_mut().append(name, line);
     }
-    client_ip(trusted).address(RequestHead::new(&request))
+    client_ip(trusted).address(RequestParts::new(&request))
 }
 
 fn address(text: &str) -> Option<IpAddr> {
@@ -181,7 +181,7 @@ fn without_a_peer_nobody_is_believed() {
         .body(())
         .unwrap();
     let key = client_ip(TrustedProxies::private());
-    assert_eq!(key.address(RequestHead::new(&request)), None);
+    assert_eq!(key.address(RequestParts::new(&request)), None);
 }
 
 #[test]

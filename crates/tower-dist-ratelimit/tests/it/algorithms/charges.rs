@@ -3,7 +3,7 @@
 use super::*;
 
 fn acquire(memory: &Memory, charges: &[Charge<'_>]) -> (bool, Decisions) {
-    let mut out = Decisions::refused(charges.len());
+    let mut out = Decisions::rejected(charges.len());
     let Answer::Done(allowed) = memory.acquire(charges, &mut out) else {
         panic!("memory answers at once")
     };
@@ -25,7 +25,7 @@ async fn a_lease_is_what_is_there_up_to_what_was_wanted_and_never_less_than_the_
         let policy = registered(&memory, of(per_minute(10)));
         let charge = Charge::new(policy, b"a", 2);
         let granted = |want| {
-            let decision = one(&memory, charge.want(want));
+            let decision = one(&memory, charge.up_to(want));
             (decision.allowed, decision.granted, decision.remaining)
         };
         assert_eq!(granted(6), (true, 6, 4), "{name}");
@@ -36,7 +36,7 @@ async fn a_lease_is_what_is_there_up_to_what_was_wanted_and_never_less_than_the_
             (false, 0, 0),
             "{name}: less than the cost is left"
         );
-        let look = one(&memory, Charge::new(policy, b"b", 0).want(5));
+        let look = one(&memory, Charge::new(policy, b"b", 0).up_to(5));
         assert_eq!((look.granted, look.remaining), (0, 10), "{name}: a look");
     }
 }
@@ -45,7 +45,7 @@ async fn a_lease_is_what_is_there_up_to_what_was_wanted_and_never_less_than_the_
 async fn a_lease_of_a_bucket_is_rounded_down_to_whole_tokens() {
     let memory = Memory::default();
     let policy = registered(&memory, Policy::new("p", Quota::per_second(10)));
-    let charge = Charge::new(policy, b"a", 1).want(100);
+    let charge = Charge::new(policy, b"a", 1).up_to(100);
     assert_eq!(one(&memory, charge).granted, 10);
     advance(Duration::from_millis(299)).await;
     assert_eq!(one(&memory, charge).granted, 2);
@@ -77,7 +77,7 @@ async fn sets_of_any_algorithms_are_charged_to_all_or_to_none() {
     let policies: Vec<Policy> = ALL
         .iter()
         .map(|(name, of)| of(Policy::new(*name, Quota::per_minute(10))))
-        .chain([Policy::new("tight", Quota::per_minute(3)).sliding_log()])
+        .chain([Policy::new("tight", Quota::per_minute(3)).sliding_window_log()])
         .collect();
     let memory = Memory::default();
     let ids = memory.register(&policies).unwrap();

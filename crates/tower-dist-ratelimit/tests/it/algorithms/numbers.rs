@@ -18,21 +18,23 @@ fn numbers_that_an_algorithm_cannot_have_are_rejected() {
     let max = u64::MAX;
     for count in [0, 1, 101, u32::MAX] {
         let expected = |field| expect(field, count, "2 to 100");
-        let sub_windows = rejected(per_minute(5).sub_windows(count));
-        assert_eq!(sub_windows, expected("sub_windows"));
-        let whole = rejected(per_minute(5).whole_sub_windows(count));
-        assert_eq!(whole, expected("whole_sub_windows"));
+        let sub_windows = rejected(per_minute(5).sliding_window_buckets(count));
+        assert_eq!(sub_windows, expected("sliding_window_buckets"));
+        let whole = rejected(per_minute(5).sliding_window_strict(count));
+        assert_eq!(whole, expected("sliding_window_strict"));
     }
     assert_eq!(
-        rejected(Policy::new("p", Quota::new(1, Duration::from_nanos(3))).sub_windows(4)),
+        rejected(
+            Policy::new("p", Quota::new(1, Duration::from_nanos(3))).sliding_window_buckets(4)
+        ),
         expect("window", "3ns", "at least 4ns, one for each sub-window")
     );
     assert_eq!(
-        rejected(per_minute(10_001).sliding_log()),
+        rejected(per_minute(10_001).sliding_window_log()),
         expect("limit", 10_001, "at most 10000 with a sliding log")
     );
     assert_eq!(
-        rejected(per_minute(max).sliding_log()),
+        rejected(per_minute(max).sliding_window_log()),
         expect("limit", max, "at most 10000 with a sliding log")
     );
     let waits = "above 0 and at most 100 years";
@@ -53,7 +55,10 @@ fn numbers_that_an_algorithm_cannot_have_are_rejected() {
             "at most 274877906943 in a fixed window of 60s"
         )
     );
-    for of in [Policy::first_hit, Policy::two_windows] {
+    for of in [
+        Policy::fixed_window_from_first_request,
+        Policy::sliding_window,
+    ] {
         assert_eq!(
             rejected(of(per_minute(max))),
             expect("limit", max, "at most 2305843009213693952")

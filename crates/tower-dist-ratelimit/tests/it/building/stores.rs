@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use tower::Layer;
-use tower_dist_ratelimit::{RateLimitLayerBuilder, Sharing};
+use tower_dist_ratelimit::{Consistency, RateLimitLayerBuilder};
 
 use super::*;
 use crate::support::{Probe, from, send, slow};
@@ -44,35 +44,35 @@ fn a_layer_has_at_least_one_policy_and_no_more_than_its_store_can_decide() {
 
 #[test]
 fn a_fleet_has_an_instance_and_a_share_is_what_a_memory_can_keep() {
-    let nobody = OnError::LocalFallback { fleet: 0 };
+    let nobody = FailureMode::Local { instances: 0 };
     let policy = || Policy::new("p", Quota::per_second(1));
     let http = RateLimitLayer::builder(Memory::default()).limit(policy());
-    let http = http.on_backend_error(nobody).build().map(|_| ());
+    let http = http.failure_mode(nobody).build().map(|_| ());
     let calls = CallLimitLayer::<()>::builder(Memory::default()).limit(policy());
-    let calls = calls.on_backend_error(nobody).build().map(|_| ());
+    let calls = calls.failure_mode(nobody).build().map(|_| ());
     let waiting = CallLimitLayer::<()>::builder(Memory::default()).limit(policy());
-    let waiting = waiting.on_backend_error(nobody).waiting().build();
+    let waiting = waiting.failure_mode(nobody).waiting().build();
     let limiter = Limiter::builder(Memory::default(), policy());
-    let limiter = limiter.on_backend_error(nobody).build().map(|_| ());
+    let limiter = limiter.failure_mode(nobody).build().map(|_| ());
     for built in [http, calls, waiting.map(|_| ()), limiter] {
-        rejects(built, None, "fleet", "0", "at least 1");
+        rejects(built, None, "instances", "0", "at least 1");
     }
 
     let many = |on_error| {
         let store = Scripted::new(Mood::AtOnce);
         let all = (0..17).map(|n| Policy::new(n.to_string(), Quota::per_second(1)));
-        let builder = RateLimitLayer::builder(store).on_backend_error(on_error);
+        let builder = RateLimitLayer::builder(store).failure_mode(on_error);
         all.fold(builder, |builder, policy| builder.limit(policy))
             .build()
     };
     rejects(
-        many(OnError::default()),
+        many(FailureMode::default()),
         None,
         "number of policies",
         "17",
-        "at most 16 with OnError::LocalFallback",
+        "at most 16 with FailureMode::Local",
     );
-    assert!(many(OnError::Deny).is_ok());
+    assert!(many(FailureMode::Closed).is_ok());
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_memory_takes_any_number_of_rebuilds_and_of_different_policies() {
 #[tokio::test(start_paused = true)]
 async fn limiters_with_equal_policies_over_one_memory_share_their_counts() {
     let memory = Arc::new(Memory::default());
-    let policy = |limit| Policy::new("p", Quota::per_hour(limit)).sliding_log();
+    let policy = |limit| Policy::new("p", Quota::per_hour(limit)).sliding_window_log();
     let limiter = |policy| Limiter::new(Arc::clone(&memory), policy).unwrap();
     for remaining in (0..100).rev() {
         let rebuilt = limiter(policy(100));
@@ -131,11 +131,13 @@ fn a_build_that_fails_registers_nothing() {
         change(builder).build().unwrap_err();
     };
     let policy = || Policy::new("p", Quota::per_second(10));
-    fails(policy(), |b| b.headers(Fields::NearLimit(2.0)));
-    fails(policy(), |b| b.backend_deadline(Duration::ZERO));
-    fails(policy(), |b| b.sharing(Sharing::leases_of(Duration::ZERO)));
+    fails(policy(), |b| b.headers(ResponseHeaders::NearLimit(2.0)));
+    fails(policy(), |b| b.backend_timeout(Duration::ZERO));
     fails(policy(), |b| {
-        b.on_backend_error(OnError::LocalFallback { fleet: 0 })
+        b.consistency(Consistency::leased_for(Duration::ZERO))
+    });
+    fails(policy(), |b| {
+        b.failure_mode(FailureMode::Local { instances: 0 })
     });
     fails(policy(), |b| {
         b.limit(Policy::new("p", Quota::per_second(1)))
@@ -145,8 +147,8 @@ fn a_build_that_fails_registers_nothing() {
     let huge = || Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
     fails(huge(), |b| b);
     fails(huge(), |b| {
-        b.on_backend_error(OnError::Deny)
-            .sharing(Sharing::Asynchronous(Duration::from_secs(1)))
+        b.failure_mode(FailureMode::Closed)
+            .consistency(Consistency::Eventual(Duration::from_secs(1)))
     });
     let first = backend.register(&[policy()]).unwrap();
     assert_eq!(first, [PolicyId::new(0)]);
@@ -155,7 +157,11 @@ fn a_build_that_fails_registers_nothing() {
 #[test]
 fn a_capacity_beyond_the_address_space_is_rejected() {
     let policy = || Policy::new("p", Quota::per_second(1));
-    for policy in [policy(), policy().sliding_log(), policy().dynamic_quotas()] {
+    for policy in [
+        policy(),
+        policy().sliding_window_log(),
+        policy().dynamic_quotas(),
+    ] {
         let limiter = Limiter::new(Memory::with_capacity(usize::MAX), policy);
         let max = usize::MAX.to_string();
         rejects(
@@ -210,19 +216,19 @@ fn a_backend_has_to_name_every_policy() {
 }
 
 #[test]
-fn a_share_that_this_process_cannot_count_is_said_to_be_about_the_fleet() {
-    let build = |fleet| {
+fn a_share_that_this_process_cannot_count_is_said_to_be_about_the_instances() {
+    let build = |instances| {
         // This store takes whatever it is given.
         let policy = Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
         let limiter = Limiter::builder(Broken, policy);
-        let on_error = OnError::LocalFallback { fleet };
-        limiter.on_backend_error(on_error).build().map(|_| ())
+        let on_error = FailureMode::Local { instances };
+        limiter.failure_mode(on_error).build().map(|_| ())
     };
     let error = build(2).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "policy \"huge\": fleet is 2, but must be so many that this process can count its share of the limit, whose limit \
-         is 5000000000 and must be at most 2922710230 in a window of 1s; else choose OnError::Allow or OnError::Deny"
+        "policy \"huge\": instances is 2, but must be so many that this process can count its share of the limit, whose limit \
+         is 5000000000 and must be at most 2922710230 in a window of 1s; else choose FailureMode::Open or FailureMode::Closed"
     );
     assert!(build(4).is_ok());
 }

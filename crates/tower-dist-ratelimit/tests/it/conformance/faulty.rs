@@ -9,7 +9,8 @@ use std::{
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
+        PolicyId,
     },
 };
 
@@ -23,7 +24,7 @@ pub(super) enum Fault {
     RetryIsLate,
     ResetIsEarly,
     ForgetsResets,
-    RefusalsCharge,
+    RejectionsCharge,
     ForgetsRefunds,
     RefundsMoreThanTheCost,
     CutsKeysAtNul,
@@ -85,11 +86,11 @@ impl Faulty {
 
     /// What it asks for in place of a charge.
     fn changed<'a>(&self, charge: &Charge<'_>, key: &'a [u8]) -> Charge<'a> {
-        let mut changed = Charge::new(charge.policy, key, charge.cost).want(charge.want);
+        let mut changed = Charge::new(charge.policy, key, charge.cost).up_to(charge.up_to);
         changed.quota = charge.quota;
         let raised = |quota: &Quota| quota.limit() > 20;
         match self.fault {
-            Fault::IgnoresWants => changed.want = charge.cost,
+            Fault::IgnoresWants => changed.up_to = charge.cost,
             Fault::IgnoresQuotas => changed.quota = None,
             Fault::TakesALimitOfZeroForNone => {
                 changed.quota = changed.quota.filter(|quota| quota.limit() > 0);
@@ -142,7 +143,7 @@ impl Faulty {
         let (memory, key) = (Arc::clone(&self.memory), charge.key.to_vec());
         let (policy, cost) = (charge.policy, charge.cost);
         Answer::Later(Box::pin(async move {
-            let mut decisions = Decisions::refused(1);
+            let mut decisions = Decisions::rejected(1);
             memory.acquire(&[Charge::new(policy, &key, 0)], &mut decisions);
             tokio::task::yield_now().await;
             let seen = decisions[0];
@@ -151,26 +152,26 @@ impl Faulty {
                 memory.settle(&[Charge::new(policy, &key, 0)], cost.cast_signed());
                 Decision::allow(cost, seen.limit, seen.remaining - cost, seen.reset_after)
             } else {
-                Decision::refuse(seen.limit, seen.remaining, None, seen.reset_after)
+                Decision::reject(seen.limit, seen.remaining, None, seen.reset_after)
             };
-            Ok(Verdict { allowed, decisions })
+            Ok(JointDecision { allowed, decisions })
         }))
     }
 
     fn change(&self, charges: &[Charge<'_>], out: &mut [Decision]) {
         let (nano, much) = (Duration::from_nanos(1), Duration::from_millis(40));
-        let refused = out.iter().any(|out| !out.allowed);
+        let rejected = out.iter().any(|out| !out.allowed);
         for (charge, out) in charges.iter().zip(out) {
             let retry = out.retry_after.filter(|wait| !wait.is_zero());
             match self.fault {
                 Fault::RemainingIsOneTooMany => out.remaining += 1,
                 Fault::RefusesTheLast if out.allowed && out.granted > 0 && out.remaining == 0 => {
-                    *out = Decision::refuse(out.limit, 0, Some(nano), out.reset_after);
+                    *out = Decision::reject(out.limit, 0, Some(nano), out.reset_after);
                 }
                 Fault::RetryIsEarly if !out.allowed => out.retry_after = retry.map(|w| w - nano),
                 Fault::RetryIsLate if !out.allowed => out.retry_after = retry.map(|w| w + nano),
                 Fault::ResetIsEarly => out.reset_after = out.reset_after.saturating_sub(nano),
-                Fault::RefusalsCharge if !out.allowed => {
+                Fault::RejectionsCharge if !out.allowed => {
                     self.memory.settle(&[*charge], 1);
                 }
                 Fault::ImpossibleRequestsCharge if !out.allowed && out.remaining > 0 => {
@@ -197,7 +198,7 @@ impl Faulty {
                     out.remaining = out.remaining.min(seen.least.unwrap_or(u64::MAX));
                     seen.least = Some(out.remaining);
                 }),
-                Fault::GrantsInRefusedSets if refused && out.allowed => out.granted = 1,
+                Fault::GrantsInRefusedSets if rejected && out.allowed => out.granted = 1,
                 _ => {}
             }
         }
@@ -248,7 +249,7 @@ impl Backend for Faulty {
             }
             Fault::ForgetsExtraCharges if delta > 0 => Answer::Done(true),
             Fault::MakesNoDebts if delta > 0 => {
-                let mut left = Decisions::refused(1);
+                let mut left = Decisions::rejected(1);
                 let look = Charge::new(charges[0].policy, charges[0].key, 0);
                 self.memory.acquire(&[look], &mut left);
                 let left = left[0].remaining.cast_signed();

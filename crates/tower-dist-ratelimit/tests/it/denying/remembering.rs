@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// Only what takes tokens leaves less than a refusal says.
+/// Only what takes tokens leaves less than a rejection says.
 #[tokio::test(start_paused = true)]
-async fn a_look_forgets_no_refusal() {
+async fn a_look_forgets_no_rejection() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
     use_up(&limiter).await;
     assert_eq!(limiter.peek("key").await.unwrap().source, Source::Backend);
-    let refused = limiter.check("key").await.unwrap();
-    assert_eq!(refused.source, Source::DenyCache);
+    let rejected = limiter.check("key").await.unwrap();
+    assert_eq!(rejected.source, Source::DenyCache);
 }
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +25,7 @@ async fn who_can_never_pass_is_told_so_without_a_round_trip() {
 
 /// It is asked after the reset was sent and decided before that arrives.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_a_reset_overtakes_is_not_remembered() {
+async fn a_rejection_that_a_reset_overtakes_is_not_remembered() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two());
     use_up(&limiter).await;
@@ -35,8 +35,11 @@ async fn a_refusal_that_a_reset_overtakes_is_not_remembered() {
     let overtaking = async {
         sleep(Duration::from_millis(1)).await;
         wan.is_away(Duration::ZERO);
-        let refused = limiter.check("key").await.unwrap();
-        assert_eq!((refused.allowed, refused.source), (false, Source::Backend));
+        let rejected = limiter.check("key").await.unwrap();
+        assert_eq!(
+            (rejected.allowed, rejected.source),
+            (false, Source::Backend)
+        );
     };
     let (reset, ()) = futures_util::future::join(reset, overtaking).await;
     reset.unwrap();
@@ -45,12 +48,12 @@ async fn a_refusal_that_a_reset_overtakes_is_not_remembered() {
 
 /// A token takes a third of a second, which no clock can tell.
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_more_tokens_than_were_refused_is_rounded_up() {
+async fn the_wait_for_more_tokens_than_were_rejected_is_rounded_up() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, Policy::new("three", Quota::per_second(3).burst(4)));
     assert!(limiter.check_n("key", 4).await.unwrap().allowed);
-    let refused = limiter.check_n("key", 3).await.unwrap();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(1)));
+    let rejected = limiter.check_n("key", 3).await.unwrap();
+    assert_eq!(rejected.retry_after, Some(Duration::from_secs(1)));
     let costly = limiter.check_n("key", 4).await.unwrap();
     assert_eq!(costly.source, Source::DenyCache);
     assert_eq!(

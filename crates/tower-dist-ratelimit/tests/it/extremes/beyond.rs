@@ -9,8 +9,8 @@ async fn of_a_burst_that_cannot_be_counted_there_is_as_much_as_can_be() {
     for policy in [policy(), policy().leaky_queue(Duration::from_secs(1))] {
         let limiter = Limiter::new(Memory::default(), policy).unwrap();
         let huge = limiter.with_quota(Quota::per_second(1).burst(u64::MAX));
-        let refused = huge.check_n("a", MOST + 1).await.unwrap();
-        assert_eq!((refused.allowed, refused.retry_after), (false, None));
+        let rejected = huge.check_n("a", MOST + 1).await.unwrap();
+        assert_eq!((rejected.allowed, rejected.retry_after), (false, None));
         assert!(huge.check_n("a", MOST).await.unwrap().allowed);
         assert!(!huge.check("a").await.unwrap().allowed);
     }
@@ -24,9 +24,9 @@ async fn debts_of_any_size_never_turn_into_tokens() {
         // The first three make 2^64.
         for debt in [i64::MAX as u64, i64::MAX as u64, 2, u64::MAX, 3] {
             limiter.charge("a", debt).await.unwrap();
-            let refused = limiter.check("a").await.unwrap();
-            assert!(!refused.allowed, "{algorithm:?}");
-            assert_eq!(refused.remaining, 0);
+            let rejected = limiter.check("a").await.unwrap();
+            assert!(!rejected.allowed, "{algorithm:?}");
+            assert_eq!(rejected.remaining, 0);
         }
     }
 }

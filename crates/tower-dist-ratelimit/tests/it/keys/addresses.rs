@@ -47,7 +47,7 @@ async fn one_key_or_else_another_and_never_the_one_for_the_other() {
     // The second header of the same text is another client than the first.
     let either = key::header("key").or(key::header("other").or(key::peer_addr()));
     let policy = Policy::new("either", slow(1)).by(either);
-    let mut service = service(policy.missing_key(MissingKey::Refuse));
+    let mut service = service(policy.missing_key(MissingKey::Reject));
     assert_eq!(send(&mut service, from("a")).await.status(), OK);
     assert_eq!(send(&mut service, with("other", "a")).await.status(), OK);
     assert_eq!(send(&mut service, from("a")).await.status(), REFUSED);

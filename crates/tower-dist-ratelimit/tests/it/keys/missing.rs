@@ -32,13 +32,13 @@ async fn a_policy_can_skip_who_lacks_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_can_refuse_who_lacks_the_key_and_charges_nobody() {
+async fn a_policy_can_reject_who_lacks_the_key_and_charges_nobody() {
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", slow(1)))
         .limit(
             Policy::new("each", slow(1))
                 .by(key::header("key"))
-                .missing_key(MissingKey::Refuse),
+                .missing_key(MissingKey::Reject),
         )
         .build()
         .unwrap()

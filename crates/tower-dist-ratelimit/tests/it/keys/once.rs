@@ -34,7 +34,7 @@ async fn looks(
 
 #[tokio::test(start_paused = true)]
 async fn keys_and_exemptions_are_looked_at_once_per_request() {
-    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Refuse] {
+    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         assert_eq!(looks(missing, false, |b| b).await, (1, 1), "{missing:?}");
         assert_eq!(looks(missing, true, |b| b).await, (0, 1), "{missing:?}");
         // A layer that cannot take the shortest way.
@@ -57,7 +57,7 @@ async fn exemptions_are_looked_at_once_also_while_the_circuit_is_open() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_of_calls_are_looked_at_once() {
-    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Refuse] {
+    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         let looks = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&looks);
         let policy = Policy::new("p", slow(9)).missing_key(missing);

@@ -3,14 +3,14 @@
 use http::StatusCode;
 use tokio::time::advance;
 use tower::Layer;
-use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitLayer};
+use tower_dist_ratelimit::{FailureMode, Policy, Quota, RateLimitLayer};
 
 use super::{break_down, ms, plenty, service};
 use crate::support::{Mood, Probe, Scripted, field, from, get, send};
 
 #[tokio::test(start_paused = true)]
 async fn a_share_that_is_used_up_is_a_503_that_says_so_and_when() {
-    let on_error = OnError::LocalFallback { fleet: 2 };
+    let on_error = FailureMode::Local { instances: 2 };
     let (_, mut service) = service(Mood::Failing, Quota::per_second(1).burst(2), on_error);
     let response = send(&mut service, from("a")).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -38,7 +38,7 @@ async fn a_share_that_is_used_up_is_a_503_that_says_so_and_when() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_denied_is_told_when_the_store_is_asked_again_once_that_is_known() {
-    let (store, mut service) = service(Mood::Failing, plenty(), OnError::Deny);
+    let (store, mut service) = service(Mood::Failing, plenty(), FailureMode::Closed);
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(field(&response, "retry-after"), None);
@@ -55,7 +55,7 @@ async fn who_is_denied_is_told_when_the_store_is_asked_again_once_that_is_known(
 
 #[tokio::test(start_paused = true)]
 async fn who_is_let_through_is_told_nothing() {
-    let (_, mut service) = service(Mood::Failing, plenty(), OnError::Allow);
+    let (_, mut service) = service(Mood::Failing, plenty(), FailureMode::Open);
     for _ in 0..9 {
         let response = send(&mut service, get()).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -67,9 +67,14 @@ async fn who_is_let_through_is_told_nothing() {
 #[tokio::test(start_paused = true)]
 async fn in_grpc_both_are_unavailable_and_say_when() {
     for (on_error, message, least, most) in [
-        (OnError::Deny, "the rate limit cannot be decided", 50, 100),
         (
-            OnError::LocalFallback { fleet: 2 },
+            FailureMode::Closed,
+            "the rate limit cannot be decided",
+            50,
+            100,
+        ),
+        (
+            FailureMode::Local { instances: 2 },
             "the rate limit is lower for now, and exceeded",
             1_000,
             1_000,
@@ -77,7 +82,7 @@ async fn in_grpc_both_are_unavailable_and_say_when() {
     ] {
         let policy = Policy::new("calls", Quota::per_second(1));
         let layer = RateLimitLayer::builder(Scripted::new(Mood::Failing)).limit(policy);
-        let layer = layer.on_backend_error(on_error).grpc().build().unwrap();
+        let layer = layer.failure_mode(on_error).grpc().build().unwrap();
         let mut service = layer.layer(Probe::default());
         // Half of one a second is one a second.
         for _ in 0..5 {

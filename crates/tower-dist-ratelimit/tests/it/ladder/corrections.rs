@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tokio::time::advance;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_dist_ratelimit::{OnError, Policy, Quota, RateLimitHandle, RateLimitLayer, Source};
+use tower_dist_ratelimit::{FailureMode, Policy, Quota, RateLimitHandle, RateLimitLayer, Source};
 
 use super::ms;
 use crate::support::{Mood, Scripted, get};
@@ -13,7 +13,7 @@ fn layer(store: &Scripted) -> RateLimitLayer {
     let policy = Policy::new("tokens", Quota::per_hour(1_000)).cost(100);
     RateLimitLayer::builder(store.clone())
         .limit(policy)
-        .on_backend_error(OnError::LocalFallback { fleet: 2 })
+        .failure_mode(FailureMode::Local { instances: 2 })
         .handle()
         .build()
         .unwrap()
@@ -43,7 +43,7 @@ async fn what_this_process_charged_is_settled_here_also_when_the_store_is_back()
     let store = Scripted::new(Mood::Failing);
     let layer = layer(&store);
     let (handle, source, left) = ask(&layer).await;
-    assert_eq!((source, left), (Source::LocalFallback, 400));
+    assert_eq!((source, left), (Source::Local, 400));
     handle.settle(30);
     assert_eq!(
         store.asked(),

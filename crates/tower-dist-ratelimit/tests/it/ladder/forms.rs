@@ -5,7 +5,8 @@ use std::{convert::Infallible, time::Duration};
 use tokio::time::{Instant, advance};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_dist_ratelimit::{
-    CallLimitLayer, Decision, LimitError, Limiter, OnError, Policy, Quota, Reason, Refused, Source,
+    CallLimitLayer, Decision, FailureMode, LimitError, Limiter, Policy, Quota, RateLimited, Reason,
+    Source,
 };
 
 use super::{ms, plenty};
@@ -15,7 +16,7 @@ async fn work(job: u64) -> Result<u64, Infallible> {
     Ok(job)
 }
 
-async fn call<S>(service: &mut S, job: u64) -> Result<u64, Refused>
+async fn call<S>(service: &mut S, job: u64) -> Result<u64, RateLimited>
 where
     S: Service<u64, Response = u64, Error = LimitError<Infallible>>,
 {
@@ -24,30 +25,30 @@ where
         Err(error) => Err(error),
     };
     result.map_err(|error| match error {
-        LimitError::Refused(refused) => refused,
+        LimitError::RateLimited(rejected) => rejected,
         LimitError::Inner(never) => match never {},
     })
 }
 
-fn ten_by_two() -> (Policy, OnError) {
+fn ten_by_two() -> (Policy, FailureMode) {
     let policy = Policy::new("p", Quota::per_second(10).burst(2));
-    (policy, OnError::LocalFallback { fleet: 2 })
+    (policy, FailureMode::Local { instances: 2 })
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_above_the_share_fail_with_its_own_reason() {
     let (policy, on_error) = ten_by_two();
     let layer = CallLimitLayer::builder(Scripted::new(Mood::Failing)).limit(policy);
-    let layer = layer.on_backend_error(on_error).build().unwrap();
+    let layer = layer.failure_mode(on_error).build().unwrap();
     let mut service = layer.layer(service_fn(work));
     assert_eq!(call(&mut service, 1).await.unwrap(), 1);
-    let refused = call(&mut service, 2).await.unwrap_err();
-    assert_eq!(refused.reason(), Reason::ReducedCapacity);
-    assert_eq!(refused.retry_after(), Some(ms(200)));
-    let sources = refused.decisions().map(|(_, one)| one.source);
-    assert_eq!(sources.collect::<Vec<_>>(), [Source::LocalFallback]);
+    let rejected = call(&mut service, 2).await.unwrap_err();
+    assert_eq!(rejected.reason(), Reason::ReducedCapacity);
+    assert_eq!(rejected.retry_after(), Some(ms(200)));
+    let sources = rejected.decisions().map(|(_, one)| one.source);
+    assert_eq!(sources.collect::<Vec<_>>(), [Source::Local]);
     assert_eq!(
-        refused.to_string(),
+        rejected.to_string(),
         r#"the rate limit is lower for now, and exceeded by "p"; possible in 200ms"#
     );
 }
@@ -56,17 +57,17 @@ async fn calls_above_the_share_fail_with_its_own_reason() {
 async fn calls_that_are_denied_were_decided_by_nobody() {
     let (policy, _) = ten_by_two();
     let layer = CallLimitLayer::builder(Scripted::new(Mood::Silent)).limit(policy);
-    let layer = layer.on_backend_error(OnError::Deny).build().unwrap();
+    let layer = layer.failure_mode(FailureMode::Closed).build().unwrap();
     let mut service = layer.layer(service_fn(work));
     for _ in 0..5 {
-        let refused = call(&mut service, 1).await.unwrap_err();
-        assert_eq!(refused.reason(), Reason::Backend);
-        let (_, decision) = refused.decisions().next().unwrap();
+        let rejected = call(&mut service, 1).await.unwrap_err();
+        assert_eq!(rejected.reason(), Reason::Backend);
+        let (_, decision) = rejected.decisions().next().unwrap();
         assert_eq!((decision.source, decision.limit), (Source::Denied, 10));
-        assert_eq!(refused.violated().count(), 0);
+        assert_eq!(rejected.violated().count(), 0);
     }
-    let refused = call(&mut service, 1).await.unwrap_err();
-    let wait = refused.retry_after().unwrap();
+    let rejected = call(&mut service, 1).await.unwrap_err();
+    let wait = rejected.retry_after().unwrap();
     assert!(wait >= ms(50) && wait <= ms(101), "{wait:?}");
 }
 
@@ -75,7 +76,7 @@ async fn those_who_wait_wait_for_the_share_s_tokens() {
     let (policy, on_error) = ten_by_two();
     let store = Scripted::new(Mood::Failing);
     let layer = CallLimitLayer::builder(store.clone()).limit(policy);
-    let layer = layer.on_backend_error(on_error).waiting().build().unwrap();
+    let layer = layer.failure_mode(on_error).waiting().build().unwrap();
     let started = Instant::now();
     let served = service_fn(move |_: u64| {
         let millis = u64::try_from(started.elapsed().as_millis()).unwrap();
@@ -87,10 +88,10 @@ async fn those_who_wait_wait_for_the_share_s_tokens() {
     }
 }
 
-fn limiter(mood: Mood, on_error: OnError) -> (Scripted, Limiter) {
+fn limiter(mood: Mood, on_error: FailureMode) -> (Scripted, Limiter) {
     let store = Scripted::new(mood);
     let limiter = Limiter::builder(store.clone(), Policy::new("p", plenty()));
-    (store, limiter.on_backend_error(on_error).build().unwrap())
+    (store, limiter.failure_mode(on_error).build().unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,16 +100,16 @@ async fn a_limiter_says_who_decided() {
         let (_, limiter) = limiter(mood, on_error);
         limiter.check("a").await
     };
-    let local = OnError::LocalFallback { fleet: 36 };
+    let local = FailureMode::Local { instances: 36 };
     for (mood, on_error, source, remaining) in [
         (Mood::AtOnce, local, Source::Backend, 3_599),
         (Mood::After(ms(49)), local, Source::Backend, 3_599),
-        (Mood::After(ms(51)), local, Source::LocalFallback, 99),
-        (Mood::Failing, local, Source::LocalFallback, 99),
-        (Mood::Failing, OnError::Allow, Source::Allowed, 0),
+        (Mood::After(ms(51)), local, Source::Local, 99),
+        (Mood::Failing, local, Source::Local, 99),
+        (Mood::Failing, FailureMode::Open, Source::Allowed, 0),
         (
             Mood::FailingAfter(ms(1)),
-            OnError::Allow,
+            FailureMode::Open,
             Source::Allowed,
             0,
         ),
@@ -121,13 +122,15 @@ async fn a_limiter_says_who_decided() {
         } = decided(mood, on_error).await.unwrap();
         assert_eq!((allowed, by, left), (true, source, remaining), "{mood:?}");
     }
-    let error = decided(Mood::Silent, OnError::Deny).await.unwrap_err();
+    let error = decided(Mood::Silent, FailureMode::Closed)
+        .await
+        .unwrap_err();
     assert!(error.is_late());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_limiter_s_errors_end_with_the_circuit_and_name_it() {
-    let (store, limiter) = limiter(Mood::Failing, OnError::Deny);
+    let (store, limiter) = limiter(Mood::Failing, FailureMode::Closed);
     for _ in 0..5 {
         let error = limiter.check("a").await.unwrap_err();
         assert!(error.to_string().ends_with("out of order"), "{error}");
@@ -151,7 +154,7 @@ async fn a_limiter_s_errors_end_with_the_circuit_and_name_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_put_back_while_the_store_is_left_alone_goes_to_who_decides() {
-    let (store, limiter) = limiter(Mood::Failing, OnError::LocalFallback { fleet: 36 });
+    let (store, limiter) = limiter(Mood::Failing, FailureMode::Local { instances: 36 });
     for _ in 0..5 {
         limiter.check("a").await.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Source};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, Source};
 
 use super::ms;
 use crate::support::{Mood, Scripted};
@@ -11,7 +11,7 @@ use crate::support::{Mood, Scripted};
 /// One of four processes that share a policy.
 fn member(store: &Scripted, policy: Policy) -> Limiter {
     let limiter = Limiter::builder(store.clone(), policy);
-    let limiter = limiter.on_backend_error(OnError::LocalFallback { fleet: 4 });
+    let limiter = limiter.failure_mode(FailureMode::Local { instances: 4 });
     limiter.build().unwrap()
 }
 
@@ -21,7 +21,7 @@ async fn decide_alone(store: &Scripted, limiter: &Limiter, requests: u64) {
     store.is(Mood::Failing);
     for _ in 0..requests.max(5) {
         let decision = limiter.check("a").await.unwrap();
-        assert_eq!(decision.source, Source::LocalFallback);
+        assert_eq!(decision.source, Source::Local);
     }
     store.is(Mood::After(ms(1)));
     advance(ms(100)).await;
@@ -59,10 +59,10 @@ async fn tokens_that_a_process_has_admitted_alone_are_charged_to_the_backend_onc
         Policy::new("p", quota),
         Policy::new("p", quota).leaky_bucket(),
         Policy::new("p", quota).fixed_window(),
-        Policy::new("p", quota).first_hit(),
-        Policy::new("p", quota).two_windows(),
-        Policy::new("p", quota).sub_windows(4),
-        Policy::new("p", quota).sliding_log(),
+        Policy::new("p", quota).fixed_window_from_first_request(),
+        Policy::new("p", quota).sliding_window(),
+        Policy::new("p", quota).sliding_window_buckets(4),
+        Policy::new("p", quota).sliding_window_log(),
     ] {
         let algorithm = policy.algorithm();
         let store = Scripted::new(Mood::After(ms(1)));
@@ -92,7 +92,7 @@ async fn a_request_that_the_backend_rejects_takes_nothing_from_the_share() {
     for _ in 0..20 {
         let decision = limiter.check("a").await.unwrap();
         assert!(!decision.allowed);
-        assert_ne!(decision.source, Source::LocalFallback);
+        assert_ne!(decision.source, Source::Local);
     }
     store.is(Mood::Failing);
     // The deny cache has forgotten the key by then.
@@ -112,7 +112,7 @@ async fn a_request_that_the_backend_fails_to_decide_takes_its_cost_from_the_shar
         store.is(mood);
         let before = limiter.check("a").await.unwrap();
         let after = limiter.check("a").await.unwrap();
-        assert_eq!(after.source, Source::LocalFallback);
+        assert_eq!(after.source, Source::Local);
         assert_eq!(before.remaining - after.remaining, 1);
     }
 }

@@ -2,14 +2,14 @@
 
 use tokio::time::advance;
 use tower::Layer;
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, RateLimitLayer, Source, key};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, RateLimitLayer, Source, key};
 
 use super::ms;
 use crate::support::{Mood, Probe, Scripted, from, get, send};
 
 fn fallback(policy: Policy, fleet: u32) -> Limiter {
     let limiter = Limiter::builder(Scripted::new(Mood::Failing), policy);
-    let limiter = limiter.on_backend_error(OnError::LocalFallback { fleet });
+    let limiter = limiter.failure_mode(FailureMode::Local { instances: fleet });
     limiter.build().unwrap()
 }
 
@@ -18,7 +18,7 @@ async fn admitted(limiter: &Limiter, key: &str) -> u64 {
     let mut admitted = 0;
     loop {
         let decision = limiter.check(key).await.unwrap();
-        assert_eq!(decision.source, Source::LocalFallback);
+        assert_eq!(decision.source, Source::Local);
         if !decision.allowed {
             return admitted;
         }
@@ -34,11 +34,11 @@ async fn limits_are_divided_by_the_fleet_rounded_down_and_at_least_one() {
             bucket(),
             bucket().leaky_bucket(),
             bucket().fixed_window(),
-            bucket().first_hit(),
-            bucket().two_windows(),
-            bucket().sub_windows(4),
-            bucket().whole_sub_windows(4),
-            bucket().sliding_log(),
+            bucket().fixed_window_from_first_request(),
+            bucket().sliding_window(),
+            bucket().sliding_window_buckets(4),
+            bucket().sliding_window_strict(4),
+            bucket().sliding_window_log(),
         ] {
             let algorithm = policy.algorithm();
             let limiter = fallback(policy, fleet);
@@ -83,8 +83,8 @@ async fn what_one_request_costs_always_fits_into_a_share() {
     // What comes back is a twelfth all the same: five a minute.
     let limiter = fallback(Policy::new("p", Quota::per_minute(60)).cost(10), 12);
     limiter.check("a").await.unwrap();
-    let refused = limiter.check("a").await.unwrap();
-    assert_eq!(refused.retry_after, Some(ms(120_000)));
+    let rejected = limiter.check("a").await.unwrap();
+    assert_eq!(rejected.retry_after, Some(ms(120_000)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,8 +95,8 @@ async fn quotas_by_key_are_divided_too_and_nothing_stays_nothing() {
     let premium = limiter.with_quota(Quota::per_minute(400));
     assert_eq!(admitted(&premium, "b").await, 100);
     let nothing = limiter.with_quota(Quota::per_minute(0));
-    let refused = nothing.check("c").await.unwrap();
-    assert_eq!((refused.allowed, refused.retry_after), (false, None));
+    let rejected = nothing.check("c").await.unwrap();
+    assert_eq!((rejected.allowed, rejected.retry_after), (false, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,15 +104,15 @@ async fn several_policies_are_still_decided_together_and_dynamic_ones_by_their_s
     let store = Scripted::new(Mood::Failing);
     let each = Policy::new("each", Quota::per_minute(8)).by(key::header("key"));
     let all = Policy::new("all", Quota::per_minute(1));
-    let all = all.dynamic(|_| Some(Quota::per_minute(12)));
+    let all = all.quota_by(|_| Some(Quota::per_minute(12)));
     let layer = RateLimitLayer::builder(store).limit(each).limit(all);
-    let layer = layer.on_backend_error(OnError::LocalFallback { fleet: 4 });
+    let layer = layer.failure_mode(FailureMode::Local { instances: 4 });
     let mut service = layer.build().unwrap().layer(Probe::default());
     let mut statuses = Vec::new();
     for request in [from("a"), from("a"), from("a"), from("a"), get(), get()] {
         statuses.push(send(&mut service, request).await.status().as_u16());
     }
-    // The refusals by "each" took nothing from the three that "all" has.
+    // The rejections by "each" took nothing from the three that "all" has.
     assert_eq!(statuses, [200, 200, 503, 503, 200, 503]);
 }
 
@@ -124,7 +124,7 @@ async fn a_quota_that_is_less_than_a_request_costs_has_no_larger_share() {
     ] {
         let limiter = fallback(policy.cost(10).dynamic_quotas(), 2);
         let small = limiter.with_quota(Quota::per_minute(6));
-        let refused = small.check("a").await.unwrap();
-        assert_eq!((refused.allowed, refused.retry_after), (false, None));
+        let rejected = small.check("a").await.unwrap();
+        assert_eq!((rejected.allowed, rejected.retry_after), (false, None));
     }
 }

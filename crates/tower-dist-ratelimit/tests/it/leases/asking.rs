@@ -76,7 +76,7 @@ async fn cancelled_requests_burn_no_grants() {
 async fn what_asks_in_the_background_ends_with_the_last_handle() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty())
-        .backend_deadline(Duration::from_secs(60))
+        .backend_timeout(Duration::from_secs(60))
         .build()
         .unwrap();
     warm_up(&limiter, 100).await;
@@ -103,9 +103,9 @@ async fn what_asks_in_the_background_ends_with_the_last_handle() {
     assert_eq!(alive(), 1);
 }
 
-/// Whoever finds no tokens while one asks is decided alone; and when the store goes on being short, is refused.
+/// Whoever finds no tokens while one asks is decided alone; and when the store goes on being short, is rejected.
 #[tokio::test(start_paused = true)]
-async fn many_who_are_refused_at_once_cost_few_round_trips() {
+async fn many_who_are_rejected_at_once_cost_few_round_trips() {
     let wan = Wan::away(AWAY);
     let policy = Policy::new("slow", Quota::per_second(50).burst(64));
     let limiter = leasing(&wan, policy).deny_cache(false).build().unwrap();

@@ -12,7 +12,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 
 use crate::wan::Wan;
 
@@ -128,9 +128,9 @@ impl Story {
         let (rate, burst) = self.quota();
         let policy = Policy::new("bound", Quota::new(rate, self.lease()).burst(burst));
         Limiter::builder(wan.clone(), policy)
-            .sharing(Sharing::leases_of(self.lease()))
-            .backend_deadline(Duration::from_secs(5))
-            .on_backend_error(OnError::Deny)
+            .consistency(Consistency::leased_for(self.lease()))
+            .backend_timeout(Duration::from_secs(5))
+            .failure_mode(FailureMode::Closed)
             .build()
             .unwrap()
     }

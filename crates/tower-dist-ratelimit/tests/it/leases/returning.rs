@@ -78,7 +78,7 @@ async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_
     let wan = Wan::away(Duration::ZERO);
     // 20 in a lease time, and 10 in the deadline.
     let policy = || Policy::new("fast", Quota::per_second(20).burst(2_000));
-    let limiter = leasing(&wan, policy()).backend_deadline(DEADLINE);
+    let limiter = leasing(&wan, policy()).backend_timeout(DEADLINE);
     let limiter = limiter.build().unwrap();
     for _ in 0..200 {
         advance(Duration::from_millis(5)).await;
@@ -99,7 +99,7 @@ async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_
 async fn whoever_shuts_down_is_told_that_nothing_could_be_given_back() {
     let store = Scripted::new(Mood::AtOnce);
     let day = Policy::new("day", Quota::per_day(1_000));
-    let limiter = Limiter::builder(store.clone(), day).sharing(Sharing::leases_of(LEASE));
+    let limiter = Limiter::builder(store.clone(), day).consistency(Consistency::leased_for(LEASE));
     let limiter = limiter.build().unwrap();
     warm_up(&limiter, 60).await;
     assert_eq!(next(&limiter).await.source, Source::Lease);

@@ -34,22 +34,22 @@ async fn near_the_limit_shares_shrink_to_single_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_here_says_when_the_store_is_asked_again_and_then_it_is() {
+async fn a_rejection_here_says_when_the_store_is_asked_again_and_then_it_is() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_second(50).burst(10)))
         .deny_cache(false)
         .build()
         .unwrap();
-    let mut refused = None;
+    let mut rejected = None;
     for _ in 0..500 {
         advance(Duration::from_millis(1)).await;
         let decision = limiter.check("hot").await.unwrap();
         if !decision.allowed && decision.source == Source::Lease {
             assert_eq!(decision.remaining, 0);
-            refused = Some(decision);
+            rejected = Some(decision);
         }
     }
-    let wait = refused.unwrap().retry_after.unwrap();
+    let wait = rejected.unwrap().retry_after.unwrap();
     assert!(wait <= LEASE && !wait.is_zero());
     advance(wait).await;
     let before = wan.trips();
@@ -86,8 +86,11 @@ async fn a_shortage_that_a_reset_overtakes_is_forgotten() {
     let reset = limiter.reset("hot");
     let short = async {
         wan.is_away(AWAY);
-        let refused = limiter.check("hot").await.unwrap();
-        assert_eq!((refused.allowed, refused.source), (false, Source::Backend));
+        let rejected = limiter.check("hot").await.unwrap();
+        assert_eq!(
+            (rejected.allowed, rejected.source),
+            (false, Source::Backend)
+        );
     };
     let (reset, ()) = futures_util::future::join(reset, short).await;
     reset.unwrap();
@@ -122,7 +125,7 @@ async fn a_request_too_costly_for_what_is_left_keeps_no_cheaper_one_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_here_names_no_shorter_wait_than_the_store_did() {
+async fn a_rejection_here_names_no_shorter_wait_than_the_store_did() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("day", Quota::per_day(40)).fixed_window())
         .build()
@@ -143,7 +146,7 @@ async fn a_refusal_here_names_no_shorter_wait_than_the_store_did() {
     assert!(told.iter().all(|one| one.1 == due), "{:?}", told[1]);
 }
 
-/// It may be there already: nobody is refused by what was before.
+/// It may be there already: nobody is rejected by what was before.
 #[tokio::test(start_paused = true)]
 async fn what_is_put_back_is_found_before_that_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
@@ -222,7 +225,7 @@ async fn after_a_reset_there_are_leases_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_the_store_names_no_instant_at_which_it_would_not_be_asked() {
+async fn a_rejection_of_the_store_names_no_instant_at_which_it_would_not_be_asked() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_second(50).burst(64)));
     let limiter = limiter.deny_cache(false).build().unwrap();
@@ -262,15 +265,15 @@ async fn a_shortage_that_a_refund_overtakes_is_forgotten() {
     assert!(limiter.check("hot").await.unwrap().allowed);
 }
 
-/// However long the store would refuse it for.
+/// However long the store would reject it for.
 #[tokio::test(start_paused = true)]
 async fn what_another_instance_puts_back_is_found_after_a_lease_time() {
     let wan = Wan::away(Duration::ZERO);
     let day = || Policy::new("day", Quota::per_day(40));
     let limiter = leasing(&wan, day()).deny_cache(false).build().unwrap();
     ask_for_200_ms(&limiter).await;
-    let refused = limiter.check("hot").await.unwrap();
-    assert_eq!((refused.allowed, refused.source), (false, Source::Lease));
+    let rejected = limiter.check("hot").await.unwrap();
+    assert_eq!((rejected.allowed, rejected.source), (false, Source::Lease));
     let other = Limiter::new(wan.clone(), day()).unwrap();
     other.reset("hot").await.unwrap();
     advance(LEASE).await;

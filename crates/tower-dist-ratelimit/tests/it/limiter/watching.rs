@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, backend::Memory};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, backend::Memory};
 
 use crate::support::{Mood, Remote, Scripted, Told};
 
@@ -23,7 +23,7 @@ async fn a_look_that_is_dropped_is_no_request_that_is_given_up() {
 async fn an_answer_at_once_ends_a_row_of_failures() {
     let store = Scripted::new(Mood::Failing);
     let limiter = Limiter::builder(store.clone(), Policy::new("p", Quota::per_hour(1_000)));
-    let limiter = limiter.on_backend_error(OnError::Allow).build().unwrap();
+    let limiter = limiter.failure_mode(FailureMode::Open).build().unwrap();
     // The first of them opens the circuit when it is the fifth in a row.
     for (mood, requests, asked) in [
         (Mood::Failing, 4, 4),
@@ -39,18 +39,18 @@ async fn an_answer_at_once_ends_a_row_of_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_without_a_burst_is_no_error_and_refuses() {
+async fn a_quota_without_a_burst_is_no_error_and_rejects() {
     let policy = Policy::new("p", Quota::per_second(1)).dynamic_quotas();
     let limiter = Limiter::new(Memory::default(), policy).unwrap();
     let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
-    let refused = nothing.check("a").await.unwrap();
-    assert_eq!((refused.allowed, refused.retry_after), (false, None));
+    let rejected = nothing.check("a").await.unwrap();
+    assert_eq!((rejected.allowed, rejected.retry_after), (false, None));
     // Also where there is no burst otherwise.
     for policy in [
         Policy::new("p", Quota::per_second(1)).fixed_window(),
-        Policy::new("p", Quota::per_second(1)).two_windows(),
-        Policy::new("p", Quota::per_second(1)).sliding_log(),
-        Policy::new("p", Quota::per_second(1)).first_hit(),
+        Policy::new("p", Quota::per_second(1)).sliding_window(),
+        Policy::new("p", Quota::per_second(1)).sliding_window_log(),
+        Policy::new("p", Quota::per_second(1)).fixed_window_from_first_request(),
         Policy::new("p", Quota::per_second(1)).leaky_queue(std::time::Duration::from_secs(1)),
     ] {
         let limiter = Limiter::new(Memory::default(), policy.dynamic_quotas()).unwrap();

@@ -7,7 +7,7 @@ use super::*;
 /// States of either kind: one number, and a list.
 fn kinds() -> [Policy; 2] {
     let policy = || Policy::new("p", frozen(1));
-    [policy(), policy().sliding_log()]
+    [policy(), policy().sliding_window_log()]
 }
 
 fn keys(count: u64) -> impl Iterator<Item = [u8; 8]> {

@@ -71,7 +71,7 @@ async fn corrections_end_with_the_layer() {
 
 #[tokio::test(start_paused = true)]
 async fn what_passes_undecided_has_nothing_to_settle() {
-    let layer = builder(Broken).on_backend_error(OnError::Allow);
+    let layer = builder(Broken).failure_mode(FailureMode::Open);
     let layer = layer.build().unwrap();
     let handle = handle(&layer).await;
     let (_, decision) = handle.decisions().next().unwrap();

@@ -1,4 +1,4 @@
-//! Requests of any type: refused, or in a line.
+//! Requests of any type: rejected, or in a line.
 
 use std::{
     convert::Infallible,
@@ -61,7 +61,7 @@ fn service(rules: &Rules, form: Form, log: &Log, backend: Arc<dyn Backend>) -> L
         .by_request(|call: &Call| call.key.map(u64::from));
     let policy = policy.cost_fn(|call| call.cost);
     let policy = if rules.dynamic {
-        policy.dynamic(|call| call.quota.map(Quota::per_second))
+        policy.quota_by(|call| call.quota.map(Quota::per_second))
     } else {
         policy
     };
@@ -106,10 +106,10 @@ impl Service<Call> for Inner {
 fn told(outcome: &Result<(), LimitError<Infallible>>) -> String {
     match outcome {
         Ok(()) => "passed".to_owned(),
-        Err(LimitError::Refused(refused)) => {
-            let decisions: Vec<_> = refused.decisions().collect();
-            let (reason, wait) = (refused.reason(), refused.retry_after());
-            format!("{refused}: {reason:?} {wait:?} {decisions:?}")
+        Err(LimitError::RateLimited(rejected)) => {
+            let decisions: Vec<_> = rejected.decisions().collect();
+            let (reason, wait) = (rejected.reason(), rejected.retry_after());
+            format!("{rejected}: {reason:?} {wait:?} {decisions:?}")
         }
         Err(error) => format!("{error:?}"),
     }
@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn calls_pass_wait_and_are_refused_alike_by_the_shortcut_and_by_the_way_of_all(
+    fn calls_pass_wait_and_are_rejected_alike_by_the_shortcut_and_by_the_way_of_all(
         rules in rules(), form in forms(), room in 1_usize..40, calls in calls()
     ) {
         let service = |log: &Log, backend| service(&rules, form, log, backend);

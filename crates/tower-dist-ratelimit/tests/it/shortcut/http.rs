@@ -12,9 +12,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use proptest::prelude::*;
 use tower::{Layer, Service, util::BoxCloneService};
 use tower_dist_ratelimit::{
-    Fields, MissingKey, Quota, RateLimitHandle, RateLimitLayer,
+    MissingKey, Quota, RateLimitHandle, RateLimitLayer, ResponseHeaders,
     backend::Backend,
-    key::{self, RequestHead},
+    key::{self, RequestParts},
 };
 
 use super::{
@@ -26,7 +26,7 @@ use super::{
 #[derive(Clone, Debug)]
 struct Setup {
     missing: MissingKey,
-    fields: Fields,
+    fields: ResponseHeaders,
     x_ratelimit: bool,
     shadow: bool,
     handle: bool,
@@ -40,13 +40,13 @@ fn setups() -> impl Strategy<Value = Setup> {
     let missing = prop_oneof![
         Just(MissingKey::Shared),
         Just(MissingKey::Skip),
-        Just(MissingKey::Refuse)
+        Just(MissingKey::Reject)
     ];
     let fields = prop_oneof![
-        3 => Just(Fields::Always),
-        1 => Just(Fields::OnRefusal),
-        1 => (0.01_f64..1.0).prop_map(Fields::NearLimit),
-        1 => Just(Fields::Never),
+        3 => Just(ResponseHeaders::Always),
+        1 => Just(ResponseHeaders::OnRejection),
+        1 => (0.01_f64..1.0).prop_map(ResponseHeaders::NearLimit),
+        1 => Just(ResponseHeaders::Never),
     ];
     let seldom = || prop::bool::weighted(0.25);
     (
@@ -141,7 +141,7 @@ impl Turn for Visit {
     }
 }
 
-fn number(head: RequestHead<'_>, name: &str) -> Option<u64> {
+fn number(head: RequestParts<'_>, name: &str) -> Option<u64> {
     head.headers().get(name)?.to_str().ok()?.parse().ok()
 }
 
@@ -192,7 +192,7 @@ fn service(rules: &Rules, setup: &Setup, log: &Log, backend: Arc<dyn Backend>) -
         policy.cost(rules.most().min(2))
     };
     let policy = if rules.dynamic {
-        policy.dynamic(|head| number(head, "quota").map(Quota::per_second))
+        policy.quota_by(|head| number(head, "quota").map(Quota::per_second))
     } else {
         policy
     };

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions, Policy, Quota,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId, Verdict,
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
+        PolicyId,
     },
 };
 
@@ -38,7 +39,7 @@ impl Remote {
         Answer::Later(Box::pin(async move {
             tokio::time::sleep(delay).await;
             match answer {
-                Answer::Done(allowed) => Ok(Verdict { allowed, decisions }),
+                Answer::Done(allowed) => Ok(JointDecision { allowed, decisions }),
                 _ => Err(BackendError::new("out of order")),
             }
         }))
@@ -55,13 +56,13 @@ impl Backend for Remote {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
-        let mut decisions = Decisions::refused(charges.len());
+        let mut decisions = Decisions::rejected(charges.len());
         let answer = self.memory.acquire(charges, &mut decisions);
         self.later(answer, decisions)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        self.later(self.memory.settle(charges, delta), Decisions::refused(0))
+        self.later(self.memory.settle(charges, delta), Decisions::rejected(0))
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
@@ -153,7 +154,7 @@ impl Scripted {
         let (delay, verdict) = match mood {
             Mood::AtOnce => return Answer::Done(allowed),
             Mood::Failing => return Answer::Failed(BackendError::new("out of order")),
-            Mood::After(delay) => (delay, Ok(Verdict { allowed, decisions })),
+            Mood::After(delay) => (delay, Ok(JointDecision { allowed, decisions })),
             Mood::FailingAfter(delay) => (delay, Err(BackendError::new("out of order"))),
             Mood::Silent => return Answer::Later(Box::pin(std::future::pending())),
         };
@@ -180,7 +181,7 @@ impl Backend for Scripted {
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         let answer = self.memory.settle(charges, delta);
-        self.answer(answer, Decisions::refused(0))
+        self.answer(answer, Decisions::rejected(0))
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tower_dist_ratelimit::{Decided, Observer, Refusal, backend::BackendError};
+use tower_dist_ratelimit::{Decided, Observer, Rejection, backend::BackendError};
 
 /// Keeps what it is told, as text.
 #[derive(Clone, Default)]
@@ -22,10 +22,10 @@ impl Told {
     }
 }
 
-fn refusal(refusal: &Refusal<'_>) -> String {
-    let violated: Vec<_> = refusal.violated().collect();
-    let decided = refusal.decided().iter().count();
-    format!("{:?} {violated:?} of {decided}", refusal.reason())
+fn rejection(rejection: &Rejection<'_>) -> String {
+    let violated: Vec<_> = rejection.violated().collect();
+    let decided = rejection.decided().iter().count();
+    format!("{:?} {violated:?} of {decided}", rejection.reason())
 }
 
 impl Observer for Told {
@@ -34,12 +34,12 @@ impl Observer for Told {
         self.note(format!("allowed {:?}", left.collect::<Vec<_>>()));
     }
 
-    fn refused(&self, refused: &Refusal<'_>) {
-        self.note(format!("refused {}", refusal(refused)));
+    fn rejected(&self, rejected: &Rejection<'_>) {
+        self.note(format!("rejected {}", rejection(rejected)));
     }
 
-    fn shadowed(&self, refused: &Refusal<'_>) {
-        self.note(format!("shadowed {}", refusal(refused)));
+    fn shadowed(&self, rejected: &Rejection<'_>) {
+        self.note(format!("shadowed {}", rejection(rejected)));
     }
 
     fn failed(&self, error: &BackendError) {

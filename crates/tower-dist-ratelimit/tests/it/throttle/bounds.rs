@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn who_would_wait_too_long_is_refused_at_once() {
+async fn who_would_wait_too_long_is_rejected_at_once() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(1)).layer(inner(&log));
     let calls: Vec<_> = (0..11)
@@ -11,8 +11,8 @@ async fn who_would_wait_too_long_is_refused_at_once() {
         .collect();
     let started = Instant::now();
     for n in 11..20 {
-        let refused = spawn(&mut service, Call(n, 0, 1)).await.unwrap();
-        assert_eq!(refused, Err(Reason::TooLong), "{n}");
+        let rejected = spawn(&mut service, Call(n, 0, 1)).await.unwrap();
+        assert_eq!(rejected, Err(Reason::TooLong), "{n}");
     }
     // A smaller one is not let in before the others, and another key's bucket is another's.
     assert_eq!(spawn(&mut service, Call(20, 1, 1)).await.unwrap(), Ok(20));
@@ -22,8 +22,8 @@ async fn who_would_wait_too_long_is_refused_at_once() {
     let fits = spawn(&mut service, Call(21, 0, 1));
     // What the first of them knows is known to those who come then, too.
     settled().await;
-    let refused = spawn(&mut service, Call(22, 0, 1)).await.unwrap();
-    assert_eq!(refused, Err(Reason::TooLong));
+    let rejected = spawn(&mut service, Call(22, 0, 1)).await.unwrap();
+    assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::from_millis(100));
     for call in calls {
         call.await.unwrap().unwrap();
@@ -33,13 +33,13 @@ async fn who_would_wait_too_long_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_in_line_is_refused_at_once_too_if_its_cost_takes_too_long() {
+async fn the_first_in_line_is_rejected_at_once_too_if_its_cost_takes_too_long() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(20)).layer(inner(&log));
     assert_eq!(spawn(&mut service, Call(0, 0, 20)).await.unwrap(), Ok(0));
     let started = Instant::now();
-    let refused = spawn(&mut service, Call(1, 0, 11)).await.unwrap();
-    assert_eq!(refused, Err(Reason::TooLong));
+    let rejected = spawn(&mut service, Call(1, 0, 11)).await.unwrap();
+    assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::ZERO);
     let never = spawn(&mut service, Call(2, 0, 21)).await.unwrap();
     assert_eq!(never, Err(Reason::Quota));
@@ -49,7 +49,7 @@ async fn the_first_in_line_is_refused_at_once_too_if_its_cost_takes_too_long() {
 
 /// Neither behind those who wait, nor because of them.
 #[tokio::test(start_paused = true)]
-async fn what_can_never_pass_is_refused_at_once_for_what_it_costs_whoever_waits() {
+async fn what_can_never_pass_is_rejected_at_once_for_what_it_costs_whoever_waits() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(4)).layer(inner(&log));
     assert_eq!(spawn(&mut service, Call(0, 0, 4)).await.unwrap(), Ok(0));
@@ -74,8 +74,8 @@ async fn a_place_that_is_given_back_can_be_taken() {
         .map(|n| spawn(&mut service, Call(n, 0, 1)))
         .collect();
     settled().await;
-    let refused = spawn(&mut service, Call(11, 0, 1)).await.unwrap();
-    assert_eq!(refused, Err(Reason::TooLong));
+    let rejected = spawn(&mut service, Call(11, 0, 1)).await.unwrap();
+    assert_eq!(rejected, Err(Reason::TooLong));
     calls[5].abort();
     settled().await;
     assert_eq!(spawn(&mut service, Call(12, 0, 1)).await.unwrap(), Ok(12));
@@ -155,7 +155,7 @@ async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait
     assert_eq!(times, (0..11).map(|n| n * 100).collect::<Vec<_>>());
 }
 
-/// Those behind the first know what the policy that did not refuse it has in stock.
+/// Those behind the first know what the policy that did not reject it has in stock.
 #[tokio::test(start_paused = true)]
 async fn what_is_in_stock_need_not_be_waited_for() {
     let layer = CallLimitLayer::builder(Memory::default())
@@ -170,8 +170,8 @@ async fn what_is_in_stock_need_not_be_waited_for() {
     let hopes = spawn(&mut service, Call(40, 0, 1));
     let started = Instant::now();
     // 30 of the stock and those that come meanwhile go one each 10 ms, the others as they come: the 40th after a second.
-    let refused = spawn(&mut service, Call(41, 0, 1)).await.unwrap();
-    assert_eq!(refused, Err(Reason::TooLong));
+    let rejected = spawn(&mut service, Call(41, 0, 1)).await.unwrap();
+    assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::ZERO);
     for call in calls {
         call.await.unwrap().unwrap();

@@ -37,14 +37,14 @@ fn callers() -> impl Strategy<Value = Vec<Caller>> {
 #[derive(Clone, Copy, Debug)]
 enum End {
     Passed(u64),
-    Refused(u64),
+    Rejected(u64),
     Dropped(u64),
 }
 
 impl End {
     fn at(self) -> u64 {
         match self {
-            Self::Passed(at) | Self::Refused(at) | Self::Dropped(at) => at,
+            Self::Passed(at) | Self::Rejected(at) | Self::Dropped(at) => at,
         }
     }
 }
@@ -70,7 +70,7 @@ async fn run(store_delay: Option<Duration>, callers: &[Caller]) -> Vec<(u64, End
                 let end = if result.is_ok() {
                     End::Passed(came)
                 } else {
-                    End::Refused(came)
+                    End::Rejected(came)
                 };
                 all.push((came, tokio::spawn(async move { end })));
                 continue;
@@ -82,9 +82,9 @@ async fn run(store_delay: Option<Duration>, callers: &[Caller]) -> Vec<(u64, End
         let end = async move {
             match timeout(patience, call).await {
                 Ok(Ok(_)) => End::Passed(millis()),
-                Ok(Err(LimitError::Refused(refused))) => {
-                    assert_eq!(refused.reason(), Reason::TooLong);
-                    End::Refused(millis())
+                Ok(Err(LimitError::RateLimited(rejected))) => {
+                    assert_eq!(rejected.reason(), Reason::TooLong);
+                    End::Rejected(millis())
                 }
                 Ok(Err(LimitError::Inner(error))) => panic!("{error}"),
                 Err(_) => End::Dropped(millis()),
@@ -140,7 +140,7 @@ proptest! {
                         prop_assert!(at <= latest);
                         bucket.take(at, caller.cost);
                     }
-                    End::Refused(at) => {
+                    End::Rejected(at) => {
                         prop_assert!(at <= latest);
                         // Before it was, somebody who has left since may have been in its way.
                         let left = ends.iter().any(|(_, end)| matches!(end, End::Dropped(then) if *then > at));

@@ -2,7 +2,7 @@
 
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions,
-    backend::{Answer, BackendError, BoxFuture, Capabilities, Charge, PolicyId, Verdict},
+    backend::{Answer, BackendError, BoxFuture, Capabilities, Charge, JointDecision, PolicyId},
 };
 
 use super::*;
@@ -37,8 +37,8 @@ impl Backend for Wired {
         Answer::Later(Box::pin(async move {
             sleep(Duration::from_millis(1)).await;
             memory.settle(&[Charge::new(policy, &key, cost)], delta);
-            let decisions = Decisions::refused(0);
-            Ok(Verdict {
+            let decisions = Decisions::rejected(0);
+            Ok(JointDecision {
                 allowed: true,
                 decisions,
             })

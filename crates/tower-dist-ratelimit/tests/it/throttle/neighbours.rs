@@ -59,8 +59,8 @@ async fn tokens_of_a_window_that_is_over_are_not_put_into_the_next() {
     let quota = Quota::new(5, Duration::from_secs(10));
     for policy in [
         Policy::new("fixed", quota).fixed_window(),
-        Policy::new("first", quota).first_hit(),
-        Policy::new("log", quota).sliding_log(),
+        Policy::new("first", quota).fixed_window_from_first_request(),
+        Policy::new("log", quota).sliding_window_log(),
     ] {
         let name = policy.name().to_owned();
         let layer = CallLimitLayer::builder(Memory::default()).limit(policy);
@@ -125,8 +125,8 @@ async fn the_store_s_time_counts_as_a_wait() {
     sleep(Duration::from_millis(10)).await;
     let started = Instant::now();
     // In 990 ms, as is heard 40 ms later.
-    let refused = spawn(&mut service, Call(1, 0, 10)).await.unwrap();
-    assert_eq!(refused, Err(Reason::TooLong));
+    let rejected = spawn(&mut service, Call(1, 0, 10)).await.unwrap();
+    assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::from_millis(40));
     assert_eq!(first.await.unwrap(), Ok(0));
     // In 940 ms, which is early enough; and then the store is asked once more.
@@ -135,13 +135,13 @@ async fn the_store_s_time_counts_as_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_refuses_or_allows_and_nobody_waits() {
+async fn a_store_that_fails_rejectes_or_allows_and_nobody_waits() {
     for (action, result) in [
-        (OnError::Deny, Err(Reason::Backend)),
-        (OnError::Allow, Ok(0)),
+        (FailureMode::Closed, Err(Reason::Backend)),
+        (FailureMode::Open, Ok(0)),
     ] {
         let layer = CallLimitLayer::builder(Broken).limit(Policy::new("p", ten(1)));
-        let layer = layer.on_backend_error(action).waiting().build().unwrap();
+        let layer = layer.failure_mode(action).waiting().build().unwrap();
         let mut service = layer.layer(inner(&Log::default()));
         let started = Instant::now();
         assert_eq!(spawn(&mut service, Call(0, 0, 1)).await.unwrap(), result);
@@ -158,11 +158,11 @@ impl Observer for Told {
         self.0.lock().unwrap().push("allowed".into());
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) {
+    fn rejected(&self, rejection: &Rejection<'_>) {
         self.0
             .lock()
             .unwrap()
-            .push(format!("refused {:?}", refusal.reason()));
+            .push(format!("rejected {:?}", rejection.reason()));
     }
 
     fn waited(&self, waited: Duration) {
@@ -190,7 +190,7 @@ async fn an_observer_is_told_of_each_request_once_and_of_its_wait() {
     let told = told.0.lock().unwrap().clone();
     let expected = [
         "allowed",
-        "refused QueueFull",
+        "rejected QueueFull",
         "cancelled",
         "waited 100ms",
         "allowed",

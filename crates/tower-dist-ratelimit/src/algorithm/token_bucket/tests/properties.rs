@@ -153,13 +153,13 @@ proptest! {
     }
 
     #[test]
-    fn refused_just_before_retry_after_and_allowed_at_it((quota, requests) in everyday_traffic()) {
+    fn rejected_just_before_retry_after_and_allowed_at_it((quota, requests) in everyday_traffic()) {
         let bucket = bucket(quota);
         let (mut nanos, mut full_at) = (0, 0);
         for (wait, cost) in requests {
             nanos += wait;
             let (next, decision) = charge(&bucket, full_at, at(&bucket, nanos), cost);
-            prop_assert_eq!(next.is_some(), decision.allowed && cost > 0, "a refusal writes nothing");
+            prop_assert_eq!(next.is_some(), decision.allowed && cost > 0, "a rejection writes nothing");
             prop_assert_eq!(decision.retry_after.is_none(), cost > quota.burst_size());
             if let (false, Some(wait)) = (decision.allowed, decision.retry_after) {
                 let wait = u64::try_from(wait.as_nanos()).unwrap();

@@ -18,10 +18,10 @@ impl Pipe {
     /// Takes back what was too much. From a window that the server ends, only if it is still the same one.
     pub(super) fn take_back(&mut self, job: Box<Counting>, cas: Option<u64>) {
         let (key, over) = (present(&job), job.over);
-        let first_hit = job.rule.first_hit().is_some();
+        let fixed_window_from_first_request = job.rule.fixed_window_from_first_request().is_some();
         let opaque = self.expect(Then::TakenBack(job));
         let request = Request::new(&mut self.out, "ma", &key, opaque).flag(" MD D", over);
-        match cas.filter(|_| first_hit) {
+        match cas.filter(|_| fixed_window_from_first_request) {
             Some(cas) => request.flag(" C", cas).end(" v t c"),
             None => request.end(" v"),
         }
@@ -59,7 +59,10 @@ impl Pipe {
             Ok(meta) => meta,
             Err(failure) => return job.answer(Err(failure)),
         };
-        let window = job.rule.first_hit().unwrap_or_default();
+        let window = job
+            .rule
+            .fixed_window_from_first_request()
+            .unwrap_or_default();
         // The next one has less left than this had, too, but only when as much time has passed as a window takes, less a
         // tick of the server's clock at each end.
         let ticks = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Policy, Quota,
     backend::{
-        Charge, PolicyId, Verdict,
+        Charge, JointDecision, PolicyId,
         memcached::{
             clock::Clock,
             counted::Counted,
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    async fn ask(&self, verb: Verb) -> Verdict {
+    async fn ask(&self, verb: Verb) -> JointDecision {
         let (answer, receiver) = oneshot::channel();
         let asked = Asked::of(&Charge::new(PolicyId::new(0), b"k", 1));
         let job = match &self.counted {
@@ -140,8 +140,8 @@ async fn clocks_that_differ_admit_what_the_algorithm_would_in_so_much_more_time(
     let fixed = |time| 10 * windows(time);
     // Never above the limit in any window.
     let whole = |time: Duration| 40 * (u64::try_from(time.as_millis() / 4000).unwrap() + 1);
-    let whole_sub_windows = Policy::new("whole", Quota::new(40, Duration::from_secs(4)));
-    let whole_sub_windows = whole_sub_windows.whole_sub_windows(4);
+    let sliding_window_strict = Policy::new("whole", Quota::new(40, Duration::from_secs(4)));
+    let sliding_window_strict = sliding_window_strict.sliding_window_strict(4);
     let cases: [(Policy, &dyn Fn(Duration) -> u64); 5] = [
         (Policy::new("bucket", quota), &bucket),
         (
@@ -149,8 +149,11 @@ async fn clocks_that_differ_admit_what_the_algorithm_would_in_so_much_more_time(
             &bucket,
         ),
         (Policy::new("fixed", quota).fixed_window(), &fixed),
-        (Policy::new("first", quota).first_hit(), &fixed),
-        (whole_sub_windows, &whole),
+        (
+            Policy::new("first", quota).fixed_window_from_first_request(),
+            &fixed,
+        ),
+        (sliding_window_strict, &whole),
     ];
     let local = LocalSet::new();
     local
@@ -177,7 +180,7 @@ async fn an_answer_from_beyond_the_end_of_a_window_is_decided_by_the_window_that
         .run_until(async {
             for policy in [
                 Policy::new("fixed", quota).fixed_window(),
-                Policy::new("whole", quota).whole_sub_windows(2),
+                Policy::new("whole", quota).sliding_window_strict(2),
             ] {
                 let store = Rc::default();
                 let machine = Machine::new(&store, &policy, clock::<0>, millis(100));
@@ -208,7 +211,7 @@ async fn an_answer_from_beyond_the_end_of_a_window_is_decided_by_the_window_that
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_a_year_ahead_blocks_a_key_for_no_longer_than_two_windows() {
     let window = Duration::from_millis(1500);
-    let policy = Policy::new("first", Quota::new(3, window)).first_hit();
+    let policy = Policy::new("first", Quota::new(3, window)).fixed_window_from_first_request();
     let local = LocalSet::new();
     local
         .run_until(async {
@@ -227,7 +230,7 @@ async fn a_clock_that_is_a_year_ahead_blocks_a_key_for_no_longer_than_two_window
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_forgets_the_windows_before_this_one_too() {
-    let policy = Policy::new("two", Quota::per_minute(5)).two_windows();
+    let policy = Policy::new("two", Quota::per_minute(5)).sliding_window();
     let local = LocalSet::new();
     local
         .run_until(async {

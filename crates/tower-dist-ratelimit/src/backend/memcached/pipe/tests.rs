@@ -14,7 +14,7 @@ use super::{End, Pipe};
 use crate::{
     Policy, Quota,
     backend::{
-        Charge, PolicyId, Verdict,
+        Charge, JointDecision, PolicyId,
         memcached::{
             clock,
             counted::Counted,
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-type Receiver = oneshot::Receiver<Result<Verdict, Failure>>;
+type Receiver = oneshot::Receiver<Result<JointDecision, Failure>>;
 
 fn asked(cost: u64) -> Asked {
-    Asked::of(&Charge::new(PolicyId::new(0), b"k", cost).want(cost + 2))
+    Asked::of(&Charge::new(PolicyId::new(0), b"k", cost).up_to(cost + 2))
 }
 
 fn counting(policy: &Policy, verb: Verb) -> (Job, Receiver) {
@@ -63,9 +63,9 @@ fn jobs() -> Vec<(Job, Receiver)> {
         Verb::Settle(2),
         Verb::Reset,
     ] {
-        jobs.push(counting(&policy().first_hit(), verb));
+        jobs.push(counting(&policy().fixed_window_from_first_request(), verb));
         jobs.push(counting(&policy().fixed_window(), verb));
-        jobs.push(counting(&policy().sub_windows(2), verb));
+        jobs.push(counting(&policy().sliding_window_buckets(2), verb));
         jobs.push(swapping(&set, verb));
     }
     jobs
@@ -112,7 +112,7 @@ impl Wire {
 
 #[tokio::test]
 async fn nothing_is_taken_back_from_a_window_that_others_began() {
-    let policy = Policy::new("p", Quota::per_minute(5)).first_hit();
+    let policy = Policy::new("p", Quota::per_minute(5)).fixed_window_from_first_request();
     let (job, receiver) = counting(&policy, Verb::Acquire);
     let mut wire = Wire::new();
     wire.send(job);
@@ -229,7 +229,7 @@ async fn who_has_gone_before_it_is_written_is_not_charged() {
 /// Of two who charge two sub-windows at the same time one sees the other, whatever the server does in between.
 #[tokio::test]
 async fn sub_windows_are_read_after_one_of_them_is_charged() {
-    let policy = Policy::new("p", Quota::per_hour(5)).whole_sub_windows(2);
+    let policy = Policy::new("p", Quota::per_hour(5)).sliding_window_strict(2);
     let (job, _told) = counting(&policy, Verb::Acquire);
     let mut wire = Wire::new();
     wire.send(job);
@@ -244,7 +244,7 @@ async fn sub_windows_are_read_after_one_of_them_is_charged() {
 /// What is not known is not nothing: an older sub-window could be full.
 #[tokio::test]
 async fn who_cannot_be_told_of_older_sub_windows_is_not_let_in() {
-    let policy = Policy::new("p", Quota::per_hour(5)).whole_sub_windows(2);
+    let policy = Policy::new("p", Quota::per_hour(5)).sliding_window_strict(2);
     for verb in [Verb::Acquire, Verb::Settle(-2)] {
         let (job, told) = counting(&policy, verb);
         let mut wire = Wire::new();

@@ -20,12 +20,9 @@ impl Clock {
     pub(super) fn new(algorithm: Algorithm, quota: Quota, bits: u64) -> Self {
         let window = micros(quota.window());
         let (window, phase) = match algorithm {
-            Algorithm::FixedWindow {
-                phase_per_key: true,
-            } => (window, window / 65_536 * (bits >> 48)),
-            Algorithm::SubWindows { count } | Algorithm::WholeSubWindows { count } => {
-                (window.div_ceil(u64::from(count)), 0)
-            }
+            Algorithm::FixedWindow { staggered: true } => (window, window / 65_536 * (bits >> 48)),
+            Algorithm::SlidingWindowBuckets { count }
+            | Algorithm::SlidingWindowStrict { count } => (window.div_ceil(u64::from(count)), 0),
             _ => (window, 0),
         };
         Self {
@@ -42,9 +39,9 @@ impl Clock {
         let time = now + self.ahead;
         let back = self.written.map_or(0, |written| match self.algorithm {
             Algorithm::FixedWindow { .. }
-            | Algorithm::TwoWindows
-            | Algorithm::SubWindows { .. }
-            | Algorithm::WholeSubWindows { .. } => {
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingWindowBuckets { .. }
+            | Algorithm::SlidingWindowStrict { .. } => {
                 let number = |time| (time + self.phase) / self.window;
                 number(written).saturating_sub(number(time)) * self.window
             }
@@ -58,7 +55,9 @@ impl Clock {
     pub(super) fn wrote(&mut self, time: u64, decision: &Decision) {
         self.written = Some(match self.algorithm {
             // What counts is when its window began.
-            Algorithm::FirstHit => time + micros(decision.reset_after) - self.window,
+            Algorithm::FixedWindowFromFirstRequest => {
+                time + micros(decision.reset_after) - self.window
+            }
             _ => time,
         });
     }

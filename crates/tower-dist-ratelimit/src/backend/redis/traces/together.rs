@@ -150,7 +150,7 @@ impl Together {
                     .quota
                     .filter(|_| rule.dynamic)
                     .map(|other| in_window_of(rule.quota, other)),
-                ..Charge::new(id, NAME, step.cost).want(step.want)
+                ..Charge::new(id, NAME, step.cost).up_to(step.want)
             },
         };
         let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);

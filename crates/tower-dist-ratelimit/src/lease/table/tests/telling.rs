@@ -64,7 +64,7 @@ fn waits_count_from_when_the_store_s_answer_was_here() {
     let set = Set::new();
     let id = asking(&heat(&set, 1, 0));
     let [wait, full] = [5, 7].map(Duration::from_nanos);
-    let decision = Decision::refuse(1_000, 0, Some(wait), full);
+    let decision = Decision::reject(1_000, 0, Some(wait), full);
     answer(&set, id, &decision, LEASE + 10);
     let slot = set.slot(1).unwrap();
     assert_eq!(slot.due.load(Relaxed), LEASE + 15);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::{task::JoinSet, time::sleep};
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota, Sharing};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 
 use super::{Instance, Passed, excess, play};
 use crate::wan::Wan;
@@ -69,14 +69,14 @@ impl Handover {
         (of(self.rate), of(self.burst))
     }
 
-    fn half(&self, wan: &Wan, sharing: Sharing) -> Vec<Instance> {
+    fn half(&self, wan: &Wan, sharing: Consistency) -> Vec<Instance> {
         let (rate, burst) = self.quota();
         let limiter = || {
             let policy = Policy::new("bound", Quota::new(rate, self.lease()).burst(burst));
             Limiter::builder(wan.clone(), policy)
-                .sharing(sharing)
-                .backend_deadline(self.lease() / 8)
-                .on_backend_error(OnError::Deny)
+                .consistency(sharing)
+                .backend_timeout(self.lease() / 8)
+                .failure_mode(FailureMode::Closed)
                 .build()
                 .unwrap()
         };
@@ -96,10 +96,10 @@ impl Handover {
     async fn play(&self) -> Vec<(Duration, u32)> {
         let (wan, passed) = (Wan::away(Duration::ZERO), Passed::now());
         wan.is_off(self.parts(self.away.0), self.parts(self.away.1));
-        let leases = Sharing::leases_of(self.lease());
+        let leases = Consistency::leased_for(self.lease());
         let [mut one, mut other] = [(); 2].map(|()| self.half(&wan, leases));
         // Who leases does not ask for the last token at once.
-        let mut exact = self.half(&wan, Sharing::Exact);
+        let mut exact = self.half(&wan, Consistency::Exact);
         self.lease_some(&passed, &mut one, self.costs.0).await;
         sleep(self.parts(self.back)).await;
         self.lease_some(&passed, &mut other, self.costs.1).await;

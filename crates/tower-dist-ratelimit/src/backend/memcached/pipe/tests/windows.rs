@@ -4,7 +4,7 @@ use super::*;
 use crate::Decision;
 
 fn minute(limit: u64) -> Policy {
-    Policy::new("p", Quota::per_minute(limit)).first_hit()
+    Policy::new("p", Quota::per_minute(limit)).fixed_window_from_first_request()
 }
 
 /// Asks for three, or five if they are there.
@@ -162,7 +162,7 @@ async fn who_finds_room_only_after_it_was_too_much_is_refused_in_the_end() {
 
 #[tokio::test]
 async fn of_each_sub_window_no_more_is_put_back_than_the_newer_ones_have_left_over() {
-    let policy = Policy::new("p", Quota::per_hour(5)).whole_sub_windows(2);
+    let policy = Policy::new("p", Quota::per_hour(5)).sliding_window_strict(2);
     let (job, _told) = counting(&policy, Verb::Settle(-2));
     let mut wire = Wire::new();
     wire.send(job);

@@ -91,7 +91,7 @@ impl Ledger {
                     && (accounts.len() < MAX_KEYS || accounts.contains_key(charge.key));
                 let own = Charge {
                     policy: book.own,
-                    want: charge.cost,
+                    up_to: charge.cost,
                     ..*charge
                 };
                 room.then_some((number, own))

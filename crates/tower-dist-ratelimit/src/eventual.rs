@@ -183,7 +183,7 @@ impl Backend for PostPaid {
             }
         }
         for decision in out {
-            decision.source = Source::Asynchronous;
+            decision.source = Source::Eventual;
         }
         Answer::Done(allowed)
     }

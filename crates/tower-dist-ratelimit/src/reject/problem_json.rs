@@ -1,32 +1,32 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
-use super::{Reason, Refusal, Refuse};
+use super::{Reason, Rejection, RejectionResponse};
 use crate::headers::quote;
 
-/// The default refusal: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
+/// The default rejection: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
 /// `http_body_util::Full`.
 ///
-/// A refusal by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers for it, and names the
-/// policies that refused:
+/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers for it, and names the
+/// policies that rejected:
 ///
 /// ```json
 /// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests",
 ///  "status":429,"violated-policies":["per-client"]}
 /// ```
 ///
-/// A refusal by [this process's share](crate::OnError::LocalFallback) of a quota names them, too, and has the type
+/// A rejection by [this process's share](crate::FailureMode::Local) of a quota names them, too, and has the type
 /// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity` and the status 503.
 ///
 /// The others have the type `about:blank`, which says no more than their status does. Status 500 comes with a `detail` that
-/// says [what the server lacks](Refusal::hint).
+/// says [what the server lacks](Rejection::hint).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
 
-impl<B: From<Bytes>> Refuse<B> for ProblemJson {
-    fn refuse(&self, refusal: &Refusal<'_>) -> Response<B> {
-        let mut response = Response::new(B::from(document(refusal)));
-        *response.status_mut() = refusal.status();
+impl<B: From<Bytes>> RejectionResponse<B> for ProblemJson {
+    fn response(&self, rejection: &Rejection<'_>) -> Response<B> {
+        let mut response = Response::new(B::from(document(rejection)));
+        *response.status_mut() = rejection.status();
         response.headers_mut().insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
@@ -35,7 +35,7 @@ impl<B: From<Bytes>> Refuse<B> for ProblemJson {
     }
 }
 
-/// What there is for most refusals, made once: that of a policy's quota.
+/// What there is for most rejections, made once: that of a policy's quota.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let text = write(Reason::Quota, None, [quoted].into_iter());
     let shared = Bytes::from(text);
@@ -44,14 +44,14 @@ pub(crate) fn over_quota(quoted: &str) -> Bytes {
     shared
 }
 
-fn document(refusal: &Refusal<'_>) -> Bytes {
-    let reason = refusal.reason();
+fn document(rejection: &Rejection<'_>) -> Bytes {
+    let reason = rejection.reason();
     if reason == Reason::Quota
-        && let Some(rule) = refusal.only_violated()
+        && let Some(rule) = rejection.only_violated()
     {
         return rule.problem.clone();
     }
-    write(reason, refusal.hint(), refusal.violated_quoted()).into()
+    write(reason, rejection.hint(), rejection.violated_quoted()).into()
 }
 
 fn write<'a>(

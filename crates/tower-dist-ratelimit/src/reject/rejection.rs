@@ -7,21 +7,21 @@ use crate::{
     limits::{Limits, Question, Rule},
 };
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// A policy has no tokens for it.
     Quota,
-    /// It has no key, and a policy [refuses](crate::MissingKey::Refuse) such requests.
+    /// It has no key, and a policy [rejects](crate::MissingKey::Reject) such requests.
     MissingKey,
     /// It has no key, although every request should have one: the server is not set up for the policy's key. The
-    /// [hint](Refusal::hint) says what it lacks.
+    /// [hint](Rejection::hint) says what it lacks.
     Misconfigured,
-    /// The store has not decided, and the layer [denies](crate::OnError::Deny) in that case.
+    /// The store has not decided, and the layer [denies](crate::FailureMode::Closed) in that case.
     Backend,
     /// The store has not decided, and this process has no tokens for it in its
-    /// [share](crate::OnError::LocalFallback).
+    /// [share](crate::FailureMode::Local).
     ReducedCapacity,
     /// It would have to wait, and there are as many requests waiting as may. Only in a [`Throttle`](crate::Throttle).
     QueueFull,
@@ -42,14 +42,14 @@ impl Reason {
     }
 }
 
-/// A request that is refused, as [`Refuse`](crate::Refuse) gets to see it.
-pub struct Refusal<'a> {
+/// A request that is rejected, as [`RejectionResponse`](crate::RejectionResponse) gets to see it.
+pub struct Rejection<'a> {
     limits: &'a Limits,
     question: &'a Question,
     reason: Reason,
 }
 
-impl<'a> Refusal<'a> {
+impl<'a> Rejection<'a> {
     pub(crate) fn new(limits: &'a Limits, question: &'a Question, reason: Reason) -> Self {
         Self {
             limits,
@@ -82,28 +82,28 @@ impl<'a> Refusal<'a> {
         self.reason.status()
     }
 
-    /// The longest wait that a policy which refused asks for, to the nanosecond; or how long until a store that fails is
+    /// The longest wait that a policy which rejected asks for, to the nanosecond; or how long until a store that fails is
     /// asked again. `None` when waiting does not help or nobody knows how long.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.question.retry_after()
     }
 
-    /// The names of the policies that refused, in the order in which the layer has them. None if nobody has counted.
+    /// The names of the policies that rejected, in the order in which the layer has them. None if nobody has counted.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        self.refused().map(|(rule, _)| &*rule.name)
+        self.rejected().map(|(rule, _)| &*rule.name)
     }
 
-    /// The policy that refused, if it is the only one.
+    /// The policy that rejected, if it is the only one.
     pub(super) fn only_violated(&self) -> Option<&'a Rule> {
-        let mut refused = self.refused();
-        let (rule, _) = refused.next()?;
-        refused.next().is_none().then_some(rule)
+        let mut rejected = self.rejected();
+        let (rule, _) = rejected.next()?;
+        rejected.next().is_none().then_some(rule)
     }
 
     /// The same names, as JSON strings.
     pub(crate) fn violated_quoted(&self) -> impl Iterator<Item = &'a str> {
-        self.refused().map(|(rule, _)| rule.quoted.as_str())
+        self.rejected().map(|(rule, _)| rule.quoted.as_str())
     }
 
     /// All the decisions; those of policies that would have let the request pass, too.
@@ -112,16 +112,16 @@ impl<'a> Refusal<'a> {
         Decided::new(self.limits, self.question)
     }
 
-    fn refused(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
+    fn rejected(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {
         self.decided()
             .named()
             .filter(|(_, decision)| decision.is_violated())
     }
 }
 
-impl fmt::Debug for Refusal<'_> {
+impl fmt::Debug for Rejection<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refusal")
+        f.debug_struct("Rejection")
             .field("reason", &self.reason())
             .field("violated", &self.violated().collect::<Vec<_>>())
             .field("retry_after", &self.retry_after())

@@ -3,35 +3,35 @@ use std::time::Duration;
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use http::{HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 
-use super::{Reason, Refusal, Refuse};
+use super::{Reason, Rejection, RejectionResponse};
 
-/// Refuses as gRPC does: HTTP 200 without a body, and a status in the fields.
+/// Rejects as gRPC does: HTTP 200 without a body, and a status in the fields.
 ///
-/// | refused because of | status |
+/// | rejected because of | status |
 /// |---|---|
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
 /// | a missing key | 3 `INVALID_ARGUMENT` |
-/// | a missing key that the server should find | 13 `INTERNAL`, with [what the server lacks](Refusal::hint) |
+/// | a missing key that the server should find | 13 `INTERNAL`, with [what the server lacks](Rejection::hint) |
 /// | the store, or a share of a quota while it fails | 14 `UNAVAILABLE` |
 ///
-/// A refusal says when to come back, if that is known, in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
-/// in `grpc-status-details-bin` as a `google.rpc.RetryInfo`, next to a `QuotaFailure` with the policies that refused.
+/// A rejection says when to come back, if that is known, in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
+/// in `grpc-status-details-bin` as a `google.rpc.RetryInfo`, next to a `QuotaFailure` with the policies that rejected.
 ///
 /// For all bodies with an empty `Default`, such as tonic's.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Grpc;
+pub struct GrpcRejection;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-impl<B: Default> Refuse<B> for Grpc {
-    fn refuse(&self, refusal: &Refusal<'_>) -> Response<B> {
-        let (code, message) = match refusal.reason() {
+impl<B: Default> RejectionResponse<B> for GrpcRejection {
+    fn response(&self, rejection: &Rejection<'_>) -> Response<B> {
+        let (code, message) = match rejection.reason() {
             Reason::Quota => (8_u16, "rate limit exceeded"),
             Reason::MissingKey => (3, "rate-limit key missing"),
-            Reason::Misconfigured => (13, refusal.hint().unwrap_or("rate-limit key missing")),
+            Reason::Misconfigured => (13, rejection.hint().unwrap_or("rate-limit key missing")),
             Reason::ReducedCapacity => (14, "the rate limit is lower for now, and exceeded"),
             _ => (14, "the rate limit cannot be decided"),
         };
@@ -40,11 +40,11 @@ impl<B: Default> Refuse<B> for Grpc {
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         fields.insert(STATUS, HeaderValue::from(code));
         fields.insert(MESSAGE, message_field(message));
-        let wait = refusal.retry_after();
-        // Only what is above a quota can be refused for ever.
-        if refusal.reason() == Reason::Quota || wait.is_some() {
+        let wait = rejection.retry_after();
+        // Only what is above a quota can be rejected for ever.
+        if rejection.reason() == Reason::Quota || wait.is_some() {
             fields.insert(PUSHBACK, pushback(wait));
-            let details = STANDARD_NO_PAD.encode(status(code, message, refusal));
+            let details = STANDARD_NO_PAD.encode(status(code, message, rejection));
             if let Ok(details) = HeaderValue::try_from(details) {
                 fields.insert(DETAILS, details);
             }
@@ -72,17 +72,17 @@ fn pushback(wait: Option<Duration>) -> HeaderValue {
 }
 
 /// A `google.rpc.Status` with its details.
-fn status(code: u16, message: &str, refusal: &Refusal<'_>) -> Vec<u8> {
+fn status(code: u16, message: &str, rejection: &Rejection<'_>) -> Vec<u8> {
     let mut status = Message::default();
     status.integer(1, code.into());
     status.bytes(2, message.as_bytes());
-    if let Some(wait) = refusal.retry_after() {
+    if let Some(wait) = rejection.retry_after() {
         let mut info = Message::default();
         info.bytes(1, &duration(wait).0);
         status.detail("RetryInfo", &info);
     }
     let mut failure = Message::default();
-    for policy in refusal.violated() {
+    for policy in rejection.violated() {
         let mut violation = Message::default();
         violation.bytes(1, policy.as_bytes());
         failure.bytes(1, &violation.0);

@@ -1,0 +1,47 @@
+mod grpc;
+mod problem_json;
+mod rejection;
+
+use http::Response;
+
+pub use grpc::GrpcRejection;
+pub use problem_json::ProblemJson;
+pub(crate) use problem_json::over_quota;
+pub use rejection::{Reason, Rejection};
+
+/// Makes the response to a request that is rejected, in the body type of the service, so that the responses that pass
+/// need no other type.
+///
+/// The layer adds `Retry-After`, unless the response has one, and the fields that [`ResponseHeaders`](crate::ResponseHeaders) ask for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot make a rejection with the body `{B}`",
+    note = "by default the response body must be `From<Bytes>`; for tonic's, end the builder with `.grpc()`; for any other, give it a closure with `.rejection(..)`"
+)]
+pub trait RejectionResponse<B> {
+    /// The response to this rejection.
+    fn response(&self, rejection: &Rejection<'_>) -> Response<B>;
+
+    /// Whether the response says by itself when to come back, so that it needs no `Retry-After`. By default it does not.
+    fn says_when(&self) -> bool {
+        false
+    }
+}
+
+/// Rejects with what a closure returns, from [`rejection`](crate::RateLimitLayerBuilder::rejection).
+#[derive(Clone, Copy)]
+pub struct RejectWith<F>(pub(crate) F);
+
+impl<F, B> RejectionResponse<B> for RejectWith<F>
+where
+    F: Fn(&Rejection<'_>) -> Response<B>,
+{
+    fn response(&self, rejection: &Rejection<'_>) -> Response<B> {
+        (self.0)(rejection)
+    }
+}
+
+impl<F> std::fmt::Debug for RejectWith<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RejectWith(..)")
+    }
+}
