@@ -214,7 +214,7 @@ async fn a_websocket_handshake_is_neither_repeated_nor_hedged() {
 async fn an_exhausted_budget_answers_without_a_wait() {
     let start = tokio::time::Instant::now();
     let probe = Probe::always(Answer::UNAVAILABLE.retry_after(30));
-    let mut stack = retry(Budget::none()).layer(probe);
+    let mut stack = retry(Budget::ratio(0.0).initial(0)).layer(probe);
     let response = stack.ready().await.unwrap().call(get()).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(start.elapsed(), Duration::ZERO);
@@ -387,7 +387,9 @@ async fn a_response_tells_what_its_retries_did() {
     let never = info(unlimited(), |_| Answer::UNAVAILABLE);
     let expected = (3, ms(100 + 200), StopReason::AttemptsExhausted);
     assert_eq!(told(never.await), Some(expected));
-    let denied = info(layer(Budget::none()), |_| Answer::UNAVAILABLE);
+    let denied = info(layer(Budget::ratio(0.0).initial(0)), |_| {
+        Answer::UNAVAILABLE
+    });
     let expected = (1, ms(0), StopReason::BudgetExhausted);
     assert_eq!(told(denied.await), Some(expected));
     let too_long = info(unlimited(), |_| Answer::UNAVAILABLE.retry_after(61));

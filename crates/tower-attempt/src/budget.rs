@@ -82,7 +82,6 @@ pub struct Budget(Kind);
 #[derive(Clone)]
 enum Kind {
     Unlimited,
-    None,
     Limited(Arc<Limited>),
     Throttle(Arc<Throttle>),
 }
@@ -106,12 +105,6 @@ impl Budget {
     #[must_use]
     pub const fn unlimited() -> Self {
         Self(Kind::Unlimited)
-    }
-
-    /// No extra attempt ever.
-    #[must_use]
-    pub const fn none() -> Self {
-        Self(Kind::None)
     }
 
     /// gRPC's retry throttle, `retryThrottling` in its service config: no extra attempt while too many
@@ -189,23 +182,15 @@ impl Budget {
     /// ratio that is not a number of at least 0.001.
     pub fn validate(&self) -> Result<(), BuildError> {
         match &self.0 {
-            Kind::Unlimited | Kind::None => Ok(()),
+            Kind::Unlimited => Ok(()),
             Kind::Limited(limited) => limited.validate(),
             Kind::Throttle(throttle) => throttle.validate(),
         }
     }
 
-    /// Whether this is [`Budget::none`]: there will be no extra attempt ever, so that nothing needs to be
-    /// prepared for one.
-    #[must_use]
-    pub const fn is_none(&self) -> bool {
-        matches!(self.0, Kind::None)
-    }
-
     /// Extra attempts per deposit, from 0 to 10, where this is what the allowance is in the long run.
     ///
-    /// `None` where it is not: for [`unlimited`](Self::unlimited), [`none`](Self::none) and
-    /// [`grpc_throttle`](Self::grpc_throttle).
+    /// `None` where it is not: for [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle).
     ///
     /// ```
     /// use tower_attempt::Budget;
@@ -217,7 +202,7 @@ impl Budget {
     pub fn share(&self) -> Option<f64> {
         match &self.0 {
             Kind::Limited(limited) => Some(limited.settings().ratio),
-            Kind::Unlimited | Kind::None | Kind::Throttle(_) => None,
+            Kind::Unlimited | Kind::Throttle(_) => None,
         }
     }
 
@@ -235,7 +220,7 @@ impl Budget {
     pub fn may_pay(&self, share: f64) -> bool {
         match &self.0 {
             Kind::Limited(limited) => limited.settings().may_pay(share),
-            Kind::Unlimited | Kind::None | Kind::Throttle(_) => true,
+            Kind::Unlimited | Kind::Throttle(_) => true,
         }
     }
 
@@ -245,7 +230,7 @@ impl Budget {
         match &self.0 {
             Kind::Limited(limited) => limited.deposit(),
             Kind::Throttle(throttle) => throttle.deposit(),
-            Kind::Unlimited | Kind::None => {}
+            Kind::Unlimited => {}
         }
     }
 
@@ -268,7 +253,6 @@ impl Budget {
     pub fn withdraw(&self) -> Option<Permit> {
         match &self.0 {
             Kind::Unlimited => Some(Permit::free()),
-            Kind::None => None,
             Kind::Limited(limited) => limited.withdraw().then(|| Permit::token(limited)),
             Kind::Throttle(throttle) => throttle.is_open().then(Permit::free),
         }
@@ -295,7 +279,7 @@ impl Budget {
             Kind::Limited(limited) => limited.available(),
             Kind::Throttle(throttle) if throttle.is_open() => u32::MAX,
             Kind::Unlimited => u32::MAX,
-            Kind::None | Kind::Throttle(_) => 0,
+            Kind::Throttle(_) => 0,
         }
     }
 
@@ -304,7 +288,7 @@ impl Budget {
         match &self.0 {
             Kind::Limited(limited) => Self::limited(limited.settings()),
             Kind::Throttle(throttle) => Self(Kind::Throttle(Arc::new(throttle.fresh()))),
-            Kind::Unlimited | Kind::None => self.clone(),
+            Kind::Unlimited => self.clone(),
         }
     }
 
@@ -318,7 +302,7 @@ impl Budget {
         match &mut self.0 {
             Kind::Limited(limited) => Arc::get_mut(limited).is_some(),
             Kind::Throttle(throttle) => Arc::get_mut(throttle).is_some(),
-            Kind::Unlimited | Kind::None => true,
+            Kind::Unlimited => true,
         }
     }
 
@@ -327,7 +311,7 @@ impl Budget {
         match &self.0 {
             Kind::Limited(limited) => limited.is_idle(),
             Kind::Throttle(throttle) => throttle.is_full(),
-            Kind::Unlimited | Kind::None => true,
+            Kind::Unlimited => true,
         }
     }
 
@@ -336,7 +320,7 @@ impl Budget {
         match &self.0 {
             Kind::Limited(limited) => limited.word(),
             Kind::Throttle(throttle) => throttle.count(),
-            Kind::Unlimited | Kind::None => 0,
+            Kind::Unlimited => 0,
         }
     }
 
@@ -364,7 +348,6 @@ impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Unlimited => f.write_str("Budget::unlimited()"),
-            Kind::None => f.write_str("Budget::none()"),
             Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings()).finish(),
             Kind::Throttle(throttle) => f.debug_tuple("Budget").field(throttle).finish(),
         }

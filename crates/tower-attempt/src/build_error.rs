@@ -34,6 +34,12 @@ impl BuildError {
         }
     }
 
+    /// Says that `field` and `other`, of which only one may be set, were both set.
+    #[must_use]
+    pub fn besides(field: &'static str, other: &str) -> Self {
+        Self::new(field, format_args!("set"), format!("unset besides {other}"))
+    }
+
     /// The setting's name, as its setter is called.
     #[must_use]
     pub fn field(&self) -> &'static str {

@@ -3,11 +3,12 @@ use std::time::Duration;
 use crate::errors::chain;
 use crate::protocol::sealed::Sealed;
 use crate::{
-    Attempt, AttemptOutcome, Budget, Classify, Deadline, EveryError, Outcomes, Protocol, Rejected,
-    RequestRule, Requests, Verdict,
+    Attempt, AttemptOutcome, Budget, ByKey, ClassOf, Classify, Deadline, EveryError, OneClass,
+    Outcomes, PerKey, Protocol, Rejected, RequestRule, Requests, Verdict,
 };
 
-/// The protocol of services whose requests are `Clone`, where a rule of type `C` classifies the outcomes.
+/// The protocol of services whose requests are `Clone`, where a rule of type `C` classifies the outcomes. `K` names the
+/// class of a request for a hedge layer.
 ///
 /// The rule does not decide on an error that is a [`Rejected`]: such a request was not sent. Where the rule would retry
 /// it, the rejection's wait is the hint. Without a wait the rejection is fatal.
@@ -16,41 +17,57 @@ use crate::{
 ///
 /// [`EveryError`]: every request may be resent, every `Err` is retried and no `Ok` is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Generic<C = EveryError>(C);
+pub struct Generic<C = EveryError, K = OneClass> {
+    rule: C,
+    key: K,
+}
 
-impl<C> Generic<C> {
+impl<C, K> Generic<C, K> {
     /// Classifies with `rule`.
-    pub const fn new(rule: C) -> Self {
-        Self(rule)
+    #[must_use]
+    pub fn rule<R>(self, rule: R) -> Generic<R, K> {
+        let key = self.key;
+        Generic { rule, key }
+    }
+
+    /// Names the class of each request with a closure.
+    #[must_use]
+    pub fn key<F>(self, key: F) -> Generic<C, ByKey<F>> {
+        let (rule, key) = (self.rule, ByKey(key));
+        Generic { rule, key }
     }
 }
 
-impl<C> Sealed for Generic<C> {}
+impl<C, K> Sealed for Generic<C, K> {}
 
-impl<C> Protocol for Generic<C> {}
+impl<C, K> Protocol for Generic<C, K> {}
 
-impl<C: RequestRule<Req>, Req: Clone> Requests<Req> for Generic<C> {
+impl<C: RequestRule<Req>, K: ClassOf<Req>, Req: Clone> Requests<Req> for Generic<C, K> {
     type Context = C::Context;
     type Saved = Req;
 
     fn context(&self, request: &Req) -> C::Context {
-        self.0.context(request)
+        self.rule.context(request)
+    }
+
+    fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found> {
+        self.key.find(request, table)
     }
 
     fn may_retry(&self, context: &C::Context) -> bool {
-        self.0.may_retry(context)
+        self.rule.may_retry(context)
     }
 
     fn may_hedge(&self, context: &C::Context, _: &Req) -> bool {
-        self.0.may_hedge(context)
+        self.rule.may_hedge(context)
     }
 
     fn deadline(&self, context: &C::Context) -> Option<Deadline> {
-        self.0.deadline(context)
+        self.rule.deadline(context)
     }
 
     fn budget<'a>(&'a self, context: &'a C::Context) -> Option<&'a Budget> {
-        self.0.budget(context)
+        self.rule.budget(context)
     }
 
     fn save(&self, request: &mut Req) -> Option<Req> {
@@ -66,9 +83,10 @@ impl<C: RequestRule<Req>, Req: Clone> Requests<Req> for Generic<C> {
     }
 }
 
-impl<C, Req: Clone, Res, E: 'static> Outcomes<Req, Res, E> for Generic<C>
+impl<C, K, Req: Clone, Res, E: 'static> Outcomes<Req, Res, E> for Generic<C, K>
 where
     C: Classify<Req, Res, E>,
+    K: ClassOf<Req>,
 {
     fn classify(
         &self,
@@ -76,7 +94,7 @@ where
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Verdict {
-        let verdict = self.0.classify(context, attempt, outcome);
+        let verdict = self.rule.classify(context, attempt, outcome);
         match verdict.is_retry() {
             true => Rejected::amend(verdict, attempt, outcome),
             false => verdict,
@@ -99,7 +117,7 @@ where
         attempt: &Attempt,
         answer: &Result<Res, E>,
     ) -> Verdict {
-        self.0.timed_out(context, attempt, answer)
+        self.rule.timed_out(context, attempt, answer)
     }
 
     fn backoff(
@@ -109,6 +127,6 @@ where
         retry: u32,
         outcome: &Result<Res, E>,
     ) -> Option<Duration> {
-        self.0.backoff(retry, outcome)
+        self.rule.backoff(retry, outcome)
     }
 }

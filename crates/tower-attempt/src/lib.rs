@@ -67,6 +67,9 @@ mod generic;
 mod grpc;
 #[cfg(feature = "http")]
 mod http;
+mod key;
+#[doc(hidden)]
+pub mod layer;
 mod observe;
 mod protocol;
 mod rejected;
@@ -89,6 +92,8 @@ pub use self::http::{
     Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, RequestHead, Settings,
     Target,
 };
+pub use self::key::{ByKey, ClassOf, OneClass, PerKey};
+pub use self::layer::Mode;
 #[cfg(feature = "metrics")]
 pub use self::observe::MetricsObserver;
 #[cfg(feature = "tracing")]

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use crate::{
-    Attempt, AttemptOutcome, AttemptTimeout, Budget, BuildError, Deadline, RequestLine, Verdict,
+    Attempt, AttemptOutcome, AttemptTimeout, Budget, BuildError, Deadline, PerKey, RequestLine,
+    Verdict,
 };
 
 /// Keeps [`Protocol`] to this crate: a layer relies on it for what is safe.
@@ -56,6 +57,9 @@ pub trait Requests<Req>: Protocol {
     fn request_line(&self, _request: &Req) -> RequestLine {
         RequestLine::default()
     }
+
+    /// Looks up the class of a request, if the user names classes.
+    fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 
     /// Whether any outcome at all could make a retry of this request right. If not, the layer keeps no
     /// copy of it.

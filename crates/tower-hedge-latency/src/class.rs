@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tower_attempt::PerKey;
 
 use crate::estimator::{Estimator, Lesson};
 use crate::guard::Guard;
@@ -17,7 +18,7 @@ const MAX_CLASSES: usize = 256;
 
 /// What is known of one class.
 #[derive(Debug)]
-pub struct Class {
+pub(crate) struct Class {
     pub(crate) estimator: Estimator,
     pub(crate) guard: Guard,
 }
@@ -28,7 +29,7 @@ pub struct Class {
 /// an allocation; two keys with the same hash would share a class. Nobody waits for anybody: the table
 /// is replaced whole when a class is added, which happens 256 times at most.
 #[derive(Debug)]
-pub struct Classes {
+pub(crate) struct Classes {
     /// Of requests without a key, and of those that come after 256 other keys.
     pub(crate) rest: Class,
     table: ArcSwap<HashMap<u64, Entry>>,
@@ -63,19 +64,8 @@ impl Classes {
         }
     }
 
-    /// The class of a key; `None` stands for [`rest`](Self::rest).
-    pub(crate) fn of<K: Hash + Display>(&self, key: &K) -> Option<Arc<Class>> {
-        let hash = self.hasher.hash_one(key);
-        let table = self.table.load();
-        match table.get(&hash) {
-            Some(entry) => Some(Arc::clone(&entry.class)),
-            None if table.len() >= MAX_CLASSES => None,
-            None => self.add(hash, key),
-        }
-    }
-
     #[cold]
-    fn add(&self, hash: u64, key: &impl Display) -> Option<Arc<Class>> {
+    fn add(&self, hash: u64, key: &(impl Display + ?Sized)) -> Option<Arc<Class>> {
         let entry = Entry {
             name: key.to_string().into(),
             class: Arc::new(Class::new()),
@@ -107,6 +97,21 @@ impl Classes {
         let mut delays: Vec<_> = table.values().map(delay).collect();
         delays.sort_unstable();
         delays
+    }
+}
+
+impl PerKey for Classes {
+    type Found = Arc<Class>;
+
+    /// `None` stands for [`rest`](Self::rest).
+    fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Arc<Class>> {
+        let hash = self.hasher.hash_one(key);
+        let table = self.table.load();
+        match table.get(&hash) {
+            Some(entry) => Some(Arc::clone(&entry.class)),
+            None if table.len() >= MAX_CLASSES => None,
+            None => self.add(hash, key),
+        }
     }
 }
 

@@ -1,32 +1,29 @@
 mod builder;
+mod options;
 
-use std::fmt;
-use std::sync::Arc;
-
-use arc_swap::ArcSwap;
 use tower_attempt::Generic;
 #[cfg(feature = "http")]
 use tower_attempt::Http;
+use tower_attempt::layer::{Live, Parts};
 #[cfg(feature = "grpc")]
 use tower_attempt::{BuildError, Grpc};
-use tower_layer::Layer;
 
 pub use self::builder::HedgeLayerBuilder;
+use crate::elsewhere::Anywhere;
+use crate::losers::Cancel;
 use crate::options::Options;
 use crate::settings::{Knobs, Settings};
-use crate::{Hedge, HedgeHandle, NoObserver};
+use crate::{Hedge, NoObserver};
 
 /// Puts [`Hedge`] around services.
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `X` the
-/// other options. Every service that this layer or a clone of
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, `A` says where hedges go,
+/// and `L` what becomes of losers. Every service that this layer or a clone of
 /// it makes shares the budget, the settings, the counts and what is learned.
-pub struct HedgeLayer<P = Generic, O = NoObserver, X = Options> {
-    protocol: P,
-    observer: O,
-    options: X,
-    pub(crate) settings: Arc<ArcSwap<Settings>>,
-}
+#[derive(Clone)]
+pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
+    pub(crate) Parts<P, O, Options<A, L>, Live<Settings>>,
+);
 
 #[cfg(feature = "http")]
 impl HedgeLayer<Http> {
@@ -74,48 +71,27 @@ impl HedgeLayer<Grpc> {
 impl HedgeLayer {
     /// A layer for any service whose requests are `Clone`; every request may be hedged.
     pub fn builder() -> HedgeLayerBuilder {
-        HedgeLayerBuilder::new(
-            Generic::default(),
-            NoObserver,
-            Options::default(),
-            Knobs::default(),
-        )
+        HedgeLayerBuilder(Parts {
+            protocol: Generic::default(),
+            observer: NoObserver,
+            options: Options::default(),
+            settings: Knobs::default(),
+        })
     }
 }
 
-impl<P, O, X> HedgeLayer<P, O, X> {
-    /// Watches the layer, and changes it while it is in use.
-    #[must_use]
-    pub fn handle(&self) -> HedgeHandle {
-        HedgeHandle::new(&self.settings)
-    }
-}
-
-impl<P: Clone, O: Clone, X: Clone> Clone for HedgeLayer<P, O, X> {
-    fn clone(&self) -> Self {
-        Self {
-            protocol: self.protocol.clone(),
-            observer: self.observer.clone(),
-            options: self.options.clone(),
-            settings: Arc::clone(&self.settings),
-        }
-    }
-}
-
-impl<S, P: Clone, O: Clone, X: Clone> Layer<S> for HedgeLayer<P, O, X> {
-    type Service = Hedge<S, P, O, X>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        let (protocol, observer) = (self.protocol.clone(), self.observer.clone());
-        let (options, settings) = (self.options.clone(), Arc::clone(&self.settings));
-        Hedge::new(inner, protocol, observer, options, settings)
-    }
-}
-
-impl<P, O, X> fmt::Debug for HedgeLayer<P, O, X> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HedgeLayer")
-            .field("settings", &self.settings.load())
-            .finish_non_exhaustive()
-    }
+tower_attempt::__layer! {
+    "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
+    /// Hedges HTTP requests of safe methods. A response that a retry layer would retry, such as a 503 or
+    /// a 429, does not win. See [`Http`].
+    http,
+    /// Hedges gRPC calls of the methods declared idempotent with
+    /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods) or
+    /// [`idempotent_if`](HedgeLayerBuilder::idempotent_if). UNAVAILABLE does not win. A server's pushback
+    /// sets the time of the next hedge, earlier or later than the trigger's, and moves the hedges after it
+    /// along; a negative pushback cancels them. A lone failure ends the call: waiting with no attempt in
+    /// flight is left to a retry layer. See [`Grpc`].
+    grpc,
+    #[cfg(feature = "grpc")]
+    idempotent_if of [] Grpc,
 }

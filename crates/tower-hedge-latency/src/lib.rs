@@ -188,7 +188,6 @@ mod guard;
 mod handle;
 mod histogram;
 mod info;
-mod key;
 mod layer;
 mod losers;
 mod options;
@@ -203,9 +202,10 @@ pub use tower_attempt::MetricsObserver;
 pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
     Attempt, AttemptEnded, AttemptKind, AttemptOutcome, AttemptScope, AttemptStarted, Budget,
-    Budgets, BuildError, CallEnded, CallInfo, Classify, ClassifyFn, Deadline, DelaySource, Elapsed,
-    EveryError, Generic, HedgeSkipped, Hint, LayerKind, NoObserver, Observed, Observer,
-    RequestRule, RetryReason, RetryScheduled, SkipReason, StopReason, Verdict,
+    Budgets, BuildError, ByKey, CallEnded, CallInfo, Classify, ClassifyFn, Deadline, DelaySource,
+    Elapsed, EveryError, Generic, HedgeSkipped, Hint, LayerKind, Mode, NoObserver, Observed,
+    Observer, OneClass, RequestRule, RetryIf, RetryReason, RetryScheduled, SkipReason, StopReason,
+    Verdict,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
@@ -213,16 +213,17 @@ pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, 
 pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 
 pub use self::counters::HedgeCounts;
+pub use self::elsewhere::{Alternates, Anywhere};
 #[cfg(feature = "http")]
-pub use self::elsewhere::UsedEndpoints;
+pub use self::elsewhere::{Chosen, Spread, UsedEndpoints};
 pub use self::future::ResponseFuture;
 pub use self::handle::HedgeHandle;
 pub use self::info::HedgeInfo;
 pub use self::layer::{HedgeLayer, HedgeLayerBuilder};
+pub use self::losers::Cancel;
 #[cfg(feature = "drain")]
 pub use self::losers::Drain;
 pub use self::service::Hedge;
-pub use self::settings::Mode;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

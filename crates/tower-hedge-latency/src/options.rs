@@ -1,12 +1,11 @@
 use crate::elsewhere::Anywhere;
-use crate::key::OneClass;
 use crate::losers::Cancel;
 
-/// The parts of a layer that most do without: which class a request belongs to, where hedges go, and
-/// what becomes of losers.
+/// The parts of a layer that have a type of their own.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options<K = OneClass, A = Anywhere, L = Cancel> {
-    pub(crate) key: K,
+pub(crate) struct Options<A = Anywhere, L = Cancel> {
+    /// Where hedges go.
     pub(crate) elsewhere: A,
+    /// What becomes of losers.
     pub(crate) losers: L,
 }

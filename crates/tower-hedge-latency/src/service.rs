@@ -2,15 +2,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arc_swap::{ArcSwap, Cache};
 use tokio::time::Instant;
+use tower_attempt::layer::{Current, Parts};
 use tower_attempt::{Attempt, Deadline, Generic, LayerKind, Observe, Outcomes, Record};
 use tower_service::Service;
 
-use crate::elsewhere::Elsewhere;
+use crate::elsewhere::{Anywhere, Elsewhere};
 use crate::future::{Due, Race, Spare, Timing};
-use crate::key::Sort;
-use crate::losers::Losers;
+use crate::losers::{Cancel, Losers};
 use crate::options::Options;
 use crate::settings::Settings;
 use crate::{NoObserver, ResponseFuture};
@@ -19,45 +18,19 @@ use crate::{NoObserver, ResponseFuture};
 ///
 /// The first attempt goes to the very instance that was polled ready. Only if the request may be
 /// hedged are it and the service cloned.
-pub struct Hedge<S, P = Generic, O = NoObserver, X = Options> {
+#[derive(Clone)]
+pub struct Hedge<S, P = Generic, O = NoObserver, A = Anywhere, L = Cancel> {
     inner: S,
-    protocol: P,
-    observer: O,
-    options: X,
-    settings: Cache<Arc<ArcSwap<Settings>>, Arc<Settings>>,
+    parts: Parts<P, O, Options<A, L>, Current<Settings>>,
 }
 
-impl<S, P, O, X> Hedge<S, P, O, X> {
-    pub(crate) fn new(
-        inner: S,
-        protocol: P,
-        observer: O,
-        options: X,
-        settings: Arc<ArcSwap<Settings>>,
-    ) -> Self {
-        Self {
-            inner,
-            protocol,
-            observer,
-            options,
-            settings: Cache::new(settings),
-        }
+impl<S, P, O, A, L> Hedge<S, P, O, A, L> {
+    pub(crate) fn new(inner: S, parts: Parts<P, O, Options<A, L>, Current<Settings>>) -> Self {
+        Self { inner, parts }
     }
 }
 
-impl<S: Clone, P: Clone, O: Clone, X: Clone> Clone for Hedge<S, P, O, X> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            protocol: self.protocol.clone(),
-            observer: self.observer.clone(),
-            options: self.options.clone(),
-            settings: self.settings.clone(),
-        }
-    }
-}
-
-impl<S: fmt::Debug, P, O, X> fmt::Debug for Hedge<S, P, O, X> {
+impl<S: fmt::Debug, P, O, A, L> fmt::Debug for Hedge<S, P, O, A, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hedge")
             .field("inner", &self.inner)
@@ -65,12 +38,11 @@ impl<S: fmt::Debug, P, O, X> fmt::Debug for Hedge<S, P, O, X> {
     }
 }
 
-impl<S, P, O, K, A, L, Req> Service<Req> for Hedge<S, P, O, Options<K, A, L>>
+impl<S, P, O, A, L, Req> Service<Req> for Hedge<S, P, O, A, L>
 where
     S: Service<Req> + Clone,
     P: Outcomes<Req, S::Response, S::Error> + Clone,
     O: Observe,
-    K: Sort<Req>,
     A: Elsewhere<S, Req> + Clone,
     L: Losers<S::Future> + Clone,
 {
@@ -83,8 +55,8 @@ where
     }
 
     fn call(&mut self, mut request: Req) -> Self::Future {
-        let settings = self.settings.load();
-        let protocol = self.protocol.clone();
+        let settings = self.parts.settings.load();
+        let protocol = self.parts.protocol.clone();
         protocol.prepare(&mut request);
         let context = protocol.context(&request);
         let deadline = protocol.deadline(&context);
@@ -94,12 +66,12 @@ where
         let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
         if watched {
             if settings.learns() {
-                class = self.options.key.class(&request, &settings.state.classes);
+                class = protocol.class(&request, &settings.state.classes);
                 learned = settings.learned(settings.class(class.as_deref()));
             }
             start = Instant::now();
         }
-        let (elsewhere, losers) = (self.options.elsewhere.clone(), self.options.losers.clone());
+        let Options { elsewhere, losers } = self.parts.options.clone();
         let mut spare = None;
         // When no hedge will be sent, no copy is needed.
         let delay = settings
@@ -113,7 +85,8 @@ where
             }
         }
         let line = || protocol.request_line(&request);
-        let record = (self.observer).start(LayerKind::Hedge, &settings.knobs.name, line);
+        let name = &settings.knobs.common.name;
+        let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         let primary = losers.hold(primary);
         // Last, and from plain values, so that nothing can unwind while it exists: the compiler then

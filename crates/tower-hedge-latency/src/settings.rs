@@ -1,47 +1,34 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::time::Instant;
-use tower_attempt::{Budget, Budgets, BuildError};
+use tower_attempt::layer::{Common, OneOf};
+use tower_attempt::{Budget, BuildError, Mode};
 
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
 use crate::estimator::Seen;
-use crate::trigger::{Knobs as PercentileKnobs, Trigger, micros};
+use crate::trigger::{Knobs as PercentileKnobs, Percentile, Trigger, micros};
 
-/// Whether a hedge layer hedges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Hedges what is late.
-    #[default]
-    On,
-    /// Learns and counts, and sends nothing: what [`HedgeCounts::shadowed`](crate::HedgeCounts::shadowed)
-    /// comes to would have been sent. Neither the budget nor the readiness of the service is asked.
-    Shadow,
-    /// Passes every call through, and learns nothing from it. Only a [`grpc_throttle`](crate::Budget::grpc_throttle)
-    /// keeps counting, for the layers that share it.
-    Off,
-}
-
-/// What can be changed while the layer is in use. One call sees one version of it throughout.
-#[derive(Clone, Debug)]
+/// The settings in force. One call sees one version of them throughout.
+#[derive(Debug)]
 pub(crate) struct Settings {
-    /// What was asked for.
+    /// The settings of the user.
     pub(crate) knobs: Knobs,
-    /// What follows from it.
+    /// The settings that follow from them.
     pub(crate) tuning: Tuning,
-    /// Outlives every change.
+    /// Shared by all versions.
     pub(crate) state: Arc<State>,
 }
 
-/// The settings in force, with the defaults of those that were left out.
-#[derive(Clone, Debug)]
+/// The settings of a layer, with the defaults of those that were left out.
+#[derive(Debug)]
 pub(crate) struct Tuning {
     pub(crate) mode: Mode,
-    pub(crate) trigger: Trigger,
+    trigger: Trigger,
+    /// The settings of the trigger if it is a percentile.
+    percentile: Percentile,
     max_hedges: Option<u32>,
     /// Whether an attempt's failure is a reason for the next hedge.
     pub(crate) on_failure: bool,
@@ -53,18 +40,11 @@ pub(crate) struct Tuning {
 /// The settings of a builder, `None` for those that were left out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
-    /// Empty unless set.
-    pub(crate) name: Arc<str>,
-    /// `None` is a percentile.
-    pub(crate) trigger: Option<Trigger>,
+    pub(crate) common: Common,
+    pub(crate) trigger: OneOf<Trigger>,
     pub(crate) percentile: PercentileKnobs,
     pub(crate) max_hedges: Option<u32>,
     pub(crate) on_failure: Option<bool>,
-    pub(crate) budget: Option<Budget>,
-    /// In place of it, of which the rules pick one.
-    pub(crate) budgets: Option<Budgets>,
-    pub(crate) deposits: Option<bool>,
-    pub(crate) mode: Option<Mode>,
 }
 
 /// What a layer has learned and counted.
@@ -77,64 +57,41 @@ pub(crate) struct State {
     /// The share of late calls that is learned at present, in billionths. Calls that began when it was another
     /// teach nothing.
     above: AtomicU64,
-    /// Held while the settings change.
-    changing: Mutex<()>,
 }
 
 impl Knobs {
+    /// Checks the settings of a layer.
     pub(crate) fn validate(&self) -> Result<(), BuildError> {
-        match &self.trigger {
-            None => self.percentile.validate()?,
-            Some(_) => self.percentile.validate_unset()?,
-        }
-        if let Some(budget) = &self.budget {
-            budget.validate()?;
-        }
-        if let Some(budgets) = &self.budgets {
-            budgets.validate()?;
-            if let Some(budget) = &self.budget {
-                let bound = "unset: each request has one that is picked for it";
-                return Err(BuildError::new("budget", budget, bound));
-            }
-        }
-        Trigger::validate(self.trigger.as_ref(), self.max_hedges)?;
+        self.trigger.validate()?;
+        self.validate_unused(self)?;
         self.validate_together()
+    }
+
+    /// Rejects settings of a percentile that are `given` besides another trigger.
+    fn validate_unused(&self, given: &Self) -> Result<(), BuildError> {
+        match (self.trigger.get(), self.trigger.setter()) {
+            (None | Some(Trigger::Percentile), _) | (_, None) => Ok(()),
+            (Some(_), Some(setter)) => given.percentile.validate_unset(setter),
+        }
     }
 
     /// Checks settings that may come from several layers against each other.
     fn validate_together(&self) -> Result<(), BuildError> {
-        if self.trigger.is_some() {
-            return Ok(());
-        }
-        self.percentile.validate()?;
-        let budget = self.budgets.as_ref().map(Budgets::template);
-        match budget.or(self.budget.as_ref()) {
-            Some(budget) => self.percentile.validate_with(budget),
-            None => Ok(()),
-        }
-    }
-
-    pub(crate) fn settings(self) -> Settings {
-        let tuning = self.tuning(None);
-        let state = State {
-            classes: Classes::new(),
-            counters: Counters::default(),
-            epoch: Instant::now(),
-            above: AtomicU64::new(tuning.above()),
-            changing: Mutex::new(()),
-        };
-        Settings {
-            tuning,
-            knobs: self,
-            state: Arc::new(state),
+        self.common.validate()?;
+        let trigger = self.trigger.get().unwrap_or(&Trigger::Percentile);
+        trigger.validate(self.max_hedges)?;
+        match (trigger, self.common.budget()) {
+            (Trigger::Percentile, budget) => self.percentile.validate(budget),
+            _ => Ok(()),
         }
     }
 
     /// The settings in force. The default budget keeps its tokens, if its ratio is the `former` one.
     fn tuning(&self, former: Option<&Tuning>) -> Tuning {
-        let budget = match (&self.budget, &self.trigger) {
+        let trigger = self.trigger.get().cloned().unwrap_or(Trigger::Percentile);
+        let budget = match (self.common.budget(), &trigger) {
             (Some(budget), _) => budget.clone(),
-            (None, None) => {
+            (None, Trigger::Percentile) => {
                 // As much load as the trigger adds (*The Tail at Scale*).
                 let budget = Budget::ratio(self.percentile.share());
                 let former = former.map(|former| &former.budget);
@@ -142,79 +99,90 @@ impl Knobs {
                 former.cloned().unwrap_or(budget)
             }
             // The caller knows when hedges go out, and so how many.
-            (None, Some(_)) => Budget::unlimited(),
+            (None, _) => Budget::unlimited(),
         };
-        let drawn_on = self.budgets.as_ref().map(Budgets::template);
-        let drawn_on = drawn_on.or(self.budget.as_ref()).unwrap_or(&budget);
-        let learned = || Trigger::Percentile(self.percentile.percentile(drawn_on));
         Tuning {
-            mode: self.mode.unwrap_or_default(),
-            trigger: self.trigger.clone().unwrap_or_else(learned),
+            mode: self.common.mode(),
+            trigger,
+            percentile: self.percentile.percentile(&budget),
             max_hedges: self.max_hedges,
             on_failure: self.on_failure.unwrap_or(false),
             budget,
-            deposits: self.deposits.unwrap_or(true),
+            deposits: self.common.deposits(),
         }
     }
 
-    /// The settings of `given`, and for those that it leaves out these.
-    fn overridden_by(&self, given: &Self) -> Self {
-        let trigger = match given.percentile.quantile {
-            Some(_) => &None,
-            None => &self.trigger,
+    /// The settings of `given`, and those of `self` that it leaves out.
+    fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
+        let (trigger, max_hedges) = match given.trigger.get() {
+            None => (&self.trigger, self.max_hedges),
+            // These say themselves how many hedges there are.
+            Some(Trigger::Delays(_) | Trigger::FanOut(_)) => (&given.trigger, None),
+            Some(_) => (&given.trigger, self.max_hedges),
         };
-        Self {
-            name: Arc::clone(&self.name),
-            trigger: given.trigger.as_ref().or(trigger.as_ref()).cloned(),
+        Ok(Self {
+            common: self.common.overridden_by(&given.common)?,
+            trigger: trigger.clone(),
             percentile: self.percentile.overridden_by(&given.percentile),
-            max_hedges: given.max_hedges.or(self.max_hedges),
+            max_hedges: given.max_hedges.or(max_hedges),
             on_failure: given.on_failure.or(self.on_failure),
-            budget: given.budget.as_ref().or(self.budget.as_ref()).cloned(),
-            // The rules pick one of these.
-            budgets: self.budgets.clone(),
-            deposits: given.deposits.or(self.deposits),
-            mode: given.mode.or(self.mode),
-        }
+        })
     }
 }
 
 impl Tuning {
     /// The share of the calls that a learned trigger makes late, in billionths.
     fn above(&self) -> u64 {
-        match &self.trigger {
-            Trigger::Percentile(percentile) => percentile.lesson.above,
+        match self.trigger {
+            Trigger::Percentile => self.percentile.lesson.above,
             _ => 0,
         }
     }
 }
 
 impl Settings {
-    /// Changes the settings in force to those that are `given`.
-    pub(crate) fn change(current: &ArcSwap<Self>, given: &Knobs) -> Result<(), BuildError> {
-        let state = Arc::clone(&current.load().state);
-        let changing = state
-            .changing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let former = current.load();
-        let knobs = former.knobs.overridden_by(given);
-        knobs.validate_together()?;
-        let tuning = knobs.tuning(Some(&former.tuning));
-        let trigger = tuning.trigger.clone();
-        state.above.store(tuning.above(), Relaxed);
-        current.store(Arc::new(Self {
+    pub(crate) fn new(knobs: Knobs) -> Self {
+        let tuning = knobs.tuning(None);
+        let state = State {
+            classes: Classes::new(),
+            counters: Counters::default(),
+            epoch: Instant::now(),
+            above: AtomicU64::new(tuning.above()),
+        };
+        let state = Arc::new(state);
+        Self {
             knobs,
             tuning,
-            state: Arc::clone(&state),
-        }));
-        if let Trigger::Percentile(percentile) = trigger
-            && former.tuning.above() != percentile.lesson.above
-        {
-            let now = micros(state.epoch.elapsed());
-            state.classes.apply(now, &percentile.lesson);
+            state,
         }
-        drop(changing);
-        Ok(())
+    }
+
+    /// These settings, changed to those that are `given`.
+    pub(crate) fn changed(&self, given: &Knobs) -> Result<Self, BuildError> {
+        let knobs = self.knobs.overridden_by(given)?;
+        knobs.validate_unused(given)?;
+        knobs.validate_together()?;
+        let tuning = knobs.tuning(Some(&self.tuning));
+        let state = Arc::clone(&self.state);
+        state.above.store(tuning.above(), Relaxed);
+        if tuning.trigger == Trigger::Percentile && tuning.above() != self.tuning.above() {
+            let now = micros(state.epoch.elapsed());
+            state.classes.apply(now, &tuning.percentile.lesson);
+        }
+        Ok(Self {
+            knobs,
+            tuning,
+            state,
+        })
+    }
+
+    /// The percentile that is learned, if the trigger learns.
+    #[inline]
+    pub(crate) fn percentile(&self) -> Option<&Percentile> {
+        match self.tuning.trigger {
+            Trigger::Percentile => Some(&self.tuning.percentile),
+            _ => None,
+        }
     }
 
     /// When the 0-based `hedge` is due, as an offset from the call's start.
@@ -236,15 +204,12 @@ impl Settings {
     /// The delay that `class` has learned, if the trigger learns.
     #[inline]
     pub(crate) fn learned(&self, class: &Class) -> Option<Duration> {
-        match &self.tuning.trigger {
-            Trigger::Percentile(percentile) => class.delay(percentile),
-            _ => None,
-        }
+        class.delay(self.percentile()?)
     }
 
     /// Learns from a call that ends `now` and counts for so many, if the trigger learns.
     pub(crate) fn learn(&self, class: &Class, seen: Seen, calls: u32, now: Instant) {
-        if let Trigger::Percentile(percentile) = &self.tuning.trigger
+        if let Some(percentile) = self.percentile()
             && percentile.lesson.above == self.state.above.load(Relaxed)
         {
             let now = || micros(now.saturating_duration_since(self.state.epoch));
@@ -254,7 +219,7 @@ impl Settings {
     }
 
     pub(crate) fn learns(&self) -> bool {
-        matches!(self.tuning.trigger, Trigger::Percentile(_))
+        self.percentile().is_some()
     }
 
     /// Whether anything is learned from or counted of a call, given whether its request may be hedged.

@@ -13,7 +13,7 @@ const MAX_HEDGES: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// Hedge k after k times the delay that is learned.
-    Percentile(Percentile),
+    Percentile,
     /// Hedge k after k times the delay.
     Fixed(Duration),
     /// Hedge k after the k-th delay.
@@ -38,35 +38,32 @@ impl Trigger {
             _ => Some(delay.saturating_mul(hedge.saturating_add(1))),
         };
         match self {
-            Self::Percentile(_) => multiple(learned?),
+            Self::Percentile => multiple(learned?),
             Self::Fixed(delay) => multiple(*delay),
             Self::Delays(delays) => delays.get(usize::try_from(hedge).ok()?).copied(),
             Self::FanOut(attempts) => (hedge + 1 < *attempts).then_some(Duration::ZERO),
         }
     }
 
-    /// Checks a trigger, `None` being a percentile, and the number of hedges that goes with it.
-    pub(crate) fn validate(
-        trigger: Option<&Self>,
-        max_hedges: Option<u32>,
-    ) -> Result<(), BuildError> {
-        match (trigger, max_hedges) {
-            (Some(Self::Delays(delays)), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
+    /// Checks the trigger, and the number of hedges that goes with it.
+    pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
+        match (self, max_hedges) {
+            (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {
                 let bound = "from 1 to 100 of them";
                 Err(BuildError::new("number of delays", delays.len(), bound))
             }
-            (Some(Self::Delays(delays)), _) if !delays.is_sorted() => {
+            (Self::Delays(delays), _) if !delays.is_sorted() => {
                 Err(BuildError::new("delays", delays, "in ascending order"))
             }
-            (Some(Self::FanOut(attempts @ (0..=1 | 102..))), _) => {
+            (Self::FanOut(attempts @ (0..=1 | 102..)), _) => {
                 let bound = "from 2 to 101 attempts in all";
                 Err(BuildError::new("fan_out", attempts, bound))
             }
-            (Some(Self::Delays(_)), Some(hedges)) => {
+            (Self::Delays(_), Some(hedges)) => {
                 let bound = "unset: delays say how many hedges there are";
                 Err(BuildError::new("max_hedges", hedges, bound))
             }
-            (Some(Self::FanOut(_)), Some(hedges)) => {
+            (Self::FanOut(_), Some(hedges)) => {
                 let bound = "unset: fan_out says how many attempts there are";
                 Err(BuildError::new("max_hedges", hedges, bound))
             }
@@ -80,8 +77,6 @@ impl Trigger {
 
 #[cfg(test)]
 mod tests {
-    use tower_attempt::Budget;
-
     use super::*;
 
     const fn ms(millis: u64) -> Duration {
@@ -105,8 +100,7 @@ mod tests {
 
     #[test]
     fn a_learned_delay_is_a_fixed_one_once_it_is_known() {
-        let percentile = Knobs::default().percentile(&Budget::unlimited());
-        let percentile = Trigger::Percentile(percentile);
+        let percentile = Trigger::Percentile;
         assert_eq!(percentile.due(0, None, None), None);
         assert_eq!(percentile.due(0, None, Some(ms(7))), Some(ms(7)));
         assert_eq!(percentile.due(1, None, Some(ms(7))), None);
@@ -172,7 +166,7 @@ mod tests {
                 "max_hedges is 0, but must be from 1 to 100",
             ),
         ] {
-            let error = Trigger::validate(Some(&trigger), max_hedges).unwrap_err();
+            let error = trigger.validate(max_hedges).unwrap_err();
             assert_eq!(error.to_string(), message);
         }
     }

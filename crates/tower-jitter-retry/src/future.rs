@@ -89,7 +89,7 @@ where
                             if this.call.attempt() == Attempt::PRIMARY {
                                 return Poll::Ready(outcome);
                             }
-                            return Poll::Ready(this.call.with_info(outcome, StopReason::Success));
+                            return Poll::Ready(this.call.recovered(outcome));
                         }
                         // Its future goes before the wait, too, so that the wait holds no permit.
                         this.attempt.set(None);

@@ -1,32 +1,25 @@
-mod limits;
-mod rules;
-
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 #[cfg(feature = "grpc")]
 use tower_attempt::Grpc;
+use tower_attempt::layer::{Live, Parts};
+use tower_attempt::{BuildError, Elapsed, Generic, Protocol};
 #[cfg(feature = "http")]
-use tower_attempt::Http;
-use tower_attempt::{Budget, BuildError, Generic, Protocol};
-use tower_layer::Layer;
+use tower_attempt::{Dialect, Http, Settings as Rules};
 
 use crate::settings::{Knobs, Settings};
-use crate::{Backoff, Mode, NoObserver, NoTimeLimit, Observed, Observer, Retry, RetryHandle};
+use crate::time_limit::Limited;
+use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry};
 
 /// Puts [`Retry`] around services.
 ///
 /// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `T` the kind
 /// of time limits. Every service that this layer or a clone of it makes
-/// shares the budget, the jitter's seed and the settings.
-pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit> {
-    protocol: P,
-    observer: O,
-    limit: T,
-    pub(crate) settings: Arc<ArcSwap<Settings>>,
-}
+/// shares the budget, the jitter's seed, the settings and the counts.
+#[derive(Clone)]
+pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
+    pub(crate) Parts<P, O, T, Live<Settings>>,
+);
 
 #[cfg(feature = "http")]
 impl RetryLayer<Http> {
@@ -66,49 +59,12 @@ impl RetryLayer<Grpc> {
 impl RetryLayer {
     /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
     pub fn builder() -> RetryLayerBuilder {
-        RetryLayerBuilder {
+        RetryLayerBuilder(Parts {
             protocol: Generic::default(),
             observer: NoObserver,
-            limit: NoTimeLimit,
-            knobs: Knobs::default(),
-        }
-    }
-}
-
-impl<P, O, T> RetryLayer<P, O, T> {
-    /// Changes the layer's numbers while it is in use.
-    #[must_use]
-    pub fn handle(&self) -> RetryHandle {
-        RetryHandle::new(&self.settings)
-    }
-}
-
-impl<P: Clone, O: Clone, T: Clone> Clone for RetryLayer<P, O, T> {
-    fn clone(&self) -> Self {
-        Self {
-            protocol: self.protocol.clone(),
-            observer: self.observer.clone(),
-            limit: self.limit.clone(),
-            settings: Arc::clone(&self.settings),
-        }
-    }
-}
-
-impl<S, P: Clone, O: Clone, T: Clone> Layer<S> for RetryLayer<P, O, T> {
-    type Service = Retry<S, P, O, T>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        let (protocol, observer) = (self.protocol.clone(), self.observer.clone());
-        let (limit, settings) = (self.limit.clone(), Arc::clone(&self.settings));
-        Retry::new(inner, protocol, observer, limit, settings)
-    }
-}
-
-impl<P, O, T> fmt::Debug for RetryLayer<P, O, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryLayer")
-            .field("settings", &self.settings.load())
-            .finish_non_exhaustive()
+            options: NoTimeLimit,
+            settings: Knobs::default(),
+        })
     }
 }
 
@@ -121,7 +77,7 @@ impl<P, O, T> fmt::Debug for RetryLayer<P, O, T> {
 /// | `max_attempts` | 3 in all | AWS SDKs, SRE book |
 /// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled answers start from 1 s | AWS SDKs |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
-/// | `max_hint` | 60 s | |
+/// | `max_retry_after` | 60 s | |
 /// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`Deadline`](crate::Deadline) is honoured | |
 /// | `replay_limit` | 64 KiB | linkerd2 |
 ///
@@ -140,68 +96,48 @@ impl<P, O, T> fmt::Debug for RetryLayer<P, O, T> {
 /// # let _ = layer;
 /// # Ok::<_, tower_jitter_retry::BuildError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit> {
-    protocol: P,
-    observer: O,
-    limit: T,
-    knobs: Knobs,
+pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit>(Parts<P, O, T, Knobs>);
+
+tower_attempt::__layer! {
+    "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
+    /// Retries HTTP requests; see [`Http`].
+    http,
+    /// Retries gRPC calls; see [`Grpc`].
+    grpc,
+    #[cfg(feature = "http")]
+    idempotent_if of [P: Dialect,] P,
 }
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {
-    /// The name of the layer, as observers report it. Empty means that the layer has no name.
+    /// The maximum number of attempts per call, the first one included; at least 1.
     ///
     /// # Default
     ///
-    /// Empty.
-    ///
-    /// ```
-    /// use tower_jitter_retry::RetryLayer;
-    ///
-    /// let layer = RetryLayer::builder().name("payments").build()?;
-    /// assert!(format!("{layer:?}").contains("payments"));
-    /// # Ok::<_, tower_jitter_retry::BuildError>(())
-    /// ```
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.knobs.name = name.into();
-        self
-    }
-
-    /// How often a request is sent at most, the first time included; at least 1.
+    /// 3.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.knobs.max_attempts = attempts;
+        self.0.settings.max_attempts = Some(attempts);
         self
     }
 
-    /// How long to wait before each retry.
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.knobs.backoff = backoff;
-        self
-    }
-
-    /// The allowance that retries draw on and successful calls pay into.
+    /// The delay before each retry.
     ///
-    /// For the outermost layer that uses this budget; layers below take a clone of it with
-    /// [`shared_budget`](Self::shared_budget).
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.knobs.budget = budget;
-        self.knobs.has_own_budget = true;
-        self.knobs.deposits = true;
+    /// # Default
+    ///
+    /// [`Backoff::default`].
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.0.settings.backoff = Some(backoff);
         self
     }
 
-    /// An allowance that retries draw on, and that a layer above pays into.
-    pub fn shared_budget(mut self, budget: Budget) -> Self {
-        self.knobs.budget = budget;
-        self.knobs.has_own_budget = true;
-        self.knobs.deposits = false;
-        self
-    }
-
-    /// The longest server hint to obey. When the server asks for more, its answer is returned.
-    pub fn max_hint(mut self, longest: Duration) -> Self {
-        self.knobs.max_hint = longest;
+    /// The maximum `Retry-After` to honour. If the server asks for a longer wait, the response is returned.
+    ///
+    /// # Default
+    ///
+    /// 60 s.
+    pub fn max_retry_after(mut self, longest: Duration) -> Self {
+        self.0.settings.max_retry_after = Some(longest);
         self
     }
 
@@ -213,64 +149,172 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     /// [`deadline`](Self::deadline). A [`Deadline`](crate::Deadline) in an HTTP request's extensions wins
     /// over it.
     pub fn retry_until(mut self, limit: Duration) -> Self {
-        self.knobs.retry_until = Some(limit);
+        self.0.settings.retry_until = Some(limit);
         self
     }
 
-    /// Whether the layer repeats, only counts what it would repeat, or does nothing.
+    /// Sets what the caller gets when a time limit ran out, and turns hard time limits on: without
+    /// [`attempt_timeout`](Self::attempt_timeout) and [`deadline`](Self::deadline), those of the requests themselves.
     ///
-    /// # Default
+    /// For error types that can't say it themselves, and for other answers than theirs.
     ///
-    /// [`Mode::On`]. A [handle](RetryLayer::handle) changes it while the layer is in use.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.knobs.mode = mode;
-        self
-    }
-
-    /// The receiver of the layer's events. An `Arc` of an observer is an observer, too.
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_jitter_retry::{Elapsed, RetryLayer};
     ///
-    /// # Default
+    /// #[derive(Debug)]
+    /// enum StoreError {
+    ///     Late(Elapsed),
+    /// }
     ///
-    /// [`NoObserver`], which costs nothing.
-    pub fn observer(self, observer: impl Observer) -> RetryLayerBuilder<P, Observed, T> {
-        RetryLayerBuilder {
-            protocol: self.protocol,
-            observer: Observed::new(observer),
-            limit: self.limit,
-            knobs: self.knobs,
-        }
+    /// let layer = RetryLayer::builder()
+    ///     .deadline(Duration::from_secs(2))
+    ///     .on_timeout(|elapsed| Err::<String, _>(StoreError::Late(elapsed)))
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn on_timeout<F, Res, E>(self, answer: F) -> RetryLayerBuilder<P, O, OnTimeout<F>>
+    where
+        F: Fn(Elapsed) -> Result<Res, E>,
+    {
+        RetryLayerBuilder(self.0.options(|_| OnTimeout(answer)))
     }
 
     /// Builds the layer.
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range; and a budget besides
-    /// [`budget_by`](RetryLayerBuilder::budget_by).
+    /// Names the first setting that is out of its range, with its value and its range, or that contradicts
+    /// another one.
     pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError>
     where
         P: Protocol,
+        T: Limited,
     {
-        self.knobs.validate()?;
-        self.protocol.validate()?;
+        self.0.settings.validate()?;
+        self.0.protocol.validate()?;
         Ok(self.finish())
     }
 
-    fn finish(self) -> RetryLayer<P, O, T> {
-        RetryLayer {
-            protocol: self.protocol,
-            observer: self.observer,
-            limit: self.limit,
-            settings: Arc::new(ArcSwap::from_pointee(Settings::new(self.knobs))),
-        }
+    /// The layer, if the settings are known to be valid.
+    fn finish(self) -> RetryLayer<P, O, T>
+    where
+        T: Limited,
+    {
+        let live = |knobs| Live::new(Settings::new(knobs, T::IS_HARD));
+        RetryLayer(self.0.settings(live))
+    }
+}
+
+impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
+    /// How long an attempt may take until it is answered, from when it is sent. One that takes longer is
+    /// dropped, and repeated if its request is idempotent. For services without a protocol, the rule decides:
+    /// the default rule repeats it, and [`retry_if`](RetryLayerBuilder::retry_if) is asked about the timeout's answer.
+    ///
+    /// An [`AttemptTimeout`](crate::AttemptTimeout) in an HTTP request's extensions wins over it. Choose
+    /// what the slowest good answers take, such as the 99.9th percentile.
+    ///
+    /// The last attempt's timeout is the call's answer. What it looks like is up to the service's error
+    /// type, see [`TimeoutAnswer`](crate::TimeoutAnswer), or to [`on_timeout`](RetryLayerBuilder::on_timeout).
+    ///
+    /// # Default
+    ///
+    /// No limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_jitter_retry::RetryLayer;
+    ///
+    /// let layer = RetryLayer::builder()
+    ///     .http()
+    ///     .attempt_timeout(Duration::from_millis(500))
+    ///     .deadline(Duration::from_secs(2))
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn attempt_timeout(mut self, limit: Duration) -> RetryLayerBuilder<P, O, T::Hard> {
+        self.0.settings.attempt_timeout = Some(limit);
+        RetryLayerBuilder(self.0.options(T::hard))
     }
 
-    fn protocol<N>(self, protocol: N) -> RetryLayerBuilder<N, O, T> {
-        RetryLayerBuilder {
-            protocol,
-            observer: self.observer,
-            limit: self.limit,
-            knobs: self.knobs,
-        }
+    /// How long a call may take in all until it is answered: attempts, waits and readiness for further
+    /// attempts. Then whatever it does is dropped.
+    ///
+    /// A [`Deadline`](crate::Deadline) in an HTTP request's extensions wins over it; a `grpc-timeout` only
+    /// shortens it, since it comes from the other side.
+    ///
+    /// # Default
+    ///
+    /// No limit.
+    pub fn deadline(mut self, limit: Duration) -> RetryLayerBuilder<P, O, T::Hard> {
+        self.0.settings.deadline = Some(limit);
+        RetryLayerBuilder(self.0.options(T::hard))
+    }
+}
+
+#[cfg(feature = "http")]
+impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
+    /// Computes delays with a closure of the retry, counted from 1, and the outcome before it. With
+    /// `None` the layer's [`backoff`](Self::backoff) counts. A server's hint is still a floor.
+    ///
+    /// # Default
+    ///
+    /// The layer's backoff.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::StatusCode;
+    /// use tower_jitter_retry::RetryLayer;
+    ///
+    /// let layer = RetryLayer::builder()
+    ///     .http()
+    ///     .retry_statuses([StatusCode::CONFLICT])
+    ///     .backoff_by(|retry, outcome| {
+    ///         (outcome.status() == Some(StatusCode::CONFLICT)).then(|| retry * Duration::from_millis(10))
+    ///     })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn backoff_by(
+        self,
+        rule: impl Fn(u32, P::Outcome<'_>) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.rule(|settings| settings.backoff_by(rule))
+    }
+}
+
+#[cfg(feature = "http")]
+impl<O, T> RetryLayerBuilder<Http, O, T> {
+    /// Retries a 429 only if the request is idempotent.
+    ///
+    /// # Default
+    ///
+    /// A 429 is retried for every method, POST included, as a rejection comes before the work. A
+    /// server that answers 429 after it has begun needs this setting.
+    pub fn retry_429_for_idempotent_only(self) -> Self {
+        self.rule(Rules::retry_429_for_idempotent_only)
+    }
+
+    /// Declares that the client below follows no redirects, so that its errors are about the request
+    /// that it was given.
+    ///
+    /// # Default
+    ///
+    /// reqwest's client is taken to follow redirects, as it does by default. Then a connection that is
+    /// refused may be that of the page after the order was placed, and is no proof.
+    ///
+    /// ```
+    /// use tower_jitter_retry::RetryLayer;
+    ///
+    /// let retry = RetryLayer::builder().http().without_redirects().build()?;
+    /// # let _ = retry;
+    /// // Around `reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?`.
+    /// # Ok::<_, tower_jitter_retry::BuildError>(())
+    /// ```
+    pub fn without_redirects(self) -> Self {
+        self.rule(Rules::without_redirects)
     }
 }

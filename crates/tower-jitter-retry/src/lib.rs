@@ -79,7 +79,7 @@
 //! | anything else | no | no |
 //!
 //! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429 without
-//! one, the IETF's `RateLimit` field serves. When the wait is longer than `max_hint`, the answer is returned. CONNECT and
+//! one, the IETF's `RateLimit` field serves. When the wait is longer than `max_retry_after`, the answer is returned. CONNECT and
 //! requests with `Upgrade` are never repeated, and a 101 is an answer like any other. An answer is judged by its head: a
 //! body that breaks later is the caller's.
 //!
@@ -94,7 +94,7 @@
 //! A rejection by a layer of this process is recognised as a [`Rejected`] in boxed errors and their sources, and in the
 //! unboxed errors of `tower-dist-ratelimit` (feature `attempt`, on by default). tower's and tower-resilience's rejections
 //! are recognised by their texts, and only in boxed errors: `.map_err(BoxError::from)` below the retry layer. Its wait is
-//! obeyed like a server's, up to `max_hint` and before the deadline; otherwise the caller gets the rejection. The same holds
+//! obeyed like a server's, up to `max_retry_after` and before the deadline; otherwise the caller gets the rejection. The same holds
 //! where a rule of your own asks for the retry, unless the rule names a wait: `Verdict::transient().after(wait)`.
 //!
 //! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
@@ -124,7 +124,7 @@
 //! | `max_attempts` | 3 in all | AWS SDKs, Google's SRE book: what two repeats don't mend, ten won't either |
 //! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs: full jitter has the fewest calls for its completion time |
 //! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2: when everything fails, the load grows by a fifth and not threefold |
-//! | `max_hint` | 60 s | nobody waits longer |
+//! | `max_retry_after` | 60 s | nobody waits longer |
 //! | `replay_limit` | 64 KiB of a body that streams | linkerd2 |
 //! | `retry_until`, `attempt_timeout`, `deadline` | no limit; a [`Deadline`] in the request's extensions is honoured | only you know what your callers wait for |
 //!
@@ -231,7 +231,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
+mod counts;
 mod future;
+mod handle;
 mod info;
 mod jitter;
 mod layer;
@@ -248,9 +250,9 @@ pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
     Attempt, AttemptEnded, AttemptKind, AttemptOutcome, AttemptScope, AttemptStarted,
     AttemptTimeout, Budget, Budgets, BuildError, CallEnded, CallInfo, Classify, ClassifyFn,
-    Deadline, DelaySource, Elapsed, EveryError, Generic, HedgeSkipped, Hint, LayerKind, NoObserver,
-    Observed, Observer, Rejected, RequestRule, RetryIf, RetryReason, RetryScheduled, SkipReason,
-    StopReason, TimeoutAnswer, Verdict, WrapsError,
+    Deadline, DelaySource, Elapsed, EveryError, Generic, HedgeSkipped, Hint, LayerKind, Mode,
+    NoObserver, Observed, Observer, OneClass, Rejected, RequestRule, RetryIf, RetryReason,
+    RetryScheduled, SkipReason, StopReason, TimeoutAnswer, Verdict, WrapsError,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
@@ -258,12 +260,13 @@ pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, 
 pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 
 pub use self::backoff::{Backoff, Schedule};
+pub use self::counts::RetryCounts;
 pub use self::future::ResponseFuture;
+pub use self::handle::RetryHandle;
 pub use self::info::RetryInfo;
 pub use self::jitter::Jitter;
 pub use self::layer::{RetryLayer, RetryLayerBuilder};
 pub use self::service::Retry;
-pub use self::settings::{Mode, RetryHandle};
 pub use self::time_limit::{NoTimeLimit, OnTimeout, StandardAnswer};
 
 #[cfg(doctest)]

@@ -2,12 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arc_swap::{ArcSwap, Cache};
-use tower_attempt::{Generic, LayerKind, Observe, Outcomes, Record};
+use tower_attempt::layer::{Current, Parts};
+use tower_attempt::{Generic, LayerKind, Mode, Observe, Outcomes, Record};
 use tower_service::Service;
 
 use crate::future::Call;
-use crate::settings::{Mode, Settings};
+use crate::settings::Settings;
 use crate::time_limit::{Limits, TimeLimit, Timer};
 use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 
@@ -15,41 +15,15 @@ use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 ///
 /// The first attempt goes to the very instance that was polled ready. Only if the request may be
 /// repeated are it and the service cloned.
+#[derive(Clone)]
 pub struct Retry<S, P = Generic, O = NoObserver, T = NoTimeLimit> {
     inner: S,
-    protocol: P,
-    observer: O,
-    limit: T,
-    settings: Cache<Arc<ArcSwap<Settings>>, Arc<Settings>>,
+    parts: Parts<P, O, T, Current<Settings>>,
 }
 
 impl<S, P, O, T> Retry<S, P, O, T> {
-    pub(crate) fn new(
-        inner: S,
-        protocol: P,
-        observer: O,
-        limit: T,
-        settings: Arc<ArcSwap<Settings>>,
-    ) -> Self {
-        Self {
-            inner,
-            protocol,
-            observer,
-            limit,
-            settings: Cache::new(settings),
-        }
-    }
-}
-
-impl<S: Clone, P: Clone, O: Clone, T: Clone> Clone for Retry<S, P, O, T> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            protocol: self.protocol.clone(),
-            observer: self.observer.clone(),
-            limit: self.limit.clone(),
-            settings: self.settings.clone(),
-        }
+    pub(crate) fn new(inner: S, parts: Parts<P, O, T, Current<Settings>>) -> Self {
+        Self { inner, parts }
     }
 }
 
@@ -78,9 +52,9 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Req) -> Self::Future {
-        let settings = self.settings.load();
-        let protocol = self.protocol.clone();
-        if settings.knobs.mode == Mode::On {
+        let settings = self.parts.settings.load();
+        let protocol = self.parts.protocol.clone();
+        if settings.mode == Mode::On {
             protocol.prepare(&mut request);
         }
         let context = protocol.context(&request);
@@ -102,9 +76,10 @@ where
             false => None,
         };
         let service = saved.is_some().then(|| self.inner.clone());
-        let limit = self.limit.clone();
+        let limit = self.parts.options.clone();
         let line = || protocol.request_line(&request);
-        let record = (self.observer).start(LayerKind::Retry, &settings.knobs.name, line);
+        let name = &settings.knobs.common.name;
+        let record = self.parts.observer.start(LayerKind::Retry, name, line);
         let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
         let settings = Arc::clone(settings);

@@ -25,6 +25,14 @@ pub struct OnTimeout<F>(pub(crate) F);
 pub trait Limited {
     /// The timer of one call.
     type Timer: Timer;
+    /// The same with hard time limits.
+    type Hard: Limited<Timer = Clock>;
+
+    /// Whether it ends what is in flight.
+    const IS_HARD: bool = true;
+
+    /// Turns hard time limits on.
+    fn hard(self) -> Self::Hard;
 }
 
 /// The outcome of a hard time limit that ran out, for a protocol of type `P`.
@@ -67,14 +75,31 @@ impl Timer for () {
 
 impl Limited for NoTimeLimit {
     type Timer = ();
+    type Hard = StandardAnswer;
+
+    const IS_HARD: bool = false;
+
+    fn hard(self) -> StandardAnswer {
+        StandardAnswer
+    }
 }
 
 impl Limited for StandardAnswer {
     type Timer = Clock;
+    type Hard = Self;
+
+    fn hard(self) -> Self {
+        self
+    }
 }
 
 impl<F> Limited for OnTimeout<F> {
     type Timer = Clock;
+    type Hard = Self;
+
+    fn hard(self) -> Self {
+        self
+    }
 }
 
 impl<P, Res, E> TimeLimit<P, Res, E> for NoTimeLimit {

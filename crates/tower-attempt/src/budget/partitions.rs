@@ -41,8 +41,7 @@ const MAX_CAPACITY: usize = 1 << 20;
 /// memory and can't be made to collide. Two keys with one hash share a partition; among 256 keys
 /// that happens once in 10¹⁴ processes.
 ///
-/// Templates that keep no count, [`Budget::unlimited`] and [`Budget::none`], need no partitions and get
-/// none.
+/// [`Budget::unlimited`] keeps no count, so as a template it needs no partitions and gets none.
 ///
 /// # Default
 ///

@@ -54,7 +54,7 @@ impl Settings {
             return Err(BuildError::new("budget.per_second", per_second, bound));
         }
         if burst == 0 {
-            let bound = "at least 1; for no extra attempt ever use Budget::none()";
+            let bound = "at least 1; to switch extra attempts off use Mode::Off";
             return Err(BuildError::new("budget.burst", burst, bound));
         }
         match initial {

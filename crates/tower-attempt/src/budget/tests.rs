@@ -46,7 +46,6 @@ fn it_starts_full_and_ends_empty() {
     assert_eq!(spend_all(&Budget::ratio(0.2).burst(7)), 7);
     assert_eq!(spend_all(&Budget::ratio(0.2).burst(7).initial(3)), 3);
     assert_eq!(spend_all(&Budget::ratio(0.2).initial(0)), 0);
-    assert_eq!(spend_all(&Budget::none()), 0);
     assert!(Budget::unlimited().withdraw().is_some());
 }
 
@@ -113,7 +112,6 @@ async fn available_tokens_are_those_that_withdrawals_find() {
         deposit(&budget, 3);
         assert_eq!(budget.available(), 1, "one and a half");
     }
-    assert_eq!(Budget::none().available(), 0);
     assert_eq!(Budget::unlimited().available(), u32::MAX);
     let throttle = Budget::grpc_throttle(2, 1.0);
     assert_eq!(throttle.available(), u32::MAX);
@@ -187,7 +185,7 @@ fn a_wrong_value_is_named_with_its_bound() {
         ),
         (
             Budget::ratio(0.2).burst(0),
-            "budget.burst is 0, but must be at least 1; for no extra attempt ever use Budget::none()",
+            "budget.burst is 0, but must be at least 1; to switch extra attempts off use Mode::Off",
         ),
         (
             Budget::ratio(0.2).burst(5).initial(6),
@@ -204,7 +202,6 @@ fn a_wrong_value_is_named_with_its_bound() {
         Budget::ratio(0.0),
         Budget::ratio(10.0).per_second(10_000).burst(u32::MAX),
         Budget::unlimited().burst(0),
-        Budget::none(),
     ] {
         budget.validate().unwrap();
     }

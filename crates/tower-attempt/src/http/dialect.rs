@@ -2,11 +2,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::settings::REPLAY_LIMIT;
-use super::{HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Settings};
+use super::{
+    HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, RequestHead, Settings,
+};
 use crate::errors::chain;
 use crate::{
-    Attempt, AttemptOutcome, AttemptTimeout, Budget, Deadline, Hint, Outcomes, Protocol, Rejected,
-    ReplayableRequest, RequestLine, Requests, RetryReason, Verdict,
+    Attempt, AttemptOutcome, AttemptTimeout, Budget, Deadline, Hint, Outcomes, PerKey, Protocol,
+    Rejected, ReplayableRequest, RequestLine, Requests, RetryReason, Verdict,
 };
 
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
@@ -171,6 +173,12 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         RequestLine {
             line: Some((request.method().clone(), request.uri())),
         }
+    }
+
+    #[inline]
+    fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found> {
+        let key = self.settings()?.key.as_ref()?;
+        table.of(key(RequestHead::of(request))?)
     }
 
     #[inline]

@@ -27,6 +27,7 @@ pub struct Settings<D: Dialect> {
     idempotent_if: Option<Predicate>,
     hedge_if: Option<Predicate>,
     hedge_unsafe_if: Option<Predicate>,
+    pub(super) key: Option<KeyOf>,
     budgets: Option<(Budgets, KeyOf)>,
     pub(super) retry_statuses: Vec<StatusCode>,
     pub(super) spare_429: bool,
@@ -44,6 +45,7 @@ impl<D: Dialect> Default for Settings<D> {
             idempotent_if: None,
             hedge_if: None,
             hedge_unsafe_if: None,
+            key: None,
             budgets: None,
             retry_statuses: Vec::new(),
             spare_429: false,
@@ -92,6 +94,14 @@ impl<D: Dialect> Settings<D> {
         rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
     ) {
         self.hedge_unsafe_if = Some(Arc::new(rule));
+    }
+
+    /// The key of a request's class.
+    pub fn key(
+        &mut self,
+        key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    ) {
+        self.key = Some(Arc::new(key));
     }
 
     /// The budgets of extra attempts, and the key of a request's budget.

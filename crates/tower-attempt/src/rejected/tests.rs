@@ -19,7 +19,12 @@ where
     C: Classify<(), (), E, Context = ()>,
 {
     let outcome: Result<(), E> = Err(error);
-    Outcomes::<(), _, _>::classify(&Generic::new(rule), &(), &Attempt::PRIMARY, &outcome)
+    Outcomes::<(), _, _>::classify(
+        &<Generic>::default().rule(rule),
+        &(),
+        &Attempt::PRIMARY,
+        &outcome,
+    )
 }
 
 fn boxed(wait: Option<Duration>) -> BoxError {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Budget, Deadline, Observe, Record, Requests};
+use tower_attempt::{Attempt, Budget, Deadline, Mode, Observe, Record, Requests};
 
 use super::hedge::Hedge;
 use super::timing::{Due, Timing};
 use crate::SkipReason;
 use crate::elsewhere::Destinations;
 use crate::losers::Holds;
-use crate::settings::{Mode, Settings};
+use crate::settings::Settings;
 
 /// All of a call but its first attempt and its timer.
 pub(crate) struct Race<F, S, P, O, A, L, Req>

@@ -1,21 +1,19 @@
-mod options;
-mod rules;
-
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use tower_attempt::{Budget, BuildError, Generic, Protocol};
+use tower_attempt::layer::{Live, Parts};
+use tower_attempt::{BuildError, Generic, Protocol};
 
+use crate::elsewhere::Anywhere;
+use crate::losers::Cancel;
 use crate::options::Options;
-use crate::settings::Knobs;
+use crate::settings::{Knobs, Settings};
 use crate::trigger::Trigger;
-use crate::{HedgeLayer, Mode, NoObserver, Observed, Observer};
+use crate::{HedgeLayer, NoObserver};
 
 /// Configures a [`HedgeLayer`].
 ///
 /// One of [`percentile`](Self::percentile), [`fixed`](Self::fixed), [`delays`](Self::delays) and
-/// [`fan_out`](Self::fan_out) says when hedges are due; the last one given counts.
+/// [`fan_out`](Self::fan_out) says when hedges are due.
 ///
 /// # Default
 ///
@@ -45,43 +43,13 @@ use crate::{HedgeLayer, Mode, NoObserver, Observed, Observer};
 /// # let _ = layer;
 /// # Ok::<_, tower_hedge_latency::BuildError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, X = Options> {
-    protocol: P,
-    observer: O,
-    options: X,
-    knobs: Knobs,
-}
+pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
+    pub(super) Parts<P, O, Options<A, L>, Knobs>,
+);
 
-impl<P, O, X> HedgeLayerBuilder<P, O, X> {
-    pub(super) fn new(protocol: P, observer: O, options: X, knobs: Knobs) -> Self {
-        Self {
-            protocol,
-            observer,
-            options,
-            knobs,
-        }
-    }
-
-    /// The name of the layer, as observers report it. Empty means that the layer has no name.
-    ///
-    /// # Default
-    ///
-    /// Empty.
-    ///
-    /// ```
-    /// use tower_hedge_latency::HedgeLayer;
-    ///
-    /// let layer = HedgeLayer::builder().name("payments").build()?;
-    /// assert!(format!("{layer:?}").contains("payments"));
-    /// # Ok::<_, tower_hedge_latency::BuildError>(())
-    /// ```
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.knobs.name = name.into();
-        self
-    }
-
+impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Hedge k goes out at k times the time that a share `quantile` of the calls takes at most, learned
     /// from the calls themselves.
     ///
@@ -97,9 +65,8 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// Two readings of the clock and three or four atomic operations per call, less with very many calls,
     /// of which only a share is looked at; 16 KB per [key](Self::key), so 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
-        self.knobs.trigger = None;
-        self.knobs.percentile.quantile = Some(quantile);
-        self
+        self.0.settings.percentile.quantile = Some(quantile);
+        self.trigger("percentile", Trigger::Percentile)
     }
 
     /// Hedge k goes out `k · delay` after the call's start.
@@ -108,32 +75,32 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// hedge costs more load, a later one leaves more of the tail. tokio's timer has a grain of
     /// 1 ms.
     pub fn fixed(self, delay: Duration) -> Self {
-        self.trigger(Trigger::Fixed(delay))
+        self.trigger("fixed", Trigger::Fixed(delay))
     }
 
     /// Hedge k goes out at the k-th of these offsets from the call's start: at most 100, in ascending
     /// order.
     pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
-        self.trigger(Trigger::Delays(delays.into_iter().collect()))
+        self.trigger("delays", Trigger::Delays(delays.into_iter().collect()))
     }
 
     /// So many attempts in all go out at once; from 2 to 101.
     ///
     /// Multiplies the load by this number.
     pub fn fan_out(self, attempts: u32) -> Self {
-        self.trigger(Trigger::FanOut(attempts))
+        self.trigger("fan_out", Trigger::FanOut(attempts))
     }
 
     /// How many hedges a call may have with [`percentile`](Self::percentile) and
     /// [`fixed`](Self::fixed), the first attempt not counted; from 1 to 100.
     pub fn max_hedges(mut self, hedges: u32) -> Self {
-        self.knobs.max_hedges = Some(hedges);
+        self.0.settings.max_hedges = Some(hedges);
         self
     }
 
     /// The earliest that a percentile lets a hedge go out, as an offset from the call's start.
     pub fn min_delay(mut self, delay: Duration) -> Self {
-        self.knobs.percentile.min_delay = Some(delay);
+        self.0.settings.percentile.min_delay = Some(delay);
         self
     }
 
@@ -148,7 +115,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// [held back](crate::SkipReason::HeldBack). Count
     /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) to detect this.
     pub fn max_delay(mut self, delay: Duration) -> Self {
-        self.knobs.percentile.max_delay = Some(delay);
+        self.0.settings.percentile.max_delay = Some(delay);
         self
     }
 
@@ -158,7 +125,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     ///
     /// None: calls are not hedged until there are [samples enough](Self::window).
     pub fn initial_delay(mut self, delay: Duration) -> Self {
-        self.knobs.percentile.initial_delay = Some(delay);
+        self.0.settings.percentile.initial_delay = Some(delay);
         self
     }
 
@@ -168,7 +135,7 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     /// A window is also not closed before it has `max(100, 10 ÷ (1 − q))` samples, so that a service
     /// with few calls has a longer memory.
     pub fn window(mut self, window: Duration) -> Self {
-        self.knobs.percentile.window = Some(window);
+        self.0.settings.percentile.window = Some(window);
         self
     }
 
@@ -183,81 +150,33 @@ impl<P, O, X> HedgeLayerBuilder<P, O, X> {
     ///
     /// `false`.
     pub fn hedge_on_failure(mut self, on_failure: bool) -> Self {
-        self.knobs.on_failure = Some(on_failure);
+        self.0.settings.on_failure = Some(on_failure);
         self
-    }
-
-    /// The allowance that hedges draw on. Each eligible call that succeeds deposits into it.
-    ///
-    /// A failure deposits nothing: calls that a layer below rejects must not pay for hedges of the others.
-    /// With [`grpc_throttle`](Budget::grpc_throttle) every success deposits and every failed attempt is
-    /// recorded, whether the call may be hedged or not, as gRFC A6 specifies.
-    ///
-    /// For the outermost layer that uses this budget; layers below take a clone of it with
-    /// [`shared_budget`](Self::shared_budget).
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.knobs.budget = Some(budget);
-        self.knobs.deposits = Some(true);
-        self
-    }
-
-    /// An allowance that hedges draw on, and that a layer above deposits into.
-    ///
-    /// With [`grpc_throttle`](Budget::grpc_throttle) this layer records the failed attempts that the layer
-    /// above does not receive, and the layer above records the outcome of the call: each failure counts once.
-    pub fn shared_budget(mut self, budget: Budget) -> Self {
-        self.knobs.budget = Some(budget);
-        self.knobs.deposits = Some(false);
-        self
-    }
-
-    /// Whether the layer hedges from the start, or only counts at first;
-    /// [`HedgeHandle::set_mode`](crate::HedgeHandle::set_mode) changes it later.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.knobs.mode = Some(mode);
-        self
-    }
-
-    /// The receiver of the layer's events. An `Arc` of an observer is an observer, too.
-    ///
-    /// # Default
-    ///
-    /// [`NoObserver`], which costs nothing.
-    pub fn observer(self, observer: impl Observer) -> HedgeLayerBuilder<P, Observed, X> {
-        let observer = Observed::new(observer);
-        HedgeLayerBuilder::new(self.protocol, observer, self.options, self.knobs)
     }
 
     /// Builds the layer.
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range: a percentile
-    /// that is not between 0 and 1, a window of no length, a `max_delay` below the `min_delay`, a
-    /// number of hedges or delays out of its range, delays that are not in ascending order, a wrong
-    /// budget, a budget besides `budget_by`, a percentile that the budget cannot pay for, settings that a
-    /// trigger does not use, and gRPC without idempotent methods.
-    pub fn build(self) -> Result<HedgeLayer<P, O, X>, BuildError>
+    /// Names the first setting that is out of its range, with its value and its range, or that contradicts
+    /// another one: two triggers, a percentile that the budget cannot pay for, settings that a trigger does not
+    /// use, and gRPC without idempotent methods.
+    pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,
     {
-        self.knobs.validate()?;
-        self.protocol.validate_hedging()?;
+        self.0.settings.validate()?;
+        self.0.protocol.validate_hedging()?;
         Ok(self.finish())
     }
 
-    /// The layer, if the numbers are known to be valid.
-    pub(super) fn finish(self) -> HedgeLayer<P, O, X> {
-        HedgeLayer {
-            protocol: self.protocol,
-            observer: self.observer,
-            options: self.options,
-            settings: Arc::new(ArcSwap::from_pointee(self.knobs.settings())),
-        }
+    /// The layer, if the settings are known to be valid.
+    pub(super) fn finish(self) -> HedgeLayer<P, O, A, L> {
+        HedgeLayer(self.0.settings(|knobs| Live::new(Settings::new(knobs))))
     }
 
-    fn trigger(mut self, trigger: Trigger) -> Self {
-        self.knobs.trigger = Some(trigger);
+    fn trigger(mut self, setter: &'static str, trigger: Trigger) -> Self {
+        self.0.settings.trigger.set(setter, trigger);
         self
     }
 }

@@ -37,7 +37,8 @@ pub(crate) struct Percentile {
 }
 
 impl Knobs {
-    pub(crate) fn validate(&self) -> Result<(), BuildError> {
+    /// Checks the settings against each other, and a quantile that is set against a budget that is set.
+    pub(crate) fn validate(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
         let (quantile, window) = (self.quantile(), self.window());
         if !(quantile > 0.0 && quantile < 1.0) {
             let bound = "above 0 and below 1: 0.95 is the 95th percentile";
@@ -52,7 +53,7 @@ impl Knobs {
                 let bound = format!("at least the min_delay of {min_delay:?}");
                 Err(BuildError::new("max_delay", max_delay, bound))
             }
-            _ => Ok(()),
+            _ => budget.map_or(Ok(()), |budget| self.validate_with(budget)),
         }
     }
 
@@ -78,8 +79,7 @@ impl Knobs {
         }
     }
 
-    /// Checks a quantile that is set against a budget that is set.
-    pub(crate) fn validate_with(&self, budget: &Budget) -> Result<(), BuildError> {
+    fn validate_with(&self, budget: &Budget) -> Result<(), BuildError> {
         let share = self.share();
         match (self.quantile, budget.share()) {
             (Some(quantile), Some(ratio)) if !budget.may_pay(share) => {
@@ -122,8 +122,8 @@ impl Knobs {
         self.min_delay.unwrap_or(MIN_DELAY)
     }
 
-    /// For triggers that learn nothing.
-    pub(crate) fn validate_unset(&self) -> Result<(), BuildError> {
+    /// Rejects settings besides the `setter` of a trigger that learns nothing.
+    pub(crate) fn validate_unset(&self, setter: &str) -> Result<(), BuildError> {
         let Self {
             quantile: _,
             min_delay,
@@ -138,7 +138,7 @@ impl Knobs {
             ("window", window),
         ] {
             if let Some(value) = value {
-                let bound = "unset: only a percentile is learned";
+                let bound = format!("unset besides {setter}: only a percentile is learned");
                 return Err(BuildError::new(field, value, bound));
             }
         }
@@ -147,6 +147,13 @@ impl Knobs {
 }
 
 impl Percentile {
+    /// The quantile of latency at which the first hedge is due.
+    pub(crate) fn quantile(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "it is at most a billion")]
+        let above = self.lesson.above as f64;
+        1.0 - above / 1e9
+    }
+
     /// When the first hedge is due, given the estimator's threshold in microseconds.
     pub(crate) fn delay(&self, threshold: Option<u64>) -> Option<Duration> {
         let delay = match threshold {
@@ -201,7 +208,6 @@ mod tests {
         assert_eq!(default(Budget::ratio(0.2)), 50_000_000);
         assert_eq!(default(Budget::ratio(0.02)), 20_000_000);
         assert_eq!(default(Budget::ratio(0.0).per_second(10)), 50_000_000);
-        assert_eq!(default(Budget::none()), 50_000_000);
         let set = |budget| lesson(0.9, &budget).above;
         assert_eq!(set(Budget::unlimited()), 100_000_000);
         assert_eq!(set(Budget::ratio(0.02).per_second(1)), 100_000_000);
@@ -235,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_its_bound() {
-        let error = |knobs: Knobs| knobs.validate().unwrap_err().to_string();
+        let error = |knobs: Knobs| knobs.validate(None).unwrap_err().to_string();
         for quantile in [0.0, 1.0, -0.5, 95.0, f64::NAN, f64::INFINITY] {
             assert_eq!(
                 error(knobs(quantile)),

@@ -35,7 +35,9 @@ async fn a_layer_that_is_off_passes_calls_through_and_learns_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_counts_what_would_have_been_sent() {
     let log = Log::default();
-    let layer = fixed(10).max_hedges(3).budget(Budget::none());
+    let layer = fixed(10)
+        .max_hedges(3)
+        .budget(Budget::ratio(0.0).initial(0));
     let layer = layer.observer(log.clone()).mode(Mode::Shadow).build();
     let layer = layer.unwrap();
     let handle = layer.handle();

@@ -83,7 +83,9 @@ async fn a_layer_that_is_retuned_takes_it_over() {
 #[tokio::test(start_paused = true)]
 async fn without_a_token_or_a_ready_service_the_failure_is_returned_at_once() {
     let log = Log::default();
-    let layer = eager(1).budget(Budget::none()).observer(log.clone());
+    let layer = eager(1)
+        .budget(Budget::ratio(0.0).initial(0))
+        .observer(log.clone());
     let (mut call, mut handle) = call!(layer);
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("reset");

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 use tower_attempt::{
-    Attempt, AttemptOutcome, Budget, Deadline, Elapsed, Hint, Observe, Outcomes, Permit, Record,
-    Requests, RetryReason, Verdict,
+    Attempt, AttemptOutcome, Budget, Deadline, Elapsed, Hint, Mode, Observe, Outcomes, Permit,
+    Record, Requests, RetryReason, Verdict,
 };
 use tower_service::Service;
 
 use super::Outcome;
 use crate::backoff::Schedule;
-use crate::settings::{Mode, Settings};
+use crate::settings::Settings;
 use crate::{DelaySource, RetryInfo, StopReason, nested, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
@@ -122,7 +122,7 @@ where
     /// The call ends with a success.
     #[inline]
     pub(crate) fn succeed(&mut self) {
-        if self.settings.knobs.deposits {
+        if self.settings.deposits {
             self.budget().deposit();
         }
         // The caller may keep this future, which needs no copy of the request any longer.
@@ -181,7 +181,7 @@ where
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
         // The layer that pays into the budget receives every outcome that this one does not retry.
-        let is_ours = verdict.is_retry() || self.settings.knobs.deposits;
+        let is_ours = verdict.is_retry() || self.settings.deposits;
         let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
         if verdict.is_failure() && is_ours && !is_free {
             self.budget().record_failure();
@@ -203,19 +203,19 @@ where
         hint: Option<Hint>,
         outcome: &Outcome<S, Req>,
     ) -> Result<(), StopReason> {
-        let knobs = &self.settings.knobs;
+        let settings = &self.settings;
         let protocol = &self.protocol;
-        if knobs.mode == Mode::Off {
+        if settings.mode == Mode::Off {
             return Err(StopReason::Off);
         }
         let below = self.wait.as_ref().map_or(0, |wait| wait.below);
-        if self.attempt.number().saturating_add(below) >= knobs.max_attempts {
+        if self.attempt.number().saturating_add(below) >= settings.max_attempts {
             return Err(match below {
                 0 => StopReason::AttemptsExhausted,
                 _ => StopReason::Nested,
             });
         }
-        let is_shadow = knobs.mode == Mode::Shadow;
+        let is_shadow = settings.mode == Mode::Shadow;
         let request = match is_shadow {
             true if protocol.may_retry(&self.context) => None,
             true => return Err(StopReason::NotRepeatable),
@@ -230,8 +230,7 @@ where
             return Err(StopReason::DeadlineExceeded);
         }
         let permit = match source {
-            // Free, unless there is to be no extra attempt at all.
-            DelaySource::Unprocessed if !self.budget().is_none() => None,
+            DelaySource::Unprocessed => None,
             _ => Some(
                 self.budget()
                     .withdraw()
@@ -268,9 +267,10 @@ where
         mut outcome: Outcome<S, Req>,
         reason: StopReason,
     ) -> Outcome<S, Req> {
+        self.settings.counters.stop(reason);
         self.stop(reason);
-        let is_on = self.settings.knobs.mode == Mode::On;
-        if is_in_vain(reason) && self.settings.may_repeat && !self.budget().is_none() {
+        let is_on = self.settings.mode == Mode::On;
+        if is_in_vain(reason) && self.settings.may_repeat {
             self.protocol.give_up(&self.context, &mut outcome);
         }
         let outcome = match (self.attempt.number(), reason) {
@@ -287,14 +287,16 @@ where
         outcome
     }
 
-    /// The outcome, with word of what it took.
+    /// The success of a retry.
     #[cold]
     #[inline(never)]
-    pub(crate) fn with_info(
-        &self,
-        mut outcome: Outcome<S, Req>,
-        stop: StopReason,
-    ) -> Outcome<S, Req> {
+    pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
+        self.settings.counters.stop(StopReason::Success);
+        self.with_info(outcome, StopReason::Success)
+    }
+
+    /// The outcome, with word of what it took.
+    fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
         let info = RetryInfo::new(self.attempt.number(), slept.unwrap_or_default(), stop);
         self.protocol.attach(&mut outcome, info);
@@ -304,7 +306,7 @@ where
     /// The next attempt's request, if there can be one.
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
-        match attempt.number() == self.settings.knobs.max_attempts {
+        match attempt.number() == self.settings.max_attempts {
             true => self.protocol.last(self.saved.take()?, attempt),
             false => self.protocol.again(self.saved.as_ref()?, attempt),
         }
@@ -316,7 +318,7 @@ where
         hint: Option<Hint>,
         outcome: &Outcome<S, Req>,
     ) -> Result<(Duration, DelaySource), StopReason> {
-        let longest = self.settings.knobs.max_hint;
+        let longest = self.settings.max_retry_after;
         let floor = match hint {
             Some(Hint::Never) => return Err(StopReason::ServerRefused),
             Some(Hint::AtLeast(time) | Hint::Exactly(time)) if time > longest => {
@@ -362,7 +364,7 @@ where
 
     fn budget(&self) -> &Budget {
         let own = self.protocol.budget(&self.context);
-        own.unwrap_or(&self.settings.knobs.budget)
+        own.unwrap_or(&self.settings.budget)
     }
 
     fn wait(&mut self) -> &mut Wait<Req> {
@@ -407,6 +409,7 @@ where
         protocol.mark(&mut self.context, attempt, previous, &mut request);
         self.record.attempt_started(attempt);
         self.attempt = attempt;
+        self.settings.counters.retry();
         nested::sent();
         if let Some(permit) = permit {
             permit.spend();

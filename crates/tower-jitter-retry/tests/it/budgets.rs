@@ -76,12 +76,13 @@ fn a_budget_besides_one_for_each_request_is_an_error() {
         RetryLayer::builder().http().budget_by(budgets, by_host)
     };
     assert!(by_request().build().is_ok());
-    for builder in [
-        by_request().budget(Budget::none()),
-        by_request().shared_budget(Budget::none()),
+    let budget = Budget::default;
+    for (builder, setter) in [
+        (by_request().budget(budget()), "budget"),
+        (by_request().shared_budget(budget()), "shared_budget"),
     ] {
         let error = builder.build().unwrap_err().to_string();
-        let expected = "budget is Budget::none(), but must be unset: each request has one that is picked for it";
+        let expected = format!("{setter} is set, but must be unset besides budget_by");
         assert_eq!(error, expected);
     }
 }

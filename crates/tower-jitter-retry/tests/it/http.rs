@@ -9,7 +9,7 @@ use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use tower_jitter_retry::{
-    Backoff, Budget, Deadline, DelaySource, Http, RetryLayer, RetryLayerBuilder, StopReason,
+    Backoff, Budget, Deadline, DelaySource, Http, Mode, RetryLayer, RetryLayerBuilder, StopReason,
 };
 
 use crate::support::Event::{Scheduled, Started, Stopped};
@@ -148,9 +148,9 @@ async fn a_free_repeat_is_no_failure_to_a_throttle_and_the_next_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_budget_means_no_extra_attempt_not_even_a_free_one() {
+async fn off_means_no_extra_attempt_not_even_a_free_one() {
     let upstream = Upstream::new([refused_stream().await, Answer::status(200)]);
-    let layer = http().budget(Budget::none()).build().unwrap();
+    let layer = http().mode(Mode::Off).build().unwrap();
     layer
         .layer(upstream.clone())
         .oneshot(request(Method::GET))

@@ -206,6 +206,7 @@ async fn no_attempt_goes_out_after_the_requests_deadline_when_the_clock_jumps() 
 #[tokio::test(start_paused = true)]
 async fn nested_layers_count_a_failure_once() {
     let throttle = Budget::grpc_throttle(8, 0.1);
+    let http = || RetryLayer::builder().backoff(Backoff::none()).http();
     let outer = http().budget(throttle.clone()).build().unwrap();
     let inner = http().shared_budget(throttle.clone()).build().unwrap();
     let upstream = Upstream::new([Answer::status(503)]);

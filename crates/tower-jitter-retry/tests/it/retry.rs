@@ -85,7 +85,9 @@ async fn the_last_outcome_is_returned_untouched_when_attempts_run_out() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_budget_returns_the_outcome_without_a_wait() {
     let log = Log::default();
-    let layer = builder().budget(Budget::none()).observer(log.clone());
+    let layer = builder()
+        .budget(Budget::ratio(0.0).initial(0))
+        .observer(log.clone());
     let (mut call, mut handle) = call!(layer.build().unwrap());
     assert_pending!(call.poll());
     fail(&mut handle).await;
@@ -378,7 +380,8 @@ async fn a_retuned_layer_changes_from_the_next_call_on() {
     let mut before = task::spawn(service.call(7));
     layer
         .handle()
-        .retune(&builder().max_attempts(1).build().unwrap());
+        .retune(&builder().max_attempts(1).build().unwrap())
+        .unwrap();
     assert_ready_ok!(service.poll_ready());
     let mut after = task::spawn(service.call(7));
     assert_pending!(before.poll());

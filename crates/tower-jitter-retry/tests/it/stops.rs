@@ -129,7 +129,7 @@ async fn hint_too_long() {
         (1, 0, StopReason::HintTooLong),
     )
     .await;
-    let patient = http().max_hint(ms(61_000)).max_attempts(2);
+    let patient = http().max_retry_after(ms(61_000)).max_attempts(2);
     let (attempts, reason, _) = run(patient, get(), &[hint("61")]).await;
     assert_eq!((attempts, reason), (2, StopReason::AttemptsExhausted));
 }
@@ -161,7 +161,7 @@ async fn budget_exhausted() {
     let answers = [Answer::status(503)];
     let poor = http().budget(Budget::ratio(0.0).burst(1));
     told(poor, get(), &answers, (2, 10, StopReason::BudgetExhausted)).await;
-    let none = http().budget(Budget::none());
+    let none = http().budget(Budget::ratio(0.0).initial(0));
     told(none, get(), &answers, (1, 0, StopReason::BudgetExhausted)).await;
 }
 

@@ -1,0 +1,125 @@
+use std::sync::Arc;
+
+use super::{Mode, OneOf};
+use crate::{Budget, Budgets, BuildError};
+
+/// The settings that both layers have, without their defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    /// The layer's name for observers. Empty unless set.
+    pub name: Arc<str>,
+    /// Whether extra attempts are sent.
+    pub mode: Option<Mode>,
+    /// The budget of extra attempts.
+    pub pool: OneOf<Pool>,
+}
+
+/// The budget that a layer draws on.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// The budget, or the template of the budgets by key.
+    pub budget: Budget,
+    /// The budgets of `budget_by`. The protocol picks one for each request.
+    pub budgets: Option<Budgets>,
+    /// Whether this layer deposits into it, or a layer above.
+    pub deposits: bool,
+}
+
+impl Common {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// Two settings for the budget, and a budget that is out of its range.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        self.pool.validate()?;
+        match (self.budgets(), self.budget()) {
+            (Some(budgets), _) => budgets.validate(),
+            (None, Some(budget)) => budget.validate(),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The settings of `given`, and those of `self` that it leaves out. The name stays, and so do budgets by key.
+    ///
+    /// # Errors
+    ///
+    /// One budget in place of budgets by key.
+    pub fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
+        let is_by_key = |common: &Self| common.budgets().is_some();
+        let pool = match (given.pool.setter(), self.pool.setter()) {
+            (None, _) => &self.pool,
+            _ if is_by_key(given) => &self.pool,
+            (Some(setter), Some(by_key)) if is_by_key(self) => {
+                return Err(BuildError::besides(setter, by_key));
+            }
+            _ => &given.pool,
+        };
+        Ok(Self {
+            name: Arc::clone(&self.name),
+            mode: given.mode.or(self.mode),
+            pool: pool.clone(),
+        })
+    }
+
+    /// Nothing but a budget.
+    #[must_use]
+    pub fn of_budget(budget: Budget, deposits: bool) -> Self {
+        let mut common = Self::default();
+        common.set_pool("budget", budget, deposits);
+        common
+    }
+
+    /// Sets a budget.
+    pub fn set_pool(&mut self, setter: &'static str, budget: Budget, deposits: bool) {
+        let pool = Pool {
+            budget,
+            budgets: None,
+            deposits,
+        };
+        self.pool.set(setter, pool);
+    }
+
+    /// Sets budgets by key.
+    pub fn set_pools(&mut self, setter: &'static str, budgets: Budgets, deposits: bool) {
+        let pool = Pool {
+            budget: budgets.template().clone(),
+            budgets: Some(budgets),
+            deposits,
+        };
+        self.pool.set(setter, pool);
+    }
+
+    /// The mode in force.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_default()
+    }
+
+    /// The budget that is set, or the template of the budgets by key.
+    #[must_use]
+    pub fn budget(&self) -> Option<&Budget> {
+        self.pool.get().map(|pool| &pool.budget)
+    }
+
+    /// The budgets by key that are set.
+    #[must_use]
+    pub fn budgets(&self) -> Option<&Budgets> {
+        self.pool.get()?.budgets.as_ref()
+    }
+
+    /// The budget of requests without a key, given the layer's budget.
+    #[must_use]
+    pub fn without_key(&self, budget: &Budget) -> Budget {
+        match self.budgets() {
+            Some(budgets) => budgets.get(&None::<&str>),
+            None => budget.clone(),
+        }
+    }
+
+    /// Whether this layer deposits into its budget.
+    #[must_use]
+    pub fn deposits(&self) -> bool {
+        self.pool.get().is_none_or(|pool| pool.deposits)
+    }
+}

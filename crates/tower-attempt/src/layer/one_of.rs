@@ -1,0 +1,52 @@
+use crate::BuildError;
+
+/// The value of one of several setters that exclude each other, whatever the order of the calls.
+#[derive(Clone, Debug)]
+pub struct OneOf<T> {
+    given: Option<(&'static str, T)>,
+    /// Another setter of the group that was called, too.
+    other: Option<&'static str>,
+}
+
+impl<T> OneOf<T> {
+    /// Records a call of `setter`. A later call of the same setter replaces the value.
+    pub fn set(&mut self, setter: &'static str, value: T) {
+        if let Some((first, _)) = self.given
+            && first != setter
+        {
+            self.other = Some(first);
+        }
+        self.given = Some((setter, value));
+    }
+
+    /// The value, if a setter was called.
+    pub fn get(&self) -> Option<&T> {
+        self.given.as_ref().map(|(_, value)| value)
+    }
+
+    /// The setter that was called.
+    pub fn setter(&self) -> Option<&'static str> {
+        self.given.as_ref().map(|(setter, _)| *setter)
+    }
+
+    /// Rejects a second setter, and names both.
+    ///
+    /// # Errors
+    ///
+    /// Two different setters of the group were called.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        match (&self.given, self.other) {
+            (Some((setter, _)), Some(other)) => Err(BuildError::besides(setter, other)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T> Default for OneOf<T> {
+    fn default() -> Self {
+        Self {
+            given: None,
+            other: None,
+        }
+    }
+}

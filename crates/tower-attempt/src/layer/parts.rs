@@ -1,0 +1,63 @@
+use std::fmt;
+
+/// The parts of a builder, a layer or a service, which differ in the form of their settings `S` only.
+#[derive(Clone)]
+pub struct Parts<P, O, X, S> {
+    /// The protocol, with the user's rules.
+    pub protocol: P,
+    /// The receiver of events.
+    pub observer: O,
+    /// Options that have a type of their own.
+    pub options: X,
+    /// The other settings.
+    pub settings: S,
+}
+
+impl<P, O, X, S> Parts<P, O, X, S> {
+    /// Changes the protocol.
+    pub fn protocol<T>(self, change: impl FnOnce(P) -> T) -> Parts<T, O, X, S> {
+        Parts {
+            protocol: change(self.protocol),
+            observer: self.observer,
+            options: self.options,
+            settings: self.settings,
+        }
+    }
+
+    /// Reports to another observer.
+    pub fn observer<T>(self, observer: T) -> Parts<P, T, X, S> {
+        Parts {
+            protocol: self.protocol,
+            observer,
+            options: self.options,
+            settings: self.settings,
+        }
+    }
+
+    /// Changes the options.
+    pub fn options<T>(self, change: impl FnOnce(X) -> T) -> Parts<P, O, T, S> {
+        Parts {
+            protocol: self.protocol,
+            observer: self.observer,
+            options: change(self.options),
+            settings: self.settings,
+        }
+    }
+
+    /// Changes the form of the settings.
+    pub fn settings<T>(self, change: impl FnOnce(S) -> T) -> Parts<P, O, X, T> {
+        Parts {
+            protocol: self.protocol,
+            observer: self.observer,
+            options: self.options,
+            settings: change(self.settings),
+        }
+    }
+}
+
+/// Without bounds: closures and observers need no `Debug`.
+impl<P, O, X, S: fmt::Debug> fmt::Debug for Parts<P, O, X, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}

@@ -1,0 +1,460 @@
+/// Implements for the builder, the layer and the service of a crate all that does not depend on what the layer does: the
+/// setters of protocol, rules, name, mode, budget and observer, `Debug`, and `Layer`.
+///
+/// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
+/// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts), whose settings have
+/// a field `common`. `$service::new` takes the inner service and its parts. `$extras` are what the layer sends.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __layer {
+    (
+        $krate:literal, $extras:literal, $builder:ident, $layer:ident, $service:ident<$($x:ident),+>,
+        $(#[$http:meta])* http,
+        $(#[$grpc:meta])* grpc,
+        $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty,
+    ) => {
+        impl<P, O, $($x),+> ::std::fmt::Debug for $builder<P, O, $($x),+> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_tuple(stringify!($builder)).field(&self.0).finish()
+            }
+        }
+
+        impl<P, O, $($x),+> ::std::fmt::Debug for $layer<P, O, $($x),+> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_tuple(stringify!($layer)).field(&self.0).finish()
+            }
+        }
+
+        impl<S, P: Clone, O: Clone, $($x: Clone),+> ::tower_layer::Layer<S> for $layer<P, O, $($x),+> {
+            type Service = $service<S, P, O, $($x),+>;
+
+            fn layer(&self, inner: S) -> Self::Service {
+                $service::new(inner, self.0.clone().settings($crate::layer::Current::new))
+            }
+        }
+
+        impl<P, O, $($x),+> $builder<P, O, $($x),+> {
+            /// The name of the layer: a label of its metrics, spans and log lines. Empty means that it has no name.
+            ///
+            /// # Default
+            ///
+            /// Empty.
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder().name(\"payments\").build()?;")]
+            /// assert!(format!("{layer:?}").contains("payments"));
+            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            /// ```
+            pub fn name(mut self, name: impl Into<::std::sync::Arc<str>>) -> Self {
+                self.0.settings.common.name = name.into();
+                self
+            }
+
+            /// The receiver of the layer's events. An `Arc` of an observer is an observer, too.
+            ///
+            /// # Default
+            ///
+            /// [`NoObserver`](crate::NoObserver), which costs nothing.
+            pub fn observer(self, observer: impl $crate::Observer) -> $builder<P, $crate::Observed, $($x),+> {
+                $builder(self.0.observer($crate::Observed::new(observer)))
+            }
+
+            #[doc = concat!("Whether the layer sends ", $extras, ", only counts the ", $extras)]
+            /// that it would send, or passes each call through.
+            ///
+            /// # Default
+            ///
+            /// [`Mode::On`](crate::Mode::On). A handle changes it while the layer is in use.
+            pub fn mode(mut self, mode: $crate::layer::Mode) -> Self {
+                self.0.settings.common.mode = Some(mode);
+                self
+            }
+
+            #[doc = concat!("The budget that ", $extras, " draw on, and that successful calls deposit into.")]
+            ///
+            /// For the outermost layer that uses this budget. Layers below take a clone of it with
+            /// [`shared_budget`](Self::shared_budget).
+            ///
+            /// # Default
+            ///
+            #[doc = concat!("The table of [`", stringify!($builder), "`].")]
+            ///
+            /// # Errors
+            ///
+            /// `build` rejects a budget that is out of its range, and one besides `shared_budget`, `budget_by` or
+            /// `shared_budget_by`.
+            pub fn budget(mut self, budget: $crate::Budget) -> Self {
+                self.0.settings.common.set_pool("budget", budget, true);
+                self
+            }
+
+            #[doc = concat!("The budget that ", $extras, " draw on, and that a layer above deposits into.")]
+            ///
+            /// With [`grpc_throttle`](crate::Budget::grpc_throttle) this layer records the failed attempts that the layer
+            /// above does not receive, and the layer above records the outcome of the call: each failure counts once.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`budget`](Self::budget).
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::{Budget, ", stringify!($layer), "};")]
+            ///
+            #[doc = concat!("let builder = ", stringify!($layer), "::builder().shared_budget(Budget::ratio(0.1));")]
+            /// assert!(builder.clone().build().is_ok());
+            /// let error = builder.budget(Budget::ratio(0.1)).build().unwrap_err();
+            /// assert_eq!(error.to_string(), "budget is set, but must be unset besides shared_budget");
+            /// ```
+            pub fn shared_budget(mut self, budget: $crate::Budget) -> Self {
+                self.0.settings.common.set_pool("shared_budget", budget, false);
+                self
+            }
+        }
+
+        impl<O, $($x),+> $builder<$crate::Generic, O, $($x),+> {
+            $(#[$http])*
+            #[cfg(feature = "http")]
+            pub fn http(self) -> $builder<$crate::Http, O, $($x),+> {
+                $builder(self.0.protocol(|_| $crate::Http::default()))
+            }
+
+            $(#[$grpc])*
+            #[cfg(feature = "grpc")]
+            pub fn grpc(self) -> $builder<$crate::Grpc, O, $($x),+> {
+                $builder(self.0.protocol(|_| $crate::Grpc::default()))
+            }
+        }
+
+        impl<C, K, O, $($x),+> $builder<$crate::Generic<C, K>, O, $($x),+> {
+            /// Asks for another attempt after the outcomes for which a closure returns `true`.
+            ///
+            /// # Default
+            ///
+            /// After every `Err` and no `Ok`.
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            /// use tower::{Layer, ServiceExt, service_fn};
+            ///
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower::BoxError> {
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
+            ///     .retry_if(|outcome: &Result<u32, String>| matches!(outcome, Err(error) if error == "busy"))
+            ///     .build()?;
+            /// let service = layer.layer(service_fn(|_: ()| async { Err::<u32, _>("not found".to_owned()) }));
+            /// assert_eq!(service.oneshot(()).await.unwrap_err(), "not found");
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn retry_if<F, Res, E>(
+                self,
+                retry: F,
+            ) -> $builder<$crate::Generic<$crate::RetryIf<F>, K>, O, $($x),+>
+            where
+                F: Fn(&Result<Res, E>) -> bool,
+            {
+                self.classify_with($crate::RetryIf(retry))
+            }
+
+            /// Classifies outcomes with a closure: for verdicts other than "retryable" and "not retryable", such as
+            /// [`Verdict::throttled`](crate::Verdict::throttled).
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::{", stringify!($layer), ", Verdict};")]
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
+            ///     .classify_fn(|outcome: &Result<String, std::io::Error>, _| match outcome {
+            ///         Ok(answer) if answer == "overloaded" => Verdict::throttled(),
+            ///         Ok(_) => Verdict::Success,
+            ///         Err(_) => Verdict::Fatal,
+            ///     })
+            ///     .build()?;
+            /// # let _ = layer;
+            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            /// ```
+            pub fn classify_fn<F, Res, E>(
+                self,
+                classify: F,
+            ) -> $builder<$crate::Generic<$crate::ClassifyFn<F>, K>, O, $($x),+>
+            where
+                F: Fn(&Result<Res, E>, &$crate::Attempt) -> $crate::Verdict,
+            {
+                self.classify_with($crate::ClassifyFn(classify))
+            }
+
+            /// Decides with a rule of your own which requests may be resent, and classifies their outcomes; see
+            /// [`RequestRule`](crate::RequestRule) and [`Classify`](crate::Classify).
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::{Attempt, Classify, RequestRule, ", stringify!($layer), ", Verdict};")]
+            ///
+            /// #[derive(Clone)]
+            /// enum Query {
+            ///     Read(String),
+            ///     Write(String),
+            /// }
+            ///
+            /// /// Only reads are safe to resend.
+            /// #[derive(Clone)]
+            /// struct Reads;
+            ///
+            /// impl RequestRule<Query> for Reads {
+            ///     type Context = bool;
+            ///
+            ///     fn context(&self, query: &Query) -> bool {
+            ///         matches!(query, Query::Read(_))
+            ///     }
+            ///
+            ///     fn may_retry(&self, is_read: &bool) -> bool {
+            ///         *is_read
+            ///     }
+            /// }
+            ///
+            /// impl<Res, E> Classify<Query, Res, E> for Reads {
+            ///     fn classify(&self, _: &bool, _: &Attempt, outcome: &Result<Res, E>) -> Verdict {
+            ///         match outcome {
+            ///             Ok(_) => Verdict::Success,
+            ///             Err(_) => Verdict::transient(),
+            ///         }
+            ///     }
+            /// }
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder().classify_with(Reads).build()?;")]
+            /// # let _ = (layer, Query::Write(String::new()));
+            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            /// ```
+            pub fn classify_with<R>(self, rule: R) -> $builder<$crate::Generic<R, K>, O, $($x),+> {
+                $builder(self.0.protocol(|protocol| protocol.rule(rule)))
+            }
+        }
+
+        #[cfg(feature = "http")]
+        impl<P: $crate::Dialect, O, $($x),+> $builder<P, O, $($x),+> {
+            /// The number of bytes to record of a request's body while it streams, so that the request can be
+            /// resent. A longer body is sent once. Bodies in memory are shared and have no limit.
+            ///
+            /// A frame counts its content, and at least 64 bytes, so that a record takes at most twice the limit in
+            /// memory.
+            ///
+            /// # Default
+            ///
+            /// 64 KiB, as in linkerd2. Each request in flight may take that much.
+            pub fn replay_limit(self, bytes: usize) -> Self {
+                self.rule(|settings| settings.replay_limit(bytes))
+            }
+
+            /// Classifies outcomes with a closure, which sees the verdict of the standard rules.
+            ///
+            /// The closure has the last word on what happened, and none on what is safe: a verdict that asks for
+            /// another attempt is obeyed only if the request is idempotent, if there is proof that the server did not
+            /// process it, or if the server rejected it (HTTP's 429, gRPC's pushback). A retry layer also asks it about
+            /// attempts that timed out. In a hedge layer an outcome to be retried does not win while another attempt is in
+            /// flight.
+            ///
+            /// # Default
+            ///
+            /// The tables of [`Http`](crate::Http) and `Grpc`.
+            ///
+            /// # Cost
+            ///
+            /// Each call allocates a copy of its method and URI.
+            ///
+            /// ```
+            /// use http::StatusCode;
+            #[doc = concat!("use ", $krate, "::{", stringify!($layer), ", Verdict};")]
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
+            ///     .http()
+            ///     .classify(|outcome| match outcome.status() {
+            ///         // Read from a replica that lags behind.
+            ///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
+            ///         _ => outcome.verdict(),
+            ///     })
+            ///     .build()?;
+            /// # let _ = layer;
+            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            /// ```
+            pub fn classify(
+                self,
+                rule: impl Fn(P::Outcome<'_>) -> $crate::Verdict + Send + Sync + 'static,
+            ) -> Self {
+                self.rule(|settings| settings.classify(rule))
+            }
+
+            #[doc = concat!("The budgets that ", $extras, " draw on and successful calls deposit into.")]
+            /// The closure names the key of each request's budget, so that a failing backend does not use up the budget of
+            /// the others.
+            ///
+            /// Requests for which the closure returns `None` share one budget. A handle does not change these budgets.
+            ///
+            /// # Default
+            ///
+            /// One [`budget`](Self::budget) for all requests.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`budget`](Self::budget).
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::{Budget, Budgets, ", stringify!($layer), "};")]
+            ///
+            #[doc = concat!("let builder = ", stringify!($layer), "::builder()")]
+            ///     .http()
+            ///     .budget_by(Budgets::new(Budget::default()), |request| request.authority());
+            /// assert!(builder.clone().build().is_ok());
+            /// let error = builder.budget(Budget::default()).build().unwrap_err();
+            /// assert_eq!(error.to_string(), "budget is set, but must be unset besides budget_by");
+            /// ```
+            pub fn budget_by(
+                self,
+                budgets: $crate::Budgets,
+                key: impl for<'a> Fn($crate::RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+            ) -> Self {
+                self.pools("budget_by", budgets, key, true)
+            }
+
+            /// Like [`budget_by`](Self::budget_by), with budgets that a layer above deposits into: a layer with `budget_by`
+            /// of the same [`Budgets`](crate::Budgets) and the same closure.
+            pub fn shared_budget_by(
+                self,
+                budgets: $crate::Budgets,
+                key: impl for<'a> Fn($crate::RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+            ) -> Self {
+                self.pools("shared_budget_by", budgets, key, false)
+            }
+
+            fn pools(
+                mut self,
+                setter: &'static str,
+                budgets: $crate::Budgets,
+                key: impl for<'a> Fn($crate::RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+                deposits: bool,
+            ) -> Self {
+                self.0.settings.common.set_pools(setter, budgets.clone(), deposits);
+                self.rule(|settings| settings.budget_by(budgets, key))
+            }
+
+            fn rule(mut self, set: impl FnOnce(&mut $crate::Settings<P>)) -> Self {
+                self.0.protocol = self.0.protocol.with(set);
+                self
+            }
+        }
+
+        $(#[$idempotent_if])*
+        impl<$($dialect)* O, $($x),+> $builder<$protocol, O, $($x),+> {
+            /// Declares the requests idempotent for which a closure returns `true`, besides those that the protocol
+            /// knows.
+            ///
+            /// For a POST that only reads, or that the server deduplicates, and for gRPC methods. A
+            /// [`classify`](Self::classify) rule never makes another attempt safe; this setting does.
+            ///
+            /// # Default
+            ///
+            /// HTTP: idempotent methods and requests with an `Idempotency-Key`. gRPC: the listed `idempotent_methods`.
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
+            ///     .grpc()
+            ///     .idempotent_if(|call| call.path().starts_with("/catalog.Reader/"))
+            ///     .build()?;
+            /// # let _ = layer;
+            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            /// ```
+            pub fn idempotent_if(
+                self,
+                rule: impl Fn($crate::RequestHead<'_>) -> bool + Send + Sync + 'static,
+            ) -> Self {
+                self.rule(|settings| settings.idempotent_if(rule))
+            }
+        }
+
+        #[cfg(feature = "http")]
+        impl<O, $($x),+> $builder<$crate::Http, O, $($x),+> {
+            /// The statuses to retry for idempotent requests, besides the default ones. In a hedge layer, a response with
+            /// such a status does not win while another attempt is in flight.
+            ///
+            /// # Default
+            ///
+            /// None besides 408, 425, 429, 500, 502, 503 and 504.
+            ///
+            /// # Errors
+            ///
+            /// `build` rejects a status below 400, which is no failure.
+            ///
+            /// ```
+            /// use http::StatusCode;
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            ///
+            #[doc = concat!("let builder = ", stringify!($layer), "::builder().http();")]
+            /// assert!(builder.clone().retry_statuses([StatusCode::LOCKED]).build().is_ok());
+            /// let error = builder.retry_statuses([StatusCode::FOUND]).build().unwrap_err();
+            /// assert_eq!(error.field(), "retry_statuses");
+            /// ```
+            pub fn retry_statuses(self, statuses: impl IntoIterator<Item = ::http::StatusCode>) -> Self {
+                self.rule(|settings| settings.retry_statuses(statuses))
+            }
+
+            /// Adds an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) to each request that has none and whose
+            /// method is not idempotent, so that it may be resent like any other. For servers that keep the promise:
+            /// with one that ignores the key, a resent POST acts twice.
+            ///
+            /// A key has to be new for every request, such as a random UUID. All attempts of a request have the same
+            /// key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it.
+            ///
+            /// # Default
+            ///
+            /// No request gets a key.
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            /// # fn random_uuid() -> http::HeaderValue { http::HeaderValue::from_static("8e03978e-40d5-43dd-bc93-6894a57f9324") }
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
+            ///     .http()
+            ///     .generate_idempotency_key(random_uuid)
+            ///     .build()?;
+            /// # let _ = layer;
+            #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
+            /// ```
+            pub fn generate_idempotency_key(
+                self,
+                generate: impl Fn() -> ::http::HeaderValue + Send + Sync + 'static,
+            ) -> Self {
+                self.rule(|settings| settings.generate_idempotency_key(generate))
+            }
+        }
+
+        #[cfg(feature = "grpc")]
+        impl<O, $($x),+> $builder<$crate::Grpc, O, $($x),+> {
+            /// The full names of methods that are idempotent, such as `/helloworld.Greeter/SayHello`. The leading slash is
+            /// optional.
+            ///
+            /// A retry layer also retries their calls after UNAVAILABLE, a broken connection or a timeout of the attempt. A
+            /// hedge layer hedges their calls and no others. [`idempotent_if`](Self::idempotent_if) declares further
+            /// methods with a closure.
+            ///
+            /// # Default
+            ///
+            /// None.
+            ///
+            /// # Errors
+            ///
+            /// `build` rejects an empty list. That of a hedge layer also rejects a layer that declares no method at all.
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            ///
+            #[doc = concat!("let builder = ", stringify!($layer), "::builder().grpc();")]
+            /// assert!(builder.clone().idempotent_methods(["/helloworld.Greeter/SayHello"]).build().is_ok());
+            /// let error = builder.idempotent_methods([""; 0]).build().unwrap_err();
+            /// assert_eq!(error.field(), "idempotent_methods");
+            /// ```
+            pub fn idempotent_methods<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+                self.rule(|settings| settings.idempotent_methods(names))
+            }
+        }
+    };
+}

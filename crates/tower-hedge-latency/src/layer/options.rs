@@ -1,0 +1,220 @@
+//! The setters of requests that are hedged, their classes, where hedges go, and what becomes of losers.
+
+use std::fmt::Display;
+use std::hash::Hash;
+
+#[cfg(feature = "grpc")]
+use tower_attempt::Grpc;
+#[cfg(feature = "http")]
+use tower_attempt::{Attempt, Dialect, Http, RequestHead};
+use tower_attempt::{ByKey, Generic};
+
+use super::HedgeLayerBuilder;
+#[cfg(feature = "drain")]
+use crate::Drain;
+use crate::elsewhere::Alternates;
+#[cfg(feature = "http")]
+use crate::elsewhere::{Chosen, Spread, UsedEndpoints};
+use crate::options::Options;
+
+impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
+    /// Sends hedges to other services than the first attempt: the first hedge of a call to the first of
+    /// these, the second to the second, and around. With none of them, hedges go to the same service.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower::{Layer, service_fn};
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// let region = |name: &'static str| {
+    ///     service_fn(move |request: String| async move { Ok::<_, tower::BoxError>(format!("{request} from {name}")) })
+    /// };
+    /// let layer = HedgeLayer::builder()
+    ///     .fixed(Duration::from_millis(50))
+    ///     .alternates([region("west"), region("north")])
+    ///     .build()?;
+    /// let service = layer.layer(region("east"));
+    /// # let _ = tower::ServiceExt::oneshot(service, String::new());
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn alternates<S>(
+        self,
+        services: impl IntoIterator<Item = S>,
+    ) -> HedgeLayerBuilder<P, O, Alternates<S>, L> {
+        self.elsewhere(Alternates::new(services))
+    }
+
+    /// Sends each hedge to the service that a closure says, which sees the attempt and what the
+    /// call's earlier attempts have put into its [`UsedEndpoints`].
+    #[cfg(feature = "http")]
+    pub fn alternates_fn<F, S>(self, choose: F) -> HedgeLayerBuilder<P, O, Chosen<F>, L>
+    where
+        F: Fn(Attempt, &UsedEndpoints) -> S,
+    {
+        self.elsewhere(Chosen(choose))
+    }
+
+    /// Gives the attempts of a call a list of [`UsedEndpoints`] in their extensions, for a balancer
+    /// below to send each to an endpoint of its own.
+    ///
+    /// A replica that is slow for some time is slow for the hedge, too: the more so the fewer there
+    /// are.
+    #[cfg(feature = "http")]
+    pub fn spread(self) -> HedgeLayerBuilder<P, O, Spread, L> {
+        self.elsewhere(Spread)
+    }
+
+    /// Lets the losers of a race end in the background instead of dropping them, so that their HTTP/1
+    /// connections can be used again.
+    #[cfg(feature = "drain")]
+    pub fn drain(self, drain: Drain) -> HedgeLayerBuilder<P, O, A, Drain> {
+        HedgeLayerBuilder(self.0.options(|options| Options {
+            elsewhere: options.elsewhere,
+            losers: drain,
+        }))
+    }
+
+    fn elsewhere<T>(self, elsewhere: T) -> HedgeLayerBuilder<P, O, T, L> {
+        HedgeLayerBuilder(self.0.options(|options| Options {
+            elsewhere,
+            losers: options.losers,
+        }))
+    }
+}
+
+impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
+    /// Learns a percentile for each class of requests by itself. The closure names a request's class.
+    ///
+    /// Where some requests take much longer than others for a reason of their own, they would be the late ones, and
+    /// take all hedges. With a key per class each class has 1 − q of its own calls hedged. Choose keys of which there are
+    /// few, such as a route or a method: each needs its own samples. Beyond 256 keys the rest share one class.
+    ///
+    /// # Default
+    ///
+    /// One class.
+    ///
+    /// # Cost
+    ///
+    /// A hash and a look-up per call without a lock, and the cost of the closure: a `&'static str`
+    /// or a number is free, a `String` is allocated for each call. 16 KB per key, so 4 MB at most.
+    ///
+    /// ```
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// let layer = HedgeLayer::builder()
+    ///     .percentile(0.95)
+    ///     .key(|query: &String| if query.starts_with("report") { "report" } else { "lookup" })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn key<F, Req, T>(self, key: F) -> HedgeLayerBuilder<Generic<C, ByKey<F>>, O, A, L>
+    where
+        F: Fn(&Req) -> T,
+        T: Hash + Display,
+    {
+        HedgeLayerBuilder(self.0.protocol(|protocol| protocol.key(key)))
+    }
+}
+
+/// For each protocol by itself: one `impl` for all of them would overlap with that for [`Generic`].
+#[cfg(feature = "http")]
+macro_rules! key {
+    ($protocol:ty) => {
+        impl<O, A, L> HedgeLayerBuilder<$protocol, O, A, L> {
+            /// Learns a percentile for each class of requests by itself. The closure names a request's class.
+            ///
+            /// Where some requests take much longer than others for a reason of their own, they would be the late ones, and
+            /// take all hedges. With a key per class each class has 1 − q of its own calls hedged. Choose keys of which there are
+            /// few, such as a route or a method: each needs its own samples. Beyond 256 keys the rest share one class.
+            ///
+            /// # Default
+            ///
+            /// One class.
+            ///
+            /// Requests for which the closure returns `None` share one class.
+            ///
+            /// # Cost
+            ///
+            /// A hash and a look-up per call without a lock, and the cost of the closure. 16 KB per key, so 4 MB at most.
+            ///
+            /// ```
+            /// use tower_hedge_latency::HedgeLayer;
+            ///
+            /// let layer = HedgeLayer::builder()
+            ///     .http()
+            ///     .percentile(0.95)
+            ///     .key(|request| match request.path() {
+            ///         "/report" => Some("report"),
+            ///         _ => Some("page"),
+            ///     })
+            ///     .build()?;
+            /// # let _ = layer;
+            /// # Ok::<_, tower_hedge_latency::BuildError>(())
+            /// ```
+            pub fn key(
+                self,
+                key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+            ) -> Self {
+                self.rule(|settings| settings.key(key))
+            }
+        }
+    };
+}
+#[cfg(feature = "http")]
+key!(Http);
+#[cfg(feature = "grpc")]
+key!(Grpc);
+
+#[cfg(feature = "http")]
+impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
+    /// Hedges only the requests for which a closure returns `true`, among those that may be hedged.
+    ///
+    /// # Default
+    ///
+    /// HTTP: all requests of safe methods. gRPC: all calls of methods declared idempotent.
+    ///
+    /// ```
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// let layer = HedgeLayer::builder()
+    ///     .http()
+    ///     .hedge_if(|request| request.path() != "/report")
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn hedge_if(self, rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.rule(|settings| settings.hedge_if(rule))
+    }
+}
+
+#[cfg(feature = "http")]
+impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
+    /// Also hedges the requests of unsafe methods for which a closure returns `true`.
+    ///
+    /// Two attempts of such a request may run concurrently, in any order, and either may win. A DELETE
+    /// may show its caller the 404 of the second attempt, and a PUT with a precondition its 412. A
+    /// cancelled PUT may take effect after the caller's next one.
+    ///
+    /// # Default
+    ///
+    /// No request: only GET, HEAD, OPTIONS, TRACE and QUERY are hedged.
+    ///
+    /// ```
+    /// use tower_hedge_latency::HedgeLayer;
+    ///
+    /// let layer = HedgeLayer::builder()
+    ///     .http()
+    ///     .hedge_unsafe_if(|request| request.path() == "/search") // a POST that only reads
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<_, tower_hedge_latency::BuildError>(())
+    /// ```
+    pub fn hedge_unsafe_if(
+        self,
+        rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.rule(|settings| settings.hedge_unsafe_if(rule))
+    }
+}

@@ -1,0 +1,58 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::StopReason;
+
+/// More than there are reasons.
+const REASONS: usize = 16;
+
+/// What the services of a retry layer have done since it was made, except for calls whose first attempt
+/// succeeded: these are not counted, so that they touch no shared counter.
+///
+/// Each number is exact. They are not read at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryCounts {
+    /// Retries that were sent.
+    pub retries: u64,
+    /// Calls that succeeded with a retry.
+    pub recovered: u64,
+    stopped: [u64; REASONS],
+}
+
+impl RetryCounts {
+    /// Calls that ended for `reason`. For [`StopReason::Success`] it is [`recovered`](Self::recovered).
+    #[must_use]
+    pub fn stopped(&self, reason: StopReason) -> u64 {
+        self.stopped.get(reason as usize).copied().unwrap_or(0)
+    }
+}
+
+/// One counter per number of [`RetryCounts`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    retries: AtomicU64,
+    stopped: [AtomicU64; REASONS],
+}
+
+impl Counters {
+    pub(crate) fn retry(&self) {
+        self.retries.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn stop(&self, reason: StopReason) {
+        if let Some(calls) = self.stopped.get(reason as usize) {
+            calls.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn read(&self) -> RetryCounts {
+        let stopped = self.stopped.each_ref().map(|calls| calls.load(Relaxed));
+        let mut counts = RetryCounts {
+            retries: self.retries.load(Relaxed),
+            recovered: 0,
+            stopped,
+        };
+        counts.recovered = counts.stopped(StopReason::Success);
+        counts
+    }
+}
