@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use tests::servers::Memcached as Server;
-use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memcached};
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+use tower_dist_ratelimit_memcached::Memcached;
 
 use self::raw::Raw;
 use crate::report::Row;

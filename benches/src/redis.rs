@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use tests::servers::Redis as Server;
-use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use self::raw::Raw;
 use crate::report::Row;

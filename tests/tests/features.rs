@@ -61,7 +61,7 @@ fn protocols(axum_features: &str, dependency: &str) -> BTreeSet<String> {
 }
 
 /// All features except `reqwest-013` and `tonic-014`, because those clients need their protocols.
-const OURS: [(&str, &[&str]); 4] = [
+const OURS: [(&str, &[&str]); 6] = [
     (
         "tower-attempt",
         &["http", "grpc", "hyper-util-01", "axum-08", "tower"],
@@ -96,20 +96,20 @@ const OURS: [(&str, &[&str]); 4] = [
             "attempt",
             "axum-08",
             "conformance",
-            "redis",
-            "memcached",
+            "toolkit",
             "tracing",
             "metrics",
         ],
     ),
+    ("tower-dist-ratelimit-redis", &["tls"]),
+    ("tower-dist-ratelimit-memcached", &[]),
 ];
 
 #[test]
 fn no_feature_enables_a_protocol_in_the_servers_of_a_consumer() {
     for (name, features) in OURS {
         let path = root().join("crates").join(name);
-        let features = features.join("\", \"");
-        for with in ["", &format!(", features = [\"{features}\"]")] {
+        for with in ["", &format!(", features = {features:?}")] {
             let dependency = format!("{name} = {{ path = {path:?}{with} }}");
             for protocol in ["http1", "http2"] {
                 let only = BTreeSet::from([protocol.to_owned()]);

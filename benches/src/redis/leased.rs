@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tests::servers::Redis as Server;
-use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use super::raw::Raw;
 use crate::report::Row;

@@ -12,15 +12,13 @@ mod token_bucket;
 
 use std::time::Duration;
 
-#[cfg(feature = "memcached")]
-pub(crate) use self::fixed_window::Counter;
 pub use self::sliding_log::MAX_LOG;
-pub(crate) use self::{
+pub use self::{
     adjusted::Adjusted,
-    fixed_window::{FirstHit, FixedWindow},
+    fixed_window::{Counter, FirstHit, FixedWindow},
     leaky_bucket::LeakyQueue,
     sliding_log::SlidingLog,
-    sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
+    sliding_window::{MAX_SUB_WINDOWS, Ring, SlidingWindow},
     token_bucket::TokenBucket,
 };
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
@@ -34,7 +32,7 @@ const MAX_COUNT: u64 = 1 << 61;
 /// request can only change the quota in force, and the callers decide what makes the two steps one.
 ///
 /// Times may come in any order. A clock that jumps back admits nothing more than it would have where it was.
-pub(crate) trait Arithmetic: Send + Sync + 'static {
+pub trait Arithmetic: Send + Sync + 'static {
     type State: Default + Send + 'static;
     /// An instant, as one key sees it.
     type Moment: Copy;
@@ -64,7 +62,7 @@ pub(crate) trait Arithmetic: Send + Sync + 'static {
 }
 
 /// An [`Arithmetic`] whose states can be kept elsewhere, as numbers. None at all are the state of an unused key.
-pub(crate) trait Restored: Arithmetic<State: Send + Sync + std::fmt::Debug> {
+pub trait Restored: Arithmetic<State: Send + Sync + std::fmt::Debug> {
     /// Names the algorithm and the version of its words.
     const KIND: u8;
 
@@ -88,27 +86,27 @@ pub(crate) trait Restored: Arithmetic<State: Send + Sync + std::fmt::Debug> {
 }
 
 /// A state as numbers.
-pub(crate) type Words = smallvec::SmallVec<[u64; 5]>;
+pub type Words = smallvec::SmallVec<[u64; 5]>;
 
 /// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
-pub(crate) trait OneNumber: Arithmetic<State = u64> + Copy {
+pub trait OneNumber: Arithmetic<State = u64> + Copy {
     /// As many tokens as [`decide`](Arithmetic::decide) grants, without the rest of the decision.
     fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
 }
 
 /// What is asked of a limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub struct Ask<'a> {
     /// Zero only looks.
-    pub(crate) cost: u64,
+    pub cost: u64,
     /// As many tokens as are there, up to this; not less than the cost.
-    pub(crate) want: u64,
+    pub want: u64,
     /// Instead of the policy's.
-    pub(crate) quota: Option<&'a Quota>,
+    pub quota: Option<&'a Quota>,
 }
 
 impl<'a> Ask<'a> {
-    pub(crate) fn of(charge: &'a Charge<'_>) -> Self {
+    pub fn of(charge: &'a Charge<'_>) -> Self {
         Self {
             cost: charge.cost,
             want: charge.up_to,
@@ -117,7 +115,7 @@ impl<'a> Ask<'a> {
     }
 
     /// By the policy's own quota, all or nothing.
-    pub(crate) fn own(cost: u64) -> Self {
+    pub fn own(cost: u64) -> Self {
         Self {
             cost,
             want: cost,
@@ -126,7 +124,7 @@ impl<'a> Ask<'a> {
     }
 
     /// The same key's state, without taking anything.
-    pub(crate) fn look(&self) -> Self {
+    pub fn look(&self) -> Self {
         Self { cost: 0, ..*self }
     }
 
@@ -149,7 +147,7 @@ impl<'a> Ask<'a> {
 
 /// In nanoseconds, at most `u64::MAX` of them, which are 584 years.
 #[inline]
-pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
+pub fn saturating_nanos(duration: Duration) -> u64 {
     // What fits for certain, 136 years, needs no more than this.
     if let Ok(seconds) = u32::try_from(duration.as_secs()) {
         return u64::from(seconds) * 1_000_000_000 + u64::from(duration.subsec_nanos());

@@ -2,48 +2,21 @@
 //!
 //! [`Memory`] keeps it in this process. Others can be written: see [`Backend`].
 
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod address;
 mod answer;
 mod bounded;
 mod charge;
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod connect_error;
 mod error;
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod health;
-#[cfg(feature = "memcached")]
-mod memcached;
 mod memory;
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod patience;
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod reconnect;
-#[cfg(feature = "redis")]
-mod redis;
-mod registry;
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod tag;
-#[cfg(any(feature = "memcached", feature = "redis"))]
-mod transaction;
+pub mod toolkit;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use answer::{Answer, JointDecision};
 pub(crate) use bounded::{Bounded, DEADLINE};
 pub use charge::{Charge, PolicyId};
-#[cfg(any(feature = "memcached", feature = "redis"))]
-#[cfg_attr(docsrs, doc(cfg(any(feature = "memcached", feature = "redis"))))]
-pub use connect_error::ConnectError;
 pub use error::BackendError;
-#[cfg(feature = "memcached")]
-#[cfg_attr(docsrs, doc(cfg(feature = "memcached")))]
-pub use memcached::{Memcached, MemcachedBuilder};
 pub(crate) use memory::Alone;
 pub use memory::Memory;
-#[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use redis::{Redis, RedisBuilder};
 
 use crate::{BuildError, Decision, Policy};
 

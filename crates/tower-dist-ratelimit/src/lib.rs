@@ -111,8 +111,8 @@
 //! | backend | whose limits | choose it when | a decision | what is worse |
 //! |---|---|---|---|---|
 //! | [`Memory`](backend::Memory) | one process's | there is one, or each may have its share | no wait | behind a load balancer a client gets as many limits as there are processes |
-//! | `backend::Redis` | a fleet's, by the server's clock | limits have to be exact | waits for the server once; takes 3 to 6 µs of its time, 0.2 µs for a hot key | a server of its own to run; Clusters ask keys of different slots apart |
-//! | `backend::Memcached` | a fleet's, mostly by each machine's clock | there is one already | waits once or twice; takes 1 µs of the server's time for each counter or value | machines whose clocks are `s` apart let through what is allowed in `s` more; a full server forgets; 2 round trips or more for a bucket that others change, and for a window's rejections |
+//! | `Redis` (crate `tower-dist-ratelimit-redis`) | a fleet's, by the server's clock | limits have to be exact | waits for the server once; takes 3 to 6 µs of its time, 0.2 µs for a hot key | a server of its own to run; Clusters ask keys of different slots apart |
+//! | `Memcached` (crate `tower-dist-ratelimit-memcached`) | a fleet's, mostly by each machine's clock | there is one already | waits once or twice; takes 1 µs of the server's time for each counter or value | machines whose clocks are `s` apart let through what is allowed in `s` more; a full server forgets; 2 round trips or more for a bucket that others change, and for a window's refusals |
 //!
 //! | [`Consistency`] | round trips | in any time D at most | choose it when |
 //! |---|---|---|---|
@@ -158,7 +158,7 @@
 //! use std::time::Duration;
 //! use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, Consistency, backend::Memory, key};
 //!
-//! // With `backend::Redis` in place of `Memory`.
+//! // With `Redis` in place of `Memory`.
 //! let layer = RateLimitLayer::builder(Memory::default())
 //!     .limit(Policy::new("tenant", Quota::per_second(5_000)).by(key::header("x-tenant")))
 //!     .consistency(Consistency::leased_for(Duration::from_millis(500)))
@@ -179,7 +179,7 @@
 //! | [`Open`](FailureMode::Open) | passes | nothing |
 //!
 //! [`Decision::source`] says who decided, [`Observer::failed`] is told of each request that the store did not decide.
-//! The docs of `backend::Redis` have a table of how long decisions took when things happened to its server.
+//! The docs of `Redis` have a table of how long decisions took when things happened to its server.
 //!
 //! A service starts during an outage, too: `Redis::connect_lazy` and `Memcached::connect_lazy` return at once and connect
 //! in the background. Until the first connection [`FailureMode`] decides. `connect` fails instead, for tools and tests.
@@ -191,8 +191,7 @@
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and
 //!   HTTP/2 in hyper, for every server of the same build.
-//! - `redis`: `backend::Redis` keeps the limits of a whole fleet.
-//! - `memcached`: `backend::Memcached` does, without sliding logs.
+//! - `toolkit`: [`backend::toolkit`], for those who write a backend over a network.
 //! - `tracing`: `TracingObserver`; one warning per policy whose requests come without a key, and one event each when a
 //!   store is left alone and when it is asked again.
 //! - `metrics`: `MetricsObserver`.
@@ -201,7 +200,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod algorithm;
+#[doc(hidden)]
+#[expect(clippy::must_use_candidate, reason = "no public API yet")]
+pub mod algorithm;
 pub mod arithmetic;
 pub mod backend;
 mod build_error;

@@ -161,7 +161,19 @@ impl Policy {
         self.counted(Algorithm::SlidingWindowLog)
     }
 
-    pub(crate) fn counted(self, algorithm: Algorithm) -> Self {
+    /// Counts by this algorithm.
+    ///
+    /// # Default
+    ///
+    /// [`Algorithm::TokenBucket`].
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Algorithm, Policy, Quota};
+    ///
+    /// let chosen = Policy::new("login", Quota::per_minute(5)).counted(Algorithm::SlidingLog);
+    /// assert_eq!(chosen.algorithm(), Algorithm::SlidingLog);
+    /// ```
+    pub fn counted(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
     }
 

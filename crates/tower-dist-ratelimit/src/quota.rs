@@ -122,13 +122,15 @@ impl Quota {
         u64::try_from(waiting).map_or(u64::MAX, |waiting| waiting.saturating_add(1))
     }
 
-    /// The limit that holds: none without a burst.
-    pub(crate) fn allowed(&self) -> u64 {
+    /// Returns the limit, or 0 if the burst is 0.
+    #[must_use]
+    pub fn allowed(&self) -> u64 {
         if self.burst == 0 { 0 } else { self.limit }
     }
 
-    /// Whether it allows nothing at all.
-    pub(crate) fn is_zero(&self) -> bool {
+    /// Returns whether the limit or the burst is 0. Such a quota rejects every cost.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
         self.limit == 0 || self.burst == 0
     }
 
@@ -153,8 +155,12 @@ impl Quota {
         Ok(())
     }
 
-    /// Checks what one algorithm cannot count.
-    pub(crate) fn check_limit(&self, most: u64) -> Result<(), BuildError> {
+    /// Checks that the limit is at most `most`, for a backend that cannot count further.
+    ///
+    /// # Errors
+    ///
+    /// A larger limit.
+    pub fn check_limit(&self, most: u64) -> Result<(), BuildError> {
         if self.limit > most {
             let bound = format_args!("at most {most}");
             return Err(BuildError::new("limit", self.limit, bound));

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use tower_dist_ratelimit::backend::{Backend, ConnectError, Memcached, Memory, Redis};
+use tower_dist_ratelimit::backend::{Backend, Memory};
+use tower_dist_ratelimit_memcached::Memcached;
+use tower_dist_ratelimit_redis::{ConnectError, Redis};
 
 /// As on the command line.
 #[derive(Clone, PartialEq, Eq)]

@@ -7,10 +7,8 @@ use tests::{
     servers::{Memcached as Server, Proxy},
 };
 use tokio::{task::JoinSet, time::timeout};
-use tower_dist_ratelimit::{
-    Policy, Quota,
-    backend::{Answer, Memcached},
-};
+use tower_dist_ratelimit::{Policy, Quota, backend::Answer};
+use tower_dist_ratelimit_memcached::Memcached;
 
 use crate::support::{HOUR, LONG, Set, answered, connect};
 

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use tests::servers::{Memcached as Server, free_port};
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Policy, Quota, Source, backend::Memcached};
+use tower_dist_ratelimit::{Policy, Quota, Source};
+use tower_dist_ratelimit_memcached::Memcached;
 
 use crate::{
     stub::{greeting, opaque, stub},

@@ -10,8 +10,9 @@ use tests::servers::{Memcached as Server, Proxy};
 use tokio::time::{Instant, sleep, timeout};
 use tower_dist_ratelimit::{
     Decisions, FailureMode, Limiter, Policy, Quota, Source,
-    backend::{Answer, Backend, Charge, Memcached},
+    backend::{Answer, Backend, Charge},
 };
+use tower_dist_ratelimit_memcached::Memcached;
 
 use crate::support::{HOUR, LONG, Set, away_from_boundaries, connect, every, until};
 

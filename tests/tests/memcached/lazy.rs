@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tests::servers::{Memcached as Server, free_port};
-use tower_dist_ratelimit::{
-    Decision, FailureMode, Limiter, Policy, Quota, Source,
-    backend::{ConnectError, Memcached},
-};
+use tower_dist_ratelimit::{Decision, FailureMode, Limiter, Policy, Quota, Source};
+use tower_dist_ratelimit_memcached::{ConnectError, Memcached};
 
 use crate::support::{HOUR, Set, away_from_boundaries, until};
 

@@ -8,8 +8,9 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tower_dist_ratelimit::{
-    Consistency, FailureMode, Limiter, LimiterBuilder, Policy, Quota, Source, backend::Memcached,
+    Consistency, FailureMode, Limiter, LimiterBuilder, Policy, Quota, Source,
 };
+use tower_dist_ratelimit_memcached::Memcached;
 
 use crate::support::{LONG, connect, until};
 

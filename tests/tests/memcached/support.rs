@@ -3,8 +3,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tower_dist_ratelimit::{
     Decision, Decisions, FailureMode, Limiter, Policy, Quota,
-    backend::{Answer, Backend, BackendError, Charge, JointDecision, Memcached, PolicyId},
+    backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId},
 };
+use tower_dist_ratelimit_memcached::Memcached;
 
 /// Longer than a busy machine keeps any test waiting.
 pub(crate) const LONG: Duration = Duration::from_secs(20);

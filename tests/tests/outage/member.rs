@@ -12,10 +12,9 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
-use tower_dist_ratelimit::{
-    FailureMode, Limiter, Policy, Quota, Source,
-    backend::{Backend, Memcached, Redis},
-};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, Source, backend::Backend};
+use tower_dist_ratelimit_memcached::Memcached;
+use tower_dist_ratelimit_redis::Redis;
 
 use super::{BURST, LIMIT, RATE, WINDOW, fleet::MEMBERS};
 

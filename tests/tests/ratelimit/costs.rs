@@ -4,10 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use tests::servers::{Memcached, Proxy, Redis};
 use tokio::time::Instant;
-use tower_dist_ratelimit::{
-    Consistency, Limiter, Policy, Quota,
-    backend::{self, Backend},
-};
+use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota, backend::Backend};
 
 /// Of the table, with names as long as most.
 struct Line {
@@ -113,10 +110,11 @@ async fn a_decision_takes_the_round_trips_that_the_docs_say() {
     let far_redis = Proxy::start(redis.port()).await;
     let far_memcached = Proxy::start(memcached.port()).await;
     let url = format!("redis://127.0.0.1:{}", far_redis.port());
-    let redis = backend::Redis::builder(&url).answer_timeout(PATIENCE);
+    let redis = tower_dist_ratelimit_redis::Redis::builder(&url).answer_timeout(PATIENCE);
     let redis = redis.connect().await.unwrap();
     let url = format!("memcached://127.0.0.1:{}", far_memcached.port());
-    let memcached = backend::Memcached::builder(&url).answer_timeout(PATIENCE);
+    let memcached =
+        tower_dist_ratelimit_memcached::Memcached::builder(&url).answer_timeout(PATIENCE);
     let memcached = memcached.connect().await.unwrap();
     for line in &LINES {
         let trips = round_trips(&limiter(redis.clone(), line), &far_redis).await;
@@ -151,7 +149,12 @@ async fn bytes_in_redis(line: &Line, tokens: u64) -> u64 {
         let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
         used.unwrap().parse().unwrap()
     };
-    let limiter = limiter(backend::Redis::connect(&server.url()).await.unwrap(), line);
+    let limiter = limiter(
+        tower_dist_ratelimit_redis::Redis::connect(&server.url())
+            .await
+            .unwrap(),
+        line,
+    );
     limiter.check("script").await.unwrap();
     let before = used();
     fill(&limiter, tokens).await;
@@ -206,7 +209,9 @@ async fn a_value_in_memcached_takes_the_bytes_that_the_docs_say() {
             continue;
         };
         let server = Memcached::start();
-        let memcached = backend::Memcached::connect(&server.url()).await.unwrap();
+        let memcached = tower_dist_ratelimit_memcached::Memcached::connect(&server.url())
+            .await
+            .unwrap();
         let limiter = limiter(memcached, line);
         let before = bytes_in_use(&server);
         fill(&limiter, 3).await;
@@ -226,7 +231,9 @@ async fn a_leased_key_takes_a_few_round_trips_per_lease_time_however_many_decisi
         let (calls, _) = calls.unwrap().split_once(',').unwrap();
         calls.parse().unwrap()
     };
-    let redis = backend::Redis::connect(&server.url()).await.unwrap();
+    let redis = tower_dist_ratelimit_redis::Redis::connect(&server.url())
+        .await
+        .unwrap();
     let plenty = Policy::new("plenty", Quota::per_second(100_000_000));
     let limiter = Limiter::builder(redis, plenty).consistency(Consistency::leased());
     let limiter = limiter.backend_timeout(Duration::from_secs(30));

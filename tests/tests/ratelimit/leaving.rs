@@ -9,7 +9,7 @@ use std::time::Duration;
 use tests::servers::{Memcached, Redis};
 use tokio::sync::Notify;
 use tower::{Layer, Service};
-use tower_dist_ratelimit::backend::{self, Backend};
+use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::{CallLimitLayer, Limiter, Policy, Quota};
 
 /// Longer than a busy machine keeps any store from answering.
@@ -37,8 +37,12 @@ impl Service<&'static str> for Full {
 #[tokio::test]
 async fn a_call_that_is_given_up_before_it_is_made_has_its_tokens_back_in_any_store() {
     let (redis, memcached) = (Redis::start(), Memcached::start());
-    let redis = backend::Redis::connect(&redis.url()).await.unwrap();
-    let memcached = backend::Memcached::connect(&memcached.url()).await.unwrap();
+    let redis = tower_dist_ratelimit_redis::Redis::connect(&redis.url())
+        .await
+        .unwrap();
+    let memcached = tower_dist_ratelimit_memcached::Memcached::connect(&memcached.url())
+        .await
+        .unwrap();
     let stores: [Arc<dyn Backend>; 2] = [Arc::new(redis), Arc::new(memcached)];
     for store in stores {
         let policy = || Policy::new("calls", Quota::per_hour(3));

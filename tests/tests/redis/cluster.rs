@@ -11,9 +11,9 @@ use std::time::Duration;
 use tests::servers::{Cluster, free_port};
 use tower_dist_ratelimit::{
     Policy, Quota,
-    backend::Redis,
     conformance::{Conformance, Sleeping},
 };
+use tower_dist_ratelimit_redis::Redis;
 
 pub(crate) use self::topology::Nodes;
 use crate::support::{self, Set, connect};

@@ -6,7 +6,8 @@ use tokio::{
     net::TcpListener,
     time::Instant,
 };
-use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{LONG, Set, limiter, until};
 

@@ -3,9 +3,10 @@ use std::time::Duration;
 use tests::servers::{Redis as Server, Reply};
 use tower_dist_ratelimit::{
     Policy, Quota,
-    backend::{Backend, Charge, Redis},
+    backend::{Backend, Charge},
     conformance::{Conformance, Sleeping},
 };
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{Set, answered, calls, connect, limiter};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tests::servers::{Proxy, Redis as Server};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::calls;
 

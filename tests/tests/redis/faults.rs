@@ -4,8 +4,9 @@ use tests::servers::{Proxy, Redis as Server};
 use tokio::time::{Instant, timeout};
 use tower_dist_ratelimit::{
     Decisions, Policy, Quota,
-    backend::{Answer, Backend, Charge, Redis},
+    backend::{Answer, Backend, Charge},
 };
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{LONG, Set, calls, connect, until};
 

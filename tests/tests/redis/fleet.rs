@@ -9,7 +9,8 @@ use std::{
 
 use tests::servers::{Redis as Server, Reply, Resp};
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{LONG, Set, connect};
 

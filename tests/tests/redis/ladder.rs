@@ -1,5 +1,5 @@
 //! Each thing that can go wrong with a server, while requests keep coming: how long decisions take then, who makes them,
-//! and what the log says. The table in the docs of `backend::Redis` is what this prints:
+//! and what the log says. The table in the docs of `Redis` is what this prints:
 //!
 //! ```console
 //! $ cargo test -p tests --test redis -- --nocapture --test-threads 1 ladder cluster sentinel
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use tests::servers::Proxy;
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 use tracing::Level;
 
 use self::{

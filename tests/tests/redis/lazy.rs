@@ -1,10 +1,8 @@
 //! Services that start while their server is down.
 
 use tests::servers::{Redis as Server, Sentinels, free_port};
-use tower_dist_ratelimit::{
-    Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Source,
-    backend::{ConnectError, Redis},
-};
+use tower_dist_ratelimit::{Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Source};
+use tower_dist_ratelimit_redis::{ConnectError, Redis};
 
 use crate::{
     cluster::Nodes,

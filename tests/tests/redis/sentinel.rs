@@ -12,7 +12,8 @@ use tokio::{
     net::TcpListener,
     time::Instant,
 };
-use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Limiter, Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::{
     ladder::{CALM, DEADLINE, Load, PLENTY, Report},

@@ -3,8 +3,9 @@ use std::time::Duration;
 use tests::servers::Redis as Server;
 use tower_dist_ratelimit::{
     Decision, Decisions, FailureMode, Limiter, Policy,
-    backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId, Redis},
+    backend::{Answer, Backend, BackendError, Charge, JointDecision, PolicyId},
 };
+use tower_dist_ratelimit_redis::Redis;
 
 /// Longer than a busy machine keeps any test waiting.
 pub(crate) const LONG: Duration = Duration::from_secs(20);

@@ -3,7 +3,8 @@ use tempfile::TempDir;
 use tests::servers::{
     Redis as Server, Resp, Server as Process, free_port, free_port_of_a_node, redis_server,
 };
-use tower_dist_ratelimit::{Policy, Quota, backend::Redis};
+use tower_dist_ratelimit::{Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{limiter, until};
 

@@ -11,7 +11,7 @@ use crate::{Decision, Quota};
 const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 
 /// An algorithm that counts at the pace of its quota.
-pub(crate) trait Paced: OneNumber<Moment = Moment> + Copy {
+pub trait Paced: OneNumber<Moment = Moment> + Copy {
     /// [`Restored::KIND`](super::Restored::KIND).
     const KIND: u8;
 
@@ -27,14 +27,14 @@ pub(crate) trait Paced: OneNumber<Moment = Moment> + Copy {
 /// The used tokens drain at the rate of the quota in force. They stay used when the quota changes. Quotas that could not
 /// be built are taken as the nearest that could. A quota of zero rejects everything and is never in force.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Adjusted<A> {
+pub struct Adjusted<A> {
     quota: Quota,
     one: A,
 }
 
 /// One key's state, and the quota that it is counted by.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Used {
+pub struct Used {
     /// The state of the algorithm for the quota in force.
     state: u64,
     /// None for an unused key.
@@ -48,7 +48,7 @@ pub(crate) struct Used {
 
 impl<A: Paced> Adjusted<A> {
     /// As `one`, which is of this quota, where there is no other.
-    pub(crate) fn new(quota: Quota, one: A) -> Self {
+    pub fn new(quota: Quota, one: A) -> Self {
         Self { quota, one }
     }
 

@@ -2,9 +2,7 @@ mod first_hit;
 
 use std::time::Duration;
 
-#[cfg(feature = "memcached")]
-pub(crate) use self::first_hit::Counter;
-pub(crate) use self::first_hit::FirstHit;
+pub use self::first_hit::{Counter, FirstHit};
 use super::{Arithmetic, Ask, OneNumber, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, quota::HORIZON};
 
@@ -16,7 +14,7 @@ use crate::{BuildError, Decision, Quota, quota::HORIZON};
 ///
 /// A quota of another window has the limit of that quota in the window of this one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FixedWindow {
+pub struct FixedWindow {
     limit: u64,
     /// In nanoseconds.
     window: u64,
@@ -26,7 +24,7 @@ pub(crate) struct FixedWindow {
 
 /// An instant in a key's windows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tick {
+pub struct Tick {
     /// In nanoseconds since the first window began.
     nanos: u64,
     /// The window's, counted from 1.
@@ -34,7 +32,7 @@ pub(crate) struct Tick {
 }
 
 impl FixedWindow {
-    pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
+    pub fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());
         // One for the phase, one because they are counted from 1.
@@ -142,15 +140,14 @@ impl OneNumber for FixedWindow {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl FixedWindow {
     /// The number of a key's window at this moment.
-    pub(crate) fn number(self, now: Tick) -> u64 {
+    pub fn number(self, now: Tick) -> u64 {
         now.number
     }
 
     /// The state of a key of which so much was counted in the window of this number.
-    pub(crate) fn counted(self, number: u64, count: u64) -> u64 {
+    pub fn counted(self, number: u64, count: u64) -> u64 {
         self.write(number, count.min(self.most()))
     }
 }

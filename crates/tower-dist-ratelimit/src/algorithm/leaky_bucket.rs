@@ -16,7 +16,7 @@ use crate::{BuildError, Decision, Quota};
 /// Kept as one number: the instant at which the last of the queue has had its time, in units of its [`Pace`]. 0 stands
 /// for a queue that nobody has used.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LeakyQueue {
+pub struct LeakyQueue {
     limit: u64,
     /// The most expensive request, in tokens.
     most: u64,
@@ -26,7 +26,7 @@ pub(crate) struct LeakyQueue {
 }
 
 impl LeakyQueue {
-    pub(crate) fn new(quota: Quota, max_wait: Duration) -> Result<Self, BuildError> {
+    pub fn new(quota: Quota, max_wait: Duration) -> Result<Self, BuildError> {
         let pace = Pace::new(quota)?;
         Ok(Self::paced(quota, pace, saturating_nanos(max_wait)))
     }

@@ -15,7 +15,7 @@ const LONGEST: usize = 10_000;
 ///
 /// A quota of another window has the limit of that quota, up to the longest log, in the window of this one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SlidingLog {
+pub struct SlidingLog {
     limit: u64,
     /// In nanoseconds.
     window: u64,
@@ -23,7 +23,7 @@ pub(crate) struct SlidingLog {
 
 /// The requests of one key, the oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Log {
+pub struct Log {
     /// What all that have left the log have cost. Sums wrap around; their differences do not.
     gone: u64,
     entries: VecDeque<Entry>,
@@ -37,7 +37,7 @@ struct Entry {
 }
 
 impl SlidingLog {
-    pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
+    pub fn new(quota: Quota) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(MAX_LOG)?;
         Ok(Self {

@@ -2,13 +2,13 @@ mod ring;
 
 use std::time::Duration;
 
-pub(crate) use self::ring::Ring;
+pub use self::ring::Ring;
 use self::ring::View;
 use super::{Arithmetic, Ask, MAX_COUNT, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The most sub-windows that a window has. Sixty make a minute of seconds; more hardly count better.
-pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
+pub const MAX_SUB_WINDOWS: u32 = 100;
 
 /// A sliding window put together from the counts of `n` shorter ones: those of the last `n`, the present one included,
 /// and of the one before them, of which a part has gone.
@@ -20,7 +20,7 @@ pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 /// Sub-windows begin at the limiter's creation. Where `n` does not divide the window they are a fraction of a
 /// nanosecond longer. A quota of another window has the limit of that quota in the window of this one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SlidingWindow {
+pub struct SlidingWindow {
     limit: u64,
     /// n.
     sub_windows: u64,
@@ -30,11 +30,11 @@ pub(crate) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    pub(crate) fn interpolated(quota: Quota, sub_windows: u32) -> Result<Self, BuildError> {
+    pub fn interpolated(quota: Quota, sub_windows: u32) -> Result<Self, BuildError> {
         Self::new(quota, sub_windows, false)
     }
 
-    pub(crate) fn whole(quota: Quota, sub_windows: u32) -> Result<Self, BuildError> {
+    pub fn whole(quota: Quota, sub_windows: u32) -> Result<Self, BuildError> {
         Self::new(quota, sub_windows, true)
     }
 
@@ -160,20 +160,19 @@ impl Arithmetic for SlidingWindow {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl SlidingWindow {
     /// How many sub-windows are counted besides the present one.
-    pub(crate) fn older(self) -> u64 {
+    pub fn older(self) -> u64 {
         self.sub_windows
     }
 
     /// In nanoseconds.
-    pub(crate) fn length(self) -> u64 {
+    pub fn length(self) -> u64 {
         self.length
     }
 
     /// A key of which so much was counted in the sub-window of this number, and in those before it.
-    pub(crate) fn counted(self, number: u64, counts: &[u64]) -> Ring {
+    pub fn counted(self, number: u64, counts: &[u64]) -> Ring {
         let most = MAX_COUNT / (self.sub_windows + 1);
         let age = |age: u64| usize::try_from(age).ok();
         let count = |older| age(older).and_then(|older| counts.get(older));

@@ -18,7 +18,7 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// Seen from the other side it is a leaky bucket that meters: what is missing from the one is what is in the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TokenBucket {
+pub struct TokenBucket {
     limit: u64,
     /// In units.
     burst: u64,
@@ -26,7 +26,7 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
+    pub fn new(quota: Quota) -> Result<Self, BuildError> {
         Ok(Self::paced(quota, Pace::new(quota)?))
     }
 

@@ -20,7 +20,9 @@ impl BackendError {
         }
     }
 
-    pub(crate) fn late(deadline: Duration) -> Self {
+    /// A failure of a backend that did not answer within this timeout.
+    #[must_use]
+    pub fn late(deadline: Duration) -> Self {
         Self {
             late: true,
             source: format!("no answer within {deadline:?}").into(),

@@ -23,7 +23,7 @@ use self::{
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
-    registry::{MAX_POLICIES, Registry},
+    toolkit::{MAX_POLICIES, Registry},
 };
 use crate::{BuildError, Decision, Policy, algorithm::Ask};
 

@@ -6,8 +6,9 @@ use tests::{cancel_each, servers::Cluster};
 use tokio::{task::JoinSet, time::timeout};
 use tower_dist_ratelimit::{
     Decisions, Policy, Quota,
-    backend::{Answer, Backend, Charge, Redis},
+    backend::{Answer, Backend, Charge},
 };
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{LONG, Set, answered};
 

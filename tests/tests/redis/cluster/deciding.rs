@@ -1,7 +1,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use tests::servers::Cluster;
-use tower_dist_ratelimit::{Policy, Quota, Source, backend::Redis};
+use tower_dist_ratelimit::{Policy, Quota, Source};
+use tower_dist_ratelimit_redis::Redis;
 
 use super::{calls, keys};
 use crate::support::{self, LONG, Set, connect, until};

@@ -1,6 +1,7 @@
 use tests::servers::Cluster;
 use tokio::time::Instant;
-use tower_dist_ratelimit::{Limiter, Policy, Quota, Source, backend::Redis};
+use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
+use tower_dist_ratelimit_redis::Redis;
 
 use crate::{
     ladder::{CALM, DEADLINE, LASTS, Load, PLENTY, Report},

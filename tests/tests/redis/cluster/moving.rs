@@ -7,10 +7,8 @@ use std::{
 };
 
 use tests::servers::Cluster;
-use tower_dist_ratelimit::{
-    Policy, Quota, Source,
-    backend::{JointDecision, Redis},
-};
+use tower_dist_ratelimit::{Policy, Quota, Source, backend::JointDecision};
+use tower_dist_ratelimit_redis::Redis;
 
 use super::keys;
 use crate::support::Set;

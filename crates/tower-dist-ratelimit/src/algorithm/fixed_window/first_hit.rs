@@ -7,7 +7,7 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// A quota of another window has the limit of that quota in the window of this one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FirstHit {
+pub struct FirstHit {
     limit: u64,
     /// In nanoseconds.
     window: u64,
@@ -15,13 +15,13 @@ pub(crate) struct FirstHit {
 
 /// When the window ends, in nanoseconds since the limiter's creation, and what was taken in it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counter {
+pub struct Counter {
     end: u64,
     count: u64,
 }
 
 impl FirstHit {
-    pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
+    pub fn new(quota: Quota) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(MAX_COUNT)?;
         Ok(Self {
@@ -112,10 +112,9 @@ impl super::super::Restored for FirstHit {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl Counter {
     /// A window that has so much counted, and ends then.
-    pub(crate) fn until(end: u64, count: u64) -> Self {
+    pub fn until(end: u64, count: u64) -> Self {
         Self {
             end,
             count: count.min(MAX_COUNT),

@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// What was taken in the latest sub-windows: in `n` of them and the one before.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ring {
+pub struct Ring {
     /// The number of the newest sub-window.
     newest: u64,
     /// By the number's remainder; empty in a ring that nobody has used. Two are kept inline: that is the two windows.
@@ -62,7 +62,6 @@ impl Ring {
     }
 }
 
-#[cfg(feature = "memcached")]
 impl Ring {
     /// Of which the newest has this number, and each the count that is said of its age.
     pub(super) fn of(newest: u64, sub_windows: u64, count: impl Fn(u64) -> u64) -> Self {

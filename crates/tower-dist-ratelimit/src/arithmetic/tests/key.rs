@@ -51,17 +51,6 @@ impl Key {
         Ok(Self::of(Limit::new(algorithm, quota)?, 0))
     }
 
-    /// A key of these bits, and with quotas that can change if so.
-    #[cfg(feature = "redis")]
-    pub(crate) fn with_bits(algorithm: Algorithm, quota: Quota, dynamic: bool, bits: u64) -> Self {
-        let key = if dynamic {
-            Self::dynamic(algorithm, quota)
-        } else {
-            Self::new(algorithm, quota)
-        };
-        Self::of(key.unwrap().limit, bits)
-    }
-
     pub(crate) fn of(limit: Limit, bits: u64) -> Self {
         let state = limit.unused(bits);
         Self { limit, state, bits }

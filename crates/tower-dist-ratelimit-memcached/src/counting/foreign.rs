@@ -1,0 +1,46 @@
+//! What is found where a limit counts, and is no count.
+
+use super::{count, present};
+use crate::{
+    failure::Failure,
+    job::Counting,
+    pipe::{Pipe, Then},
+    reply::{Code, Meta},
+    request::Request,
+};
+
+/// What somebody else's number stays in the way with.
+const FOREIGN: &str = "something else is kept where a limit counts";
+
+impl Pipe {
+    /// Sees what is there that is no count, to delete that and nothing else.
+    pub(super) fn inspect(&mut self, job: Box<Counting>) {
+        let key = present(&job);
+        let opaque = self.expect(Then::Inspected(job));
+        Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
+    }
+
+    pub(crate) fn inspected(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
+        let meta = match answer {
+            Ok(meta) => meta,
+            Err(failure) => return job.answer(Err(failure)),
+        };
+        let ours = count(&meta).is_some() && job.rule.ends(meta.ttl);
+        let fine = meta.code == Code::Miss || ours;
+        let (false, Some(cas)) = (fine, meta.cas) else {
+            return self.again(job, FOREIGN);
+        };
+        let key = present(&job);
+        let opaque = self.expect(Then::Healed(job));
+        Request::new(&mut self.out, "md", &key, opaque)
+            .flag(" C", cas)
+            .end("");
+    }
+
+    pub(crate) fn healed(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
+        match answer {
+            Ok(_) => self.again(job, FOREIGN),
+            Err(failure) => job.answer(Err(failure)),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Rate limits that a whole fleet shares, in Memcached: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
+//!
+//! Windows are counters, which take one round trip. Buckets, queues and sets of policies are one value that a
+//! compare-and-swap changes, which takes two. Several limits of one key are decided all or nothing.
+//!
+//! ```
+//! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
+//! use tower_dist_ratelimit_memcached::Memcached;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Connects in the background, so that a service starts during an outage of the server, too.
+//!     let memcached = Memcached::connect_lazy("memcached://127.0.0.1:11211")?;
+//!     let limiter = Limiter::new(memcached, Policy::new("per-client", Quota::per_minute(600)).fixed_window_from_first_request())?;
+//!     let decision = limiter.check("client-42").await?;
+//!     // Until the first connection this process decides, by its share of the limit.
+//!     assert!(decision.allowed && decision.source == Source::Local);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! One server of Memcached 1.6 or later or several: see [`Memcached`] for URLs, for what is kept on the servers, and for how the
+//! backend behaves when a server fails.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod backend;
+mod batch;
+mod builder;
+mod cell;
+mod clock;
+mod counted;
+mod counting;
+mod failure;
+mod job;
+mod key;
+mod link;
+mod parts;
+mod pipe;
+mod reply;
+mod request;
+mod set;
+mod slot;
+mod target;
+mod wire;
+
+pub use backend::Memcached;
+pub use builder::MemcachedBuilder;
+pub use tower_dist_ratelimit::backend::toolkit::ConnectError;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

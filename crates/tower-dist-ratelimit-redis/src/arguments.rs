@@ -1,0 +1,224 @@
+use std::io::Write;
+
+use smallvec::SmallVec;
+
+use super::{
+    reply::{Said, Words, word},
+    rows::{Row, Rows},
+    run::Run,
+};
+
+/// The arguments of a call to a script: for each row a key and an ask per policy. What is the same for all rows is there
+/// once: the keys, or else the ask, which nearly always is for one token.
+pub(super) struct Arguments<'a> {
+    rows: &'a [Row],
+    one_row: bool,
+    one_ask: bool,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn of(rows: &'a Rows) -> Self {
+        let rows = rows.as_slice();
+        let first = rows.first();
+        let asks = |row: &'a Row| row.call.asks.iter();
+        let keys = |row: &'a Row| asks(row).map(|ask| (ask.place, &ask.tag));
+        let same_keys = |row: &'a Row| first.is_some_and(|first| keys(first).eq(keys(row)));
+        let one_row = rows.len() > 1 && rows.iter().all(same_keys);
+        let text = first.and_then(|first| first.call.asks.first());
+        let text = text.map(|ask| &ask.text);
+        let same_ask = |row: &'a Row| {
+            let as_often = first.is_some_and(|first| first.times == row.times);
+            as_often && row.call.is_whole() && asks(row).all(|ask| Some(&ask.text) == text)
+        };
+        let one_ask = !one_row && rows.iter().all(same_ask);
+        Self {
+            rows,
+            one_row,
+            one_ask,
+        }
+    }
+
+    /// The rows whose keys are there.
+    fn with_keys(&self) -> &'a [Row] {
+        &self.rows[..if self.one_row { 1 } else { self.rows.len() }]
+    }
+
+    pub(super) fn number_of_keys(&self) -> usize {
+        let rows = self.with_keys().iter();
+        rows.map(|row| row.call.script.rules.len()).sum()
+    }
+
+    /// Hands each key over. For a policy that does not apply, this is a key of another policy, since all keys of a call have
+    /// to be in one slot of a Cluster; the script does not use it.
+    pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
+        let mut key = Vec::with_capacity(128);
+        for Row { call, .. } in self.with_keys() {
+            for number in call.by_policy() {
+                if let Some(ask) = call.asks.get(number.unwrap_or(0)) {
+                    call.script.rules[ask.place].keys.write(&ask.tag, &mut key);
+                    each(&key);
+                }
+            }
+        }
+    }
+
+    /// Hands each ask over.
+    pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
+        for Row { call, times } in self.rows {
+            for number in call.by_policy() {
+                let Some(ask) = number.map(|number| &call.asks[number]) else {
+                    each(b"-");
+                    continue;
+                };
+                if *times == 1 {
+                    each(&ask.text);
+                } else {
+                    let mut text: SmallVec<[u8; 24]> = SmallVec::new();
+                    // Writing into memory does not fail.
+                    let _ = write!(text, "x{} {times}", ask.cost);
+                    each(&text);
+                }
+                if self.one_ask {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What the script says on a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    One(Words),
+    Run(Run),
+}
+
+impl Told {
+    /// What the request is told that has so many before it in the row.
+    pub(super) fn words(&self, rank: usize) -> Words {
+        match self {
+            Self::One(words) => words.clone(),
+            Self::Run(run) => Words::from_iter([run.said(rank)]),
+        }
+    }
+}
+
+/// What the script says on each row; none if that is not what such calls are answered.
+pub(super) fn told(rows: &Rows, numbers: &[i64]) -> Option<Vec<Told>> {
+    let mut numbers = numbers.iter().copied();
+    let mut told = Vec::with_capacity(rows.len());
+    for Row { call, times } in rows.as_slice() {
+        told.push(if *times == 1 {
+            let mut said = Words::new();
+            if !call.settles {
+                said.resize(call.asks.len(), Said::default());
+                for number in call.by_policy().flatten() {
+                    said[number] = word(&mut numbers, call.asks[number].cost)?;
+                }
+            }
+            Told::One(said)
+        } else {
+            Told::Run(Run::new(call, numbers.next()?)?)
+        });
+    }
+    numbers.next().is_none().then_some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{call::Call, rule::Rule, script::Script};
+    use tower_dist_ratelimit::{Policy, Quota};
+
+    /// Requests to one token bucket, of 3 tokens a second, for these keys and costs.
+    fn rows(asked: &[(&str, u64)]) -> Rows {
+        let policy = Policy::new("p", Quota::per_second(3));
+        let rule = Arc::new(Rule::new("rl", &policy).unwrap());
+        let script = Arc::new(Script::new(vec![rule]));
+        let call = |&(key, cost): &(&str, u64)| Call::to_one(&script, key, cost);
+        let mut rows = Rows::default();
+        asked.iter().map(call).for_each(|call| {
+            rows.push(call);
+        });
+        rows
+    }
+
+    /// The number of keys, and the asks.
+    fn sent(asked: &[(&str, u64)]) -> (usize, Vec<String>) {
+        let rows = rows(asked);
+        let arguments = Arguments::of(&rows);
+        let mut asks = Vec::new();
+        arguments.asks(|ask| asks.push(String::from_utf8(ask.to_vec()).unwrap()));
+        let mut keys = 0;
+        arguments.keys(|_| keys += 1);
+        assert_eq!(keys, arguments.number_of_keys());
+        (keys, asks)
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_is_sent_once() {
+        let texts = |asks: &[&str]| asks.iter().map(|ask| (*ask).to_owned()).collect();
+        for (asked, keys, asks) in [
+            (&[("a", 1)][..], 1, &["1"][..]),
+            (&[("a", 2), ("a", 2), ("a", 2)], 1, &["x2 3"]),
+            (&[("a", 1), ("b", 1)], 2, &["1"]),
+            (&[("a", 1), ("b", 2)], 2, &["1", "2"]),
+            (&[("a", 1), ("a", 2), ("a", 2)], 1, &["1", "x2 2"]),
+            (&[("a", 1), ("a", 1), ("b", 1), ("b", 1)], 2, &["x1 2"]),
+            (
+                &[("a", 1), ("a", 1), ("b", 1), ("a", 1)],
+                3,
+                &["x1 2", "1", "1"],
+            ),
+            // Nothing to take, nothing to divide by.
+            (&[("a", 0), ("a", 0)], 1, &["0", "0"]),
+        ] {
+            assert_eq!(sent(asked), (keys, texts(asks)), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_what_each_request_would_be_alone() {
+        let said = |remaining, reset, granted, wait| {
+            Words::from_iter([Said {
+                remaining,
+                reset,
+                granted,
+                wait,
+            }])
+        };
+        // A token is 1,000,000 units of which 3 drain in a microsecond; 200 units were used.
+        let rows = rows(&[("a", 1), ("a", 1), ("a", 1)]);
+        let told = |numbers: &[i64]| told(&rows, numbers);
+        let [run] = &told(&[200]).unwrap()[..] else {
+            panic!("{rows:?} is not one row");
+        };
+        let words: Vec<Words> = (0..4).map(|rank| run.words(rank)).collect();
+        assert_eq!(
+            words,
+            [
+                said(1, 333_400, 1, 0),
+                said(0, 666_734, 1, 0),
+                said(0, 666_734, -1, 67),
+                said(0, 666_734, -1, 67),
+            ]
+        );
+        for wrong in [&[][..], &[-1], &[1 << 53], &[1, 2]] {
+            assert_eq!(told(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_gone_is_not_asked_for() {
+        let mut rows = rows(&[("a", 1), ("b", 1), ("b", 1), ("c", 2), ("c", 2)]);
+        for row in [0, 1, 2, 2] {
+            rows.pop_from(row);
+        }
+        rows.compact();
+        let mut asks = Vec::new();
+        Arguments::of(&rows).asks(|ask| asks.push(ask.to_vec()));
+        assert_eq!((rows.len(), asks), (1, vec![b"1".to_vec()]));
+    }
+}

@@ -1,0 +1,248 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use tower_dist_ratelimit::backend::toolkit::{ConnectError, Timeouts, connect_within};
+
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+use super::{
+    Redis,
+    route::{Route, Way},
+    target::{Kind, Target},
+    wire::Dialer,
+};
+
+/// Settings of a connection to Redis, from [`Redis::builder`].
+#[must_use = "nothing is connected until `connect` or `connect_lazy`"]
+pub struct RedisBuilder {
+    url: String,
+    prefix: String,
+    timeouts: Timeouts,
+    #[cfg(feature = "tls")]
+    root_certificates: Option<Vec<u8>>,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
+}
+
+impl RedisBuilder {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            prefix: "rl".to_owned(),
+            timeouts: Timeouts::default(),
+            #[cfg(feature = "tls")]
+            root_certificates: None,
+            sentinel_user: None,
+            sentinel_password: None,
+        }
+    }
+
+    /// What all keys begin with: 1 to 64 printable ASCII characters, without spaces, and without braces, which have a meaning in keys.
+    ///
+    /// Services that share a server and have policies of the same name share their limits, if they have the same prefix.
+    ///
+    /// # Default
+    ///
+    /// `rl`.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            ..self
+        }
+    }
+
+    /// How long [`connect`](Self::connect) waits for everything that it does; and each attempt to connect again later.
+    /// Above zero.
+    ///
+    /// # Default
+    ///
+    /// 5 s.
+    pub fn connect_timeout(mut self, deadline: Duration) -> Self {
+        self.timeouts.connect = deadline;
+        self
+    }
+
+    /// How long the server may take for an answer, before the call fails; after two such calls in a row the connection
+    /// is given up and made anew.
+    ///
+    /// It is not what a request waits for: that is the deadline of whoever asks, which is shorter. What comes after it,
+    /// but within this time, is charged and not read by anyone. Above zero.
+    ///
+    /// # Default
+    ///
+    /// 500 ms.
+    pub fn answer_timeout(mut self, deadline: Duration) -> Self {
+        self.timeouts.answer = deadline;
+        self
+    }
+
+    /// Trusts these certificates, in PEM, to vouch for servers of `rediss://`; and no others.
+    ///
+    /// # Default
+    ///
+    /// Those that the system trusts.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn root_certificates(self, pem: impl Into<Vec<u8>>) -> Self {
+        Self {
+            root_certificates: Some(pem.into()),
+            ..self
+        }
+    }
+
+    /// The password that the sentinels ask for, which is theirs and not the server's.
+    ///
+    /// ```no_run
+    /// use tower_dist_ratelimit_redis::Redis;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redis = Redis::builder("redis-sentinel://:servers@sentinel-1,sentinel-2,sentinel-3/limits")
+    ///     .sentinel_password("sentinels")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Default
+    ///
+    /// None: sentinels are asked without a password.
+    pub fn sentinel_password(self, password: impl Into<String>) -> Self {
+        Self {
+            sentinel_password: Some(password.into()),
+            ..self
+        }
+    }
+
+    /// Who asks the sentinels, with [their password](Self::sentinel_password): a user that may call
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
+    ///
+    /// # Default
+    ///
+    /// None, which means their user `default`.
+    pub fn sentinel_user(self, user: impl Into<String>) -> Self {
+        Self {
+            sentinel_user: Some(user.into()),
+            ..self
+        }
+    }
+
+    /// Connects, and fails if the server cannot be reached now. For a service that should start during an outage, use
+    /// [`connect_lazy`](Self::connect_lazy).
+    ///
+    /// # Errors
+    ///
+    /// See [`ConnectError`]; a prefix that cannot be one; a deadline of zero; a user or password for sentinels where there
+    /// are none; `rediss://` without the feature `tls`; and root certificates for a connection that is not encrypted.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn connect(self) -> Result<Redis, ConnectError> {
+        let (target, timeouts) = (Target::parse(&self.url)?.to_string(), self.timeouts);
+        let (way, prefix) = self.way()?;
+        let route = connect_within(timeouts.connect, target, Route::open(way, timeouts)).await?;
+        Ok(Redis::new(route, prefix))
+    }
+
+    /// Returns at once and connects in the background, until it succeeds. This is the way to start a service: it also
+    /// starts during an outage of the server.
+    ///
+    /// Until the first connection every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. A wrong
+    /// password and an unreachable host show in these failures; nothing is sent or resolved here.
+    ///
+    /// ```
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
+    /// use tower_dist_ratelimit_redis::Redis;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Nothing listens on this port.
+    /// let redis = Redis::builder("redis://127.0.0.1:1").prefix("orders").connect_lazy()?;
+    /// let limiter = Limiter::new(redis, Policy::new("login", Quota::per_minute(5)))?;
+    /// let decision = limiter.check("client-42").await?;
+    /// assert!(decision.allowed);
+    /// assert_eq!(decision.source, Source::Local);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`connect`](Self::connect), except those that only a server can cause.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Redis, ConnectError> {
+        let timeouts = self.timeouts;
+        let (way, prefix) = self.way()?;
+        Ok(Redis::new(Route::later(way, timeouts), prefix))
+    }
+
+    /// Checks all settings.
+    fn way(self) -> Result<(Way, Arc<str>), ConnectError> {
+        let target = Target::parse(&self.url)?;
+        check_prefix(&self.prefix)?;
+        self.timeouts.check()?;
+        self.check_sentinels(&target)?;
+        let dialer = Dialer {
+            #[cfg(feature = "tls")]
+            tls: self.tls(&target)?,
+            user: target.user.clone(),
+            password: target.password.clone(),
+            db: target.db,
+        };
+        let asker = Dialer {
+            user: self.sentinel_user,
+            password: self.sentinel_password,
+            db: 0,
+            ..dialer.clone()
+        };
+        let way = Way::new(target, dialer, asker, self.timeouts)?;
+        Ok((way, Arc::from(self.prefix)))
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self, target: &Target) -> Result<Option<Tls>, ConnectError> {
+        let roots = self.root_certificates.as_deref();
+        if roots.is_some() && !target.tls {
+            let problem = "are set, but the URL is not one of rediss://, and nothing is encrypted";
+            return Err(ConnectError::new("root_certificates", problem));
+        }
+        target.tls.then(|| Tls::new(roots)).transpose()
+    }
+
+    fn check_sentinels(&self, target: &Target) -> Result<(), ConnectError> {
+        let setting = match (&self.sentinel_user, &self.sentinel_password) {
+            (None, None) => return Ok(()),
+            (Some(_), _) => "sentinel_user",
+            (None, Some(_)) => "sentinel_password",
+        };
+        if matches!(target.kind, Kind::Sentinel(_)) {
+            return Ok(());
+        }
+        let problem = "is set, but the URL is not one of redis-sentinel://";
+        Err(ConnectError::new(setting, problem))
+    }
+}
+
+pub(super) fn check_prefix(prefix: &str) -> Result<(), ConnectError> {
+    let fine = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
+    if (1..=64).contains(&prefix.len()) && prefix.bytes().all(fine) {
+        return Ok(());
+    }
+    let problem = format!(
+        "is {prefix:?}, but must be 1 to 64 printable ASCII characters without spaces or braces"
+    );
+    Err(ConnectError::new("the prefix of keys", problem))
+}
+
+impl fmt::Debug for RedisBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBuilder")
+            .field("prefix", &self.prefix)
+            .field("timeouts", &self.timeouts)
+            .finish_non_exhaustive()
+    }
+}

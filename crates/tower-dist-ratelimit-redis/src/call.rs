@@ -1,0 +1,148 @@
+use std::{io::Write, sync::Arc};
+
+use smallvec::SmallVec;
+use tower_dist_ratelimit::{Quota, backend::Charge};
+
+use super::{
+    key::Tag,
+    rate::{MOST_USED, Rate},
+    rule::{Counts, Rule},
+    script::Script,
+};
+
+/// What a script is asked once.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) script: Arc<Script>,
+    /// In any order. A policy that does not apply has none.
+    pub(super) asks: SmallVec<[Asked; 1]>,
+    /// It is a correction, on which there is nothing to decide.
+    pub(super) settles: bool,
+}
+
+impl Call {
+    /// The rule of each ask.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.asks.iter().map(|ask| &*self.script.rules[ask.place])
+    }
+
+    /// One item per policy of the script: the number of its ask, if it applies.
+    pub(super) fn by_policy(&self) -> impl Iterator<Item = Option<usize>> {
+        let places = 0..self.script.rules.len();
+        places.map(|place| self.asks.iter().position(|ask| ask.place == place))
+    }
+
+    /// Whether all policies of the script apply.
+    pub(super) fn is_whole(&self) -> bool {
+        self.asks.len() == self.script.rules.len()
+    }
+
+    /// The slot of the first key, which is that of all.
+    pub(super) fn slot(&self) -> u16 {
+        let mut asks = self.asks.iter().zip(self.rules());
+        asks.next()
+            .map_or(0, |(ask, rule)| rule.keys.slot(&ask.tag))
+    }
+
+    /// The limits of the policies, with these quotas.
+    pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
+        let rules = self.rules().zip(quotas);
+        rules.map(|(rule, quota)| rule.limit(quota)).collect()
+    }
+}
+
+#[cfg(test)]
+impl Call {
+    /// A request to the only policy of a script.
+    pub(super) fn to_one(script: &Arc<Script>, key: &str, cost: u64) -> Self {
+        let charge = Charge::new(
+            tower_dist_ratelimit::backend::PolicyId::new(0),
+            key.as_bytes(),
+            cost,
+        );
+        let tag = tower_dist_ratelimit::backend::toolkit::tag(charge.key);
+        let ask = Asked::new(&charge, tag, &script.rules[0], 0, Verb::Acquire);
+        Self {
+            script: Arc::clone(script),
+            asks: SmallVec::from_iter([ask]),
+            settles: false,
+        }
+    }
+}
+
+/// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those;
+/// `xcost times` is what a [run](super::run) is sent as, and
+/// `-` is sent for a policy that does not apply.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// The place of its policy in the script.
+    pub(super) place: usize,
+    pub(super) tag: Tag,
+    /// What is granted if not more.
+    pub(super) cost: i64,
+    pub(super) text: SmallVec<[u8; 16]>,
+}
+
+/// What a charge is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Acquire,
+    Settle(i64),
+}
+
+impl Asked {
+    pub(super) fn new(
+        charge: &Charge<'_>,
+        tag: Tag,
+        rule: &Rule,
+        place: usize,
+        verb: Verb,
+    ) -> Self {
+        // What is more can never be paid, and would not be exact.
+        let cost = charge.cost.min(MOST_USED + 1);
+        let mut text = SmallVec::new();
+        // Writing into memory does not fail.
+        let _ = match verb {
+            Verb::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
+                text.extend_from_slice(itoa(&mut [0; 20], cost));
+                Ok(())
+            }
+            Verb::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
+            Verb::Settle(delta) => {
+                let most = i64::try_from(MOST_USED).unwrap_or(i64::MAX);
+                let refund = i64::try_from(cost).unwrap_or(i64::MAX);
+                write!(text, "s{} 0", delta.clamp(-refund, most))
+            }
+        };
+        // A correction by a quota of zero would be kept in units in which a token is a century.
+        let settles = matches!(verb, Verb::Settle(_));
+        if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
+            let _ = match rule.counts {
+                Counts::Tokens(_) => write!(text, " {}", rule.limit(Some(quota))),
+                Counts::Units { max_wait } => {
+                    let Rate { rate, token, burst } = Rate::nearest(quota).finer(max_wait);
+                    write!(text, " {rate} {token} {burst}")
+                }
+            };
+        }
+        Self {
+            place,
+            tag,
+            cost: i64::try_from(cost).unwrap_or(i64::MAX),
+            text,
+        }
+    }
+}
+
+/// The digits of a number, which are what nearly all asks are.
+fn itoa(buffer: &mut [u8; 20], mut value: u64) -> &[u8] {
+    let mut first = buffer.len();
+    loop {
+        first -= 1;
+        buffer[first] = b'0' + u8::try_from(value % 10).unwrap_or(0);
+        value /= 10;
+        if value == 0 {
+            return &buffer[first..];
+        }
+    }
+}

@@ -1,0 +1,339 @@
+mod slots;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tower_dist_ratelimit::backend::toolkit::{ConnectError, Timeouts};
+use tower_jitter_retry::{Backoff, Jitter};
+
+use self::slots::{Slots, slots};
+use super::{
+    batch::Pending,
+    failure::Failure,
+    link::{Connect, Link},
+    reply::Words,
+    route::Answers,
+    target::Address,
+    wire::{Commands, Dialer, refused},
+    work::{How, Work},
+};
+
+/// The first pause before the nodes are asked again which of them has which slots, and the longest, which holds while a
+/// primary is down. Half of each pause is random.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a call is sent again because slots are moving. A slot moves once; its keys one by one, within a second or
+/// so.
+const MOVES: u32 = 100;
+
+/// A Redis Cluster: a link to each primary, and which slots it has.
+pub(super) struct Cluster {
+    dialer: Dialer,
+    timeouts: Timeouts,
+    seeds: Vec<Address>,
+    map: RwLock<Map>,
+    /// Something shows that the map is out of date.
+    stale: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Map {
+    slots: Slots,
+    links: HashMap<Address, Link>,
+    /// Why no node has answered the last question for the slots.
+    problem: Option<Arc<str>>,
+}
+
+impl Cluster {
+    /// A Cluster that is not connected to.
+    pub(super) fn new(seeds: Vec<Address>, dialer: Dialer, timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self {
+            dialer,
+            timeouts,
+            seeds,
+            map: RwLock::new(Map {
+                problem: Some("no node has been asked yet which of them has which slots".into()),
+                ..Map::default()
+            }),
+            stale: Arc::default(),
+        })
+    }
+
+    /// Finds the nodes, and connects to the primaries. One that cannot be reached is tried in the background, like one that
+    /// is lost later, since a replica takes its place; but not all of them.
+    pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
+        let slots = self.ask_nodes().await?;
+        let links = join_all(slots.primaries().map(|address| self.open_link(address))).await;
+        let (mut failure, mut is_up) = (None, false);
+        for (address, (link, problem)) in slots.primaries().zip(links) {
+            is_up |= problem.is_none();
+            failure = failure.or(problem);
+            self.write().links.insert(address.clone(), link);
+        }
+        match failure {
+            Some(failure) if !is_up => return Err(failure),
+            Some(_) => self.stale.notify_one(),
+            None => {}
+        }
+        let mut map = self.write();
+        (map.slots, map.problem) = (slots, None);
+        drop(map);
+        self.keep_fresh();
+        Ok(())
+    }
+
+    /// Does the same in the background, until it succeeds.
+    pub(super) fn open_later(self: &Arc<Self>) {
+        self.stale.notify_one();
+        self.keep_fresh();
+    }
+
+    fn keep_fresh(self: &Arc<Self>) {
+        tokio::spawn(keep_fresh(Arc::downgrade(self), Arc::clone(&self.stale)));
+    }
+
+    /// A link to a node; and why that cannot be reached yet, if so.
+    async fn open_link(&self, address: &Address) -> (Link, Option<ConnectError>) {
+        let connect = self.connect_to(address);
+        // One that does not answer leaves the others time enough.
+        let attempt = timeout(self.timeouts.connect / 2, connect()).await;
+        let late = |_| Err(ConnectError::new(address, "does not answer"));
+        match attempt.unwrap_or_else(late) {
+            Ok(wire) => (Link::on(wire, Some(connect), self.timeouts), None),
+            Err(problem) => (Link::later(connect, self.timeouts), Some(problem)),
+        }
+    }
+
+    /// Sends a call whose keys are all in this slot.
+    pub(super) fn send(self: &Arc<Self>, slot: u16, work: Work) -> Result<Answers, Failure> {
+        let (cluster, again) = (Arc::clone(self), work.clone());
+        let owner = self.owner(slot)?;
+        let pending = self.send_to(&owner, work)?;
+        Ok(Answers::Followed(Box::pin(async move {
+            cluster.follow(slot, owner, pending, again).await
+        })))
+    }
+
+    /// Waits for an answer, wherever the slot has gone.
+    async fn follow(
+        &self,
+        slot: u16,
+        mut asked: Link,
+        mut pending: Pending,
+        again: Work,
+    ) -> Result<Words, Failure> {
+        let mut how = How::Together;
+        for _ in 0..MOVES {
+            // None of these answers comes after anything has been executed.
+            (asked, how) = match pending.await {
+                Err(Failure::Moved(to)) => {
+                    let to = self.resolve(to, &asked);
+                    self.write().slots.set(slot, &to);
+                    self.stale.notify_one();
+                    (self.link(&to), How::Alone)
+                }
+                Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), How::Asking),
+                // It went with others, whose keys are elsewhere. When it goes alone, it is for the one who asks to ask
+                // for each key by itself.
+                Err(Failure::TryAgain) if how == How::Together => (self.owner(slot)?, How::Alone),
+                Err(Failure::NotConnected(why)) => {
+                    self.stale.notify_one();
+                    return Err(Failure::NotConnected(why));
+                }
+                answer => return answer,
+            };
+            // A node that is new is connected to now.
+            asked.ready(self.timeouts.connect).await?;
+            pending = self.send_to(&asked, again.clone().how(how))?;
+        }
+        Err(Failure::new("the slot does not stop moving"))
+    }
+
+    /// The address that a redirect means. One without a host means the host of the node that answered.
+    fn resolve(&self, to: Address, answered: &Link) -> Address {
+        if !to.host.is_empty() {
+            return to;
+        }
+        let map = self.read();
+        let mut links = map.links.iter();
+        let node = links.find(|(_, link)| link.is_same(answered));
+        let host = node.map_or_else(String::new, |(node, _)| node.host.clone());
+        Address { host, ..to }
+    }
+
+    fn send_to(&self, link: &Link, work: Work) -> Result<Pending, Failure> {
+        let sent = link.send(work);
+        if sent.is_err() {
+            self.stale.notify_one();
+        }
+        sent
+    }
+
+    fn owner(&self, slot: u16) -> Result<Link, Failure> {
+        let map = self.read();
+        let link = map.slots.owner(slot).and_then(|owner| map.links.get(owner));
+        let (link, problem) = (link.cloned(), map.problem.clone());
+        drop(map);
+        link.ok_or_else(|| {
+            self.stale.notify_one();
+            match problem {
+                Some(problem) => Failure::NotConnected(problem),
+                None => Failure::new(format_args!("no node has slot {slot}")),
+            }
+        })
+    }
+
+    /// The link to a node, also one that was not known.
+    fn link(&self, address: &Address) -> Link {
+        let known = |map: &Map| map.links.get(address).cloned();
+        let map = self.read();
+        if let Some(link) = known(&map) {
+            return link;
+        }
+        drop(map);
+        let mut map = self.write();
+        known(&map).unwrap_or_else(|| {
+            let link = Link::later(self.connect_to(address), self.timeouts);
+            map.links.insert(address.clone(), link.clone());
+            link
+        })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Map> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect_to(&self, address: &Address) -> Connect {
+        let (dialer, address) = (self.dialer.clone(), address.clone());
+        Arc::new(move || {
+            let (dialer, address) = (dialer.clone(), address.clone());
+            Box::pin(async move { dialer.dial(&address).await })
+        })
+    }
+
+    /// Asks one node after the other which of them has which slots, until one knows: first those that there is a connection
+    /// to, and in random order, so that the nodes share the questions of a fleet.
+    async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
+        let mut nodes: Vec<(Address, Option<Arc<dyn Commands>>)> = {
+            let map = self.read();
+            let commands = |node: &Address| map.links.get(node).and_then(Link::commands);
+            let known = map.slots.nodes();
+            let seeds = self
+                .seeds
+                .iter()
+                .filter(|seed| known.clone().all(|node| node != *seed));
+            let nodes = known.clone().chain(seeds);
+            nodes.map(|node| (node.clone(), commands(node))).collect()
+        };
+        let random = RandomState::new();
+        nodes.sort_by_cached_key(|(node, commands)| (commands.is_none(), random.hash_one(node)));
+        let mut why = ConnectError::new("a Redis Cluster", "has no nodes");
+        for (node, commands) in nodes {
+            let limit = match commands {
+                Some(_) => self.timeouts.answer,
+                None => self.timeouts.connect / 4,
+            };
+            match timeout(limit, self.ask_node(&node, commands)).await {
+                Ok(Ok(slots)) => return Ok(slots),
+                Ok(Err(error)) => why = error,
+                Err(_) => why = ConnectError::new(node, "does not answer"),
+            }
+        }
+        Err(why)
+    }
+
+    async fn ask_node(
+        &self,
+        node: &Address,
+        commands: Option<Arc<dyn Commands>>,
+    ) -> Result<Slots, ConnectError> {
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let answer = match commands {
+            Some(commands) => {
+                let answer = commands.send(command, false).await;
+                answer.map_err(|error| refused(node, error))?
+            }
+            None => self.dialer.connect(node).await?.ask(node, command).await?,
+        };
+        slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
+    }
+
+    /// Takes a new map over: links to nodes that are not primaries any more end.
+    fn take_over(&self, slots: Slots) {
+        let mut map = self.write();
+        map.problem = None;
+        map.links
+            .retain(|address, _| slots.primaries().any(|primary| primary == address));
+        map.slots = slots;
+        let missing: Vec<Address> = map
+            .slots
+            .primaries()
+            .filter(|primary| !map.links.contains_key(*primary))
+            .cloned()
+            .collect();
+        for address in missing {
+            let link = Link::later(self.connect_to(&address), self.timeouts);
+            map.links.insert(address, link);
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let map = self.read();
+        map.problem.is_none() && map.links.values().all(Link::is_up)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The task that keeps the map waits for this, and then finds nobody to keep it for.
+        self.stale.notify_one();
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks again who has which slots, when something has shown that it changed; and for as long as a primary cannot be
+/// reached, since a replica takes its place.
+async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
+    let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
+    loop {
+        stale.notified().await;
+        for pause in backoff.schedule() {
+            let Some(cluster) = cluster.upgrade() else {
+                return;
+            };
+            match cluster.ask_nodes().await {
+                Ok(slots) => cluster.take_over(slots),
+                Err(error) => cluster.write().problem = Some(error.to_string().into()),
+            }
+            let whole = cluster.is_whole();
+            drop(cluster);
+            sleep(pause).await;
+            if whole {
+                break;
+            }
+        }
+    }
+}

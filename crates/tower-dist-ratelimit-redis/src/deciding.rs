@@ -1,0 +1,127 @@
+use std::{ptr, sync::Arc};
+
+use smallvec::SmallVec;
+use tower_dist_ratelimit::backend::{
+    BackendError, Charge,
+    toolkit::{PendingVerdict, TransactionPart as _},
+};
+
+use super::{
+    Redis,
+    call::{Asked, Call, Verb},
+    part::Part,
+    route::Deciding,
+    rule::Rule,
+    script::Script,
+};
+
+/// What is sent about charges.
+impl Redis {
+    /// What is asked by these charges, of as many parts as there are slots to ask: nearly always one.
+    fn parts(
+        &self,
+        charges: &[Charge<'_>],
+        verb: Verb,
+    ) -> Result<SmallVec<[Part; 1]>, BackendError> {
+        let slot = |charge: &Charge<'_>| match self.route.is_cluster() {
+            true => {
+                let keys = &self.rule(charge)?.keys;
+                Ok(keys.slot(&self.tags.of(charge.key)))
+            }
+            false => Ok(0),
+        };
+        let slots = charges.iter().map(slot);
+        let slots = slots.collect::<Result<SmallVec<[u16; 4]>, BackendError>>()?;
+        let mut parts = SmallVec::new();
+        for (first, slot) in slots.iter().enumerate() {
+            if !slots[..first].contains(slot) {
+                let places = (first..slots.len()).filter(|&place| slots[place] == *slot);
+                parts.push(Part::new(self, charges, places, verb)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    pub(super) fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
+        let script = self.script(charges)?;
+        let is_single = script.rules.len() == 1;
+        let mut asks = SmallVec::new();
+        for charge in charges {
+            let (_, place) = self.registry.find(charge)?;
+            let place = if is_single { 0 } else { place };
+            let tag = self.tags.of(charge.key);
+            asks.push(Asked::new(charge, tag, &script.rules[place], place, verb));
+        }
+        Ok(Call {
+            script,
+            asks,
+            settles: matches!(verb, Verb::Settle(_)),
+        })
+    }
+
+    /// The script that decides on these charges.
+    ///
+    /// # Errors
+    ///
+    /// Charges to policies of several sets, or several to one policy.
+    pub(super) fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
+        let Some((first, others)) = charges.split_first() else {
+            return Err(BackendError::new("no charges"));
+        };
+        let (scripts, place) = self.registry.find(first)?;
+        if others.is_empty() {
+            return Ok(Arc::clone(scripts.single(place)));
+        }
+        let mut seen = 1_u32 << place;
+        for other in others {
+            let (of, place) = self.registry.find(other)?;
+            if !ptr::eq(of, scripts) || seen & 1 << place != 0 {
+                return Err(BackendError::new(
+                    "charges to policies of several sets, or several charges to one policy",
+                ));
+            }
+            seen |= 1 << place;
+        }
+        Ok(Arc::clone(scripts.whole()))
+    }
+
+    pub(super) fn rule(&self, charge: &Charge<'_>) -> Result<&Arc<Rule>, BackendError> {
+        let (scripts, place) = self.registry.find(charge)?;
+        Ok(&scripts.single(place).rules[0])
+    }
+
+    /// Sends the charges; the future has the verdict.
+    pub(super) fn decide(&self, charges: &[Charge<'_>]) -> Result<PendingVerdict, BackendError> {
+        if !self.route.is_cluster() || charges.len() == 1 {
+            let call = self.call(charges, Verb::Acquire)?;
+            let limits = call.limits(charges.iter().map(|charge| charge.quota));
+            let answers = self.route.send(call)?;
+            return Ok(Box::pin(Deciding { answers, limits }));
+        }
+        let parts = self.parts(charges, Verb::Acquire)?;
+        let [part] = &parts[..] else {
+            return self.transactions.acquire(parts.into_vec());
+        };
+        let (answer, part) = (part.ask()?, part.clone());
+        let transactions = self.transactions.clone();
+        Ok(Box::pin(async move {
+            match answer.await {
+                Ok(verdict) => Ok(verdict),
+                Err(failure) => match part.split(&failure) {
+                    Some(parts) => transactions.acquire(parts)?.await,
+                    None => Err(failure.into()),
+                },
+            }
+        }))
+    }
+
+    /// Sends corrections; the future says whether all are made.
+    pub(super) fn correct(
+        &self,
+        charges: &[Charge<'_>],
+        delta: i64,
+    ) -> Result<PendingVerdict, BackendError> {
+        let parts = self.parts(charges, Verb::Settle(delta))?;
+        self.transactions.settle(parts.into_vec())
+    }
+}

@@ -1,0 +1,200 @@
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::time::timeout;
+
+use super::{
+    arguments::{Arguments, told},
+    failure::Failure,
+    outbox::Parcel,
+    reply::numbers,
+    rows::Rows,
+    wire::Commands,
+};
+
+/// How a call went.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Numbers(Vec<i64>),
+    Error(RedisError),
+    /// No answer in time. Whether it was executed is not known, so it is not repeated.
+    Silence,
+}
+
+impl Outcome {
+    fn failure(&self, limit: Duration) -> Failure {
+        match self {
+            Self::Error(error) => error.into(),
+            Self::Silence => Failure::new(format_args!("no answer from Redis within {limit:?}")),
+            Self::Numbers(_) => Failure::new("an answer of another length than expected"),
+        }
+    }
+}
+
+/// Sends a parcel and tells everyone. Returns what went wrong.
+pub(super) async fn run(
+    parcel: Parcel,
+    commands: &dyn Commands,
+    limit: Duration,
+) -> Option<Outcome> {
+    let Parcel {
+        command,
+        batch,
+        asking,
+        ..
+    } = parcel;
+    let is_script = command.is_none();
+    let answer = async {
+        match command {
+            Some(command) => commands.send(command, asking).await,
+            None => decide(&batch.rows, commands, asking).await,
+        }
+    };
+    let outcome = match timeout(limit, answer).await {
+        Err(_) => Outcome::Silence,
+        Ok(Err(error)) => Outcome::Error(error),
+        // Whatever else a command is answered, it was made.
+        Ok(Ok(_)) if !is_script => Outcome::Numbers(Vec::new()),
+        Ok(answer) => match numbers(answer) {
+            Ok(numbers) => Outcome::Numbers(numbers),
+            Err(error) => Outcome::Error(error),
+        },
+    };
+    if let Outcome::Numbers(numbers) = &outcome
+        && let Some(told) = told(&batch.rows, numbers)
+    {
+        batch.tell(Ok(told));
+        return None;
+    }
+    batch.tell(Err(outcome.failure(limit)));
+    Some(outcome)
+}
+
+/// Calls the script of these rows.
+async fn decide(rows: &Rows, commands: &dyn Commands, asking: bool) -> RedisResult<Value> {
+    let Some(script) = rows.as_slice().first().map(|row| &row.call.script) else {
+        return Ok(Value::Array(Vec::new()));
+    };
+    let by_hash = command(rows, "EVALSHA", &script.sha);
+    match commands.send(by_hash, asking).await {
+        // Not executed, so it can be repeated. This one also makes the script known.
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            let by_source = command(rows, "EVAL", &script.lua);
+            commands.send(by_source, asking).await
+        }
+        answer => answer,
+    }
+}
+
+fn command(rows: &Rows, name: &str, script: &str) -> Cmd {
+    let arguments = Arguments::of(rows);
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(arguments.number_of_keys());
+    arguments.keys(|key| {
+        command.arg(key);
+    });
+    arguments.asks(|ask| {
+        command.arg(ask);
+    });
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::{
+        batch::{Batch, Pending},
+        call::Call,
+        script::Script,
+    };
+    use tower_dist_ratelimit::backend::{BoxFuture, toolkit::Health};
+
+    /// Says these one after the other, and then nothing.
+    struct Server {
+        answers: Mutex<Vec<RedisResult<Value>>>,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Commands for Server {
+        fn send(&self, command: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
+            let packed = String::from_utf8(command.get_packed_command()).unwrap();
+            let name = packed.lines().nth(2).unwrap().to_owned();
+            self.asked.lock().unwrap().push(name);
+            let mut answers = self.answers.lock().unwrap();
+            if answers.is_empty() {
+                return Box::pin(std::future::pending());
+            }
+            Box::pin(std::future::ready(answers.remove(0)))
+        }
+    }
+
+    /// A request to a bucket of five tokens, on its way.
+    fn parcel() -> (Pending, Parcel) {
+        let script = Script::of_five();
+        let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
+        let (pending, _) = batch.join(Some(Call::to_one(&script, "k", 1)));
+        let parcel = Parcel {
+            command: None,
+            batch: batch.close(),
+            asking: false,
+            kind: None,
+        };
+        (pending, parcel)
+    }
+
+    /// What was sent, and what is left; none if that is not known.
+    async fn sent(answers: Vec<RedisResult<Value>>) -> (Vec<String>, Option<i64>) {
+        let server = Server {
+            answers: Mutex::new(answers),
+            asked: Mutex::default(),
+        };
+        let (pending, parcel) = parcel();
+        let outcome = run(parcel, &server, Duration::from_millis(500)).await;
+        let answer = pending.await;
+        assert_eq!(outcome.is_some(), answer.is_err());
+        let left = answer.ok().map(|words| words[0].remaining);
+        (server.asked.into_inner().unwrap(), left)
+    }
+
+    fn error(kind: ErrorKind) -> RedisResult<Value> {
+        Err((kind, "an error").into())
+    }
+
+    fn numbers_of(numbers: &[i64]) -> RedisResult<Value> {
+        let numbers = numbers.iter().map(|&number| Value::Int(number));
+        Ok(Value::Array(numbers.collect()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_not_executed_is_sent_again() {
+        let good = || numbers_of(&[4, 200_000]);
+        let unknown = || error(ErrorKind::Server(ServerErrorKind::NoScript));
+        assert_eq!(sent(vec![good()]).await, (vec!["EVALSHA".into()], Some(4)));
+        let twice = vec!["EVALSHA".into(), "EVAL".into()];
+        assert_eq!(
+            sent(vec![unknown(), good()]).await,
+            (twice.clone(), Some(4))
+        );
+        assert_eq!(
+            sent(vec![unknown(), unknown(), good()]).await,
+            (twice, None)
+        );
+        for failure in [
+            error(ErrorKind::Io),
+            error(ErrorKind::Server(ServerErrorKind::ReadOnly)),
+            error(ErrorKind::Server(ServerErrorKind::TryAgain)),
+            error(ErrorKind::Extension),
+            // Of another length, or nothing at all.
+            numbers_of(&[4]),
+            numbers_of(&[4, 200_000, 0]),
+            Ok(Value::Nil),
+        ] {
+            let (asked, left) = sent(vec![failure, good()]).await;
+            assert_eq!((asked, left), (vec!["EVALSHA".into()], None));
+        }
+        let silence = sent(Vec::new()).await;
+        assert_eq!(silence, (vec!["EVALSHA".into()], None));
+    }
+}

@@ -1,0 +1,77 @@
+use tower_dist_ratelimit::backend::toolkit::tag;
+
+pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
+
+/// The Redis keys of one policy: `prefix:version:{tag}:policy`; or `prefix:version:{tag}:policy:tag` if it is colocated,
+/// the first tag being that of the place.
+///
+/// The version names the layout of what is kept there, so that a policy that counts in another way than it did, or a
+/// later release of this crate, does not misread it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    before: Box<[u8]>,
+    after: Box<[u8]>,
+    /// Where all of its keys are, if it is colocated.
+    slot: Option<u16>,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, version: &str, policy: &str, place: Option<&str>) -> Self {
+        if let Some(place) = place {
+            let tag = tag(place.as_bytes());
+            let text = String::from_utf8_lossy(&tag);
+            return Self {
+                before: format!("{prefix}:{version}:{{{text}}}:{policy}:")
+                    .into_bytes()
+                    .into(),
+                after: Box::default(),
+                slot: Some(slot(&tag)),
+            };
+        }
+        Self {
+            slot: None,
+            before: format!("{prefix}:{version}:{{").into_bytes().into(),
+            after: format!("}}:{policy}").into_bytes().into(),
+        }
+    }
+
+    /// The slot of a key in a Cluster.
+    pub(super) fn slot(&self, tag: &Tag) -> u16 {
+        self.slot.unwrap_or_else(|| slot(tag))
+    }
+
+    /// Writes a key over what is in `out`.
+    pub(super) fn write(&self, tag: &Tag, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.before);
+        out.extend_from_slice(tag);
+        out.extend_from_slice(&self.after);
+    }
+}
+
+/// The slot of keys with this tag: its CRC-16 (XMODEM), modulo the number of slots.
+fn slot(tag: &Tag) -> u16 {
+    let crc = tag.iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => crc << 1 ^ 0x1021,
+        })
+    });
+    crc % 16_384
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_tag_and_hostile_parts_are_not_in_it() {
+        let mut key = Vec::new();
+        for hostile in [&b""[..], b"}{", b"{a}", b"\0\n", &[0xff; 65_536]] {
+            Keys::new("rl", "b1", "a}{b", None).write(&tag(hostile), &mut key);
+            let text = std::str::from_utf8(&key).unwrap();
+            assert!(text.starts_with("rl:b1:{") && text.ends_with("}:a}{b"));
+            assert_eq!(text.find('}'), Some("rl:b1:{".len() + 32));
+        }
+    }
+}

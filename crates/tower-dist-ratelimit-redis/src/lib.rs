@@ -1,0 +1,69 @@
+//! Rate limits that a whole fleet shares, in Redis or Valkey: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
+//!
+//! One server script decides on all policies of a request, in one round trip and by the server's clock. So decisions are
+//! exact for any number of processes, and several limits are decided all or nothing.
+//!
+//! ```
+//! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
+//! use tower_dist_ratelimit_redis::Redis;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Connects in the background, so that a service starts during an outage of the server, too.
+//!     let redis = Redis::connect_lazy("redis://127.0.0.1:6379")?;
+//!     let limiter = Limiter::new(redis, Policy::new("per-client", Quota::per_minute(600).burst(100)))?;
+//!     let decision = limiter.check("client-42").await?;
+//!     // Until the first connection this process decides, by its share of the limit.
+//!     assert!(decision.allowed && decision.source == Source::Local);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A server of Redis 6 or later, of Valkey, a set that sentinels watch, and a Cluster: see [`Redis`] for URLs, for what is kept
+//! on the server, and for how the backend behaves when the server fails.
+//!
+//! # Features
+//!
+//! - `tls`: `rediss://` URLs, by rustls. Without the feature such a URL is an error, and the crate does not depend on rustls.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod arguments;
+mod backend;
+mod batch;
+mod builder;
+mod call;
+mod cluster;
+mod combiner;
+mod deciding;
+mod errand;
+mod failure;
+mod key;
+mod link;
+mod outbox;
+mod part;
+mod rate;
+mod reply;
+mod route;
+mod rows;
+mod rule;
+mod run;
+mod script;
+mod scripts;
+mod sentinel;
+mod source;
+mod target;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(test)]
+mod traces;
+mod wire;
+mod work;
+
+pub use backend::Redis;
+pub use builder::RedisBuilder;
+pub use tower_dist_ratelimit::backend::toolkit::ConnectError;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,261 @@
+//! When a connection is given up, and when another one is made; with connections that are made of nothing.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use redis::{Cmd, RedisResult, Value};
+use tokio::{sync::oneshot, time::timeout};
+use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
+
+use super::*;
+use crate::{call::Call, script::Script, work::How};
+
+const PATIENCE: Timeouts = Timeouts {
+    connect: Duration::MAX,
+    answer: Duration::from_millis(500),
+};
+
+/// Answers each command as a full bucket would, a while later; or is silent when it should be.
+#[derive(Default)]
+struct Server {
+    silent_for: AtomicUsize,
+    away: Mutex<Duration>,
+}
+
+impl Commands for Server {
+    fn send(&self, _: Cmd, _: bool) -> BoxFuture<'static, RedisResult<Value>> {
+        let less = |n: usize| n.checked_sub(1);
+        let order = Ordering::Relaxed;
+        if self.silent_for.fetch_update(order, order, less).is_ok() {
+            return Box::pin(std::future::pending());
+        }
+        let away = *self.away.lock().unwrap();
+        Box::pin(async move {
+            if !away.is_zero() {
+                sleep(away).await;
+            }
+            Ok(Value::Array(vec![Value::Int(4), Value::Int(200_000)]))
+        })
+    }
+}
+
+/// Attempts to connect, of which each so many-th succeeds.
+struct Lab {
+    attempts: Mutex<Vec<Instant>>,
+    every: usize,
+    server: Arc<Server>,
+    /// Ends the last connection when it is dropped.
+    end: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Lab {
+    fn new(every: usize) -> Arc<Self> {
+        Arc::new(Self {
+            attempts: Mutex::default(),
+            every,
+            server: Arc::default(),
+            end: Mutex::default(),
+        })
+    }
+
+    fn connect(self: &Arc<Self>) -> Connect {
+        let lab = Arc::clone(self);
+        Arc::new(move || {
+            let made = lab.attempt();
+            Box::pin(async { made })
+        })
+    }
+
+    fn attempt(&self) -> Result<Wire, ConnectError> {
+        let mut attempts = self.attempts.lock().unwrap();
+        attempts.push(Instant::now());
+        assert!(attempts.len() < 1000, "without a pause");
+        if !attempts.len().is_multiple_of(self.every) {
+            return Err(ConnectError::new("nobody", "is there"));
+        }
+        let (end, ends) = oneshot::channel();
+        *self.end.lock().unwrap() = Some(end);
+        Ok(Wire {
+            commands: Arc::clone(&self.server) as Arc<dyn Commands>,
+            driver: Box::pin(async {
+                let _ = ends.await;
+            }),
+        })
+    }
+
+    fn attempts(&self) -> usize {
+        self.attempts.lock().unwrap().len()
+    }
+}
+
+/// Sends a command, and waits for the answer.
+async fn ask(link: &Link) -> Result<(), Failure> {
+    let (command, how) = (redis::cmd("DEL"), How::Together);
+    link.send(Work::Command { command, how })?.await.map(|_| ())
+}
+
+async fn up(link: &Link) {
+    let up = async {
+        while !link.is_up() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), up).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_connection_can_be_waited_for_without_end() {
+    let connect: Connect = Arc::new(|| {
+        Box::pin(async {
+            sleep(Duration::from_secs(10)).await;
+            Err(ConnectError::new("nobody", "is there"))
+        })
+    });
+    let timeouts = Timeouts {
+        connect: Duration::MAX,
+        answer: Duration::MAX,
+    };
+    let link = Link::later(connect, timeouts);
+    let began = Instant::now();
+    let failure = link.ready(timeouts.connect).await.unwrap_err();
+    assert!(matches!(failure, Failure::NotConnected(why) if &*why == "nobody: is there"));
+    assert!(began.elapsed() >= Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_gone_is_tried_about_twice_a_second() {
+    let lab = Lab::new(usize::MAX);
+    let link = Link::later(lab.connect(), PATIENCE);
+    sleep(Duration::from_secs(60)).await;
+    // Full jitter: pauses of half a second on the average.
+    assert!((80..180).contains(&lab.attempts()), "{}", lab.attempts());
+    drop(link);
+    let before = lab.attempts();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(lab.attempts(), before, "nobody is left to connect for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_connection_that_was_of_use_the_pauses_begin_anew() {
+    let lab = Lab::new(10);
+    let link = Link::later(lab.connect(), PATIENCE);
+    for round in 1..=5 {
+        up(&link).await;
+        assert_eq!(lab.attempts(), 10 * round);
+        ask(&link).await.unwrap();
+        *lab.end.lock().unwrap() = None;
+        sleep(Duration::from_millis(50 + 2)).await;
+        assert!(lab.attempts() > 10 * round, "a pause of an earlier failure");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_silences_in_a_row_end_a_connection_and_one_does_not() {
+    let lab = Lab::new(1);
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    for _ in 0..3 {
+        lab.server.silent_for.store(1, Ordering::Relaxed);
+        let began = Instant::now();
+        assert!(ask(&link).await.is_err());
+        assert_eq!(began.elapsed(), PATIENCE.answer);
+        ask(&link).await.unwrap();
+    }
+    assert_eq!(lab.attempts(), 1);
+    lab.server.silent_for.store(2, Ordering::Relaxed);
+    assert!(ask(&link).await.is_err() && ask(&link).await.is_err());
+    let down = ask(&link).await;
+    assert!(matches!(&down, Err(Failure::NotConnected(why)) if why.contains("2 calls in a row")));
+    up(&link).await;
+    ask(&link).await.unwrap();
+    assert_eq!(lab.attempts(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_when_a_connection_ends_fails_at_once_and_says_why() {
+    let lab = Lab::new(1);
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    lab.server.silent_for.store(1, Ordering::Relaxed);
+    let began = Instant::now();
+    let asked = tokio::spawn({
+        let link = link.clone();
+        async move { ask(&link).await }
+    });
+    tokio::task::yield_now().await;
+    *lab.end.lock().unwrap() = None;
+    let failure = timeout(Duration::from_secs(60), asked).await;
+    let failure = failure.unwrap().unwrap();
+    assert!(matches!(failure, Err(Failure::NotConnected(why)) if why.contains("was closed")));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_milliseconds_more() {
+    let lab = Lab::new(1);
+    let away = Duration::from_millis(300);
+    *lab.server.away.lock().unwrap() = away;
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    let script = Script::of_five();
+    let post = |key| {
+        let call = Call::to_one(&script, key, 1);
+        let (slot, how) = (0, How::Together);
+        link.send(Work::Decide { call, slot, how }).unwrap()
+    };
+    let began = Instant::now();
+    let first = post("a");
+    tokio::task::yield_now().await;
+    let second = post("b");
+    tokio::task::yield_now().await;
+    let third = post("c");
+    assert!(first.await.is_ok() && second.await.is_ok());
+    assert_eq!(began.elapsed(), away);
+    assert!(third.await.is_ok());
+    assert_eq!(began.elapsed(), away + Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_attempt_to_connect_is_made_at_once() {
+    let (lab, began) = (Lab::new(1), Instant::now());
+    let link = Link::later(lab.connect(), PATIENCE);
+    up(&link).await;
+    assert_eq!(lab.attempts.lock().unwrap()[..], [began]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_can_make_again_is_not_given_up_for_silence() {
+    let lab = Lab::new(1);
+    let link = Link::on(lab.attempt().unwrap(), None, PATIENCE);
+    lab.server.silent_for.store(3, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(ask(&link).await.is_err());
+    }
+    ask(&link).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_delays_the_connection_by_a_second_at_most() {
+    for millis in [0, 300, 999, 1_000, 4_500, 20_000] {
+        let (lab, silent) = (Lab::new(1), Arc::new(AtomicBool::new(true)));
+        let (to, hangs) = (lab.connect(), Arc::clone(&silent));
+        let connect: Connect = Arc::new(move || match hangs.load(Ordering::Relaxed) {
+            true => Box::pin(std::future::pending()),
+            false => to(),
+        });
+        let timeouts = Timeouts {
+            connect: Duration::from_secs(5),
+            ..PATIENCE
+        };
+        let link = Link::later(connect, timeouts);
+        sleep(Duration::from_millis(millis)).await;
+        silent.store(false, Ordering::Relaxed);
+        let recovered = Instant::now();
+        up(&link).await;
+        let took = recovered.elapsed();
+        // `up` looks once a millisecond.
+        assert!(took <= Duration::from_millis(1001), "{took:?}");
+    }
+}

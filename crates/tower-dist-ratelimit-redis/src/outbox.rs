@@ -1,0 +1,238 @@
+mod queue;
+
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use redis::Cmd;
+use tower_dist_ratelimit::backend::toolkit::Health;
+
+use self::queue::{LONGEST, Queue};
+use super::{
+    batch::{Batch, Pending, Sending},
+    call::Call,
+    failure::Failure,
+    work::{How, Work},
+};
+
+/// How many kinds are remembered while there is nothing of them.
+const IDLE_KINDS: usize = 64;
+
+/// Requests of which some can go out in one call: to the same script, of the same slot.
+pub(super) type Kind = (usize, u16);
+
+/// Where requests wait for each other, and for the task that sends them; shared by all handles on a connection.
+///
+/// Those who ask put their requests together themselves, and wake the task only when it has something to send.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    health: Arc<Health>,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    /// There is a connection.
+    is_open: bool,
+    /// No handle is left.
+    is_closed: bool,
+    queues: BTreeMap<Kind, Queue>,
+    /// Those of which something may go.
+    due: Vec<Kind>,
+    /// What goes by itself.
+    alone: Vec<Parcel>,
+    task: Option<Waker>,
+}
+
+/// Something to send.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    /// Instead of the script of the batch.
+    pub(super) command: Option<Cmd>,
+    pub(super) batch: Sending,
+    pub(super) asking: bool,
+    /// None if it goes alone.
+    pub(super) kind: Option<Kind>,
+}
+
+impl Outbox {
+    pub(super) fn new(health: Arc<Health>) -> Self {
+        Self {
+            health,
+            inside: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request up, to be sent with others or alone.
+    pub(super) fn post(&self, work: Work) -> Result<Pending, Failure> {
+        let mut inside = self.lock();
+        if !inside.is_open {
+            drop(inside);
+            return Err(Failure::NotConnected(self.health.reason().into()));
+        }
+        let (pending, is_due) = match work {
+            Work::Decide {
+                call,
+                slot,
+                how: How::Together,
+            } => inside.join(call, slot, &self.health)?,
+            Work::Decide { call, how, .. } => inside.post_alone(Ok(call), how, &self.health)?,
+            Work::Command { command, how } => inside.post_alone(Err(command), how, &self.health)?,
+        };
+        let task = if is_due { inside.task.take() } else { None };
+        drop(inside);
+        if let Some(task) = task {
+            task.wake();
+        }
+        Ok(pending)
+    }
+
+    /// Takes out what may go; ready and empty when no handle is left. Wakes the task when there is more.
+    pub(super) fn poll_take(&self, cx: &mut Context<'_>, parcels: &mut Vec<Parcel>) -> Poll<()> {
+        let mut inside = self.lock();
+        parcels.append(&mut inside.alone);
+        let mut due = mem::take(&mut inside.due);
+        for kind in due.drain(..) {
+            inside.take(kind, parcels);
+        }
+        inside.due = due;
+        if !parcels.is_empty() || inside.is_closed {
+            return Poll::Ready(());
+        }
+        let old = match &inside.task {
+            Some(task) if task.will_wake(cx.waker()) => None,
+            _ => inside.task.replace(cx.waker().clone()),
+        };
+        drop(inside);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// A call of this kind has ended; takes out what may go now.
+    pub(super) fn ended(&self, kind: Kind, parcels: &mut Vec<Parcel>) {
+        let mut inside = self.lock();
+        if let Some(queue) = inside.queues.get_mut(&kind) {
+            queue.ended();
+        }
+        inside.take(kind, parcels);
+    }
+
+    /// Takes out whatever has waited for long enough.
+    pub(super) fn take_late(&self, parcels: &mut Vec<Parcel>) {
+        let mut inside = self.lock();
+        let waiting = inside.queues.iter().filter(|(_, queue)| !queue.is_empty());
+        let kinds: Vec<Kind> = waiting.map(|(&kind, _)| kind).collect();
+        for kind in kinds {
+            inside.take(kind, parcels);
+        }
+    }
+
+    /// There is a connection, and nothing on its way.
+    pub(super) fn open(&self) {
+        self.lock().is_open = true;
+    }
+
+    /// There is none any more, for which the health has the reason. All that wait are told.
+    pub(super) fn shut(&self) {
+        let mut inside = self.lock();
+        inside.is_open = false;
+        inside.due.clear();
+        let (queues, alone) = (mem::take(&mut inside.queues), mem::take(&mut inside.alone));
+        drop(inside);
+        drop(alone);
+        queues.into_values().for_each(Queue::shut);
+    }
+
+    /// No handle is left.
+    pub(super) fn close(&self) {
+        let mut inside = self.lock();
+        inside.is_closed = true;
+        let task = inside.task.take();
+        drop(inside);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// Waits until no handle is left.
+    pub(super) async fn closed(&self) {
+        poll_fn(|cx| {
+            let mut inside = self.lock();
+            if inside.is_closed {
+                return Poll::Ready(());
+            }
+            let old = inside.task.replace(cx.waker().clone());
+            drop(inside);
+            drop(old);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A request that waits, and whether the task has something to do.
+type Posted = Result<(Pending, bool), Failure>;
+
+impl Inside {
+    /// Puts a request to others of its kind.
+    fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Posted {
+        let kind = (Arc::as_ptr(&call.script).addr(), slot);
+        let queue = self.queues.entry(kind).or_default();
+        let pending = queue.join(call, health)?;
+        let is_due = !queue.is_due && queue.has_news() && queue.may_go();
+        if is_due {
+            queue.is_due = true;
+            self.due.push(kind);
+        }
+        Ok((pending, is_due))
+    }
+
+    fn post_alone(&mut self, what: Result<Call, Cmd>, how: How, health: &Arc<Health>) -> Posted {
+        if self.alone.len() >= LONGEST {
+            return Err(Failure::Full(LONGEST));
+        }
+        let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
+        let (call, command) = match what {
+            Ok(call) => (Some(call), None),
+            Err(command) => (None, Some(command)),
+        };
+        let (pending, _) = batch.join(call);
+        self.alone.push(Parcel {
+            command,
+            batch: batch.close(),
+            asking: how == How::Asking,
+            kind: None,
+        });
+        Ok((pending, true))
+    }
+
+    /// Takes out what may go of a kind.
+    fn take(&mut self, kind: Kind, parcels: &mut Vec<Parcel>) {
+        let Some(queue) = self.queues.get_mut(&kind) else {
+            return;
+        };
+        queue.is_due = false;
+        while let Some(batch) = queue.take() {
+            parcels.push(Parcel {
+                command: None,
+                batch,
+                asking: false,
+                kind: Some(kind),
+            });
+        }
+        if queue.is_idle() && self.queues.len() > IDLE_KINDS {
+            self.queues.remove(&kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use redis::{RedisResult, Value};
+use smallvec::SmallVec;
+use tower_dist_ratelimit::{Decision, backend::JointDecision};
+
+/// What a script says about one policy, as numbers: what is left, the time to reset, what was granted (-1: refused), and
+/// the wait (-1: for ever).
+///
+/// On the wire the last two are missing when exactly the cost was granted and there is nothing to wait for; else the
+/// first is -1 minus itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) remaining: i64,
+    pub(super) reset: i64,
+    pub(super) granted: i64,
+    pub(super) wait: i64,
+}
+
+/// What a script says about one request: one policy after the other.
+pub(super) type Words = SmallVec<[Said; 1]>;
+
+/// The numbers of all requests in a script's answer.
+pub(super) fn numbers(answer: RedisResult<Value>) -> RedisResult<Vec<i64>> {
+    match answer? {
+        Value::Array(values) => values
+            .into_iter()
+            .map(|value| match value {
+                Value::Int(number) => Ok(number),
+                other => redis::from_redis_value(other).map_err(Into::into),
+            })
+            .collect(),
+        other => redis::from_redis_value(other).map_err(Into::into),
+    }
+}
+
+/// Reads what is said about one policy, of a request of this cost.
+pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<Said> {
+    let (first, reset) = (numbers.next()?, numbers.next()?);
+    if first >= 0 {
+        return Some(Said {
+            remaining: first,
+            reset,
+            granted: cost,
+            wait: 0,
+        });
+    }
+    Some(Said {
+        remaining: -1 - first,
+        reset,
+        granted: numbers.next()?,
+        wait: numbers.next()?,
+    })
+}
+
+/// The decisions on one request, whose policies have these limits.
+pub(super) fn verdict(words: &[Said], limits: &[u64]) -> JointDecision {
+    let decisions = words.iter().zip(limits);
+    JointDecision {
+        allowed: words.iter().all(|said| said.granted >= 0),
+        decisions: decisions
+            .map(|(said, &limit)| said.decision(limit))
+            .collect(),
+    }
+}
+
+impl Said {
+    pub(super) fn decision(&self, limit: u64) -> Decision {
+        let micros = |value: i64| u64::try_from(value).ok().map(Duration::from_micros);
+        let count = |value: i64| u64::try_from(value).unwrap_or(0);
+        let reset = micros(self.reset).unwrap_or_default();
+        if self.granted < 0 {
+            return Decision::reject(limit, count(self.remaining), micros(self.wait), reset);
+        }
+        let mut decision =
+            Decision::allow(count(self.granted), limit, count(self.remaining), reset);
+        decision.delay = micros(self.wait).unwrap_or_default();
+        decision
+    }
+}

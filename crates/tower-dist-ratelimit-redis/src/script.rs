@@ -1,0 +1,82 @@
+use std::{fmt::Write, sync::Arc};
+
+use super::{
+    rate::{MOST_USED, Rate},
+    rule::Rule,
+    source::{self, fill},
+};
+
+/// The longest that anything lasts, in microseconds: a bucket's debts, at the slowest pace. A quarter more, since the clock
+/// may jump back. What ends later has never been written.
+const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
+
+/// How long a key is kept after it has nothing to say, in milliseconds.
+const SLACK: u64 = 2;
+
+/// A script that decides on requests to some policies together.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) rules: Vec<Arc<Rule>>,
+    pub(super) lua: String,
+    /// By which the server knows it: the SHA-1 of its source.
+    pub(super) sha: String,
+    /// It decides on requests in a row, of one bucket with this pace, as one: see [`run`](super::run).
+    pub(super) runs: Option<Rate>,
+}
+
+impl Script {
+    pub(super) fn new(rules: Vec<Arc<Rule>>) -> Self {
+        Self::with_clock(rules, source::CLOCK, SLACK)
+    }
+
+    /// With another way to tell the time, and to keep keys.
+    pub(super) fn with_clock(rules: Vec<Arc<Rule>>, clock: &str, slack: u64) -> Self {
+        let everywhere = [
+            ("FURTHEST", FURTHEST),
+            ("SLACK", slack),
+            ("MOST", (1 << 53) - 1),
+        ];
+        let alone = match &rules[..] {
+            [one] => one.alone.as_ref(),
+            _ => None,
+        };
+        let lua = match alone {
+            Some(alone) => [clock, &fill(&alone.lua, &everywhere)].concat(),
+            None => Self::together(&rules, clock, &fill(source::COMMON, &everywhere)),
+        };
+        let sha = redis::Script::new(&lua).get_hash().to_owned();
+        let runs = alone.map(|alone| alone.rate);
+        Self {
+            rules,
+            lua,
+            sha,
+            runs,
+        }
+    }
+
+    fn together(rules: &[Arc<Rule>], clock: &str, common: &str) -> String {
+        let mut lua = [clock, common].concat();
+        lua.push_str("local policies, asks = {}, {}\n");
+        for (number, rule) in rules.iter().enumerate() {
+            let _ = write!(
+                lua,
+                "do\n{}  policies[{n}] = {{ open = open, decide = decide, take = take, settle = settle, save = save, quota = quota, adopt = adopt }}\n  asks[{n}] = {{}}\nend\n",
+                rule.lua,
+                n = number + 1,
+            );
+        }
+        lua.push_str(&source::DECIDE.replace("POLICIES", &rules.len().to_string()));
+        lua
+    }
+}
+
+#[cfg(test)]
+impl Script {
+    /// Of a bucket of five tokens, which come in a second.
+    pub(super) fn of_five() -> Arc<Self> {
+        let policy =
+            tower_dist_ratelimit::Policy::new("p", tower_dist_ratelimit::Quota::per_second(5));
+        let rule = Rule::new("rl", &policy).into_iter().map(Arc::new);
+        Arc::new(Self::new(rule.collect()))
+    }
+}

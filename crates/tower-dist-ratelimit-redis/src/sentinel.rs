@@ -1,0 +1,78 @@
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use redis::Value;
+use tokio::time::timeout;
+use tower_dist_ratelimit::backend::toolkit::ConnectError;
+
+use super::{
+    target::Address,
+    wire::{Dialer, Wire},
+};
+
+/// How long one sentinel may take, and the primary that it names, before the next is asked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A primary that sentinels know by name.
+#[derive(Clone)]
+pub(super) struct Watched {
+    pub(super) name: String,
+    pub(super) sentinels: Vec<Address>,
+    /// For the server.
+    pub(super) dialer: Dialer,
+    /// For the sentinels, which have users of their own, and no databases.
+    pub(super) asker: Dialer,
+}
+
+impl Watched {
+    /// Connects to the server that is primary now: as the first sentinel says whose server can be reached and agrees. The
+    /// next sentinel is asked when one has failed; and when it takes long, since one that is cut off from the others names
+    /// a primary that is gone.
+    pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
+        let mut why = ConnectError::new(&self.name, "has no sentinels");
+        let mut sentinels = self.sentinels.iter();
+        let mut attempts = FuturesUnordered::new();
+        loop {
+            let next = sentinels.next();
+            attempts.extend(next.map(|sentinel| self.dial_by(sentinel)));
+            let ended = match next {
+                Some(_) => timeout(PATIENCE, attempts.next()).await,
+                None => Ok(attempts.next().await),
+            };
+            match ended {
+                Ok(Some(Ok(wire))) => return Ok(wire),
+                Ok(Some(Err(error))) => why = error,
+                Ok(None) => return Err(why),
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn dial_by(&self, sentinel: &Address) -> Result<Wire, ConnectError> {
+        let primary = timeout(PATIENCE, self.ask(sentinel))
+            .await
+            .unwrap_or_else(|_| {
+                let problem = format!("no answer within {PATIENCE:?}");
+                Err(ConnectError::new(sentinel, problem))
+            });
+        self.dialer.dial(&primary?).await
+    }
+
+    async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {
+        let wire = self.asker.connect(sentinel).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let answer = wire.ask(sentinel, command).await?;
+        let unknown = || {
+            let problem = format!("does not know a primary named {:?}", self.name);
+            ConnectError::new(sentinel, problem)
+        };
+        let Value::Array(parts) = answer else {
+            return Err(unknown());
+        };
+        let (host, port): (String, String) =
+            redis::from_redis_value(Value::Array(parts)).map_err(|_| unknown())?;
+        let port = port.parse().map_err(|_| unknown())?;
+        Ok(Address { host, port })
+    }
+}

@@ -1,0 +1,225 @@
+use std::fmt;
+
+pub(super) use tower_dist_ratelimit::backend::toolkit::Address;
+use tower_dist_ratelimit::backend::toolkit::ConnectError;
+
+/// What a URL says.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) kind: Kind,
+    pub(super) addresses: Vec<Address>,
+    pub(super) tls: bool,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) db: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Standalone,
+    Cluster,
+    /// The addresses are the sentinels', of the primary of this name.
+    Sentinel(String),
+}
+
+impl Target {
+    /// Reads `scheme://[user[:password]@]host[:port][,host[:port]..][/path]`.
+    pub(super) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let wrong = |problem: &str| ConnectError::new("the URL of a Redis server", problem);
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(wrong("must have the form redis://host:port"));
+        };
+        let (tls, kind) = match scheme {
+            "redis" => (false, Kind::Standalone),
+            "rediss" => (true, Kind::Standalone),
+            "redis-cluster" => (false, Kind::Cluster),
+            "rediss-cluster" => (true, Kind::Cluster),
+            "redis-sentinel" => (false, Kind::Sentinel(String::new())),
+            "rediss-sentinel" => (true, Kind::Sentinel(String::new())),
+            _ => {
+                return Err(wrong(
+                    "must begin with redis://, rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://",
+                ));
+            }
+        };
+        if tls && cfg!(not(feature = "tls")) {
+            return Err(wrong(
+                "needs TLS, which is the feature `tls` of the crate tower-dist-ratelimit-redis",
+            ));
+        }
+        if rest.contains(['?', '#']) {
+            return Err(wrong(
+                "has no query or fragment; in a password ? is %3F and # is %23",
+            ));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = match who.split_once(':') {
+            Some((user, password)) => (decode(user), decode(password).map(Some)),
+            None => (decode(who), Some(None)),
+        };
+        let (Some(user), Some(password)) = (user, password) else {
+            return Err(wrong(
+                "has a user or password that is not UTF-8, percent-encoded",
+            ));
+        };
+        let default_port = match kind {
+            Kind::Sentinel(_) => 26379,
+            _ => 6379,
+        };
+        let addresses: Vec<Address> = hosts
+            .split(',')
+            .map(|host| Address::parse(host, default_port))
+            .collect::<Option<_>>()
+            .ok_or_else(|| {
+                wrong("must name a host, and a port from 1 to 65535 if any; in a password / is %2F")
+            })?;
+        let (kind, db) = match kind {
+            Kind::Sentinel(_) => {
+                let (name, db) = path.split_once('/').unwrap_or((path, ""));
+                let name = decode(name).filter(|name| !name.is_empty());
+                let name = name.ok_or_else(|| {
+                    wrong("must name the primary that the sentinels watch: redis-sentinel://host:port/name")
+                })?;
+                (Kind::Sentinel(name), db)
+            }
+            kind => (kind, path),
+        };
+        if kind == Kind::Standalone && addresses.len() > 1 {
+            return Err(wrong(
+                "names one host, unless it is redis-cluster:// or redis-sentinel://",
+            ));
+        }
+        let db = match db {
+            "" => 0,
+            db => db
+                .parse::<u32>()
+                .map_err(|_| wrong("may end in the number of a database, from 0"))?,
+        };
+        if kind == Kind::Cluster && db != 0 {
+            return Err(wrong("has a database, but a Cluster has only the one"));
+        }
+        Ok(Self {
+            kind,
+            addresses,
+            tls,
+            user: Some(user).filter(|user| !user.is_empty()),
+            password,
+            db: db.into(),
+        })
+    }
+}
+
+/// The hosts.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, address) in self.addresses.iter().enumerate() {
+            let comma = if number > 0 { "," } else { "" };
+            write!(f, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("kind", &self.kind)
+            .field("addresses", &self.addresses)
+            .field("tls", &self.tls)
+            .field("db", &self.db)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Replaces `%xx`.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        rest = others;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let [high, low, others @ ..] = rest else {
+            return None;
+        };
+        rest = others;
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        bytes.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, port: u16) -> Address {
+        Address {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn a_url_says_where_who_and_which_database() {
+        let target = Target::parse("rediss://app:p%40ss%3aword@cache.example:6380/3").unwrap();
+        assert_eq!(
+            (target.kind, target.tls, target.db),
+            (Kind::Standalone, true, 3)
+        );
+        assert_eq!(target.addresses, [at("cache.example", 6380)]);
+        assert_eq!(target.user.as_deref(), Some("app"));
+        assert_eq!(target.password.as_deref(), Some("p@ss:word"));
+        let target = Target::parse("redis://:secret@[::1]").unwrap();
+        assert_eq!(target.addresses, [at("::1", 6379)]);
+        assert_eq!(
+            (target.user, target.password.as_deref()),
+            (None, Some("secret"))
+        );
+    }
+
+    #[test]
+    fn clusters_and_sentinels_have_several_hosts() {
+        let target = Target::parse("redis-cluster://a:7000,b,[::1]:7002").unwrap();
+        assert_eq!(target.kind, Kind::Cluster);
+        assert_eq!(
+            target.addresses,
+            [at("a", 7000), at("b", 6379), at("::1", 7002)]
+        );
+        let target = Target::parse("redis-sentinel://a,b:1/main%20one/2").unwrap();
+        assert_eq!(target.kind, Kind::Sentinel("main one".to_owned()));
+        assert_eq!((target.addresses[0].port, target.db), (26379, 2));
+        assert_eq!(target.to_string(), "a:26379,b:1");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_said_without_its_password() {
+        for (url, says) in [
+            ("", "redis://host:port"),
+            ("localhost:6379", "redis://host:port"),
+            ("http://u:secret@localhost", "must begin with"),
+            ("redis://u:secret@", "host"),
+            ("redis://u:secret@localhost:99999", "port"),
+            ("redis://u:secret@localhost:0", "port"),
+            ("redis://u:secret@a,b", "one host"),
+            ("redis://u:secret@localhost/x", "database"),
+            ("redis://u:secret@localhost/-1", "database"),
+            ("redis://u:%zz@localhost", "UTF-8"),
+            ("redis://u:%ff@localhost", "UTF-8"),
+            ("redis-cluster://u:secret@localhost/1", "only the one"),
+            ("redis-sentinel://u:secret@localhost", "name the primary"),
+            ("redis://u:secret@localhost?protocol=3", "query"),
+            ("redis://u:secret#1@localhost", "%23"),
+            ("redis://u:secret/1@localhost", "%2F"),
+        ] {
+            let error = Target::parse(url).unwrap_err().to_string();
+            assert!(error.contains(says), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let target = Target::parse("redis://u:secret@localhost").unwrap();
+        assert!(!format!("{target:?}").contains("secret"));
+    }
+}

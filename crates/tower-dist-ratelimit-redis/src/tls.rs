@@ -1,0 +1,79 @@
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use tokio::{net::TcpStream, sync::OnceCell, task::spawn_blocking};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tower_dist_ratelimit::backend::toolkit::ConnectError;
+
+use super::target::Address;
+
+/// The certificates that vouch for a server.
+///
+/// The system's certificates are read at the first connection, on a thread for blocking work, since they are files.
+#[derive(Clone)]
+pub(super) struct Tls(Arc<OnceCell<TlsConnector>>);
+
+impl Tls {
+    /// These certificates, in PEM; or those that the system trusts.
+    pub(super) fn new(roots: Option<&[u8]>) -> Result<Self, ConnectError> {
+        let given = roots.map(|pem| connector(parse(pem)?)).transpose()?;
+        Ok(Self(Arc::new(OnceCell::new_with(given))))
+    }
+
+    pub(super) async fn connect(
+        &self,
+        address: &Address,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, ConnectError> {
+        let name = ServerName::try_from(address.host.clone()).map_err(|error| {
+            ConnectError::because(address, "cannot be the name in a certificate", error)
+        })?;
+        let connector = self.0.get_or_try_init(system).await?;
+        connector
+            .connect(name, stream)
+            .await
+            .map_err(|error| ConnectError::because(address, "TLS failed", error))
+    }
+}
+
+fn parse(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
+    let mut store = RootCertStore::empty();
+    let wrong = |error| ConnectError::because("root_certificates", "is not PEM", error);
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate
+            .map_err(|error| wrong(Box::<dyn std::error::Error + Send + Sync>::from(error)))?;
+        store
+            .add(certificate)
+            .map_err(|error| wrong(error.into()))?;
+    }
+    Ok(store)
+}
+
+async fn system() -> Result<TlsConnector, ConnectError> {
+    let read = spawn_blocking(rustls_native_certs::load_native_certs).await;
+    let read = read.map_err(|error| {
+        ConnectError::because("TLS", "the system's certificates cannot be read", error)
+    })?;
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(read.certs);
+    connector(store)
+}
+
+fn connector(store: RootCertStore) -> Result<TlsConnector, ConnectError> {
+    if store.is_empty() {
+        return Err(ConnectError::new(
+            "TLS",
+            "there is no root certificate to trust",
+        ));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConnectError::because("TLS", "cannot be set up", error))?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

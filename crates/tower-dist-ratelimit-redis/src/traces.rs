@@ -1,0 +1,144 @@
+//! The scripts beside the algorithms in Rust: the same requests at the same times, on a real server whose clock is an
+//! argument. Here, and not among the tests with servers, since nobody else can say what time it is.
+
+mod clock;
+mod jumps;
+mod lab;
+mod same;
+mod step;
+mod together;
+
+use std::time::Duration;
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use tower_dist_ratelimit::{Algorithm, Quota};
+
+use self::{
+    lab::Lab,
+    step::{Step, steps},
+    together::{Pending, Together},
+};
+
+/// Where traces begin: an hour in 2023, so that times are as large as they are in service.
+const START: u64 = 1_700_000_000_000_000;
+
+const ALGORITHMS: [Algorithm; 10] = [
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::LeakyQueue {
+        max_wait: Duration::from_millis(777),
+    },
+    Algorithm::FixedWindow { staggered: false },
+    Algorithm::FixedWindow { staggered: true },
+    Algorithm::FixedWindowFromFirstRequest,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowBuckets { count: 5 },
+    Algorithm::SlidingWindowStrict { count: 8 },
+    Algorithm::SlidingWindowLog,
+];
+
+/// Windows in microseconds that all sub-windows and phases divide; a limit; for buckets a burst.
+fn quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
+    let windows = prop::sample::select(vec![65_536_000, 655_360, 2_621_440_000, 86_507_520_000]);
+    (1_u64..200, windows, 1_u64..50).prop_map(move |(limit, window, burst)| {
+        let quota = Quota::new(limit, Duration::from_micros(window));
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => quota.burst(burst),
+            _ => quota,
+        }
+    })
+}
+
+type Trace = (Algorithm, bool, Quota, Vec<Step>);
+
+fn trace() -> impl Strategy<Value = Trace> {
+    (prop::sample::select(&ALGORITHMS[..]), any::<bool>())
+        .prop_flat_map(|(algorithm, dynamic)| (Just(algorithm), Just(dynamic), quota(algorithm)))
+        .prop_flat_map(|(algorithm, dynamic, quota)| {
+            (Just(algorithm), Just(dynamic), Just(quota), steps(quota))
+        })
+}
+
+fn follow(
+    lab: &Lab,
+    policies: &[(Algorithm, bool, Quota)],
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
+    lab.clear();
+    let mut together = Together::new(policies);
+    let mut now = START;
+    let mut pending = Pending::default();
+    for step in steps {
+        if step.wait != 0 {
+            // What happens at one time goes out together.
+            pending.compare(lab, now)?;
+            now = now.saturating_add_signed(step.wait);
+        }
+        together.step(now, step, &mut pending);
+    }
+    pending.compare(lab, now)
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..ProptestConfig::with_cases(cases)
+    })
+}
+
+#[test]
+fn scripts_decide_as_the_algorithms_in_rust_do() {
+    let lab = Lab::new();
+    runner(2000)
+        .run(&trace(), |(algorithm, dynamic, quota, steps)| {
+            follow(&lab, &[(algorithm, dynamic, quota)], &steps)
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
+    let lab = Lab::new();
+    let one = || {
+        (prop::sample::select(&ALGORITHMS[..]), any::<bool>()).prop_flat_map(
+            |(algorithm, dynamic)| (Just(algorithm), Just(dynamic), quota(algorithm)),
+        )
+    };
+    let several = prop::collection::vec(one(), 2..5).prop_flat_map(|policies| {
+        let shortest = policies.iter().map(|one| one.2).min_by_key(Quota::window);
+        (Just(policies), steps(shortest.unwrap()))
+    });
+    runner(500)
+        .run(&several, |(policies, steps)| {
+            follow(&lab, &policies, &steps)
+        })
+        .unwrap();
+}
+
+#[test]
+fn requests_in_a_row_on_one_bucket_are_told_what_each_would_be_alone() {
+    let lab = Lab::new();
+    let buckets = prop::sample::select(&ALGORITHMS[..2]);
+    let runs = buckets
+        .prop_flat_map(|algorithm| (Just(algorithm), quota(algorithm)))
+        .prop_flat_map(|(algorithm, quota)| {
+            let repeated = (steps(quota), prop::collection::vec(1..20_usize, 40));
+            (Just(algorithm), Just(quota), repeated)
+        });
+    runner(500)
+        .run(&runs, |(algorithm, quota, (steps, times))| {
+            let steps = steps.into_iter().zip(times).flat_map(|(step, times)| {
+                // At the same time, and for no more than the cost.
+                let again = Step {
+                    wait: 0,
+                    want: 0,
+                    ..step.clone()
+                };
+                std::iter::once(step).chain(std::iter::repeat_n(again, times))
+            });
+            let steps: Vec<Step> = steps.collect();
+            follow(&lab, &[(algorithm, false, quota)], &steps)
+        })
+        .unwrap();
+}

@@ -1,0 +1,63 @@
+use std::cell::RefCell;
+
+use tests::servers::{Redis, Reply, Resp};
+
+use crate::{
+    arguments::{Arguments, told},
+    call::Call,
+    reply::Words,
+    rows::{Place, Rows},
+};
+
+/// A server for the tests of this thread, and a connection to it.
+pub(super) struct Lab {
+    _server: Redis,
+    resp: RefCell<Resp>,
+}
+
+impl Lab {
+    pub(super) fn new() -> Self {
+        let server = Redis::start();
+        let resp = RefCell::new(Resp::connect(server.port()).unwrap());
+        Self {
+            _server: server,
+            resp,
+        }
+    }
+
+    fn call(&self, command: &[&str]) -> Reply {
+        self.resp.borrow_mut().call(command).unwrap()
+    }
+
+    /// Forgets all keys.
+    pub(super) fn clear(&self) {
+        self.call(&["FLUSHALL"]);
+    }
+
+    /// Runs a script at this time, as these calls in one.
+    pub(super) fn run(&self, now: u64, calls: &[Call]) -> Vec<Words> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut rows = Rows::default();
+        let places: Vec<Place> = calls.iter().map(|call| rows.push(call.clone())).collect();
+        let arguments = Arguments::of(&rows);
+        let keys = arguments.number_of_keys().to_string();
+        let mut command = vec!["EVAL".to_owned(), calls[0].script.lua.clone(), keys];
+        arguments.keys(|key| command.push(text(key)));
+        arguments.asks(|ask| command.push(text(ask)));
+        command.push(now.to_string());
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let Reply::List(numbers) = self.call(&command) else {
+            panic!("{:?}", self.call(&command));
+        };
+        let numbers: Vec<i64> = numbers
+            .into_iter()
+            .map(|number| match number {
+                Reply::Int(number) => number,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let told = told(&rows, &numbers).unwrap();
+        let words = places.iter().map(|place| told[place.row].words(place.rank));
+        words.collect()
+    }
+}

@@ -1,0 +1,206 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tower_dist_ratelimit::{
+    Algorithm, Decision, Policy, Quota,
+    arithmetic::{Limit, State, charge_all},
+    backend::{Charge, PolicyId, toolkit::tag},
+};
+
+use super::{clock::Clock, lab::Lab, same::same, step::Step};
+use crate::{
+    call::{Asked, Call, Verb},
+    key::Tag,
+    reply::verdict,
+    rule::Rule,
+    script::Script,
+};
+
+/// The time is the last argument.
+const CLOCK: &str = "local now = tonumber(table.remove(ARGV))\n";
+
+/// Keys outlive a trace, whatever it says that the time is.
+const SLACK: u64 = 600_000;
+
+fn policy(name: &str, algorithm: Algorithm, quota: Quota, dynamic: bool) -> Policy {
+    let policy = Policy::new(name, quota);
+    let policy = policy.counted(algorithm);
+    if dynamic {
+        policy.dynamic_quotas()
+    } else {
+        policy
+    }
+}
+
+fn rule(policy: &Policy) -> Arc<Rule> {
+    Arc::new(Rule::new("rl", policy).unwrap())
+}
+
+fn script(rules: Vec<Arc<Rule>>) -> Script {
+    Script::with_clock(rules, CLOCK, SLACK)
+}
+
+/// Sixteen bits of a key's hash, where the scripts take them from.
+fn phase_bits(tag: &Tag) -> u64 {
+    let digits = std::str::from_utf8(&tag[..4]).unwrap();
+    u64::from_str_radix(digits, 16).unwrap() << 48
+}
+
+/// Requests that were decided in Rust and go to the script together; with the limits that held.
+#[derive(Default)]
+pub(super) struct Pending {
+    calls: Vec<Call>,
+    decisions: Vec<Option<(Vec<Decision>, Vec<u64>)>>,
+}
+
+impl Pending {
+    pub(super) fn compare(&mut self, lab: &Lab, now: u64) -> Result<(), TestCaseError> {
+        if self.calls.is_empty() {
+            return Ok(());
+        }
+        let words = lab.run(now, &self.calls);
+        for ((call, words), theirs) in self.calls.iter().zip(words).zip(&self.decisions) {
+            let Some((theirs, limits)) = theirs else {
+                prop_assert!(words.is_empty());
+                continue;
+            };
+            let ours = verdict(&words, limits);
+            prop_assert_eq!(ours.decisions.len(), theirs.len());
+            for ((ours, theirs), rule) in ours.decisions.iter().zip(theirs).zip(&call.script.rules)
+            {
+                prop_assert!(
+                    same(ours, theirs, rule.dynamic),
+                    "at {now}: redis {ours:?}, rust {theirs:?}"
+                );
+            }
+        }
+        *self = Self::default();
+        Ok(())
+    }
+}
+
+/// The same numbers by the policy's own window: what converts between windows a hundred thousand times as long is
+/// rounding, in either.
+fn in_window_of(quota: Quota, other: Quota) -> Quota {
+    Quota::new(other.limit(), quota.window()).burst(other.burst_size())
+}
+
+/// Policies that are decided together, and a key of each.
+pub(super) struct Together {
+    script: Arc<Script>,
+    members: Vec<Member>,
+}
+
+struct Member {
+    /// The key, and another one, which rejects what the whole set rejects.
+    states: [State; 2],
+    clock: Clock,
+}
+
+impl Member {
+    /// Makes a charge that the whole set allows, or notes one that it rejects.
+    fn charge(&mut self, time: u64, charge: Charge<'_>, allowed: bool) -> Decision {
+        let nanos = time * 1000;
+        let too_much = Charge::new(charge.policy, NAME, u64::MAX);
+        let before = self.states[0].to_bytes();
+        let decision = if allowed {
+            self.states[0].charge(nanos, &charge)
+        } else {
+            let mut out = [Decision::default(); 2];
+            charge_all(&mut self.states, nanos, &[charge, too_much], &mut out);
+            out[0]
+        };
+        if self.states[0].to_bytes() != before {
+            self.clock.wrote(time, &decision);
+        }
+        decision
+    }
+}
+
+const NAME: &[u8] = b"someone";
+
+impl Together {
+    pub(super) fn new(policies: &[(Algorithm, bool, Quota)]) -> Self {
+        let named = policies
+            .iter()
+            .enumerate()
+            .map(|(number, &(algorithm, dynamic, quota))| {
+                rule(&policy(&format!("p{number}"), algorithm, quota, dynamic))
+            });
+        let members = policies.iter().map(|&(algorithm, _, quota)| {
+            let bits = phase_bits(&tag(NAME));
+            let limit = Limit::new(algorithm, quota).unwrap();
+            Member {
+                states: [limit.unused(bits), limit.unused(0)],
+                clock: Clock::new(algorithm, quota, bits),
+            }
+        });
+        Self {
+            script: Arc::new(script(named.collect())),
+            members: members.collect(),
+        }
+    }
+
+    /// Whether the script lets a request pass.
+    pub(super) fn passes(&mut self, lab: &Lab, now: u64) -> bool {
+        let rules = self.script.rules.iter().enumerate();
+        let charge = Charge::new(PolicyId::new(0), NAME, 1);
+        let asks =
+            rules.map(|(place, rule)| Asked::new(&charge, tag(NAME), rule, place, Verb::Acquire));
+        let call = Call {
+            script: Arc::clone(&self.script),
+            asks: asks.collect(),
+            settles: false,
+        };
+        let words = &lab.run(now, &[call])[0];
+        words.iter().all(|said| said.granted >= 0)
+    }
+
+    /// What happens at a step: in Rust now, and in the script when the time moves on.
+    pub(super) fn step(&mut self, now: u64, step: &Step, pending: &mut Pending) {
+        let rules = Arc::clone(&self.script);
+        let rules = &rules.rules;
+        let id = PolicyId::new(0);
+        let charge = |rule: &Rule| match step.settle {
+            Some(_) => Charge::new(id, NAME, u64::MAX),
+            None => {
+                let mut charge = Charge::new(id, NAME, step.cost).up_to(step.want);
+                let other = step.quota.filter(|_| rule.dynamic);
+                charge.quota = other.map(|other| in_window_of(rule.quota, other));
+                charge
+            }
+        };
+        let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
+        let asks = rules.iter().enumerate();
+        let asks =
+            asks.map(|(place, rule)| Asked::new(&charge(rule), tag(NAME), rule, place, verb));
+        pending.calls.push(Call {
+            script: Arc::clone(&self.script),
+            asks: asks.collect(),
+            settles: step.settle.is_some(),
+        });
+        if let Some(delta) = step.settle {
+            for (member, rule) in self.members.iter_mut().zip(rules) {
+                member.states[0].settle(now * 1000, &charge(rule), delta);
+            }
+            pending.decisions.push(None);
+            return;
+        }
+        let charges: Vec<Charge<'_>> = rules.iter().map(|rule| charge(rule)).collect();
+        let members = self.members.iter_mut();
+        let times: Vec<u64> = members.map(|member| member.clock.at(now)).collect();
+        let members = self.members.iter().zip(&times).zip(&charges);
+        let decided =
+            members.map(|((member, &time), charge)| member.states[0].decide(time * 1000, charge));
+        let allowed = decided.fold(true, |all, decision| all & decision.allowed);
+        let members = self.members.iter_mut().zip(times).zip(&charges);
+        let decisions = members
+            .map(|((member, time), &charge)| member.charge(time, charge, allowed))
+            .collect();
+        let limits = rules
+            .iter()
+            .zip(&charges)
+            .map(|(rule, charge)| rule.limit(charge.quota));
+        pending.decisions.push(Some((decisions, limits.collect())));
+    }
+}

@@ -1,0 +1,207 @@
+use std::{sync::Arc, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
+use tokio::net::TcpStream;
+use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
+
+use super::target::Address;
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+
+/// After so much silence the kernel asks whether the other side is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// The least version: 6 has access control lists, and copies what scripts have written, not scripts, to replicas.
+const LEAST: u32 = 6;
+
+/// Something that commands can be sent to.
+pub(super) trait Commands: Send + Sync {
+    /// Sends a command, and after [`ASKING`](https://redis.io/docs/latest/commands/asking/) if so.
+    fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>>;
+}
+
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Commands for C {
+    fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>> {
+        let mut connection = self.clone();
+        Box::pin(async move {
+            if !asking {
+                return connection
+                    .req_packed_command(&command)
+                    .await?
+                    .extract_error();
+            }
+            let mut both = redis::Pipeline::new();
+            both.cmd("ASKING").add_command(command);
+            let mut answers = connection.req_packed_commands(&both, 0, 2).await?;
+            answers.pop().unwrap_or(Value::Nil).extract_error()
+        })
+    }
+}
+
+/// A connection, and what moves its bytes: it has to be polled, and ends when the connection does.
+pub(super) struct Wire {
+    pub(super) commands: Arc<dyn Commands>,
+    pub(super) driver: BoxFuture<'static, ()>,
+}
+
+impl Wire {
+    /// Sends one command, over a connection for that alone.
+    pub(super) async fn ask(mut self, to: &Address, command: Cmd) -> Result<Value, ConnectError> {
+        let answer = self.commands.send(command, false);
+        tokio::select! {
+            answer = answer => answer.map_err(|error| refused(to, error)),
+            () = &mut self.driver => Err(ConnectError::new(to, "closed the connection")),
+        }
+    }
+}
+
+/// How to get to a server, once its address is known.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Tls>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) db: i64,
+}
+
+impl Dialer {
+    /// Connects, says who this is, and asks whether the server can do what is needed.
+    pub(super) async fn dial(&self, address: &Address) -> Result<Wire, ConnectError> {
+        let mut wire = self.connect(address).await?;
+        let commands = Arc::clone(&wire.commands);
+        let fitness = fitness(address, &*commands);
+        tokio::select! {
+            () = &mut wire.driver => Err(ConnectError::new(address, "closed the connection")),
+            fit = fitness => fit.map(|()| wire),
+        }
+    }
+
+    /// Connects and says who this is.
+    pub(super) async fn connect(&self, address: &Address) -> Result<Wire, ConnectError> {
+        let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
+        let stream = TcpStream::connect((address.host.as_str(), address.port))
+            .await
+            .map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE);
+        socket2::SockRef::from(&stream)
+            .set_tcp_keepalive(&keepalive)
+            .map_err(unreachable)?;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let stream = tls.connect(address, stream).await?;
+            return self.greet(address, stream).await;
+        }
+        self.greet(address, stream).await
+    }
+
+    async fn greet<S>(&self, address: &Address, stream: S) -> Result<Wire, ConnectError>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut who = RedisConnectionInfo::default().set_db(self.db);
+        if let Some(user) = &self.user {
+            // A user without a password says who it is, too, and is not taken for the default one.
+            who = who.set_username(user).set_password("");
+        }
+        if let Some(password) = &self.password {
+            who = who.set_password(password);
+        }
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&who, stream, config)
+            .await
+            .map_err(|error| refused(address, error))?;
+        Ok(Wire {
+            commands: Arc::new(connection),
+            driver: Box::pin(driver),
+        })
+    }
+}
+
+pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
+    let problem = match error.kind() {
+        ErrorKind::AuthenticationFailed => "does not accept this user or password",
+        _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
+            "does not accept this user or password"
+        }
+        // A server that takes no more connections, too: what it says then is often lost.
+        _ if error.is_io_error() => "closed the connection",
+        // The parser's own words are several lines, and say nothing more.
+        ErrorKind::Parse => return ConnectError::new(address, "does not speak Redis's protocol"),
+        _ => "answers with an error",
+    };
+    ConnectError::because(address, problem, error)
+}
+
+/// Whether a server is recent enough, can be written to, and lets this user run scripts.
+async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), ConnectError> {
+    let mut info = redis::cmd("INFO");
+    match commands.send(info.take(), false).await {
+        Ok(answer) => {
+            let info: String = redis::from_redis_value(answer).unwrap_or_default();
+            check_info(address, &info)?;
+        }
+        // A user who may not ask: what follows says whether the server will do.
+        Err(error) if error.code() == Some("NOPERM") => {}
+        Err(error) => return Err(refused(address, error)),
+    }
+    let mut script = redis::cmd("EVAL");
+    script.arg("return redis.call('TIME')").arg(0);
+    match commands.send(script, false).await {
+        Ok(Value::Array(_)) => Ok(()),
+        Ok(_) => Err(ConnectError::new(
+            address,
+            "does not run scripts as Redis does",
+        )),
+        Err(error) => Err(ConnectError::because(
+            address,
+            "does not run scripts for this user",
+            error,
+        )),
+    }
+}
+
+fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
+    let says = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
+    // Of Redis and of Valkey.
+    let mode = says("redis_mode").or_else(|| says("server_mode"));
+    if mode == Some("sentinel") {
+        let problem = "is a sentinel, which needs a URL of redis-sentinel://";
+        return Err(ConnectError::new(address, problem));
+    }
+    if let Some(version) = says("redis_version") {
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse().ok());
+        if major.is_some_and(|major: u32| major < LEAST) {
+            let problem = format!("is Redis {version}, but must be at least {LEAST}");
+            return Err(ConnectError::new(address, problem));
+        }
+    }
+    if says("role") == Some("slave") && says("slave_read_only") == Some("1") {
+        return Err(ConnectError::new(address, "is a read-only replica"));
+    }
+    Ok(())
+}
+
+/// Whether an answer means that another server may take what this one does not: it has become a replica, or is a primary
+/// that was cut off from its replicas, of which one is primary by now.
+pub(super) fn takes_no_writes(error: &RedisError) -> bool {
+    // In answers of scripts older servers have the code somewhere in the text.
+    let says = |code| error.detail().is_some_and(|detail| detail.contains(code));
+    matches!(
+        error.kind(),
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+    ) || error.code() == Some("NOREPLICAS")
+        || says("READONLY ")
+        || says("NOREPLICAS ")
+}

@@ -1,0 +1,33 @@
+//! Parts that backends share: what Redis's and Memcached's are made of, for backends of other crates.
+//!
+//! A backend registers its sets of policies in a [`Registry`], and keys its values by a [`tag`] of the caller's key. The
+//! rest needs the feature `toolkit`: a backend over a network supervises its connection with [`Health`] and
+//! [`Reconnect`], and spreads the charges of one request over several servers with [`Transactions`].
+
+#[cfg(feature = "toolkit")]
+mod address;
+#[cfg(feature = "toolkit")]
+mod connect_error;
+#[cfg(feature = "toolkit")]
+mod health;
+#[cfg(feature = "toolkit")]
+mod reconnect;
+mod registry;
+#[cfg(feature = "toolkit")]
+mod tag;
+#[cfg(feature = "toolkit")]
+mod timeouts;
+#[cfg(feature = "toolkit")]
+mod transaction;
+
+pub use registry::{MAX_POLICIES, Registry};
+#[cfg(feature = "toolkit")]
+pub use {
+    address::Address,
+    connect_error::ConnectError,
+    health::Health,
+    reconnect::{Connector, Reconnect},
+    tag::{Tag, Tags, tag},
+    timeouts::{Timeouts, connect_within},
+    transaction::{PartAnswer, PendingVerdict, TransactionPart, Transactions},
+};

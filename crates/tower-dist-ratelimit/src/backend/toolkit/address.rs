@@ -1,0 +1,61 @@
+use std::fmt;
+
+/// The host and the port of a server.
+///
+/// ```
+/// use tower_dist_ratelimit::backend::toolkit::Address;
+///
+/// let address = Address::parse("[::1]", 6379).unwrap();
+/// assert_eq!((&*address.host, address.port), ("::1", 6379));
+/// assert_eq!(address.to_string(), "[::1]:6379");
+/// assert_eq!(Address::parse("cache:1", 6379).unwrap().port, 1);
+/// assert_eq!(Address::parse("cache:no", 6379), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// A name or an IP address. An IPv6 address has no brackets.
+    pub host: String,
+    /// The port, from 1 to 65535.
+    pub port: u16,
+}
+
+impl Address {
+    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`. Returns `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str, default_port: u16) -> Option<Self> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']')?;
+                (
+                    host,
+                    if rest.is_empty() {
+                        None
+                    } else {
+                        Some(rest.strip_prefix(':')?)
+                    },
+                )
+            }
+            None => match text.rsplit_once(':') {
+                // An address of a Cluster's node has no brackets.
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        let port = port.map_or(Some(default_port), |port| port.parse().ok())?;
+        let fine = !host.is_empty() && port != 0 && !host.contains([' ', '/', '@', '[', ']']);
+        fine.then(|| Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use std::{error::Error, fmt};
+
+/// A backend's connection that could not be made: the peer or the setting, and the problem with it.
+///
+/// Causes are an invalid URL, an unreachable host, a timeout, credentials that the server rejects, and a server that is
+/// too old or read-only. The message never contains a password.
+///
+/// `connect` makes one attempt. `connect_lazy` returns this error only for invalid settings, and otherwise connects in
+/// the background.
+///
+/// ```
+/// use tower_dist_ratelimit::backend::toolkit::ConnectError;
+///
+/// let error = ConnectError::new("cache:6379", "is a read-only replica");
+/// assert_eq!(error.to_string(), "cache:6379: is a read-only replica");
+/// ```
+#[derive(Debug)]
+pub struct ConnectError {
+    to: String,
+    problem: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ConnectError {
+    /// An error about a peer or a setting, `to`, that has this `problem`.
+    #[must_use]
+    pub fn new(to: impl fmt::Display, problem: impl fmt::Display) -> Self {
+        Self {
+            to: to.to_string(),
+            problem: problem.to_string(),
+            source: None,
+        }
+    }
+
+    /// An error with a cause, which is also its [`source`](Error::source).
+    #[must_use]
+    pub fn because(
+        to: impl fmt::Display,
+        problem: impl fmt::Display,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            source: Some(source.into()),
+            ..Self::new(to, problem)
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.to, self.problem)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for ConnectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

@@ -1,0 +1,81 @@
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Whether a backend is connected, and the reason if it is not.
+///
+/// The task that owns the connection writes it, and decisions read it to fail immediately during an outage.
+///
+/// ```
+/// use tower_dist_ratelimit::backend::toolkit::Health;
+///
+/// let health = Health::waiting();
+/// assert!(health.is_new() && !health.is_up());
+/// health.fall("connection refused".to_owned());
+/// assert_eq!((health.is_new(), &*health.reason()), (false, "connection refused"));
+/// health.rise();
+/// assert!(health.is_up());
+/// ```
+#[derive(Debug)]
+pub struct Health {
+    up: AtomicBool,
+    /// No attempt to connect has ended.
+    new: AtomicBool,
+    reason: Mutex<String>,
+}
+
+impl Health {
+    /// The state of a backend that is connected.
+    #[must_use]
+    pub fn up() -> Self {
+        Self {
+            up: AtomicBool::new(true),
+            new: AtomicBool::new(false),
+            reason: Mutex::default(),
+        }
+    }
+
+    /// Returns whether there is a connection.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the first attempt to connect has not ended yet.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.new.load(Ordering::Acquire)
+    }
+
+    /// The state of a backend that makes its first attempt to connect.
+    #[must_use]
+    pub fn waiting() -> Self {
+        Self {
+            up: AtomicBool::new(false),
+            new: AtomicBool::new(true),
+            reason: Mutex::new("the first attempt to connect has not ended".to_owned()),
+        }
+    }
+
+    /// Records a new connection.
+    pub fn rise(&self) {
+        self.up.store(true, Ordering::Release);
+    }
+
+    /// Records that there is no connection, and the reason.
+    pub fn fall(&self, reason: String) {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        self.up.store(false, Ordering::Release);
+        self.new.store(false, Ordering::Release);
+    }
+
+    /// Returns why the connection was lost, or could not be made.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        self.reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

@@ -1,0 +1,282 @@
+//! The sets of policies that a backend decides on.
+
+use std::{
+    array, fmt,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use crate::backend::{BackendError, Charge, PolicyId};
+use crate::{Algorithm, BuildError, Policy, Quota};
+
+/// Maximum number of policies in one set of the backends here: few enough to lock or to ask for one after the other.
+pub const MAX_POLICIES: usize = 16;
+
+/// Bits of a policy's id that hold its place in its set; the others hold the set's number.
+const PLACE_BITS: u32 = 5;
+
+const PLACES: usize = 1 << PLACE_BITS;
+
+/// Segments of 1, 2, 4, ... sets. Together they hold one set less than the ids can number.
+const SEGMENTS: usize = (u32::BITS - PLACE_BITS) as usize;
+
+/// The policy sets of one backend, each with the backend's own state `S`, such as its tables or scripts.
+///
+/// Equal sets are one set. A service that rebuilds unchanged limits therefore keeps its counts and uses no more memory,
+/// however often it does so. A set that differs in anything is added, and stays until the backend is dropped.
+///
+/// Sets never move, so a look-up takes no lock, and adding a set delays no decision.
+///
+/// ```
+/// use tower_dist_ratelimit::{Policy, Quota, backend::{Charge, toolkit::Registry}};
+///
+/// let registry = Registry::default();
+/// let set = || [Policy::new("reads", Quota::per_second(9)), Policy::new("writes", Quota::per_second(1))];
+/// let ids = registry.register(&set(), || Ok("prepared")).unwrap();
+/// assert_eq!(registry.register(&set(), || unreachable!()).unwrap(), ids);
+///
+/// let (state, place) = registry.find(&Charge::new(ids[1], b"client", 1)).unwrap();
+/// assert_eq!((*state, place), ("prepared", 1));
+/// ```
+pub struct Registry<S> {
+    segments: [OnceLock<Segment<S>>; SEGMENTS],
+    /// Number of sets; locked while one is added.
+    len: Mutex<usize>,
+}
+
+type Segment<S> = Box<[OnceLock<Registered<S>>]>;
+
+struct Registered<S> {
+    terms: Box<[Terms]>,
+    state: S,
+}
+
+/// Everything about a policy that a backend keeps to.
+#[derive(PartialEq)]
+struct Terms {
+    name: String,
+    quota: Quota,
+    algorithm: Algorithm,
+    dynamic: bool,
+    colocated: Option<String>,
+}
+
+impl<S> Default for Registry<S> {
+    fn default() -> Self {
+        Self {
+            segments: array::from_fn(|_| OnceLock::new()),
+            len: Mutex::new(0),
+        }
+    }
+}
+
+impl<S> Registry<S> {
+    /// Returns the ids of a set's policies, the same ones as before if an equal set is registered. Calls `prepare` only
+    /// for a new set.
+    ///
+    /// # Errors
+    ///
+    /// Too many policies, or the error of `prepare`. Then nothing is registered.
+    pub fn register(
+        &self,
+        policies: &[Policy],
+        prepare: impl FnOnce() -> Result<S, BuildError>,
+    ) -> Result<Vec<PolicyId>, BuildError> {
+        if policies.len() > PLACES {
+            let bound = format_args!("at most {PLACES} with this backend");
+            return Err(BuildError::new("number of policies", policies.len(), bound));
+        }
+        let terms: Box<[Terms]> = policies.iter().map(Terms::of).collect();
+        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |&number: &usize| self.set(number).is_some_and(|set| set.terms == terms);
+        let number = match (0..*len).find(is_known) {
+            Some(number) => number,
+            None => {
+                let number = *len;
+                let (n, place) = position(number);
+                let segment = self.segments.get(n).ok_or_else(|| {
+                    BuildError::new("sets of policies", number, "fewer with one backend")
+                })?;
+                let state = prepare()?;
+                let places =
+                    segment.get_or_init(|| (0..1_usize << n).map(|_| OnceLock::new()).collect());
+                places[place].get_or_init(|| Registered { terms, state });
+                *len += 1;
+                number
+            }
+        };
+        let first = number << PLACE_BITS;
+        let ids = (first..first + policies.len()).map(|id| u32::try_from(id).unwrap_or(u32::MAX));
+        Ok(ids.map(PolicyId::new).collect())
+    }
+
+    /// Returns the state of the set that a charge belongs to, and the place of its policy there.
+    ///
+    /// # Errors
+    ///
+    /// A policy that was not registered, or a quota for a policy without dynamic quotas.
+    #[inline]
+    pub fn find(&self, charge: &Charge<'_>) -> Result<(&S, usize), BackendError> {
+        let id = charge.policy.number() as usize;
+        let place = id % PLACES;
+        let set = self.set(id / PLACES);
+        let set = set.and_then(|set| Some((&set.state, set.terms.get(place)?)));
+        match set {
+            Some((state, terms)) if charge.quota.is_none() || terms.dynamic => Ok((state, place)),
+            _ => Err(wrong_charge()),
+        }
+    }
+
+    #[inline]
+    fn set(&self, number: usize) -> Option<&Registered<S>> {
+        let (segment, place) = position(number);
+        self.segments.get(segment)?.get()?.get(place)?.get()
+    }
+}
+
+/// The segment of a set, and the set's place in it. Segment `n` begins with number 2ⁿ − 1.
+#[inline]
+fn position(number: usize) -> (usize, usize) {
+    let segment = (number + 1).ilog2();
+    (segment as usize, number + 1 - (1 << segment))
+}
+
+#[cold]
+fn wrong_charge() -> BackendError {
+    BackendError::new(
+        "a charge to a policy that was not registered here, or with a quota of its own to one without dynamic_quotas",
+    )
+}
+
+impl Terms {
+    fn of(policy: &Policy) -> Self {
+        Self {
+            name: policy.name().to_owned(),
+            quota: policy.quota(),
+            algorithm: policy.algorithm(),
+            dynamic: policy.has_dynamic_quotas(),
+            colocated: policy.colocated().map(str::to_owned),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Registry<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn policy() -> Policy {
+        Policy::new("a", Quota::per_minute(10))
+    }
+
+    /// Registers a set whose state is its number of policies.
+    fn register(registry: &Registry<usize>, set: &[Policy]) -> Vec<PolicyId> {
+        registry.register(set, || Ok(set.len())).unwrap()
+    }
+
+    #[test]
+    fn a_set_that_is_registered_again_is_the_same_and_is_not_prepared_again() {
+        let registry = Registry::default();
+        let set = || {
+            [
+                policy(),
+                Policy::new("b", Quota::per_hour(9)).sliding_window_log(),
+            ]
+        };
+        let ids = register(&registry, &set());
+        for _ in 0..1000 {
+            let again = registry.register(&set(), || unreachable!("it is known"));
+            assert_eq!(again.unwrap(), ids);
+        }
+    }
+
+    #[test]
+    fn any_number_of_different_sets_can_be_registered_and_each_stays_what_it_is() {
+        let registry = Registry::default();
+        let set = |number: u64| [Policy::new("a", Quota::per_minute(number + 1))];
+        let ids: Vec<_> = (0..1000)
+            .map(|number| registry.register(&set(number), || Ok(number)).unwrap())
+            .collect();
+        for (number, ids) in (0..).zip(&ids) {
+            let again = registry.register(&set(number), || unreachable!("it is known"));
+            assert_eq!(again.unwrap(), *ids);
+            let (state, place) = registry.find(&Charge::new(ids[0], b"", 1)).unwrap();
+            assert_eq!((*state, place), (number, 0));
+        }
+        assert!(
+            registry
+                .find(&Charge::new(PolicyId::new(1), b"", 1))
+                .is_err()
+        );
+        assert!(
+            registry
+                .find(&Charge::new(PolicyId::new(32_000), b"", 1))
+                .is_err()
+        );
+        assert!(
+            registry
+                .find(&Charge::new(PolicyId::new(u32::MAX), b"", 1))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_set_that_differs_in_anything_is_another_set() {
+        let registry = Registry::default();
+        let sets = [
+            vec![policy()],
+            vec![Policy::new("b", Quota::per_minute(10))],
+            vec![Policy::new("a", Quota::per_minute(11))],
+            vec![Policy::new("a", Quota::per_minute(10).burst(9))],
+            vec![Policy::new("a", Quota::per_hour(600).burst(10))],
+            vec![policy().dynamic_quotas()],
+            vec![policy().colocate("there")],
+            vec![policy().leaky_bucket()],
+            vec![policy().fixed_window()],
+            vec![policy().fixed_window_staggered()],
+            vec![policy().sliding_window_buckets(4)],
+            vec![policy().sliding_window_buckets(5)],
+            vec![policy().sliding_window_strict(4)],
+            vec![policy().leaky_queue(Duration::from_secs(1))],
+            vec![policy().leaky_queue(Duration::from_secs(2))],
+            vec![policy(), Policy::new("b", Quota::per_minute(10))],
+            vec![Policy::new("b", Quota::per_minute(10)), policy()],
+        ];
+        let mut seen = Vec::new();
+        for set in &sets {
+            let ids = register(&registry, set);
+            assert!(!seen.contains(&ids), "{set:?}");
+            seen.push(ids);
+        }
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_prepared_is_not_registered() {
+        let registry = Registry::default();
+        for _ in 0..3 {
+            let error = BuildError::new("limit", 0, "at least 1");
+            assert!(registry.register(&[policy()], || Err(error)).is_err());
+        }
+        assert_eq!(register(&registry, &[policy()]), [PolicyId::new(0)]);
+        let many: Vec<Policy> = (0..33)
+            .map(|n| Policy::new(n.to_string(), Quota::per_second(1)))
+            .collect();
+        assert!(registry.register(&many, || Ok(33)).is_err());
+    }
+
+    #[test]
+    fn a_quota_goes_only_to_a_policy_that_takes_quotas() {
+        let registry = Registry::default();
+        let quota = Quota::per_second(1);
+        let set = [policy(), Policy::new("b", quota).dynamic_quotas()];
+        let ids = register(&registry, &set);
+        let found = |id| registry.find(&Charge::new(id, b"", 1).quota(quota)).is_ok();
+        assert_eq!((found(ids[0]), found(ids[1])), (false, true));
+    }
+}

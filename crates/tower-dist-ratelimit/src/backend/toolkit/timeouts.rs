@@ -1,0 +1,74 @@
+use std::{fmt, time::Duration};
+
+use tokio::time;
+
+use super::ConnectError;
+
+/// How long a backend waits for its server.
+///
+/// # Default
+///
+/// 5 s for a connection and 500 ms for an answer.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_dist_ratelimit::backend::toolkit::Timeouts;
+///
+/// let timeouts = Timeouts::default();
+/// assert_eq!((timeouts.connect.as_secs(), timeouts.answer.as_millis()), (5, 500));
+/// assert!(Timeouts { answer: Duration::ZERO, ..timeouts }.check().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For one attempt to connect.
+    pub connect: Duration,
+    /// For the answer to one call.
+    pub answer: Duration,
+}
+
+impl Timeouts {
+    /// Checks that both timeouts are above zero.
+    ///
+    /// # Errors
+    ///
+    /// A timeout of zero.
+    pub fn check(self) -> Result<(), ConnectError> {
+        let deadlines = [
+            ("connect_timeout", self.connect),
+            ("answer_timeout", self.answer),
+        ];
+        match deadlines.iter().find(|(_, deadline)| deadline.is_zero()) {
+            Some((field, _)) => Err(ConnectError::new(field, "is 0ns, but must be above 0")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            answer: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Gives up an attempt to connect after this timeout.
+///
+/// # Errors
+///
+/// The error of the attempt, or one that names the timeout.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops the attempt.
+pub async fn connect_within<T>(
+    timeout: Duration,
+    to: impl fmt::Display,
+    attempt: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    time::timeout(timeout, attempt).await.unwrap_or_else(|_| {
+        let problem = format!("no answer within {timeout:?}");
+        Err(ConnectError::new(to, problem))
+    })
+}

@@ -1,0 +1,380 @@
+//! Charges whose keys are on several servers, or in several slots of a Cluster, and corrections.
+//!
+//! No server decides about the keys of another. So each server or slot decides about its own part, and if one part is
+//! rejected or fails, the other parts are refunded. A task of the backend does all of that, so that a cancelled request
+//! leaves no tokens charged.
+
+use std::{
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+    time::{Instant, sleep, timeout},
+};
+use tower_jitter_retry::Backoff;
+
+use crate::backend::{BackendError, BoxFuture, JointDecision};
+use crate::{Decision, Decisions, Source};
+
+/// Maximum number of transactions in progress: as many as the largest queue of a connection holds.
+const MOST: u32 = 8192;
+
+/// How long a correction is retried. Ten times as long as a server may take to answer by default.
+const RETRIED_FOR: Duration = Duration::from_secs(5);
+
+/// Pauses between retries. Full queues drain, and races for a key end, within milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The charges, or the corrections, that one server makes in one atomic step: a part of a transaction.
+pub trait TransactionPart: Send + Sized + 'static {
+    /// Why a part was not decided.
+    type Failure: Into<BackendError> + Send;
+
+    /// Sends the part. The request is on its way when this returns.
+    ///
+    /// # Errors
+    ///
+    /// A part that was not sent.
+    fn send(&self) -> Result<PartAnswer<Self>, Self::Failure>;
+
+    /// Returns the indices of its charges in the whole request.
+    fn places(&self) -> impl Iterator<Item = usize>;
+
+    /// Returns the correction that refunds these tokens, one number for each charge.
+    fn refund(&self, granted: impl Iterator<Item = u64>) -> Self;
+
+    /// Returns the parts to send instead, if the failure means that its keys are no longer on one server.
+    ///
+    /// # Default
+    ///
+    /// `None`.
+    fn split(&self, _: &Self::Failure) -> Option<Vec<Self>> {
+        None
+    }
+
+    /// Returns whether nothing was charged and the connection lasts, so that sending again is safe and may succeed. A
+    /// transaction retries only corrections, for at most 5 s.
+    fn is_retryable(failure: &Self::Failure) -> bool;
+}
+
+/// The pending verdict on a part.
+pub type PartAnswer<P> = BoxFuture<'static, Result<JointDecision, <P as TransactionPart>::Failure>>;
+
+/// The pending verdict on a whole request.
+pub type PendingVerdict = BoxFuture<'static, Result<JointDecision, BackendError>>;
+
+/// Parts in flight.
+type Sent<P> = Vec<(P, Result<PartAnswer<P>, <P as TransactionPart>::Failure>)>;
+
+/// The transactions of a backend, at most 8,192 at a time. Each is a task on the runtime of the backend's connections.
+///
+/// If one part rejects the request or fails, the transaction refunds the tokens that the other parts took. It ends also
+/// if its caller has dropped the future. A clone shares the limit and the counts.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::{iter, sync::{Arc, atomic::{AtomicI64, Ordering}}, time::Duration};
+/// use tower_dist_ratelimit::{Decision, Decisions, Source};
+/// use tower_dist_ratelimit::backend::{BackendError, JointDecision};
+/// use tower_dist_ratelimit::backend::toolkit::{PartAnswer, TransactionPart, Transactions};
+///
+/// /// One charge to one of several servers.
+/// struct Part { server: Arc<AtomicI64>, place: usize, cost: i64 }
+///
+/// impl TransactionPart for Part {
+///     type Failure = BackendError;
+///
+///     fn send(&self) -> Result<PartAnswer<Self>, BackendError> {
+///         let left = self.server.fetch_sub(self.cost, Ordering::Relaxed) - self.cost;
+///         let decision = match left >= 0 {
+///             true => Decision::allow(1, 9, left.unsigned_abs(), Duration::ZERO),
+///             false => Decision::reject(9, 0, None, Duration::ZERO),
+///         };
+///         let verdict = JointDecision { allowed: decision.allowed, decisions: Decisions::from_iter([decision]) };
+///         Ok(Box::pin(async { Ok(verdict) }))
+///     }
+///
+///     fn places(&self) -> impl Iterator<Item = usize> {
+///         iter::once(self.place)
+///     }
+///
+///     fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
+///         Self { server: Arc::clone(&self.server), cost: -granted.sum::<u64>().cast_signed(), ..*self }
+///     }
+///
+///     fn is_retryable(_: &BackendError) -> bool {
+///         false
+///     }
+/// }
+///
+/// let transactions = Transactions::current();
+/// let servers = [5, 0].map(|tokens| Arc::new(AtomicI64::new(tokens)));
+/// let parts = servers.iter().enumerate();
+/// let parts = parts.map(|(place, server)| Part { server: Arc::clone(server), place, cost: 1 }).collect();
+/// let verdict = transactions.acquire(parts)?.await?;
+/// // The second server rejected the request, and the first one has its token back.
+/// assert!(!verdict.allowed && verdict.decisions[0].source == Source::Parts);
+/// transactions.finish(Duration::from_secs(1)).await?;
+/// assert_eq!((servers[0].load(Ordering::Relaxed), transactions.lost()), (5, 0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Transactions(Arc<Shared>);
+
+struct Shared {
+    runtime: Handle,
+    /// One permit for each transaction that may still begin.
+    room: Arc<Semaphore>,
+    lost: AtomicU64,
+}
+
+impl Transactions {
+    /// Transactions on the current runtime.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn current() -> Self {
+        Self(Arc::new(Shared {
+            runtime: Handle::current(),
+            room: Arc::new(Semaphore::new(usize::try_from(MOST).unwrap_or(usize::MAX))),
+            lost: AtomicU64::new(0),
+        }))
+    }
+
+    /// Returns the number of corrections that were given up. Their tokens stay charged, which admits less and not more.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Relaxed)
+    }
+
+    /// Waits until no transaction is in progress, at most `limit`. Meanwhile none begins.
+    ///
+    /// # Errors
+    ///
+    /// [Late](BackendError::is_late), if a transaction is still in progress after `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the waiting only.
+    pub async fn finish(&self, limit: Duration) -> Result<(), BackendError> {
+        match timeout(limit, self.0.room.acquire_many(MOST)).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(BackendError::late(limit)),
+        }
+    }
+
+    /// Charges all parts or none. Refunds are in flight when the verdict is there, so that they precede the next charges
+    /// of the same caller.
+    ///
+    /// # Errors
+    ///
+    /// No part could be sent, or 8,192 transactions are in progress.
+    pub fn acquire<P: TransactionPart>(
+        &self,
+        parts: Vec<P>,
+    ) -> Result<PendingVerdict, BackendError> {
+        self.start(
+            parts,
+            |_| false,
+            |this, sent, told| async move {
+                let answers = answers(sent).await;
+                let refunds = send(refunds(&answers));
+                let _ = told.send(verdict(answers));
+                let _ = this.correct(refunds).await;
+            },
+        )
+    }
+
+    /// Makes corrections. Sends a correction again for 5 s while its failure [is
+    /// retryable](TransactionPart::is_retryable), and then counts it as [lost](Self::lost).
+    ///
+    /// # Errors
+    ///
+    /// No correction could be sent, so the caller can send them again; or 8,192 transactions are in progress.
+    pub fn settle<P: TransactionPart>(
+        &self,
+        parts: Vec<P>,
+    ) -> Result<PendingVerdict, BackendError> {
+        self.start(parts, P::is_retryable, |this, sent, told| async move {
+            let corrected = this.correct(sent).await;
+            let _ = told.send(corrected.map(|()| JointDecision {
+                allowed: true,
+                decisions: Decisions::rejected(0),
+            }));
+        })
+    }
+
+    /// Sends the parts and runs the rest in a task, unless no part could be sent and none `is_retryable`.
+    fn start<P: TransactionPart, F>(
+        &self,
+        parts: Vec<P>,
+        is_retryable: fn(&P::Failure) -> bool,
+        run: impl FnOnce(Self, Sent<P>, oneshot::Sender<Result<JointDecision, BackendError>>) -> F,
+    ) -> Result<PendingVerdict, BackendError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let room = Arc::clone(&self.0.room).try_acquire_owned();
+        let permit = room.map_err(|_| {
+            BackendError::new(format!("{MOST} transactions are in progress already"))
+        })?;
+        let mut sent = send(parts);
+        let is_over =
+            |answer: &Result<_, _>| answer.as_ref().is_err_and(|failure| !is_retryable(failure));
+        if sent.iter().all(|(_, answer)| is_over(answer))
+            && let Some((_, Err(failure))) = sent.pop()
+        {
+            return Err(failure.into());
+        }
+        let (told, decided) = oneshot::channel();
+        let running = run(self.clone(), sent, told);
+        self.0.runtime.spawn(async move {
+            running.await;
+            drop(permit);
+        });
+        Ok(Box::pin(async move {
+            let ended = |_| {
+                Err(BackendError::new(
+                    "the runtime of the connections has ended",
+                ))
+            };
+            decided.await.unwrap_or_else(ended)
+        }))
+    }
+
+    /// Counts a correction that is not made. Only the first one is logged, so that no client can flood the logs.
+    fn give_up(&self, error: BackendError) -> BackendError {
+        if self.0.lost.fetch_add(1, Relaxed) == 0 {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(%error, "gave up a refund or another correction of a rate limit: the tokens stay charged");
+        }
+        error
+    }
+
+    /// Waits for corrections, and retries a correction that the server did not make for want of room. A correction that
+    /// is given up leaves its tokens charged, which admits less and not more.
+    async fn correct<P: TransactionPart>(&self, mut sent: Sent<P>) -> Result<(), BackendError> {
+        let mut pauses = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).schedule();
+        let end = Instant::now() + RETRIED_FOR;
+        let mut result = Ok(());
+        loop {
+            let mut again = Vec::new();
+            for (part, answer) in answers(sent).await {
+                match answer {
+                    Ok(_) => {}
+                    Err(failure) if P::is_retryable(&failure) && Instant::now() < end => {
+                        again.push(part);
+                    }
+                    Err(failure) => result = Err(self.give_up(failure.into())),
+                }
+            }
+            if again.is_empty() {
+                return result;
+            }
+            sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            sent = send(again);
+        }
+    }
+}
+
+fn send<P: TransactionPart>(parts: Vec<P>) -> Sent<P> {
+    let sent = parts.into_iter().map(|part| {
+        let answer = part.send();
+        (part, answer)
+    });
+    sent.collect()
+}
+
+/// Waits for all parts. They are in flight together, so waiting for one after the other takes no longer.
+async fn answers<P: TransactionPart>(
+    mut sent: Sent<P>,
+) -> Vec<(P, Result<JointDecision, P::Failure>)> {
+    let mut answers = Vec::with_capacity(sent.len());
+    while !sent.is_empty() {
+        let mut smaller = Vec::new();
+        for (part, answer) in mem::take(&mut sent) {
+            let answer = match answer {
+                Ok(answer) => answer.await,
+                Err(failure) => Err(failure),
+            };
+            match answer
+                .as_ref()
+                .err()
+                .and_then(|failure| part.split(failure))
+            {
+                Some(parts) => smaller.extend(parts),
+                None => answers.push((part, answer)),
+            }
+        }
+        sent = send(smaller);
+    }
+    answers
+}
+
+fn is_allowed<F>(answer: &Result<JointDecision, F>) -> bool {
+    answer.as_ref().is_ok_and(|verdict| verdict.allowed)
+}
+
+/// The refunds of those parts that took tokens, unless all parts allow the request.
+fn refunds<P: TransactionPart>(answers: &[(P, Result<JointDecision, P::Failure>)]) -> Vec<P> {
+    if answers.iter().all(|(_, answer)| is_allowed(answer)) {
+        return Vec::new();
+    }
+    let refunds = answers.iter().filter_map(|(part, answer)| {
+        let verdict = answer.as_ref().ok().filter(|verdict| verdict.allowed)?;
+        let mut granted = verdict.decisions.iter().map(|decision| decision.granted);
+        let took = granted.clone().any(|granted| granted > 0);
+        took.then(|| part.refund(&mut granted))
+    });
+    refunds.collect()
+}
+
+fn verdict<P: TransactionPart>(
+    answers: Vec<(P, Result<JointDecision, P::Failure>)>,
+) -> Result<JointDecision, BackendError> {
+    let allowed = answers.iter().all(|(_, answer)| is_allowed(answer));
+    let returned = !allowed && answers.len() > 1;
+    let charges = answers.iter().map(|(part, _)| part.places().count());
+    let mut decisions = Decisions::rejected(charges.sum());
+    for (part, answer) in answers {
+        let verdict = answer.map_err(Into::into)?;
+        for (place, &decision) in part.places().zip(verdict.decisions.iter()) {
+            decisions[place] = decision;
+        }
+    }
+    if returned {
+        decisions.iter_mut().for_each(take_back);
+    }
+    Ok(JointDecision { allowed, decisions })
+}
+
+/// Adjusts a decision whose tokens are refunded.
+fn take_back(decision: &mut Decision) {
+    decision.source = Source::Parts;
+    decision.remaining += decision.granted;
+    decision.granted = 0;
+    decision.delay = Duration::ZERO;
+}
+
+impl fmt::Debug for Transactions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transactions")
+            .field("lost", &self.lost())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
