@@ -1,4 +1,5 @@
-//! What a decision costs in a store, as the table in the docs of `tower-dist-ratelimit` says: round trips, and bytes per key.
+//! Costs of a decision on a backend, as the table in the docs of `tower-dist-ratelimit` states them: round trips, and
+//! bytes per key.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -6,13 +7,13 @@ use tests::servers::{Memcached, Proxy, Redis};
 use tokio::time::Instant;
 use tower_dist_ratelimit::{Consistency, Limiter, Policy, Quota, backend::Backend};
 
-/// Of the table, with names as long as most.
+/// A line of the table, for names of usual length.
 struct Line {
     name: &'static str,
     of: fn(Policy) -> Policy,
     /// Bytes in Redis.
     redis: u64,
-    /// Round trips and bytes in Memcached, if it can do this.
+    /// Round trips and bytes in Memcached, if it supports the algorithm.
     memcached: Option<(u128, u64)>,
 }
 
@@ -73,24 +74,24 @@ const LINES: [Line; 9] = [
     },
 ];
 
-/// A log in Redis, and each token in it.
+/// Bytes of a log in Redis, and of each token in it.
 const LOG: u64 = 270;
 const LOGGED: u64 = 11;
 
 fn limiter(backend: impl Backend, line: &Line) -> Limiter {
-    // In an hour, so that windows seldom end meanwhile.
+    // A window of an hour, so that it seldom ends during the test.
     let policy = (line.of)(Policy::new(line.name, Quota::per_hour(1_000)));
     let builder = Limiter::builder(backend, policy);
     let builder = builder.backend_timeout(Duration::from_secs(30));
     builder.build().unwrap()
 }
 
-/// How far the servers are.
+/// The delay of the servers' answers.
 const FAR: Duration = Duration::from_millis(100);
 
-/// What a decision waits for. A machine that is busy makes it wait longer, but not each time.
+/// The round trips of a decision. A busy machine can make single decisions slower, but not all of them.
 async fn round_trips(limiter: &Limiter, far: &Proxy) -> u128 {
-    // Also brings a script there.
+    // The first decision also loads the script.
     assert!(limiter.check("k").await.unwrap().allowed);
     far.delay(FAR);
     let mut least = u128::MAX;
@@ -128,19 +129,19 @@ async fn a_decision_takes_the_round_trips_that_the_docs_say() {
 
 const KEYS: u64 = 500;
 
-/// As many keys, each of which has used so many tokens.
+/// Fills the table with keys that have each used this number of tokens.
 async fn fill(limiter: &Limiter, tokens: u64) {
     for key in 0..KEYS {
         assert!(limiter.check_n(key, tokens).await.unwrap().allowed);
     }
 }
 
-/// Versions differ, and keys have longer names and shorter ones.
+/// A tolerance for versions of the server and for the lengths of keys.
 fn about(bytes: u64) -> RangeInclusive<u64> {
     bytes * 3 / 4..=bytes * 11 / 10
 }
 
-/// With its part of the tables of all keys.
+/// Bytes per key, including the key's part of the server's tables.
 async fn bytes_in_redis(line: &Line, tokens: u64) -> u64 {
     let server = Redis::start();
     let used = || -> u64 {
@@ -174,13 +175,13 @@ async fn a_key_in_redis_takes_the_bytes_that_the_docs_say() {
         let expected = about(line.redis + logged);
         assert!(expected.contains(&bytes), "{}: {bytes}", line.name);
     }
-    // The first tokens are a list already.
+    // The first token already creates a list.
     let log = LINES.iter().find(|line| line.redis == LOG).unwrap();
     let bytes = bytes_in_redis(log, 1).await;
     assert!(about(LOG).contains(&bytes), "an empty log: {bytes}");
 }
 
-/// With what is left over of its place, since places come in few sizes.
+/// Bytes per item, including the unused rest of its slab chunk.
 fn bytes_in_use(server: &Memcached) -> (u64, u64) {
     let lines = server.call("stats slabs");
     let number = |class: &str, name: &str| -> Option<u64> {

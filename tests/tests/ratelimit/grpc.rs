@@ -1,4 +1,4 @@
-//! tonic.
+//! Rate limits with tonic.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use tower_dist_ratelimit::{
 use crate::few;
 use crate::greeter::{Greeter, greet};
 
-/// A client of a greeter behind a limit, and how many requests have reached the greeter.
+/// A client of a greeter behind a limit, and the number of requests that reached the greeter.
 pub(crate) async fn greeter(backend: impl Backend, policy: Policy) -> (Channel, Arc<AtomicUsize>) {
     greeter_or(backend, policy, FailureMode::default()).await
 }
 
-/// The same, with something else for when the store fails.
+/// Like [`greeter`], with another failure mode.
 async fn greeter_or(
     backend: impl Backend,
     policy: Policy,
@@ -49,7 +49,7 @@ async fn greeter_or(
     (channel.unwrap(), requests)
 }
 
-/// `google.rpc.Status`, as far as it matters here.
+/// The fields of `google.rpc.Status` that the tests read.
 #[derive(Clone, PartialEq, Message)]
 struct RpcStatus {
     #[prost(int32, tag = "1")]
@@ -102,7 +102,7 @@ fn decode<M: Message + Default>(any: &Any, name: &str) -> M {
     M::decode(&any.value[..]).unwrap()
 }
 
-/// The wait that a rejection tells, twice.
+/// The wait of a rejection, from both places where it is stated.
 fn told(status: &Status) -> (Duration, Duration) {
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(status.message(), "rate limit exceeded");
@@ -126,7 +126,7 @@ fn told(status: &Status) -> (Duration, Duration) {
 
 #[tokio::test]
 async fn a_tonic_server_rejectes_by_peer_and_its_client_reads_why_and_until_when() {
-    // Without the peer's address the status would be another.
+    // Without the peer's address the status would differ.
     let policy = Policy::new("peer", few(2)).by(key::peer_addr());
     let (channel, requests) = greeter(Memory::default(), policy).await;
     for _ in 0..2 {
@@ -169,7 +169,7 @@ async fn a_tonic_client_waits_for_its_turn_and_is_rejected_beyond_that() {
     assert!(started.elapsed() >= Duration::from_millis(150));
     assert_eq!(requests.load(SeqCst), 4);
 
-    // 20 of them in the second that each waits at most, and fewer where this machine is slow.
+    // At most 20 of them fit into the maximum wait of a second, and fewer on a slow machine.
     let calls = (0..30).map(|_| greet(service.clone(), "ada"));
     let calls = futures_util::future::join_all(calls).await;
     let rejected: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
@@ -185,7 +185,7 @@ async fn a_tonic_client_waits_for_its_turn_and_is_rejected_beyond_that() {
     }
 }
 
-/// Fails at once.
+/// A backend that fails immediately.
 pub(crate) struct Broken;
 
 impl Backend for Broken {

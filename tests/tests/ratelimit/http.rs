@@ -1,4 +1,4 @@
-//! axum and hyper.
+//! Rate limits with axum and hyper.
 
 use axum::Router;
 use axum::routing::get;
@@ -20,7 +20,7 @@ async fn rejected(response: impl Into<Response<reqwest::Body>>, policy: &str) {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers();
     assert_eq!(headers["content-type"], "application/problem+json");
-    // A token a minute.
+    // One token a minute.
     let shown = headers["ratelimit-policy"].to_str().unwrap();
     let expected = [1, 2].map(|burst| format!("\"{policy}\";q={burst};w={}", 60 * burst));
     assert!(expected.iter().any(|one| one == shown), "{shown}");
@@ -48,7 +48,7 @@ async fn an_axum_router_rejectes_by_key_or_else_by_peer() {
         assert!(response.headers().contains_key("ratelimit"));
     }
     rejected(client.get(&url).send().await.unwrap(), "client").await;
-    // Another connection from the same host is the same client; a key is another one.
+    // Another connection from the same host is the same client, and another key is another client.
     rejected(other.get(&url).send().await.unwrap(), "client").await;
     let keyed = client.get(&url).header("x-api-key", "k");
     assert_eq!(keyed.send().await.unwrap().status(), StatusCode::OK);
@@ -125,7 +125,7 @@ async fn a_hyper_service_rejectes_over_http_1_and_2() {
     tokio::spawn(async move {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
-            // As frameworks do: a clone for each connection.
+            // One clone for each connection, as in frameworks.
             let service = TowerToHyperService::new(service.clone());
             tokio::spawn(async move {
                 hyper_util::server::conn::auto::Builder::new(TokioExecutor::new())

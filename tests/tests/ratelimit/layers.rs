@@ -1,4 +1,4 @@
-//! Limits among other layers.
+//! Rate limits between other layers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn request() -> Request<Full<Bytes>> {
     Request::new(Full::default())
 }
 
-/// The answer to one more request.
+/// Sends another request and returns its outcome.
 async fn ask<S>(service: &mut S) -> Answer
 where
     S: Service<Request<Full<Bytes>>, Response = Answer, Error: std::fmt::Debug>,
@@ -42,7 +42,7 @@ where
     ready.call(request()).await.unwrap()
 }
 
-/// Answers after this long, and counts.
+/// Answers after this delay, and counts calls.
 #[derive(Clone)]
 struct Slow {
     takes: Duration,
@@ -81,7 +81,7 @@ impl Service<Request<Full<Bytes>>> for Slow {
     }
 }
 
-/// What is shed above a limit costs nothing; below it, it has been counted.
+/// A request that is shed above a limit costs nothing; a request that is shed below it has been counted.
 #[tokio::test(start_paused = true)]
 async fn what_is_shed_above_a_limit_is_not_counted_and_below_it_is() {
     for (above, left) in [(true, 8), (false, 7)] {
@@ -116,7 +116,7 @@ async fn what_is_shed_above_a_limit_is_not_counted_and_below_it_is() {
     }
 }
 
-/// A call that times out was a call; who gives up while it waits for its turn was none.
+/// A call that times out counts; a caller that leaves the queue does not.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_around_a_limit_ends_waits_and_gives_places_back() {
     let timely = TimeoutLayer::new(Duration::from_millis(150));
@@ -146,13 +146,13 @@ async fn a_timeout_around_a_limit_ends_waits_and_gives_places_back() {
     }
     assert_eq!((passed, inner.calls()), (2, 2), "at 0 and 100 ms");
     assert_eq!(started.elapsed(), Duration::from_millis(150));
-    // The third has left its place: the token of 200 ms is there for who comes now.
+    // The third caller left the queue, so its token of 200 ms is free.
     let next = throttle.layer(inner).oneshot(request()).await;
     assert!(next.is_ok());
     assert_eq!(started.elapsed(), Duration::from_millis(200));
 }
 
-/// Each attempt below a hedge is a request; one that is rejected does not beat the one that is on its way.
+/// Below a hedge layer each attempt counts; a rejected hedge does not beat the attempt in flight.
 #[tokio::test(start_paused = true)]
 async fn a_hedge_above_a_limit_spends_a_token_for_each_attempt_and_below_it_one() {
     let hedge = || {
@@ -176,7 +176,7 @@ async fn a_hedge_above_a_limit_spends_a_token_for_each_attempt_and_below_it_one(
     }
 }
 
-/// Two layers of one name, one store: two policies, which count by themselves and are both listed.
+/// Two layers with policies of one name on one backend: the policies count separately, and both are listed.
 #[tokio::test(start_paused = true)]
 async fn two_limits_of_one_name_over_one_store_count_apart() {
     let store: Arc<dyn Backend> = Arc::new(Memory::default());
@@ -219,7 +219,7 @@ async fn two_limits_of_one_name_over_one_store_count_apart() {
     assert_eq!(limiter.peek("").await.unwrap().remaining, 5);
 }
 
-/// The layer's state is one, whichever endpoint a balancer picks; a limit of each endpoint is its own.
+/// All endpoints of a balancer share the layer's state; a layer for each endpoint has its own.
 #[tokio::test(start_paused = true)]
 async fn endpoints_of_a_balancer_share_a_layer_and_not_a_builder() {
     for (shared, allowed) in [(true, 4), (false, 12)] {
@@ -242,7 +242,7 @@ async fn endpoints_of_a_balancer_share_a_layer_and_not_a_builder() {
     }
 }
 
-/// A retry waits as long as the limit below it says, while others go by.
+/// A retry waits for the `Retry-After` of the limit below it, and other requests proceed meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_throttle_below_a_retry_lets_every_attempt_wait_for_its_turn() {
     let throttle: ThrottleLayer<Request<Full<Bytes>>> = CallLimitLayer::builder(Memory::default())
@@ -281,7 +281,7 @@ async fn a_throttle_below_a_retry_lets_every_attempt_wait_for_its_turn() {
     }
 }
 
-/// A limit in a limit: what the inner one rejects has cost the outer one a token, which a refund takes back.
+/// A request that the inner limit rejects has cost the outer limit a token, which a refund returns.
 #[tokio::test(start_paused = true)]
 async fn what_the_inner_limit_rejectes_can_be_left_uncounted_by_the_outer() {
     let inner = layer(Policy::new("inner", few(1)));
@@ -308,7 +308,7 @@ async fn what_the_inner_limit_rejectes_can_be_left_uncounted_by_the_outer() {
     }
 }
 
-/// Calls that are rejected say so wherever the error has been boxed in between.
+/// A rejection is recognised through every kind of boxed error.
 #[tokio::test(start_paused = true)]
 async fn a_rejection_below_boxes_is_still_found() {
     let limit = CallLimitLayer::builder(Memory::default())

@@ -1,4 +1,4 @@
-//! Calls that are given up between their turn and the service, over stores that have to be told so.
+//! Callers that leave between their turn and the service, over backends that need a refund.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -12,10 +12,10 @@ use tower::{Layer, Service};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::{CallLimitLayer, Limiter, Policy, Quota};
 
-/// Longer than a busy machine keeps any store from answering.
+/// Longer than any answer of a backend on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Never ready, and tells when it is to be.
+/// Never becomes ready, and signals when it is polled for readiness.
 #[derive(Clone)]
 struct Full(Arc<Notify>);
 

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tower_dist_ratelimit::backend::Memory;
 use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer};
 
-/// Serves a router on a port of its own, until the test's runtime ends.
+/// Serves a router on a free port until the test's runtime ends.
 async fn serve(router: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -33,7 +33,7 @@ fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-/// `burst` requests, and none more for a minute.
+/// `burst` requests, and no further request for a minute.
 fn few(burst: u64) -> Quota {
     Quota::per_minute(1).burst(burst)
 }

@@ -1,4 +1,4 @@
-//! A client that retries, on the other side of a limit.
+//! A client that retries against a rate limit.
 
 use std::convert::Infallible;
 use std::io;
@@ -41,7 +41,7 @@ async fn a_retry_waits_as_long_as_it_is_told() {
     let started = Instant::now();
     let response = retrying.oneshot(get()).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    // 7 s, and up to a tenth of jitter above.
+    // 7 s and at most a tenth of jitter.
     let waited = started.elapsed();
     assert!((7_000..=7_700).contains(&waited.as_millis()), "{waited:?}");
 }
@@ -56,8 +56,8 @@ impl Observer for Rejected {
     }
 }
 
-/// Gets `/` twice of a server that lets one in per second and takes `hidden` out of what it says: what a retry has been told and
-/// then done, if one was enough.
+/// Sends two GET requests to a server that admits one a second and strips the field `hidden`. Returns the last status
+/// and the delays of the retries.
 async fn twice(backend: impl Backend, hidden: &'static str) -> (StatusCode, Vec<Duration>) {
     let rejected = Rejected::default();
     let limit = RateLimitLayer::builder(backend)
@@ -90,7 +90,7 @@ async fn twice(backend: impl Backend, hidden: &'static str) -> (StatusCode, Vec<
     (second.status(), delays)
 }
 
-/// Of a second that the server says, and up to a tenth above it.
+/// The server's hint of one second, and at most a tenth of jitter.
 const A_SECOND: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_millis(1100);
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_call_that_can_never_pass_is_not_repeated() {
     assert_eq!(events.stop(), StopReason::ServerRefused);
 }
 
-/// One request in each `window`. A request that would wait for longer than 100 ms is rejected.
+/// One request in each `window`. A request that would wait for more than 100 ms is rejected.
 fn throttle<Req: 'static>(window: Duration) -> ThrottleLayer<Req> {
     throttle_with(Policy::new("all", Quota::new(1, window)))
 }
@@ -163,7 +163,7 @@ fn throttle_with<Req: 'static>(policy: impl Into<RequestPolicy<Req>>) -> Throttl
     builder.build().unwrap()
 }
 
-/// Not safe to resend, unless it was not sent.
+/// A request that is safe to resend only with proof that it was not sent.
 fn post() -> Request<Full<Bytes>> {
     Request::post("/orders").body(Full::default()).unwrap()
 }
@@ -230,7 +230,7 @@ async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
     let limited = throttle(second).layer(service_fn(answer::<BoxError>));
     waits_for_its_turn(&events, retry.build().unwrap().layer(limited), post).await;
 
-    // Any other service, and an error of its own.
+    // Another service, with its own error type.
     #[derive(Debug)]
     struct Failure;
     let events = Events::default();
@@ -238,7 +238,7 @@ async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
     let limited = throttle(second).layer(service_fn(async |_: u32| Ok::<_, Failure>(())));
     waits_for_its_turn(&events, retry.build().unwrap().layer(limited), || 7).await;
 
-    // A rule of the user that retries every error.
+    // A user's rule that retries every error.
     let events = Events::default();
     let retry = RetryLayer::builder()
         .retry_if(|outcome: &Result<(), LimitError<Failure>>| outcome.is_err())
@@ -258,7 +258,7 @@ async fn a_retry_above_a_throttle_waits_as_long_as_the_rejection_says() {
     waits_for_its_turn(&events, retry.build().unwrap().layer(limited), post).await;
 }
 
-/// Sends a request that the throttle rejects, and returns why the retry layer did not resend it.
+/// Sends a request that the throttle rejects, and returns the retry layer's stop reason.
 async fn rejected(
     throttle: ThrottleLayer<Request<Full<Bytes>>>,
     request: Request<Full<Bytes>>,
@@ -280,7 +280,7 @@ async fn a_rejection_that_asks_for_too_long_or_forbids_it_is_the_callers() {
     let get = || Request::new(Full::default());
     assert_eq!(*get().method(), Method::GET);
     let seconds = Duration::from_secs;
-    // The longest hint is 60 s.
+    // The maximum hint is 60 s.
     let stop = rejected(throttle(seconds(61)), get()).await;
     assert_eq!(stop, StopReason::HintTooLong);
     let mut urgent = get();
@@ -288,13 +288,13 @@ async fn a_rejection_that_asks_for_too_long_or_forbids_it_is_the_callers() {
     urgent.extensions_mut().insert(deadline);
     let stop = rejected(throttle(seconds(1)), urgent).await;
     assert_eq!(stop, StopReason::DeadlineExceeded);
-    // Such a request never passes.
+    // The cost exceeds the burst, so this request can never pass.
     let policy = Policy::new("size", Quota::per_second(5)).by_request(|_: &Request<_>| 0_u64);
     let throttle = throttle_with(policy.cost_fn(|_| 6));
     assert_eq!(rejected(throttle, get()).await, StopReason::Fatal);
 }
 
-/// The layer in between hides no proof.
+/// A layer in between does not hide the proof.
 #[tokio::test(start_paused = true)]
 async fn the_inner_errors_of_a_throttle_are_recognised_too() {
     let events = Events::default();

@@ -1,4 +1,4 @@
-//! Responses that stream, settled when they end.
+//! Streaming responses whose charge is settled at their end.
 
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
@@ -16,13 +16,13 @@ use tower_dist_ratelimit::{Meter, Policy, Quota, RateLimitHandle, RateLimitLayer
 
 use crate::{client, serve};
 
-/// Counts what is sent. When it is gone, so that it has settled, the receiver knows.
+/// Counts the chunks that are sent. Its drop, after the charge has settled, wakes the receiver.
 struct Stream {
     meter: Meter,
     _gone: oneshot::Sender<()>,
 }
 
-/// A server whose `/` streams `chunks` chunks at a token each, having reserved 900 of 2000, and tells of the end.
+/// A server that streams `chunks` chunks at a token each, after it reserved 900 of 2000 tokens, and signals the end.
 async fn server(chunks: usize) -> (String, oneshot::Receiver<()>) {
     let (gone, settled) = oneshot::channel();
     let gone = Arc::new(Mutex::new(Some(gone)));
@@ -49,7 +49,7 @@ async fn server(chunks: usize) -> (String, oneshot::Receiver<()>) {
     (url, settled)
 }
 
-/// What is left after another request, which reserves 900.
+/// The remaining tokens after another request, which reserves 900.
 async fn left(url: &str) -> u64 {
     let response = client().get(url).send().await.unwrap();
     let field = response.headers()["ratelimit"].to_str().unwrap();
@@ -68,7 +68,7 @@ async fn a_response_that_ends_has_cost_what_it_took() {
 
 #[tokio::test]
 async fn a_response_that_is_dropped_half_way_has_cost_what_it_took() {
-    // More than all the buffers between the two can hold.
+    // More than all buffers between client and server can hold.
     let (url, settled) = server(100_000).await;
     let client = client();
     let mut response = client.get(&url).send().await.unwrap();
@@ -79,7 +79,7 @@ async fn a_response_that_is_dropped_half_way_has_cost_what_it_took() {
     assert!((1..=600).contains(&sent), "{sent}");
 }
 
-/// The same, of a body that settles by itself; in bytes, of which 900 KiB are reserved.
+/// As above, for a body that settles itself; in bytes, with 900 KiB reserved.
 #[tokio::test]
 async fn a_body_counts_what_is_sent_of_it_also_when_it_is_dropped_half_way() {
     const KIB: u64 = 1024;
@@ -109,7 +109,7 @@ async fn a_body_counts_what_is_sent_of_it_also_when_it_is_dropped_half_way() {
     };
     let taken = async || begin(0).await.1;
     let settled = async |expected: RangeInclusive<u64>| {
-        // The server finds out by itself that nobody reads on.
+        // The server itself detects that the client stopped reading.
         tests::soon(async {
             while !expected.contains(&taken().await) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -122,7 +122,7 @@ async fn a_body_counts_what_is_sent_of_it_also_when_it_is_dropped_half_way() {
     assert_eq!(whole.bytes().await.unwrap().len(), 30 * 64 * 1024);
     settled(30 * 64..=30 * 64).await;
 
-    // More than all the buffers between the two can hold.
+    // More than all buffers between client and server can hold.
     let (mut half, _) = begin(100_000).await;
     assert!(half.chunk().await.unwrap().is_some());
     drop(half);

@@ -1,4 +1,4 @@
-//! Limits where one does not expect them.
+//! Rate limits at unusual places in a stack.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{few, layer};
 
 type Answer = Response<Full<Bytes>>;
 
-/// Takes 100 ms for each request, and counts them.
+/// Takes 100 ms for each request, and counts requests.
 fn slow(
     calls: &Arc<AtomicUsize>,
 ) -> impl Service<Request<Full<Bytes>>, Response = Answer, Error = Infallible, Future: Send + 'static>
@@ -66,7 +66,7 @@ async fn above_a_buffer_a_rejection_takes_no_place_in_it_and_below_one_it_waits_
         let first: Vec<_> = (0..2)
             .map(|_| tokio::spawn(service.clone().oneshot(request())))
             .collect();
-        // Both are on their way.
+        // Both requests are in flight.
         sleep(Duration::from_millis(1)).await;
         let started = Instant::now();
         let rejected = service.oneshot(request()).await.unwrap();
@@ -80,7 +80,7 @@ async fn above_a_buffer_a_rejection_takes_no_place_in_it_and_below_one_it_waits_
     }
 }
 
-/// Inside of a retry each attempt is counted, and one that is rejected waits as long as it is told.
+/// Inside a retry layer each attempt counts, and a rejected attempt waits for its `Retry-After`.
 #[tokio::test(start_paused = true)]
 async fn inside_of_a_retry_every_attempt_is_a_request() {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -106,7 +106,7 @@ async fn inside_of_a_retry_every_attempt_is_a_request() {
     );
 }
 
-/// What a layer above finds out is a key; what one below does is not.
+/// An extension that a layer above sets can be a key; an extension that a layer below sets cannot.
 #[tokio::test(start_paused = true)]
 async fn a_key_from_an_extension_needs_its_layer_above() {
     #[derive(Clone)]
@@ -142,8 +142,8 @@ async fn a_key_from_an_extension_needs_its_layer_above() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
-/// `route_layer` leaves those alone who find no route; `layer` counts them, and all routes and methods together, though axum calls
-/// it for each of them.
+/// `route_layer` does not count requests without a route; `layer` counts them. Both count all routes and methods together,
+/// though axum calls the layer for each of them.
 #[tokio::test(start_paused = true)]
 async fn a_router_counts_in_one_place_wherever_the_layer_is() {
     let routes = || {
@@ -174,7 +174,7 @@ async fn a_router_counts_in_one_place_wherever_the_layer_is() {
         assert_eq!(status(&router, "GET", "/a").await, 429);
         assert_eq!(status(&router, "GET", "/nowhere").await, lost);
     }
-    // By route: each has its own, and those without one share what is left.
+    // By route: each route has its own limit, and requests without a route share one.
     let by_route = Policy::new("route", few(1)).by(key::matched_path());
     let layer = RateLimitLayer::builder(Memory::default()).limit(by_route);
     let router: Router = routes().layer(layer.build().unwrap());

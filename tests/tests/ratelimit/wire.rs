@@ -1,4 +1,4 @@
-//! What HTTP has besides requests with a body and responses with one.
+//! HTTP messages beyond a request with a body and a response with a body.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use tower_dist_ratelimit::{
 
 use crate::{client, few, layer, serve};
 
-/// One connection, on which bytes are written and read as they are.
+/// One connection, for raw bytes.
 struct Wire(TcpStream);
 
 impl Wire {
@@ -48,7 +48,7 @@ impl Wire {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next head, as far as its empty line.
+    /// Reads the next head, including its empty line.
     async fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -69,7 +69,7 @@ fn length(head: &str) -> usize {
     rest.split("\r\n").next().unwrap().parse().unwrap()
 }
 
-/// Responses that have no body get the fields, too, and the connection goes on after them.
+/// Responses without a body get the fields, too, and the connection stays usable.
 #[tokio::test]
 async fn heads_and_304s_are_counted_and_framed_like_others() {
     let routes = Router::new().route("/", get(async || "hello")).route(
@@ -106,7 +106,7 @@ async fn heads_and_304s_are_counted_and_framed_like_others() {
     }
 }
 
-/// Of a body that is not sent nothing is charged.
+/// A body that is not sent costs nothing.
 #[tokio::test]
 async fn a_metered_body_that_answers_a_head_costs_nothing() {
     let download = async |Extension(handle): Extension<RateLimitHandle>| {
@@ -137,7 +137,7 @@ async fn a_metered_body_that_answers_a_head_costs_nothing() {
     assert_eq!(left(client.head(&url)).await, 600);
 }
 
-/// Who is rejected is not asked for its body; who is not is asked when somebody wants to read it.
+/// A rejected client does not get `100 Continue`; an admitted client gets it when the handler reads the body.
 #[tokio::test]
 async fn a_rejection_comes_instead_of_100_continue() {
     let echo = async |body: String| body;
@@ -207,7 +207,7 @@ async fn a_websocket_is_one_request_and_a_rejected_handshake_an_answer() {
     assert!(String::from_utf8_lossy(&body).contains("quota-exceeded"));
 }
 
-/// A hyper server of HTTP/2 and 1.1 in front of a tower service.
+/// A hyper server for HTTP/2 and HTTP/1.1 in front of a tower service.
 async fn hyper_server<S, B>(service: S) -> String
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
@@ -273,7 +273,7 @@ async fn trailers_pass_over_http_2_and_rejections_have_none() {
     }
 }
 
-/// Counts requests, and says when each came.
+/// Counts requests, and answers each with the number of requests before it.
 async fn counting() -> (String, Arc<AtomicUsize>) {
     let calls = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&calls);
@@ -281,7 +281,7 @@ async fn counting() -> (String, Arc<AtomicUsize>) {
     (serve(Router::new().route("/", get(handler))).await, calls)
 }
 
-/// Two requests at once, and then one each 50 ms.
+/// A burst of two requests, then one request each 50 ms.
 fn paced<Req>() -> ThrottleLayer<Req> {
     CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("out", Quota::per_second(20).burst(2)))
@@ -290,7 +290,7 @@ fn paced<Req>() -> ThrottleLayer<Req> {
         .unwrap()
 }
 
-/// Real time: no sooner than the limit says, which is all that can be promised.
+/// Real time: the test can only assert that no request passes early.
 #[tokio::test]
 async fn clients_of_reqwest_and_hyper_wait_for_their_turn() {
     let (url, calls) = counting().await;
@@ -316,7 +316,7 @@ async fn clients_of_reqwest_and_hyper_wait_for_their_turn() {
     assert_eq!(calls.load(SeqCst), 12);
 }
 
-/// A client that is rejected sends nothing at all.
+/// A rejected client sends nothing to the server.
 #[tokio::test]
 async fn a_client_behind_a_limit_of_its_own_does_not_bother_the_server() {
     let (url, calls) = counting().await;
