@@ -1,4 +1,4 @@
-//! Requests that are cancelled before they are decided.
+//! Requests that are cancelled before their decision.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::support::{HOUR, LONG, Set, answered, connect};
 
 const CLIENTS: usize = 30;
 
-/// Tokens of the bucket that all clients share. Hardly a token comes back during a test.
+/// Tokens of the bucket that all clients share. It hardly refills during a test.
 const EVERYONE: u64 = 1_000;
 
-/// A limit for each client, which all clients have used up, and a shared one. Their keys are spread over the servers.
+/// A limit for each client, which every client has exhausted, and a shared limit. The keys are spread over the servers.
 async fn exhausted(memcached: &Memcached) -> Set {
     let set = Set::new(
         memcached,
@@ -38,7 +38,7 @@ fn ask(set: &Set, number: usize) -> Answer {
     set.ask(&[&client, "everyone"], 1, 1)
 }
 
-/// Number of shared tokens that rejected requests have taken.
+/// The number of shared tokens that rejected requests have taken.
 async fn taken(set: &Set) -> u64 {
     set.memcached.finish_corrections(LONG).await.unwrap();
     let looked = answered(set.ask(&["nobody", "everyone"], 0, 0)).await;
@@ -53,7 +53,7 @@ async fn cancelled_rejections_leave_the_shared_bucket_as_it_was() {
     let url = format!("memcached://127.0.0.1:{}", hosts.join(",127.0.0.1:"));
     let memcached = connect(&url).await;
     let set = exhausted(&memcached).await;
-    // Some fail at once, since too many are in progress.
+    // Some requests fail immediately, because too many are in progress.
     let asked = (0..10_000).filter_map(|number| match ask(&set, number) {
         Answer::Later(later) => Some(later),
         _ => None,

@@ -51,7 +51,7 @@ async fn a_server_that_cannot_do_what_is_needed_is_refused_with_the_reason() {
         let error = error(&url).await;
         assert!(error.contains(says), "{version:?}: {error}");
     }
-    // Recent by what it says, but it knows no meta commands.
+    // The version claims to be recent, but the server has no meta commands.
     let url = stub(|asked| match asked {
         "version\r\n" => greeting(asked),
         _ => Some(b"ERROR\r\n".to_vec()),
@@ -73,7 +73,7 @@ async fn a_server_that_does_not_answer_is_given_up_at_the_connect_deadline() {
 #[tokio::test]
 async fn an_answer_to_another_question_ends_the_connection_and_is_believed_by_nobody() {
     for answer in [
-        // To another command, to none, and to no command at all.
+        // Answers to another command, to no open command, and to an invalid command.
         "VA 1 O4000000000\r\n1\r\n",
         "VA 1\r\n1\r\n",
         "HD\r\nHD\r\n",
@@ -182,7 +182,7 @@ fn a_runtime_that_has_ended_is_said_at_once_to_those_who_waited_and_to_those_who
         let set = set.clone();
         async move { set.take("k", 1).await }
     });
-    // Long enough that it has been sent, and shorter than an answer may take.
+    // Long enough for the request to be sent, and shorter than the timeout of an answer.
     other.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
     drop(one);
     other.block_on(async {

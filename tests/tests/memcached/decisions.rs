@@ -22,7 +22,7 @@ const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::SlidingWindowStrict { count: 4 },
 ];
 
-/// Runs these checks of the kit, by clocks that are as far off as this.
+/// Runs these checks of the kit with a tolerance of `grain` between clocks.
 async fn conforms(algorithms: &[Algorithm], checks: &[&str], grain: Duration) {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
@@ -59,7 +59,7 @@ async fn waits_conform_by_this_machines_clock() {
     conforms(&others, &["retry", "expiry"], Duration::from_millis(60)).await;
 }
 
-/// Which ticks once a second.
+/// Memcached's clock ticks once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_for_a_first_hit_window_conform_by_the_servers_clock() {
     let grain = Duration::from_millis(1100);
@@ -100,7 +100,7 @@ async fn a_refusal_and_a_look_write_nothing_and_every_item_ends() {
         let left = set.look("k").await.remaining;
         for expected in (0..left).rev() {
             assert_eq!(set.take("k", 1).await.unwrap().remaining, expected);
-            // A queue takes whatever is next.
+            // A leaky bucket grants the next free slots.
             if expected == 1 && left == 2 {
                 let refused = set.take("k", 2).await.unwrap();
                 assert!(!refused.allowed && refused.remaining == 1, "{refused:?}");
@@ -199,7 +199,7 @@ async fn more_is_granted_than_asked_where_it_is_wanted_and_there() {
         };
         let full = set.look("k").await.remaining;
         if full > 10 {
-            // A queue grants no more than the cost.
+            // A leaky bucket grants at most the cost.
             assert_eq!(wanted(4).await.granted, 1);
             continue;
         }
@@ -232,7 +232,7 @@ async fn waits_are_exact_by_this_machines_clock() {
         assert!(limiter.check("someone").await.unwrap().allowed);
         let refused = limiter.check("someone").await.unwrap();
         if refused.allowed {
-            // The machine was busy for longer than that.
+            // The machine was too busy for this round.
             continue;
         }
         let wait = refused.retry_after.unwrap();
@@ -270,7 +270,7 @@ async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
             let key = keys.iter().find(|key| !before.contains(key)).unwrap();
             server.call(&format!("set {key} 0 3600 {}\r\n{text}", text.len()));
             let healed = set.take("k", 1).await.unwrap();
-            // "1 2" is a number to the server, and is counted on.
+            // The server parses "1 2" as a number, and counts on from it.
             let numeric = text == "1 2" && healed.remaining < fresh.remaining;
             assert!(
                 healed.allowed && (healed.remaining == fresh.remaining || numeric),

@@ -1,4 +1,4 @@
-//! A fleet that is deployed while it runs: instances with the old policies and with the new ones share a server.
+//! A rolling deployment: instances with old and with new policies share a server.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use tower_dist_ratelimit::{Policy, Quota};
 
 use crate::support::{HOUR, Set, away_from_boundaries, connect};
 
-/// One of each kind of window; the last one is swapped, as the server counts no parts of seconds.
+/// A policy of each kind of window. The last one is stored with compare-and-swap, because the server counts whole
+/// seconds.
 fn windows(quota: Quota) -> Vec<Policy> {
     let odd = Quota::new(quota.limit(), quota.window() + Duration::from_millis(1));
     vec![
@@ -21,7 +22,7 @@ fn windows(quota: Quota) -> Vec<Policy> {
     ]
 }
 
-/// Else those who have had sixty in a day would have none until it ends.
+/// Otherwise a client that used sixty of its old daily limit would be rejected until the window ends.
 #[tokio::test]
 async fn a_window_of_another_length_starts_anew_alone_and_in_a_set() {
     let server = Server::start();
@@ -49,13 +50,13 @@ async fn a_limit_that_changes_is_that_of_the_same_count() {
         assert!(was.acquire("k", 15).await.unwrap().allowed);
         assert_eq!(is.look("k").await.remaining, 15, "{name}");
         assert!(is.acquire("k", 15).await.unwrap().allowed);
-        // Above the old limit: nothing is left of it, and nothing wraps around.
+        // The count is above the old limit: no tokens remain, and no number wraps around.
         assert_eq!(was.look("k").await.remaining, 0, "{name}");
         assert!(!was.acquire("k", 1).await.unwrap().allowed);
     }
 }
 
-/// The same policy with each of the algorithms.
+/// The same policy with each algorithm.
 fn every_algorithm() -> Vec<Policy> {
     let policy = || Policy::new("p", Quota::new(10, HOUR));
     vec![

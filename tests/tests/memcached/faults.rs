@@ -20,7 +20,7 @@ fn policy() -> [Policy; 1] {
     [Policy::new("p", Quota::new(1_000, 1000 * HOUR))]
 }
 
-/// It fails, and fails at once.
+/// A decision fails, and fails fast.
 async fn fails_fast(set: &Set) {
     until("the connection to be given up", || async {
         let charge = [Charge::new(set.ids[0], b"k", 1)];
@@ -30,7 +30,7 @@ async fn fails_fast(set: &Set) {
     .await;
 }
 
-/// Decisions are made again.
+/// Waits until the backend decides again.
 async fn resumes(set: &Set) {
     until("decisions to resume", || async {
         set.take("again", 0).await.ok()
@@ -66,7 +66,7 @@ async fn a_flush_is_noticed_by_nobody_and_counts_from_nothing() {
     }
 }
 
-/// Many keys, each with another number of tokens left, so that an answer to the wrong request shows.
+/// Many keys with different numbers of remaining tokens, so that a mixed-up answer is noticed.
 async fn told_apart(set: &Set) {
     for (number, cost) in (0..50).zip(1..) {
         let decision = set.take(&format!("key {number}"), cost).await.unwrap();
@@ -102,7 +102,7 @@ async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
         server.freeze();
         let started = Instant::now();
         for number in 0..40 {
-            // As the layer does: who has waited long enough goes.
+            // Drops the request after a wait, as the layer does at its timeout.
             let key = format!("key {number}");
             let answer = timeout(Duration::from_millis(20), set.take(&key, 0)).await;
             assert!(!matches!(answer, Ok(Ok(_))), "a frozen server answers");
@@ -130,7 +130,7 @@ async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     }
     server.thaw();
     each_has_its_own(&set).await;
-    // One is the one that asks this.
+    // This query itself uses one connection.
     assert_eq!(server.stat("total_connections"), connections + 1);
 }
 
@@ -158,7 +158,7 @@ async fn a_charge_whose_answer_is_late_is_made_once() {
     }
 }
 
-/// What a service sees while its store comes and goes.
+/// A service's view of a backend that fails and recovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_load_every_request_is_decided_within_the_deadline_whatever_the_server_does() {
     const DEADLINE: Duration = Duration::from_millis(50);
@@ -216,12 +216,12 @@ async fn under_load_every_request_is_decided_within_the_deadline_whatever_the_se
     stop.store(true, Ordering::Relaxed);
     for task in tasks {
         let longest = task.await.unwrap();
-        // The deadline, and what a busy machine takes to run a task.
+        // The timeout, and the delay of a task on a busy machine.
         assert!(longest < DEADLINE + Duration::from_secs(1), "{longest:?}");
     }
 }
 
-/// What a server does that has no room for all keys: it forgets old ones, or with `-M` says that it is full.
+/// A server without memory for all keys evicts old keys; with `-M` it rejects writes.
 #[tokio::test]
 async fn a_full_server_forgets_the_oldest_keys_or_fails_the_newest() {
     for settings in [&["-m", "2"][..], &["-m", "2", "-M"]] {
@@ -273,7 +273,7 @@ async fn a_server_that_answered_nothing_or_garbage_is_used_soon_after_it_recover
         let recovered = Instant::now();
         resumes(&set).await;
         let took = recovered.elapsed();
-        // Without the attempts that follow it would take until the deadline of 5 s.
+        // Without further attempts this would take until the timeout of 5 s.
         assert!(took < Duration::from_secs(3), "{took:?} after {answer:?}");
     }
 }

@@ -8,7 +8,7 @@ use tower_dist_ratelimit_memcached::{ConnectError, Memcached};
 
 use crate::support::{HOUR, Set, away_from_boundaries, until};
 
-/// One decision by the backend, as soon as it makes one.
+/// Waits for a decision by the backend, and returns it.
 async fn by_backend(limiter: &Limiter, key: &str) -> Decision {
     until("a decision by the backend", || async {
         let decision = limiter.check(key).await.ok();

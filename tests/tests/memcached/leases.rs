@@ -1,4 +1,4 @@
-//! Tokens that are paid for in advance, in a store that swaps and counts.
+//! Leases on Memcached, over compare-and-swap and over counters.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const TASKS: usize = 4;
 const LEASE: Duration = Duration::from_millis(400);
 const TIME: Duration = Duration::from_secs(3);
 
-/// Tokens in a window, which is a second, or for a bucket in that time.
+/// Tokens in a window of one second, or tokens per second of a bucket.
 const RATE: u64 = 1_000;
 const BURST: u64 = 200;
 
@@ -27,11 +27,11 @@ fn leasing(memcached: Memcached, policy: Policy, lease: Duration) -> LimiterBuil
     Limiter::builder(memcached, policy).consistency(Consistency::Leased(lease))
 }
 
-/// A request that was admitted: when its answer was here, and how long that took.
+/// An admitted request: the time of its decision, and the decision's latency.
 type Admitted = (Instant, Duration);
 
-/// What instances that lease, each with a connection of its own, admit to one key that is asked about for four times as
-/// much as there is; and in how many decisions, and commands.
+/// Runs leasing instances, each with its own connection, at four times the limit of one key. Returns the admitted
+/// requests and the numbers of decisions and commands.
 async fn fleet(policy: fn() -> Policy) -> (Vec<Admitted>, u64, u64) {
     let server = Server::start();
     let mut instances = Vec::new();
@@ -69,8 +69,8 @@ async fn fleet(policy: fn() -> Policy) -> (Vec<Admitted>, u64, u64) {
     (admitted, decided, server.commands() - before)
 }
 
-/// The most by which more was admitted in any time than this allows for that time and a lease's. A decision by the store
-/// counts there before its answer is here: no longer before than a lease, or as much longer as its answer took.
+/// The maximum, over all intervals, of admitted requests minus `most` for that interval and one lease. The server
+/// counted a decision earlier than this process saw it: by at most a lease or the latency of the decision.
 fn excess(admitted: &[Admitted], most: impl Fn(Duration) -> u64) -> u64 {
     let late = admitted.iter().map(|&(_, took)| took).max();
     let slack = LEASE.max(late.unwrap_or_default());
@@ -85,7 +85,7 @@ fn excess(admitted: &[Admitted], most: impl Fn(Duration) -> u64) -> u64 {
     over.max().unwrap_or_default()
 }
 
-/// As many windows of a second as such a time can touch.
+/// The number of one-second windows that an interval can touch.
 fn windows(time: Duration) -> u64 {
     time.as_secs() + 2
 }
@@ -98,7 +98,7 @@ async fn holds_the_bound(policy: fn() -> Policy, most: impl Fn(Duration) -> u64,
         admitted.len()
     );
     assert_eq!(excess(&admitted, most), 0, "{name}: too many");
-    // All of it, if a busy machine has asked for that much.
+    // The full limit, unless the busy machine sent fewer requests.
     let least = least.min(decided) * 8 / 10;
     assert!(
         admitted.len() as u64 >= least,
@@ -133,7 +133,7 @@ async fn a_fleet_that_leases_from_windows_admits_what_they_do_in_that_and_a_leas
     holds_the_bound(whole, |time| RATE * (time.as_secs() + 1), 2 * RATE).await;
 }
 
-/// One question is on its way at a time, whoever needs it: of a server that is 100 ms away no more is asked.
+/// At most one refill is in flight. A server 100 ms away gets no more requests than that.
 #[tokio::test]
 async fn a_hot_key_of_a_server_far_away_is_decided_at_once_for_a_few_commands() {
     const AWAY: Duration = Duration::from_millis(100);
@@ -174,7 +174,7 @@ async fn a_hot_key_of_a_server_far_away_is_decided_at_once_for_a_few_commands() 
     assert!(commands <= 40 + waited as u64, "{commands}");
 }
 
-/// A limiter whose hot key is leased for two seconds; and until when, at most.
+/// A limiter whose hot key is leased for two seconds, and the latest end of that lease.
 async fn leased(server: &Server, policy: Policy) -> (Limiter, Instant) {
     const TWO: Duration = Duration::from_secs(2);
     let memcached = Memcached::builder(&server.url()).answer_timeout(Duration::from_millis(200));
@@ -198,7 +198,7 @@ fn plenty() -> Policy {
     Policy::new("plenty", Quota::per_second(100_000))
 }
 
-/// Asks a little until then, and says who decided, in turn.
+/// Sends a few requests until `end`, and returns the sources of their decisions in order.
 async fn sources(limiter: &Limiter, end: Instant) -> Vec<Source> {
     let mut sources: Vec<Source> = Vec::new();
     while Instant::now() < end {
@@ -222,7 +222,7 @@ async fn a_lease_outlives_its_server_until_its_deadline_and_then_this_process_de
         } else {
             server.kill();
         }
-        // What nobody has paid for is decided here at once.
+        // A key without leased tokens is decided by the local fallback immediately.
         let other = limiter.check("other").await.unwrap();
         assert_eq!(other.source, Source::Local);
         let during = sources(&limiter, deadline + Duration::from_millis(200)).await;
@@ -240,7 +240,7 @@ async fn a_lease_outlives_its_server_until_its_deadline_and_then_this_process_de
     }
 }
 
-/// What was leased before is spent to its end; what is leased after it comes out of a new count.
+/// A lease is spent until its end; the next lease comes from a new count.
 #[tokio::test]
 async fn a_flush_begins_a_new_count_and_no_lease_outlives_its_deadline() {
     let server = Server::start();
@@ -253,7 +253,7 @@ async fn a_flush_begins_a_new_count_and_no_lease_outlives_its_deadline() {
         admitted += u64::from(limiter.check("hot").await.unwrap().allowed);
         sleep(Duration::from_millis(3)).await;
     }
-    // A new count, and at most a quarter of the old one that was leased.
+    // The new count, and at most a quarter of the old count that was leased.
     assert!((200..=300 + 75).contains(&admitted), "{admitted}");
     let exact = Limiter::builder(
         connect(&server.url()).await,

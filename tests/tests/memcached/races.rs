@@ -1,4 +1,4 @@
-//! Many writers at once, each with a connection of its own: what processes of a fleet are.
+//! Many concurrent writers, each with its own connection, like the processes of a fleet.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,7 +15,7 @@ use crate::support::{HOUR, LONG, Set, away_from_boundaries, connect, every};
 const WRITERS: usize = 32;
 const LIMIT: u64 = 100;
 
-/// Lets 32 connections, of some tasks each, take from one key as much as they can; what they got.
+/// Takes tokens of one key through 32 connections with several tasks each; returns the number of granted tokens.
 async fn race(server: &Server, policies: fn() -> Vec<Policy>, tasks: usize, asks: usize) -> u64 {
     let mut racing = JoinSet::new();
     let start = Arc::new(Barrier::new(WRITERS * tasks));
@@ -46,7 +46,7 @@ async fn thirty_two_writers_get_exactly_the_limit_of_a_bucket_and_none_is_left_b
     let started = Instant::now();
     let bucket = || vec![Policy::new("bucket", Quota::new(LIMIT, 1000 * HOUR))];
     assert_eq!(race(&server, bucket, 2, 4).await, LIMIT);
-    // 256 decisions on one key, of which 100 can only be written one after the other.
+    // 256 decisions on one key. The server must execute 100 of them one after another.
     assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
 }
 
@@ -86,7 +86,7 @@ async fn weights_that_do_not_fit_leave_room_for_those_that_do() {
     while let Some(one) = racing.join_next().await {
         granted += one.unwrap();
     }
-    // Nothing that was refused is still counted.
+    // No rejected request stays counted.
     assert!(granted <= LIMIT);
     assert_eq!(set.look("k").await.remaining, LIMIT - granted);
     while granted < LIMIT {
@@ -138,7 +138,7 @@ async fn a_call_that_is_dropped_disturbs_no_other() {
                 let set = set.clone();
                 async move { set.take("k", 1).await }
             });
-            // Sent, and not yet answered.
+            // Sent, but not answered yet.
             let poll = |cx: &mut Context<'_>| Poll::Ready(later.as_mut().poll(cx).is_ready());
             assert!(!poll_fn(poll).await);
             if number % 3 == 0 {

@@ -1,4 +1,4 @@
-//! Counts that are exchanged afterwards.
+//! Eventual consistency: instances exchange their counts afterwards.
 
 use std::{cell::Cell, time::Duration};
 
@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 const LIMIT: u64 = 400;
 const INSTANCES: usize = 3;
 
-/// Policies that gain nothing while a test runs.
+/// Policies that do not refill during a test.
 const POLICIES: [fn() -> Policy; 4] = [
     || Policy::new("bucket", Quota::new(LIMIT, 10_000 * HOUR)),
     || Policy::new("fixed", Quota::new(LIMIT, HOUR)).fixed_window(),
@@ -20,7 +20,7 @@ const POLICIES: [fn() -> Policy; 4] = [
     || Policy::new("whole", Quota::new(LIMIT, HOUR)).sliding_window_strict(4),
 ];
 
-/// One instance.
+/// One instance of a fleet.
 async fn instance(server: &Server, policy: Policy) -> Limiter {
     let builder = Limiter::builder(connect(&server.url()).await, policy);
     builder
@@ -110,7 +110,7 @@ async fn a_store_that_is_killed_stops_nobody_and_hears_of_what_comes_after_its_r
     }
     server.restart();
     let exact = crate::support::limiter(&connect(&server.url()).await, bucket());
-    // Whatever was said while it was away is lost or kept, but said once: no more is counted than was used.
+    // A report sent during the outage is lost or counted once, so the count never exceeds the use.
     let used = Cell::new(60);
     let counted = until("it to hear", || async {
         used.set(used.get() + takes(&limiter, 1).await);

@@ -1,11 +1,11 @@
-//! Servers that are not quite Memcached.
+//! Servers that imitate Memcached.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
 
-/// Answers what arrives in one piece by what this says, until it says nothing.
+/// Answers each received piece with the result of `answer`, and closes the connection at the first `None`.
 pub(crate) async fn stub(
     answer: impl Fn(&str) -> Option<Vec<u8>> + Clone + Send + 'static,
 ) -> String {
@@ -31,7 +31,7 @@ pub(crate) async fn stub(
     format!("memcached://127.0.0.1:{port}")
 }
 
-/// What a server says that can do what is needed, when it is tried at connect.
+/// The answer of a capable server to the commands of the connection check.
 pub(crate) fn greeting(asked: &str) -> Option<Vec<u8>> {
     match asked {
         "version\r\n" => Some(b"VERSION 1.6.18\r\n".to_vec()),
@@ -41,7 +41,7 @@ pub(crate) fn greeting(asked: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The opaque number of the command that is first in there.
+/// The opaque number of the first command in the text.
 pub(crate) fn opaque(asked: &str) -> u64 {
     let flag = asked
         .split([' ', '\r'])

@@ -7,25 +7,25 @@ use tower_dist_ratelimit::{
 };
 use tower_dist_ratelimit_memcached::Memcached;
 
-/// Longer than a busy machine keeps any test waiting.
+/// Longer than any wait of a test on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// Patient, as the machine may be busy with other tests.
+/// Connects with long timeouts, for busy machines.
 pub(crate) async fn connect(url: &str) -> Memcached {
     let builder = Memcached::builder(url).answer_timeout(Duration::from_secs(5));
     builder.connect().await.unwrap()
 }
 
-/// What the store says, or else its error: not what this process would decide instead.
+/// A limiter that returns the backend's decision or its error, without a local fallback.
 pub(crate) fn limiter(memcached: &Memcached, policy: Policy) -> Limiter {
     let builder = Limiter::builder(memcached.clone(), policy);
     let builder = builder.failure_mode(FailureMode::Closed);
     builder.backend_timeout(LONG).build().unwrap()
 }
 
-/// One of each algorithm, of so many an hour.
+/// One policy of each algorithm, with this limit per hour.
 pub(crate) fn every(limit: u64) -> Vec<Policy> {
     let quota = Quota::new(limit, HOUR);
     vec![
@@ -42,8 +42,8 @@ pub(crate) fn every(limit: u64) -> Vec<Policy> {
     ]
 }
 
-/// Away from the end of an hour by this machine's clock, at which fixed windows begin anew; and of each of its
-/// quarters, at which sub-windows do.
+/// Waits until the end of an hour by this machine's clock is far away, because fixed windows end there; the same holds
+/// for quarters of an hour and buckets of sliding windows.
 pub(crate) async fn away_from_boundaries() {
     let unix = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     if unix % 900 > 885 {
@@ -51,7 +51,7 @@ pub(crate) async fn away_from_boundaries() {
     }
 }
 
-/// Policies that are decided together.
+/// Policies that are decided in one decision.
 #[derive(Clone)]
 pub(crate) struct Set {
     pub(crate) memcached: Memcached,
@@ -66,13 +66,13 @@ impl Set {
         }
     }
 
-    /// Each policy alone.
+    /// A set for each policy.
     pub(crate) fn each(memcached: &Memcached, policies: Vec<Policy>) -> Vec<Self> {
         let alone = |policy| Self::new(memcached, &[policy]);
         policies.into_iter().map(alone).collect()
     }
 
-    /// Asks without waiting.
+    /// Sends a charge, without waiting for the answer.
     pub(crate) fn ask(&self, keys: &[&str], cost: u64, want: u64) -> Answer {
         let charges: Vec<Charge<'_>> = self
             .ids
@@ -84,7 +84,7 @@ impl Set {
         self.memcached.acquire(&charges, &mut out)
     }
 
-    /// Takes so much from each policy's share of one key.
+    /// Charges the key to each policy.
     pub(crate) async fn acquire(
         &self,
         key: &str,
@@ -94,7 +94,7 @@ impl Set {
         answered(self.ask(&keys, cost, cost)).await
     }
 
-    /// One decision of the first policy.
+    /// Charges the first policy, and returns its decision.
     pub(crate) async fn take(&self, key: &str, cost: u64) -> Result<Decision, BackendError> {
         Ok(self.acquire(key, cost).await?.decisions[0])
     }
@@ -111,7 +111,7 @@ impl Set {
     }
 }
 
-/// What an answer says, however long it takes.
+/// Waits for an answer.
 pub(crate) async fn answered(answer: Answer) -> Result<JointDecision, BackendError> {
     match answer {
         Answer::Later(later) => later.await,
@@ -120,7 +120,7 @@ pub(crate) async fn answered(answer: Answer) -> Result<JointDecision, BackendErr
     }
 }
 
-/// Repeats a question until it is answered as it should, for at most 20 s.
+/// Repeats a check until it returns a value, for at most 20 s.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut ask: impl FnMut() -> F,

@@ -1,4 +1,4 @@
-//! The window that begins with a key's first request, by the server's clock.
+//! Windows that begin with a key's first request, on the server's clock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{Set, connect};
 
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// By the server's clock, which counts seconds, also when a machine that stands still makes it count one late.
+/// The server's clock counts seconds, and a stopped machine makes it count one late.
 #[tokio::test]
 async fn a_first_hit_window_is_never_shorter_and_at_most_a_tick_longer() {
     let server = Server::start();
@@ -45,7 +45,7 @@ async fn a_first_hit_window_is_never_shorter_and_at_most_a_tick_longer() {
     }
 }
 
-/// Else nobody would get anything until that ends: for ever, or in 23 days.
+/// Otherwise the key would be rejected until the window ends: forever, or for 23 days.
 #[tokio::test]
 async fn a_number_that_is_kept_longer_than_a_window_is_none_of_ours_and_is_replaced() {
     let server = Server::start();
@@ -65,8 +65,8 @@ async fn a_number_that_is_kept_longer_than_a_window_is_none_of_ours_and_is_repla
     }
 }
 
-/// What is refused while a window ends is taken back from that window only: more than the limit never passes in the
-/// next one.
+/// A charge that is rejected while a window ends is returned to that window only, so the next window never admits more
+/// than the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_back_is_never_taken_from_the_next_window() {
     const LIMIT: u64 = 20;
@@ -95,12 +95,13 @@ async fn what_is_taken_back_is_never_taken_from_the_next_window() {
         admitted.extend(one.unwrap());
     }
     admitted.sort();
-    // A window that begins with the first of them; those surely in it came before it could end.
+    // A window begins with the first admitted request; the requests that returned before its earliest end are certainly
+    // in it.
     while let Some(&(first, ..)) = admitted.first() {
         let within = |&&(_, told, _): &&(Instant, Instant, u64)| told <= first + WINDOW;
         let tokens: u64 = admitted.iter().filter(within).map(|(.., cost)| cost).sum();
         assert!(tokens <= LIMIT, "{tokens} of {LIMIT}");
-        // The next is one that cannot have been in this one.
+        // The next window begins with a request that was sent after the latest end.
         admitted.retain(|&(asked, ..)| asked > first + WINDOW);
     }
 }
