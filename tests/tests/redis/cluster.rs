@@ -1,4 +1,4 @@
-//! One Cluster for all of this, one after the other: seven processes are enough for a test program.
+//! All of these tests share one Cluster, one after another, because it takes seven processes.
 
 mod cancelling;
 mod deciding;

@@ -135,7 +135,7 @@ async fn a_sentinel_of_valkey_is_told_apart_by_its_own_word() {
 async fn building_a_limiter_asks_no_server() {
     let server = Server::start();
     let redis = Redis::connect(&server.url()).await.unwrap();
-    // Whoever asked it now would hang.
+    // A query to the frozen server would hang.
     server.freeze();
     let before = Instant::now();
     let policy = Policy::new("p", Quota::per_hour(1)).sliding_window_log();
@@ -156,7 +156,7 @@ async fn connecting_ends_at_its_deadline_when_nobody_answers() {
         .connect()
         .await
         .unwrap_err();
-    // A password would not be said.
+    // The error contains no password.
     let says = format!("{}: no answer within 200ms", &url["redis://".len()..]);
     assert_eq!(error.to_string(), says);
     assert!(started.elapsed() >= deadline && started.elapsed() < Duration::from_secs(10));
@@ -220,7 +220,7 @@ async fn the_kernel_asks_whether_a_silent_server_is_still_there() {
     let _redis = Redis::connect(&server.url()).await.unwrap();
     let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", server.port());
-    // Where to, in which state (1: established), queues, and which timer runs (2: keepalive).
+    // Remote address, state (1: established), queues, and the active timer (2: keepalive).
     let kept = sockets.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         matches!(fields[..], [_, _, to, "01", _, timer, ..] if to.ends_with(&port) && timer.starts_with("02:"))

@@ -33,7 +33,7 @@ async fn waits_are_exact_by_the_servers_clock() {
         let wait = refused.retry_after.unwrap();
         assert!(!refused.allowed && wait <= Duration::from_millis(200));
         tokio::time::sleep(wait.saturating_sub(Duration::from_millis(60))).await;
-        // Sleeping can take longer than asked; what it says then is what counts.
+        // A sleep can take longer than requested, so the test reads the remaining wait.
         let still = limiter.peek("someone").await.unwrap();
         assert!(still.remaining == 1 || still.reset_after <= Duration::from_millis(60));
         tokio::time::sleep(still.reset_after).await;
@@ -83,7 +83,7 @@ async fn a_refusal_and_a_look_write_nothing_and_every_key_ends() {
 async fn whatever_writes_a_key_says_when_it_ends() {
     let server = Server::start();
     let redis = connect(&server.url()).await;
-    // Of the first a token is whole in each microsecond, and of the other it leaves a part.
+    // The first quota's tokens are complete at whole microseconds; the second quota's are not.
     let quotas = [Quota::per_hour(1_000), Quota::per_minute(77)];
     for (number, quota) in quotas.into_iter().enumerate() {
         let policy = |name: &str| Policy::new(format!("{name} {number}"), quota);
@@ -100,10 +100,10 @@ async fn whatever_writes_a_key_says_when_it_ends() {
             policy("whole").sliding_window_strict(4),
             policy("log").sliding_window_log(),
         ];
-        // Those that are decided alone have scripts of their own.
+        // A policy alone and a set of policies have different scripts.
         for policies in all.chunks(1).chain([&all[..]]) {
             let set = Set::new(&redis, policies);
-            // Else one would give the other's keys an end.
+            // Different keys, because one set would set an expiry on the other's keys.
             let who = |what: &str| format!("{what}, of {}", policies.len());
             let row = who("some in a row");
             let one = || set.acquire(&row, 1);
@@ -345,7 +345,7 @@ async fn the_phase_of_a_key_is_that_of_its_hash_whatever_the_policy_is_called() 
     let day = Quota::per_day(5);
     let expected = ends(Policy::new("no digits", day)).await;
     assert!(expected[0].abs_diff(expected[1]) > 10, "{expected:?}");
-    // All of these can be read as hexadecimal.
+    // Each of these names can be read as a hexadecimal number.
     for name in ["a", "42", "fee", "cafe", "v1:add", "v1:deadbeef", "{beef"] {
         for policy in [
             Policy::new(name, day),
@@ -411,7 +411,7 @@ async fn a_quota_of_more_than_can_be_counted_is_one_that_never_refuses() {
     }
 }
 
-/// The number of scripts that the server keeps.
+/// The number of scripts in the server's cache.
 fn scripts(server: &Server) -> u64 {
     let info = server.call(&["INFO", "memory"]).text();
     let mut lines = info.lines();
@@ -452,7 +452,7 @@ async fn all_subsets_of_a_set_share_a_script_and_decide_as_they_would_alone() {
         applies.iter().for_each(|&place| used[place] -= 2);
         assert!(!some.acquire("k", 1_001).await.unwrap().allowed);
     }
-    // One for each policy, and one for them all.
+    // One script for each policy, and one for the set.
     assert!(scripts(&server) - before <= 6, "{}", scripts(&server));
 }
 

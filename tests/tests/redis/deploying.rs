@@ -1,4 +1,4 @@
-//! A fleet that is deployed while it runs: instances with the old policies and with the new ones share a server.
+//! A rolling deployment: instances with old and with new policies share a server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{Set, connect};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// One of each.
+/// One policy of each algorithm.
 fn every(quota: Quota) -> Vec<Policy> {
     vec![
         Policy::new("bucket", quota),
@@ -26,7 +26,7 @@ fn every(quota: Quota) -> Vec<Policy> {
     ]
 }
 
-/// What passes if old and new instances are asked in turn.
+/// The number of admitted requests when old and new instances take turns.
 async fn admitted(old: &Set, new: &Set) -> u64 {
     let mut admitted = 0;
     for number in 0..160 {
@@ -41,13 +41,13 @@ async fn while_a_quota_changes_old_and_new_instances_together_admit_what_both_qu
     let server = Server::start();
     let redis = connect(&server.url()).await;
     for (one, other) in [
-        // Of these the ends of tokens are at other fractions of a microsecond.
+        // The tokens of these quotas end at different fractions of a microsecond.
         (Quota::new(7, HOUR), Quota::new(60, HOUR)),
         (Quota::new(30, HOUR), Quota::new(33, HOUR)),
         (Quota::new(7, HOUR), Quota::new(7, HOUR / 60)),
         (Quota::new(20, 24 * HOUR), Quota::new(7, HOUR)),
     ] {
-        // As many again if a window ends meanwhile, or for a queue, which lets as many wait.
+        // Twice the limits: a window may end during the test, and a leaky bucket has a queue of the same length.
         let most = 2 * (one.limit() + other.limit()) + 3;
         for (old, new) in [(one, other), (other, one)] {
             for (was, is) in every(old).into_iter().zip(every(new)) {
@@ -75,12 +75,12 @@ async fn a_window_of_another_length_starts_anew() {
     let shorter = windows(Quota::new(6, HOUR / 60));
     for (was, is) in windows(Quota::new(60, 24 * HOUR)).zip(shorter) {
         assert!(was.acquire("k", 60).await.unwrap().allowed);
-        // Else those who have had sixty in a day would have none until it ends.
+        // Otherwise a client that used sixty of its old daily limit would be rejected until the window ends.
         assert!(is.acquire("k", 1).await.unwrap().allowed);
     }
 }
 
-/// The same policy with each of the algorithms.
+/// The same policy with each algorithm.
 fn every_algorithm() -> Vec<Policy> {
     let policy = || Policy::new("p", Quota::new(10, HOUR));
     vec![

@@ -1,4 +1,4 @@
-//! A server in another region: behind a proxy that keeps what it answers for 300 ms, which is 150 ms each way.
+//! A server in another region: a proxy delays its answers by 300 ms, as a distance of 150 ms in each direction would.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::calls;
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// One instance's limiter, so far from the server and back.
+/// The limiter of one instance with this round-trip time to the server.
 async fn region(server: &Server, away: Duration, sharing: Consistency) -> (Proxy, Limiter) {
     let proxy = Proxy::start(server.port()).await;
     let redis = Redis::builder(&format!("redis://127.0.0.1:{}", proxy.port()));
@@ -27,7 +27,7 @@ async fn region(server: &Server, away: Duration, sharing: Consistency) -> (Proxy
     (proxy, limiter)
 }
 
-/// Asks every 5 ms for so long, and says how long the answers took, in order, and how many of them allowed.
+/// Sends a request every 5 ms for `time`. Returns the sorted latencies, and the number of allowed requests.
 async fn ask(limiter: &Limiter, time: Duration) -> (Vec<Duration>, usize) {
     let mut tick = interval(Duration::from_millis(5));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -81,7 +81,8 @@ async fn a_far_store_is_asked_at_the_speed_of_memory_with_leases() {
     assert!(trips <= 12, "{trips}");
 }
 
-/// One limit for six data centres, of which one has the store: at 60 % of the limit all answer at the speed of memory.
+/// Six data centres share one limit, and one of them has the server. At 60 % of the limit, leases make every decision
+/// local.
 #[tokio::test]
 async fn six_data_centres_share_one_limit_without_waiting_for_each_other() {
     let server = Server::start();

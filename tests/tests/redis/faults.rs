@@ -12,7 +12,7 @@ use crate::support::{LONG, Set, calls, connect, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// One of each, of so many an hour.
+/// One policy of each algorithm, with this limit per hour.
 fn every(limit: u64) -> Vec<Policy> {
     let quota = Quota::new(limit, HOUR);
     vec![
@@ -33,7 +33,7 @@ fn policy() -> [Policy; 1] {
     [Policy::new("p", Quota::per_hour(1_000))]
 }
 
-/// Decisions are made again.
+/// Waits until the backend decides again.
 async fn resumes(set: &Set) {
     until("decisions to resume", || async {
         set.one("again").await.ok()
@@ -41,7 +41,7 @@ async fn resumes(set: &Set) {
     .await;
 }
 
-/// It fails, and fails at once.
+/// A decision fails, and fails fast.
 async fn fails_fast(set: &Set) {
     until("the connection to be given up", || async {
         let charge = [Charge::new(set.ids[0], b"k", 1)];
@@ -97,7 +97,7 @@ async fn garbage_at_a_key_counts_as_nothing_and_is_replaced() {
     let fresh = set.acquire("other", 1).await.unwrap();
     let keys: Vec<String> = server.keys();
     assert_eq!(keys.len(), 20);
-    // The key comes second.
+    // The commands take the key as their second word.
     let words = [
         "",
         " ",
@@ -171,7 +171,7 @@ async fn a_primary_that_misses_its_replicas_is_asked_again_until_it_has_them() {
         })
         .await;
         assert!(error.contains("NOREPLICAS"), "{error}");
-        // Where it is now, it may have them.
+        // The next server of this address may have its replicas, so the client reconnects.
         fails_fast(&set).await;
     }
     server.call(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
@@ -218,17 +218,17 @@ async fn a_connection_that_is_closed_is_noticed_while_nobody_asks() {
     let set = Set::new(&connect(&server.url()).await, &policy());
     set.one("k").await.unwrap();
     server.call(&["CLIENT", "KILL", "TYPE", "normal"]);
-    // Without any request that fails: the connection is already another one.
+    // The client reconnects before any request fails.
     until("another connection", || async {
         let clients = server.call(&["CLIENT", "LIST"]).text();
         clients.contains("cmd=eval ").then_some(())
     })
     .await;
-    // This process has yet to read the last answer of the server.
+    // This process has not read the server's last answer yet.
     resumes(&set).await;
 }
 
-/// Many keys, each with another number of tokens left, so that an answer to the wrong request shows.
+/// Many keys with different numbers of remaining tokens, so that a mixed-up answer is noticed.
 async fn told_apart(set: &Set) {
     for (number, cost) in (0..50).zip(1..) {
         let verdict = set.acquire(&format!("key {number}"), cost).await.unwrap();
@@ -259,7 +259,7 @@ async fn after_a_freeze_no_reply_is_read_by_the_wrong_request() {
         server.freeze();
         let started = Instant::now();
         for number in 0..40 {
-            // As the layer does: who has waited long enough goes.
+            // Drops the request after a wait, as the layer does at its timeout.
             let key = format!("key {number}");
             let ask = set.acquire(&key, 0);
             let answer = timeout(Duration::from_millis(20), ask).await;
@@ -292,7 +292,7 @@ async fn a_short_freeze_costs_no_connection_and_mixes_no_replies() {
     each_has_its_own(&set).await;
 }
 
-/// A server, what is between it and this process, and a policy there that was asked already.
+/// A server, a proxy in front of it, and a policy that has been decided through the proxy.
 async fn behind_a_proxy() -> (Server, Proxy, Arc<Set>) {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
@@ -316,7 +316,7 @@ async fn nobody_waits_for_the_answers_of_others_from_far_away() {
     for ask in asks {
         assert!(ask.await.unwrap().allowed);
     }
-    // Each went on its own, though the answers to those before it were still on their way.
+    // Each request was sent immediately, while earlier answers were still in flight.
     let calls = calls(&server);
     assert!(calls >= 15, "{calls}");
 }
@@ -335,7 +335,7 @@ async fn the_second_of_two_does_not_wait_for_the_answer_to_the_first_from_far_aw
                 assert!(set.one("k").await.unwrap().allowed);
                 began.elapsed()
             }));
-            // The first has gone, and not longer than a moment ago.
+            // The first request was sent, and only a moment ago.
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
@@ -361,7 +361,7 @@ async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
     for ask in asks {
         assert!(ask.await.unwrap());
     }
-    // A hundred at a time, of which none waits for another's answer twice; one by one it would take 50 s.
+    // A hundred at a time, and each waits for at most two answers; one by one they would take 50 s.
     assert!(
         started.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -386,7 +386,7 @@ async fn those_who_have_gone_keep_nobodys_place_in_the_queue() {
         })
         .collect();
     for ask in asks {
-        // Some are told at once that there are too many.
+        // Some requests fail immediately, because the queue is full.
         assert!(!matches!(ask.await.unwrap(), Ok(Ok(_))));
     }
     let one = {
@@ -410,7 +410,7 @@ async fn a_server_that_answered_nothing_or_garbage_is_used_soon_after_it_recover
         let recovered = Instant::now();
         resumes(&set).await;
         let took = recovered.elapsed();
-        // Without the attempts that follow it would take until the deadline of 5 s.
+        // Without further attempts this would take until the timeout of 5 s.
         assert!(took < Duration::from_secs(3), "{took:?} after {answer:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Four processes with 64 tasks each: this test program, started again for each.
+//! Four processes with 64 tasks each; each process is this test program, started again.
 
 use std::{
     env,
@@ -18,15 +18,15 @@ const PROCESSES: usize = 4;
 const TASKS: u64 = 64;
 const ASKS: u64 = 40;
 
-/// No boundary of it before 2069.
+/// A window that does not end before 2069.
 const CENTURY: Duration = Duration::from_secs(3_155_760_000);
 
 const LIMIT: u64 = 1_000;
-/// Tokens a second, and the burst.
+/// Tokens per second, and the burst.
 const RATE: u64 = 500;
 const BURST: u64 = 800;
 
-/// How wrong the clocks of some processes are.
+/// The error of the wrong clocks.
 const WRONG: Duration = Duration::from_secs(600);
 
 fn fixed() -> Policy {
@@ -41,7 +41,7 @@ fn bucket() -> Policy {
     Policy::new("bucket", Quota::per_second(RATE).burst(BURST))
 }
 
-/// So many in half the time by which clocks are wrong.
+/// This limit in half the error of the wrong clocks.
 fn short() -> Quota {
     Quota::new(LIMIT, WRONG / 2)
 }
@@ -67,20 +67,20 @@ fn policies(case: &str) -> Vec<Policy> {
     }
 }
 
-/// What a process of the fleet does; nothing if it is not told to be one.
+/// Runs one process of the fleet. Does nothing in an ordinary test run.
 #[tokio::test]
 async fn a_member_asks_as_often_as_it_can() {
     let (Ok(port), Ok(case)) = (env::var("FLEET_PORT"), env::var("FLEET_CASE")) else {
         return;
     };
     if env::var_os("FLEET_CLOCK_IS_WRONG").is_some() {
-        // The only clock of this process that the crate reads: no other one is, which is a rule of the lints.
+        // Sets this process's clock wrong. The crate reads no clock but tokio's, which the lints enforce.
         tokio::time::pause();
         tokio::time::advance(WRONG).await;
         tokio::time::resume();
     }
     let port: u16 = port.parse().unwrap();
-    // A busy machine can keep the server from answering.
+    // A long timeout, because a busy machine can delay the server.
     let redis = Redis::builder(&format!("redis://127.0.0.1:{port}")).answer_timeout(LONG);
     let redis = redis.connect().await.unwrap();
     let set = Arc::new(Set::new(&redis, &policies(&case)));
@@ -124,12 +124,12 @@ fn member(port: u16, case: &str, clock_is_wrong: bool) -> Child {
     member.spawn().unwrap()
 }
 
-/// How many requests a fleet gets through, and the longest time it can have taken.
+/// Runs a fleet. Returns the number of admitted requests, the longest possible duration, and the server.
 async fn fleet(case: &str) -> (u64, Duration, Server) {
     fleet_of(case, 0).await
 }
 
-/// The same of one in which so many processes have a wrong clock.
+/// Like [`fleet`], with `wrong` processes whose clock is wrong.
 async fn fleet_of(case: &str, wrong: usize) -> (u64, Duration, Server) {
     let server = Server::start();
     let members: Vec<Child> = (0..PROCESSES)

@@ -1,5 +1,5 @@
-//! Each thing that can go wrong with a server, while requests keep coming: how long decisions take then, who makes them,
-//! and what the log says. The table in the docs of `Redis` is what this prints:
+//! Every fault of a server under load: the latency of decisions, their source, and the log. The tests print the table
+//! in the docs of `Redis`:
 //!
 //! ```console
 //! $ cargo test -p tests --test redis -- --nocapture --test-threads 1 ladder cluster sentinel
@@ -27,26 +27,26 @@ use self::{
 pub(crate) use self::{load::Load, report::Report};
 use crate::support::LONG;
 
-/// What a decision waits for at most, unless something else is set.
+/// The timeout of a decision, unless a test sets another.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
-/// How long a fault lasts.
+/// The duration of a fault.
 pub(crate) const LASTS: Duration = Duration::from_secs(1);
 
-/// How long there is load before a fault, and after decisions are the store's again.
+/// The duration of load before a fault, and after the backend has recovered.
 pub(crate) const CALM: Duration = Duration::from_millis(300);
 
-/// The longest pause before the store is asked again, the longest before it is connected to again, and what a busy machine
-/// adds to those. From anew, when the machine has stood still.
+/// The longest pause of the circuit breaker, the longest pause between connection attempts, and the delays of a busy
+/// machine. A stopped machine restarts it.
 const BACK: Duration = Duration::from_secs(5);
 
-/// How many decisions tell who makes them.
+/// The number of decisions that is enough to name their source.
 const ENOUGH: usize = 100;
 
-/// So many that nobody is refused, of which none comes back.
+/// More tokens than a test uses, which do not refill.
 pub(crate) const PLENTY: u64 = 1_000_000;
 
-/// What a key has used before the fault that gets no load.
+/// The tokens that a key without load used before the fault.
 const USED: u64 = 1_234;
 
 #[tokio::test]
@@ -59,8 +59,8 @@ async fn whatever_happens_to_a_server_under_load_nothing_waits_longer_than_the_d
     }
 }
 
-/// Lets a fault happen to a server under load, and come right again. With it, how long a server that has nothing wrong with
-/// it any more has taken to answer somebody else.
+/// Runs a fault against a server under load, and waits for recovery. Also returns the latency of another client's first
+/// answer after the fault.
 async fn under_load(fault: &Fault) -> (Report, Duration) {
     let mut lab = blocking(Lab::start).await;
     let port = lab.server.port();
@@ -76,12 +76,12 @@ async fn under_load(fault: &Fault) -> (Report, Duration) {
         let limiter = Limiter::builder(redis.clone(), policy);
         limiter.backend_timeout(deadline).build().unwrap()
     };
-    // Asked in peace, and never by this process instead.
+    // A second limiter without load, with a long timeout, so that the backend itself always decides.
     let witness = limiter(LONG);
     witness.check_n("witness", USED).await.unwrap();
 
     let (started, load) = (Instant::now(), Load::start(limiter(fault.deadline())));
-    // A machine that stands still makes no decisions, neither here nor later.
+    // A stopped machine makes no decisions.
     while started.elapsed() < CALM || load.decided_since(started) <= ENOUGH {
         sleep(Duration::from_millis(10)).await;
     }
@@ -135,14 +135,14 @@ impl Report {
             Who::Store => assert!(samples.iter().all(Sample::is_by_store), "{name}"),
             Who::Process => {
                 assert!(within().count() > ENOUGH, "{name}: it did not last");
-                // One that was later than the deadline was the machine's fault, or it would not have been waited for.
+                // A decision beyond the timeout was delayed by the machine.
                 let mut asked = within().filter(|one| one.took() < DEADLINE);
                 assert!(!asked.any(Sample::is_by_store), "{name}");
             }
             Who::Either => {}
         }
         let disturbed = self.is_disturbed() || pinged > DEADLINE / 3;
-        // A machine that stands still for so long is one more fault, and one more that is told.
+        // A machine that stops for as long as a fault causes another change of source, which is also logged.
         let changes = match fault.decides {
             Who::Store => 0,
             Who::Process | Who::Either if disturbed => self.load.lines.len() / 2,
@@ -155,7 +155,7 @@ impl Report {
     }
 }
 
-/// Does something that blocks, and leaves this thread to the load.
+/// Runs blocking work on another thread, so that the load keeps this one.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }

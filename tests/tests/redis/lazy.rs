@@ -13,7 +13,7 @@ fn lazy(url: &str) -> Redis {
     Redis::connect_lazy(url).unwrap()
 }
 
-/// One decision by the backend, as soon as it makes one.
+/// Waits for a decision by the backend, and returns it.
 async fn by_backend(limiter: &Limiter, key: &str) -> Decision {
     until("a decision by the backend", || async {
         let decision = limiter.check(key).await.ok();

@@ -1,4 +1,4 @@
-//! Four processes that lease from one server: this test program, started again for each.
+//! Four processes that lease from one server; each process is this test program, started again.
 
 use std::{
     env,
@@ -17,11 +17,11 @@ const TASKS: usize = 4;
 const LEASE: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(3);
 
-/// Tokens a second, and the burst.
+/// Tokens per second, and the burst.
 const RATE: u64 = 1_000;
 const BURST: u64 = 200;
 
-/// What a process of the fleet does; nothing if it is not told to be one.
+/// Runs one process of the fleet. Does nothing in an ordinary test run.
 #[tokio::test]
 async fn a_member_leases_and_asks_for_three_seconds() {
     let Ok(port) = env::var("LEASES_PORT") else {

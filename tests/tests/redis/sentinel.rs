@@ -34,7 +34,7 @@ async fn after_a_failover_under_load_decisions_resume_in_the_same_process() {
         "{unknown}"
     );
 
-    // The other two are a majority, and are asked after this one has not answered.
+    // The other two sentinels are a majority; the client tries them after the frozen one times out.
     set.sentinels()[0].freeze();
     let policy = Policy::new("p", Quota::per_hour(PLENTY)).fixed_window_from_first_request();
     let load = Load::start(Limiter::new(connect(&url).await, policy).unwrap());
@@ -127,7 +127,7 @@ async fn a_user_or_password_of_sentinels_where_there_are_none_is_refused() {
     }
 }
 
-/// A sentinel that names the server of this port, which can become another one.
+/// A sentinel that names the server on this port, which the test can change.
 async fn sentinel_of(primary: Arc<AtomicU16>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -164,7 +164,7 @@ async fn a_primary_that_was_cut_off_from_its_replicas_is_left_for_the_one_that_w
         &[Policy::new("p", Quota::per_hour(5))],
     );
     assert_eq!(set.one("k").await.unwrap().remaining, 4);
-    // What was written there would be lost, so it takes nothing.
+    // Writes to the old primary would be lost, so it rejects them.
     old.call(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     primary.store(new.port(), Ordering::Relaxed);
     let error = set.one("k").await.unwrap_err().to_string();
@@ -176,7 +176,7 @@ async fn a_primary_that_was_cut_off_from_its_replicas_is_left_for_the_one_that_w
 #[tokio::test]
 async fn a_sentinel_that_names_a_primary_that_is_gone_keeps_nobody_from_the_others() {
     let server = Server::start();
-    // As behind a network that has been cut: what is sent there is never answered.
+    // Like a network partition: the address accepts connections and never answers.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let cut_off = sentinel_of(fixed(gone.local_addr().unwrap().port())).await;
     let knows = sentinel_of(fixed(server.port())).await;

@@ -7,15 +7,15 @@ use tower_dist_ratelimit::{
 };
 use tower_dist_ratelimit_redis::Redis;
 
-/// Longer than a busy machine keeps any test waiting.
+/// Longer than any wait of a test on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) async fn connect(url: &str) -> Redis {
     Redis::connect(url).await.unwrap()
 }
 
-/// What the store says, or else its error: not what this process would decide instead. Patient, as the machine may be busy
-/// with other tests; but pauses after failures grow with this.
+/// A limiter that returns the backend's decision or its error, without a local fallback. Its timeout is long for busy
+/// machines; pauses after failures grow with the timeout.
 pub(crate) fn limiter(redis: &Redis, policy: Policy) -> Limiter {
     let builder = Limiter::builder(redis.clone(), policy);
     let builder = builder.failure_mode(FailureMode::Closed);
@@ -25,7 +25,7 @@ pub(crate) fn limiter(redis: &Redis, policy: Policy) -> Limiter {
         .unwrap()
 }
 
-/// What an answer says, however long it takes.
+/// Waits for an answer.
 pub(crate) async fn answered(answer: Answer) -> Result<JointDecision, BackendError> {
     match answer {
         Answer::Later(later) => later.await,
@@ -34,7 +34,7 @@ pub(crate) async fn answered(answer: Answer) -> Result<JointDecision, BackendErr
     }
 }
 
-/// Policies that are decided together, by key.
+/// Policies that are decided in one decision.
 pub(crate) struct Set {
     pub(crate) redis: Redis,
     pub(crate) ids: Vec<PolicyId>,
@@ -49,7 +49,7 @@ impl Set {
         }
     }
 
-    /// Takes so much from each policy's share of one key.
+    /// Charges the key to each policy.
     pub(crate) async fn acquire(
         &self,
         key: &str,
@@ -59,7 +59,7 @@ impl Set {
         self.acquire_from(&keys, cost).await
     }
 
-    /// Takes so much from the shares of these keys, one per policy.
+    /// Charges each policy, with one key for each.
     pub(crate) async fn acquire_from(
         &self,
         keys: &[&str],
@@ -68,7 +68,7 @@ impl Set {
         answered(self.ask(keys, cost)).await
     }
 
-    /// The same, without waiting.
+    /// Sends the charges, without waiting for the answer.
     pub(crate) fn ask(&self, keys: &[&str], cost: u64) -> Answer {
         let charges: Vec<Charge<'_>> = self
             .ids
@@ -80,7 +80,7 @@ impl Set {
             .acquire(&charges, &mut Decisions::rejected(charges.len()))
     }
 
-    /// Corrects charges of so much to one key.
+    /// Corrects earlier charges of `cost` to one key.
     pub(crate) async fn settle(
         &self,
         key: &str,
@@ -94,13 +94,13 @@ impl Set {
             .map(|_| ())
     }
 
-    /// One decision of the first policy.
+    /// Charges the first policy one token, and returns its decision.
     pub(crate) async fn one(&self, key: &str) -> Result<Decision, BackendError> {
         Ok(self.acquire(key, 1).await?.decisions[0])
     }
 }
 
-/// Repeats a question until it is answered as it should, for at most 20 s.
+/// Repeats a check until it returns a value, for at most 20 s.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut ask: impl FnMut() -> F,
@@ -118,7 +118,7 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
     }
 }
 
-/// How often a server has been called to run a script.
+/// The number of script calls that a server has executed.
 pub(crate) fn calls(server: &Server) -> u64 {
     let stats = server.call(&["INFO", "commandstats"]).text();
     let lines = stats

@@ -8,7 +8,7 @@ use tower_dist_ratelimit_redis::Redis;
 
 use crate::support::{limiter, until};
 
-/// Vouches for others.
+/// A certificate authority.
 fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params
@@ -18,7 +18,7 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A server with TLS that this authority vouches for.
+/// A TLS server with a certificate of this authority.
 fn server(authority: &CertifiedIssuer<'_, KeyPair>, settings: &[&str]) -> Process {
     let key = KeyPair::generate().unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -84,7 +84,7 @@ async fn a_connection_over_tls_trusts_whom_it_is_told_to_trust() {
 #[tokio::test]
 async fn a_cluster_is_reached_over_tls_and_so_are_the_nodes_it_names() {
     let ours = authority("ours");
-    // To prepare it without TLS.
+    // A port without TLS, to prepare the server.
     let plain = free_port();
     let settings = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--port"];
     let server = server(&ours, &[&settings[..], &[&plain.to_string()]].concat());
@@ -97,7 +97,7 @@ async fn a_cluster_is_reached_over_tls_and_so_are_the_nodes_it_names() {
         &redis.connect().await.unwrap(),
         Policy::new("p", Quota::per_hour(1)),
     );
-    // It says that it works a moment after it does.
+    // The Cluster reports its state a moment after it changes.
     until("the cluster to work", || async {
         limiter.check("k").await.ok().filter(|one| one.allowed)
     })
@@ -132,7 +132,7 @@ async fn a_user_needs_no_more_than_the_docs_say() {
     assert!(error.contains("'select'"), "{error}");
     server.call(&["ACL", "SETUSER", "limits", "+select"]);
     Redis::connect(&database).await.unwrap();
-    // One that may not ask which server it is, too; not one who may not run scripts, or write elsewhere.
+    // A user without INFO can connect; a user without scripts, or without writes to the prefix, cannot.
     server.call(&["ACL", "SETUSER", "limits", "-info"]);
     Redis::connect(&url).await.unwrap();
     let elsewhere = Redis::builder(&url)
@@ -157,7 +157,7 @@ async fn a_user_needs_no_more_than_the_docs_say() {
     );
 }
 
-/// In a process of its own, whose certificates come from a pipe: reading them takes until somebody writes.
+/// Runs in its own process. Its certificates come from a pipe, so reading them blocks until the test writes.
 #[tokio::test]
 async fn reading_the_certificates_of_the_system_blocks_no_other_task() {
     const NAME: &str = "tls::reading_the_certificates_of_the_system_blocks_no_other_task";
@@ -167,7 +167,7 @@ async fn reading_the_certificates_of_the_system_blocks_no_other_task() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("rediss://{}", listener.local_addr().unwrap());
         let connecting = tokio::spawn(async move { Redis::connect(&url).await });
-        // Reached only if this thread is not the one that reads.
+        // The connection arrives only if another thread reads the certificates.
         let _accepted = listener.accept().await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         let pipe = std::env::var_os(PIPE).unwrap();

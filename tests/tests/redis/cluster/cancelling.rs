@@ -1,4 +1,4 @@
-//! Requests that are cancelled before they are decided.
+//! Requests that are cancelled before their decision.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::support::{LONG, Set, answered};
 
 const CLIENTS: usize = 30;
 
-/// Tokens of the bucket that all clients share. Hardly a token comes back during a test.
+/// Tokens of the bucket that all clients share. It hardly refills during a test.
 const EVERYONE: u64 = 1_000;
 
-/// A limit for each client, which all clients have used up, and a shared one. Their keys are in different slots.
+/// A limit for each client, which every client has exhausted, and a shared limit. Their keys are in different slots.
 async fn exhausted(redis: &Redis, name: &str) -> Set {
     let window = Duration::from_secs(36_000_000);
     let set = Set::new(
@@ -38,7 +38,7 @@ fn ask(set: &Set, number: usize) -> Answer {
     set.ask(&[&client, "everyone"], 1)
 }
 
-/// Number of shared tokens that rejected requests have taken.
+/// The number of shared tokens that rejected requests have taken.
 async fn taken(set: &Set) -> u64 {
     set.redis.finish_corrections(LONG).await.unwrap();
     let looked = set.acquire_from(&["nobody", "everyone"], 0).await.unwrap();
@@ -48,7 +48,7 @@ async fn taken(set: &Set) -> u64 {
 
 pub(super) async fn cancelled_rejections_leave_the_shared_bucket_as_it_was(redis: &Redis) {
     let set = exhausted(redis, "cancelled").await;
-    // Some fail at once, since too many are in progress.
+    // Some requests fail immediately, because too many are in progress.
     let asked = (0..10_000).filter_map(|number| match ask(&set, number) {
         Answer::Later(later) => Some(later),
         _ => None,
@@ -59,7 +59,7 @@ pub(super) async fn cancelled_rejections_leave_the_shared_bucket_as_it_was(redis
     assert_eq!((taken(&set).await, redis.lost_corrections()), (0, 0));
 }
 
-/// The nodes do not answer before the callers have gone.
+/// The nodes answer after the callers have gone.
 pub(super) async fn rejections_that_miss_the_deadline_leave_the_shared_bucket_as_it_was(
     cluster: &Cluster,
 ) {

@@ -8,7 +8,7 @@ use crate::{
     support::{Set, connect, until},
 };
 
-/// Nobody waits longer than the deadline, and the limits of most clients are still the store's.
+/// No decision exceeds the timeout, and the other nodes still decide on most clients.
 pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_theirs(
     cluster: &Cluster,
     redis: &Redis,
@@ -19,7 +19,7 @@ pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_their
     let began = Instant::now();
     cluster.nodes()[1].freeze();
     let begun = Instant::now();
-    // Until all of them are again, which is when a replica has taken over.
+    // Waits until all nodes decide, which is after a replica's promotion.
     until("a replica to take over", || async {
         (begun.elapsed() > 2 * LASTS && load.is_calm(begun)).then_some(())
     })
@@ -41,7 +41,7 @@ pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_their
         shaken.clone().filter(|one| one.is_by_store()).count(),
         shaken.count(),
     );
-    // A machine that stands still makes more decisions fail in a row, and then the store is left alone as a whole.
+    // A stopped machine makes more decisions fail in a row, and then the circuit opens for the whole backend.
     let enough = by_store > all / 3 || (report.is_disturbed() && by_store > 0);
     assert!(all > 500 && enough, "{by_store} of {all}");
     cluster.nodes()[1].thaw();
@@ -60,7 +60,7 @@ pub(super) async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis
     }
 }
 
-/// And what is its replica's, once that has taken over, is the store's again.
+/// After its promotion, the replica decides on the failed primary's keys.
 async fn who_starts_while_a_primary_is_down_works_with_the_others(cluster: &Cluster) {
     let limiter = Limiter::new(
         connect(&cluster.url()).await,
@@ -76,7 +76,7 @@ async fn who_starts_while_a_primary_is_down_works_with_the_others(cluster: &Clus
         sources.push(source(number).await);
     }
     assert!(sources.contains(&Source::Backend), "{sources:?}");
-    // Unless this process stood still until the replica had taken over.
+    // Unless this process was stopped until the promotion.
     let replaced = cluster.nodes()[3].call(&["ROLE"]).texts()[0] == "master";
     let fell_back = sources.contains(&Source::Local);
     assert!(fell_back || replaced, "{sources:?}");

@@ -50,7 +50,7 @@ pub(super) async fn a_slot_migrated_under_load_loses_no_decision(cluster: &Clust
             })
         })
         .collect();
-    // Clients that come while it moves.
+    // New clients during the migration.
     let newcomers = tokio::spawn({
         let (set, stop) = (Arc::clone(&two), Arc::clone(&stop));
         async move {
@@ -114,10 +114,10 @@ pub(super) async fn keys_of_which_some_have_moved_are_decided_on_one_by_one(
         cluster.begin_migration(slot, from, to);
         cluster.migrate_key(&moving[0], from, to);
     });
-    // One key that nobody has: it is made where the slot goes.
+    // A missing key is created on the target of the slot.
     assert_eq!(one.one("new").await.unwrap().remaining, 9);
     assert!(cluster.errors("ASK") > asks);
-    // Two keys, of which one has moved; two of which one was made there; and two that nobody has.
+    // Two keys of which one has moved, two of which one was created on the target, and two that do not exist.
     for (key, left) in [("old", [8, 8]), ("new", [8, 9]), ("newer", [9, 9])] {
         let verdict = both.acquire(key, 1).await.unwrap();
         assert_eq!(
@@ -126,7 +126,7 @@ pub(super) async fn keys_of_which_some_have_moved_are_decided_on_one_by_one(
         );
     }
     assert!(cluster.errors("TRYAGAIN") >= again + 3);
-    // All or nothing, still.
+    // A set of policies is still all or nothing.
     one.acquire("old", 4).await.unwrap();
     for _ in 0..3 {
         let refused = both.acquire("old", 6).await.unwrap();
@@ -174,7 +174,7 @@ pub(super) async fn a_redirect_without_a_host_means_the_host_of_the_node_that_an
     assert_eq!(set.one("old").await.unwrap().remaining, 8);
     let moved = cluster.errors("MOVED");
     assert!(moved > moves);
-    // It is known then where the slot is.
+    // The client knows the slot's new node by then.
     assert_eq!(set.one("old").await.unwrap().remaining, 7);
     assert_eq!(set.one("new").await.unwrap().remaining, 8);
     assert_eq!(cluster.errors("MOVED"), moved);

@@ -1,4 +1,4 @@
-//! What the nodes of a Cluster are asked about its slots, by nodes that note it.
+//! Queries for the slots of a Cluster, recorded by stub nodes.
 
 use std::{
     fmt::Write,
@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::support::{connect, until};
 
-/// Primaries of a Cluster, of which each has a part of the slots, and what they are asked.
+/// Primaries of a Cluster that share the slots and record the queries.
 pub(crate) struct Nodes {
     shared: Arc<Shared>,
     _tasks: JoinSet<()>,
@@ -29,15 +29,15 @@ struct Shared {
     /// The answer to `CLUSTER SLOTS`.
     slots: String,
     connections: AtomicUsize,
-    /// When which node was asked for the slots.
+    /// The node and time of each query for the slots.
     questions: Mutex<Vec<(u16, Instant)>>,
 }
 
 impl Nodes {
-    /// What every request is told to have left.
+    /// The number of remaining tokens in every answer.
     pub(crate) const REMAINING: u64 = 7;
 
-    /// Nodes on these ports; others have slots, too, but are down.
+    /// Starts nodes on these ports. The nodes of `down` own slots, too, but are not started.
     pub(crate) async fn start(ports: &[u16], down: &[u16]) -> Self {
         let all: Vec<u16> = ports.iter().chain(down).copied().collect();
         let mut slots = format!("*{}\r\n", all.len());
@@ -110,7 +110,7 @@ async fn while_a_primary_is_down_the_others_share_the_questions_without_new_conn
     let nodes = Nodes::start(&ports, &[free_port()]).await;
     let seed = ports[0];
     let _redis = connect(&format!("redis-cluster://127.0.0.1:{seed}")).await;
-    // The first question is asked to find the nodes, and the second begins the outage.
+    // The first query finds the nodes, and the second begins the outage.
     const PAUSES: usize = 5;
     let times = until("both nodes to be asked", || async {
         let later = nodes.questions().split_off(1);
@@ -119,7 +119,7 @@ async fn while_a_primary_is_down_the_others_share_the_questions_without_new_conn
         enough.then(|| later.iter().map(|(_, time)| *time).collect::<Vec<_>>())
     })
     .await;
-    // One connection for the first question, and one to each node.
+    // One connection for the first query, and one to each node.
     assert_eq!(
         nodes.shared.connections.load(Ordering::Relaxed),
         1 + ports.len()

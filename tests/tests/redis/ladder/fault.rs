@@ -3,33 +3,34 @@ use std::time::Duration;
 use super::{DEADLINE, LASTS, lab::Lab};
 use crate::support::LONG;
 
-/// Something that happens to a server.
+/// A fault of a server.
 pub(super) struct Fault {
     pub(super) name: &'static str,
     pub(super) begin: fn(&mut Lab),
-    /// Again and again, while it lasts.
+    /// Repeated while the fault lasts.
     pub(super) meanwhile: fn(&mut Lab),
     pub(super) lasts: Duration,
     pub(super) end: fn(&mut Lab),
     /// Whether the server is reached through a proxy.
     pub(super) far: bool,
     pub(super) decides: Who,
-    /// Whether what was counted before is gone.
+    /// Whether the server loses its counts.
     pub(super) forgets: bool,
 }
 
-/// Who decides while a fault lasts.
+/// The source of decisions while a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// It does no harm.
+    /// The fault is harmless.
     Store,
     Process,
-    /// It is over too soon to say.
+    /// The fault is too short for a fixed source.
     Either,
 }
 
 impl Fault {
-    /// What a decision waits for at most. Long where the server is to decide, since a busy machine can keep it from that.
+    /// The timeout of a decision. It is long where the backend must decide, because a busy machine can delay the
+    /// backend.
     pub(super) fn deadline(&self) -> Duration {
         match self.decides {
             Who::Store => LONG,
@@ -40,7 +41,7 @@ impl Fault {
 
 fn nothing(_: &mut Lab) {}
 
-/// One that does no harm, and is nothing.
+/// A harmless fault that does nothing.
 const NONE: Fault = Fault {
     name: "none",
     begin: nothing,

@@ -1,13 +1,13 @@
 use tests::servers::{Proxy, Redis, Reply, Resp};
 
-/// A server that something happens to.
+/// A server for faults.
 pub(super) struct Lab {
     pub(super) server: Redis,
-    /// In front of it.
+    /// A proxy in front of the server.
     pub(super) proxy: Option<Proxy>,
-    /// One that it can be made a replica of.
+    /// A server that can become the primary of this one.
     other: Option<Redis>,
-    /// To be used while it takes no more connections.
+    /// A connection for use while the server accepts no further connections.
     control: Option<Resp>,
 }
 
@@ -29,7 +29,7 @@ impl Lab {
         self.server.call(&["CONFIG", "SET", setting, value]);
     }
 
-    /// Copies another, empty server from now on; which begins after an hour, so that it still has what it counted.
+    /// Makes the server a replica of another, empty server. The copy would begin after an hour, so the counts stay.
     pub(super) fn replicate(&mut self) {
         let later = [
             "--repl-diskless-sync",
@@ -43,7 +43,7 @@ impl Lab {
         self.other = Some(other);
     }
 
-    /// Closes all connections but one, which has taken the only place.
+    /// Closes all connections, and blocks new ones with the only connection that the server allows.
     pub(super) fn shut_out(&mut self) {
         let mut control = Resp::connect(self.server.port()).unwrap();
         for command in [
@@ -62,11 +62,11 @@ impl Lab {
         assert_eq!(control.call(&set).unwrap().text(), "OK");
     }
 
-    /// Puts what makes no sense in the place of all that is kept: of another type, or no number.
+    /// Replaces every value with garbage: another type, or text that is no number.
     pub(super) fn litter(&mut self) {
         for (number, key) in self.server.keys().into_iter().enumerate() {
             self.server.call(&["DEL", &key]);
-            // Somebody may have written in between, and then it stays.
+            // If the load writes in between, its value stays.
             let mut resp = Resp::connect(self.server.port()).unwrap();
             let garbage: &[&str] = match number % 3 {
                 0 => &["SET", &key, "garbage"],

@@ -6,12 +6,12 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// The lines in the log that this thread has written, by their levels.
+/// The levels of the log lines that this thread writes.
 #[derive(Clone, Default)]
 pub(super) struct Lines(Arc<Mutex<Vec<Level>>>);
 
 impl Lines {
-    /// Until the guard is dropped.
+    /// Records lines until the guard is dropped.
     pub(super) fn listen() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let guard = tracing::subscriber::set_default(lines.clone());

@@ -15,7 +15,7 @@ use tracing::Level;
 
 use super::{CALM, DEADLINE, ENOUGH, lines::Lines};
 
-/// Between two requests. They do not wait for one another, as those of a service's clients do not.
+/// The interval between two requests. They do not wait for one another, like the requests of a service's clients.
 const EVERY: Duration = Duration::from_millis(1);
 
 const CLIENTS: u64 = 100;
@@ -38,7 +38,7 @@ impl Sample {
     }
 }
 
-/// Requests that keep coming, on a thread of their own: what holds that up is seen, and nothing else can.
+/// A constant load on its own thread, which only the limiter under test can delay.
 pub(crate) struct Load {
     samples: Arc<Mutex<Vec<Sample>>>,
     stop: oneshot::Sender<()>,
@@ -70,14 +70,14 @@ impl Load {
         }
     }
 
-    /// How many decisions there are on what came later than this.
+    /// The number of decisions on requests after this time.
     pub(super) fn decided_since(&self, since: Instant) -> usize {
         let samples = self.samples.lock().unwrap();
         let later = samples.iter().filter(|sample| sample.started >= since);
         later.count()
     }
 
-    /// Whether for some time only the store has decided on what came later than this, and often.
+    /// Whether the backend alone has decided on many requests after this time, for a while.
     pub(crate) fn is_calm(&self, later_than: Instant) -> bool {
         let samples = self.samples.lock().unwrap();
         let since = samples
@@ -104,25 +104,25 @@ impl Load {
     }
 }
 
-/// What was decided.
+/// The results of a load.
 pub(crate) struct Done {
     pub(crate) samples: Vec<Sample>,
-    /// How late this machine has been for anything.
+    /// The longest delay of a timer on this machine.
     pub(crate) scheduling: Duration,
-    /// Whenever that alone was enough to make decisions late.
+    /// Delays of the machine that alone can exceed the timeout.
     pub(crate) standstills: Vec<Standstill>,
-    /// What the log said meanwhile.
+    /// The levels of the log lines.
     pub(crate) lines: Vec<Level>,
 }
 
-/// The machine has not let this thread work for so long.
+/// A period in which the machine did not run this thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standstill {
     pub(crate) lasted: Duration,
     pub(crate) ended: Instant,
 }
 
-/// How late timers have been.
+/// The delays of timers.
 #[derive(Default)]
 struct Lateness {
     most: Duration,
@@ -151,7 +151,7 @@ async fn requests(limiter: Limiter, samples: Arc<Mutex<Vec<Sample>>>) {
     }
 }
 
-/// What the machine, and not the limiter, adds to a wait: how late timers on this thread are.
+/// Measures the machine's own share of a wait: the delay of timers on this thread.
 async fn lateness(late: &mut Lateness) {
     loop {
         let due = Instant::now() + EVERY;

@@ -8,17 +8,17 @@ use super::{
     load::{Done, Sample},
 };
 
-/// What happened under load while a fault lasted, and until decisions were the store's again.
+/// The load's results during a fault, until the backend decided again.
 pub(crate) struct Report {
     pub(crate) name: &'static str,
-    /// When the fault was about to begin, and when it was there.
+    /// The times before and after the start of the fault.
     pub(crate) began: Instant,
     pub(crate) begun: Instant,
-    /// When it was about to end, and when it was over.
+    /// The times before and after the end of the fault.
     pub(crate) ending: Instant,
     pub(crate) ended: Instant,
     pub(crate) load: Done,
-    /// What was counted before is gone.
+    /// Whether the server lost its counts.
     pub(crate) forgot: bool,
 }
 
@@ -27,7 +27,7 @@ impl Report {
 | what happens to the server | decisions by this process | p50 | p99 | longest | the store's again after | timers late by |
 |---|---|---|---|---|---|---|";
 
-    /// How long decisions took that were asked for since the fault began, the shortest first.
+    /// The sorted latencies of decisions since the start of the fault.
     fn times(&self) -> Vec<Duration> {
         let since = self.load.samples.iter();
         let since = since.filter(|sample| sample.started >= self.began);
@@ -40,7 +40,7 @@ impl Report {
         self.times().last().copied().unwrap_or_default()
     }
 
-    /// Fails if a decision has taken longer than this, and than the machine has made it.
+    /// Panics if a decision took longer than `deadline` and longer than the machine's own delay.
     pub(crate) fn is_in_time(&self, deadline: Duration) {
         let (longest, late) = (self.longest(), self.load.scheduling);
         assert!(
@@ -50,7 +50,7 @@ impl Report {
         );
     }
 
-    /// How long it took from the end of the fault until all decisions were the store's again.
+    /// The time from the end of the fault until the backend made all decisions again.
     pub(crate) fn back(&self) -> Duration {
         let others = self.load.samples.iter().filter(|one| !one.is_by_store());
         let last = others.map(|one| one.started).max();
@@ -59,8 +59,8 @@ impl Report {
         })
     }
 
-    /// Fails if that was longer than it may be: than the longest pauses, which can begin anew when the machine stands still, since what
-    /// tries the server is late then.
+    /// Panics if that took longer than the longest pauses. The pauses restart after a stop of the machine, because the
+    /// probes are late then.
     pub(crate) fn is_back_in_time(&self) {
         let standstills = self.load.standstills.iter();
         let since = standstills.filter(|one| one.ended >= self.ended);
@@ -69,8 +69,7 @@ impl Report {
         assert!(back <= most, "{name}: back after {back:?}, not {most:?}");
     }
 
-    /// Whether the machine has kept this thread or the server from working for so long that decisions can have been late
-    /// without the fault.
+    /// Whether the machine stopped this thread or the server for so long that decisions can be late without the fault.
     pub(crate) fn is_disturbed(&self) -> bool {
         let before = |sample: &&Sample| sample.ended < self.began;
         let mut before = self.load.samples.iter().filter(before);
