@@ -1,4 +1,4 @@
-//! An allocator that counts.
+//! A counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,18 +7,18 @@ use std::cell::Cell;
 static COUNTING: Counting = Counting;
 
 thread_local! {
-    // Constant and without a destructor, so that reaching it never allocates.
+    // A constant without a destructor, so that access never allocates.
     static TOTAL: Cell<Heap> = const { Cell::new(Heap { allocations: 0, bytes: 0 }) };
 }
 
-/// What a thread asked the heap for.
+/// A thread's allocations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heap {
     pub(crate) allocations: u32,
     pub(crate) bytes: u32,
 }
 
-/// What this thread asks for while `run` runs; what it gives back does not count.
+/// The allocations of this thread during `run`; deallocations are not subtracted.
 pub(crate) fn heap_of(run: impl FnOnce()) -> Heap {
     let before = TOTAL.get();
     run();
@@ -29,13 +29,13 @@ pub(crate) fn heap_of(run: impl FnOnce()) -> Heap {
     }
 }
 
-/// The system's allocator, with one addition per request: every subject pays it alike.
+/// The system's allocator with a counter, which costs every subject the same.
 struct Counting;
 
 impl Counting {
     fn count(size: usize) {
         let total = TOTAL.get();
-        // A size beyond 4 GB stands for all of them; no subject comes near.
+        // Sizes beyond 4 GB saturate; no subject allocates that much.
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         TOTAL.set(Heap {
             allocations: total.allocations.wrapping_add(1),
@@ -45,8 +45,8 @@ impl Counting {
 }
 
 #[expect(unsafe_code, reason = "an allocator can't be written without it")]
-// SAFETY: every request goes to `System` as it came, and so does what it answers; counting
-// neither allocates nor unwinds.
+// SAFETY: every request and its result pass unchanged between the caller and `System`. Counting neither allocates nor
+// unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count(layout.size());

@@ -1,7 +1,7 @@
-//! A whole server, axum's hello world, as `wrk` sees it: with a limit and without, allowing and refusing; and what layers take
-//! that decide nothing and say the same.
+//! A complete server, axum's hello world, under the load generator `wrk`: with and without a limit, admitting and
+//! rejecting. Two more layers make no decision and send the same bytes.
 //!
-//! The server runs in a process of its own on one core, and `wrk` on another.
+//! The server is a process on one core, and `wrk` runs on another.
 
 mod server;
 mod wrk;
@@ -20,10 +20,10 @@ const REFUSAL: &str = "axum, the message of a refusal";
 
 const TOWER_GOVERNOR: &str = "tower_governor";
 
-/// Of a second each.
+/// Rounds of one second each.
 const ROUNDS: usize = 5;
 
-/// What is asked for, and the share of its time that ours may take.
+/// A path, and the goal for our share of its time.
 struct Subject {
     case: &'static str,
     name: &'static str,
@@ -32,7 +32,7 @@ struct Subject {
     per_second: Vec<f64>,
 }
 
-/// The rows; none, with a word on stderr, where they can't be had.
+/// Measures the rows. Without `wrk`, returns none and prints the reason to stderr.
 pub(crate) fn rows() -> Vec<Row> {
     measure().unwrap_or_else(|error| {
         eprintln!("no axum rows: {error}");
@@ -66,7 +66,7 @@ fn measure() -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Rounds of all these subjects, one after the other, so that whatever else the machine does meets each.
+/// Measures the subjects in turn in each round, so that other work on the machine affects all of them.
 fn rounds<const N: usize>(
     wrk: &Wrk,
     server: &Server,
@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// The share of this subject's time that ours may take.
+    /// Sets the goal for our share of this subject's time.
     fn goal(self, share: f64) -> Self {
         Self {
             goal: Some(share),

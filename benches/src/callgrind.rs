@@ -1,25 +1,25 @@
-//! Instructions per call: the one figure that a busy machine does not blur.
+//! Instructions per call, which other work on the machine does not affect.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fmt, io};
 
-/// Calls that are counted.
+/// The number of counted calls.
 const CALLS: u32 = 10_000;
 
-/// Valgrind, and this program for it to run.
+/// Valgrind, and the path of this program.
 #[derive(Debug)]
 pub(crate) struct Callgrind {
     program: PathBuf,
 }
 
 impl Callgrind {
-    /// Whether valgrind is installed.
+    /// Finds valgrind.
     ///
     /// # Errors
     ///
-    /// When it can't be started, or does not know where this program is.
+    /// Returns an error if valgrind does not start or the path of this program is unknown.
     pub(crate) fn find() -> io::Result<Self> {
         let mut version = Command::new("valgrind");
         version.arg("--version").stdout(Stdio::null());
@@ -31,16 +31,16 @@ impl Callgrind {
         }
     }
 
-    /// Of the calls alone: what comes before and after them, such as a clock that calibrates itself, is not counted.
+    /// Counts the calls alone, without setup such as the calibration of a clock.
     ///
     /// # Errors
     ///
-    /// When a run fails, or reports no count.
+    /// Returns an error if a run fails or reports no count.
     pub(crate) fn instructions(&self, case: &str, subject: &str) -> io::Result<u64> {
         let calls = CALLS.to_string();
         let job = ["--case", case, "--subject", subject, "--calls", &calls];
         let output = Command::new("valgrind")
-            // The sum goes to stderr; the profile itself is not needed.
+            // Valgrind prints the sum to stderr; the profile itself is not needed.
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .args([
                 "--collect-atstart=no",
@@ -59,7 +59,7 @@ impl Callgrind {
     }
 }
 
-/// What is counted under valgrind, which finds it by its name.
+/// The function whose instructions valgrind counts, found by its name.
 #[inline(never)]
 pub(crate) fn counted(work: impl FnOnce()) {
     work();
@@ -71,7 +71,7 @@ fn collected(log: &str) -> Option<u64> {
     count.split_whitespace().next()?.parse().ok()
 }
 
-/// Says on stderr why there is no count.
+/// Prints the reason for missing counts to stderr.
 pub(crate) fn missing(why: impl fmt::Display) {
     eprintln!("no instruction counts: {why}");
 }

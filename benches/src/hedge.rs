@@ -1,5 +1,4 @@
-//! A hedge layer whose trigger is armed, around a service that answers long before it: what every call
-//! pays for the hedge that it does not need.
+//! A hedge layer with an armed trigger around a fast service: the cost of a hedge that is never sent.
 
 mod inner;
 mod peers;
@@ -19,12 +18,11 @@ use crate::report::{BARE, OURS};
 pub(crate) const AT_ONCE: &str = "hedge armed, primary answers at once";
 /// Answers at its second poll, so that a timer is armed.
 const YIELDS: &str = "hedge armed, primary yields once";
-/// Without a percentile to learn, which tower-resilience has not.
+/// A fixed delay, because tower-resilience learns no percentile.
 const FIXED_AT_ONCE: &str = "hedge armed, fixed delay, primary answers at once";
 const FIXED_YIELDS: &str = "hedge armed, fixed delay, primary yields once";
 
-/// Beyond what any call takes, and no more than a percentile often is: what tower pays for reading its
-/// histogram grows with it.
+/// Longer than any call, and not longer than a usual percentile: the cost of tower's histogram grows with the latency.
 const DELAY: Duration = Duration::from_millis(50);
 
 type Against = fn(Subject) -> Subject;
@@ -40,7 +38,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A percentile, whose bound keeps it where it is once it has learned how fast the service is.
+/// A percentile whose lower bound keeps the delay fixed after it has learned.
 fn percentile<S: Inner>(name: &'static str, inner: S, against: Against) -> Case {
     let builder = HedgeLayer::builder().initial_delay(DELAY).min_delay(DELAY);
     let ours = builder.build().expect("valid");
@@ -82,7 +80,7 @@ fn request() -> u64 {
     7
 }
 
-/// For the timers; nothing runs on it.
+/// A runtime for the timers only.
 fn runtime() -> Arc<Runtime> {
     let runtime = Builder::new_current_thread().enable_time().build();
     Arc::new(runtime.expect("no more than a timer"))

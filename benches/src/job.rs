@@ -1,14 +1,14 @@
-//! What this program does when it runs itself: one subject's work, in a process of its own.
+//! The work of one subject in its own process, for which this program starts itself.
 
 use std::time::Duration;
 
 use crate::measure::Case;
 use crate::{callgrind, resident};
 
-/// Calls before those that are counted.
+/// The number of calls before the measured ones.
 const WARM_UP: u32 = 100;
 
-/// The work, in hidden options.
+/// Hidden options that describe the work.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Job {
     /// The case.
@@ -17,16 +17,16 @@ pub(crate) struct Job {
     /// The subject.
     #[arg(long, hide = true)]
     pub(crate) subject: Option<String>,
-    /// How many calls.
+    /// The number of calls.
     #[arg(long, hide = true)]
     pub(crate) calls: Option<u32>,
-    /// Print how many bytes more are resident afterwards, and how many nanoseconds it took.
+    /// Print the increase of resident bytes and the duration in nanoseconds.
     #[arg(long, hide = true)]
     pub(crate) weigh: bool,
 }
 
 impl Job {
-    /// Does the work, if there is any to do.
+    /// Does the work and returns whether there was any.
     pub(crate) fn run(&self, cases: &mut [Case]) -> bool {
         let (Some(name), Some(subject), Some(calls)) = (&self.case, &self.subject, self.calls)
         else {

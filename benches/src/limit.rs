@@ -1,4 +1,4 @@
-//! Limits that let everything through, unless a case says otherwise: what every call pays for being counted.
+//! Rate limits that admit every request, unless a case says "rejecting": the cost of the decision.
 
 mod decision;
 mod flood;
@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// More than any of the subjects can use, so that none refuses.
+/// More than any subject can use, so that no request is rejected.
 const PER_SECOND: u32 = 1_000_000_000;
 
 pub(crate) fn plenty() -> Quota {

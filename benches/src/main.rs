@@ -1,4 +1,4 @@
-//! Ours beside what a user would pick instead, in one build and one run.
+//! Compares the crates with their alternatives, in one build and one run.
 
 mod alloc;
 mod axum;
@@ -25,7 +25,7 @@ use self::job::Job;
 use self::measure::{Case, Effort, Figure};
 use self::report::Row;
 
-/// Times ours beside what a user would pick instead.
+/// Compares the crates with their alternatives.
 #[derive(Debug, Parser)]
 struct Args {
     /// Only this group of cases.
@@ -34,7 +34,7 @@ struct Args {
     /// Print one array of flat objects instead of a table.
     #[arg(long)]
     json: bool,
-    /// For runs of itself: serve what `wrk` asks for.
+    /// Used when this program starts itself: serve the paths that `wrk` requests.
     #[arg(long, hide = true)]
     serve: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ enum Group {
     Redis,
     Memcached,
     Limit,
-    /// A whole server, where `wrk` is installed.
+    /// A complete server, if `wrk` is installed.
     Axum,
 }
 
@@ -57,10 +57,10 @@ impl Group {
         match self {
             Self::Retry => retry::cases(),
             Self::Hedge => hedge::cases(),
-            // Not one call after the other: see their `rows`.
+            // These are not measured call by call; see their `rows`.
             Self::Redis | Self::Memcached => Vec::new(),
             Self::Limit => limit::cases(),
-            // They are not a loop in this process.
+            // Not a loop in this process.
             Self::Axum => Vec::new(),
         }
     }
@@ -121,7 +121,7 @@ fn measure(cases: &mut [Case], effort: Effort) -> Vec<Row> {
     rows
 }
 
-/// The rows of the cases that are about this.
+/// The rows of the cases with this figure.
 fn about<'a>(
     figures: Figure,
     cases: &'a [Case],
@@ -148,7 +148,7 @@ fn count_instructions(cases: &[Case], rows: &mut [Row]) {
     }
 }
 
-/// As many keys as a busy service has, and as many as somebody makes up.
+/// The number of keys of a busy service, and the number of keys of an attacker.
 const WEIGHED: [(Figure, u32); 2] = [(Figure::Key, 1_000_000), (Figure::Flood, 10_000_000)];
 
 fn weigh(cases: &[Case], rows: &mut [Row]) {

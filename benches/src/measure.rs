@@ -1,4 +1,4 @@
-//! Cases, and how they are timed.
+//! Cases and their measurement.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -12,43 +12,42 @@ use tower::Service;
 use crate::alloc::heap_of;
 use crate::report::{Goal, Row};
 
-/// One table: the same work done by several subjects.
+/// One table: the same work, done by several subjects.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) figure: Figure,
     pub(crate) subjects: Vec<Subject>,
 }
 
-/// What a case is about.
+/// The figure that a case measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
-    /// A call: its time, its requests to the heap, its instructions.
+    /// A call: time, allocations and instructions.
     Call,
-    /// The same without instructions, because what takes time is waiting for memory.
+    /// A call without instructions, because its time is mostly cache misses.
     Access,
-    /// How many calls threads make together.
+    /// Calls per second of several threads together.
     Throughput,
-    /// How much memory a key takes, which is not found out in this process.
+    /// Memory per key, measured in another process.
     Key,
-    /// The same of many more keys than there is room for, and the time of a call.
+    /// Memory per key and time per call, with many more keys than the table has room for.
     Flood,
 }
 
-/// One way of doing a case's work.
+/// One way to do a case's work.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
     goal: Option<Goal>,
-    /// Does the work so many times, in a loop of its own: nothing is called through a pointer in it.
-    /// Says how long that took.
+    /// Does the work this number of times in its own loop, without a call through a pointer inside, and returns the
+    /// duration.
     run: Box<dyn FnMut(u32) -> Duration>,
 }
 
-/// How long to measure.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) rounds: u32,
-    /// Short enough that most samples are not interrupted, long enough that reading the clock
-    /// (50 ns) does not show.
+    /// Short enough that most samples are not interrupted, and long enough to hide the 50 ns of reading the clock.
     pub(crate) sample: Duration,
 }
 
@@ -59,20 +58,20 @@ impl Effort {
     };
 }
 
-/// Calls in a sample of several threads: enough for a millisecond, since it takes them some microseconds to meet. Not found
-/// out by trying, because a try in which one of them was interrupted says nothing.
+/// Calls in a sample of several threads: about a millisecond, because the threads need some microseconds to meet. The
+/// number is fixed, because an interrupted trial run would give a wrong one.
 const THROUGHPUT_CALLS: u32 = 20_000;
 
-/// Calls over which heap requests are counted.
+/// Calls whose allocations are counted.
 const COUNTED_CALLS: u32 = 1000;
 
 impl Subject {
-    /// Work that is no service's: a loop of so many turns.
+    /// Work other than a service: a loop of the given number of turns.
     pub(crate) fn looping(name: &'static str, mut run: impl FnMut(u32) + 'static) -> Self {
         Self::timing(name, move |calls| time_of(|| run(calls)))
     }
 
-    /// Work that says itself how long it took.
+    /// Work that measures its own duration.
     pub(crate) fn timing(name: &'static str, run: impl FnMut(u32) -> Duration + 'static) -> Self {
         Self {
             name,
@@ -81,13 +80,13 @@ impl Subject {
         }
     }
 
-    /// Calls `service` with what `request` makes, the way an executor would: `poll_ready`, `call`,
-    /// then `poll` until there is an answer.
+    /// Calls `service` with requests of `request` as an executor would: `poll_ready`, `call`, then `poll` until the
+    /// response.
     ///
     /// # Panics
     ///
-    /// When the service is not ready, has no answer at once, or the answer is an error: then it is
-    /// not what the case is about that would be timed.
+    /// Panics if the service is not ready, does not answer in the first poll, or returns an error, since the
+    /// measurement would be of another case.
     pub(crate) fn new<S, Req>(name: &'static str, mut service: S, request: fn() -> Req) -> Self
     where
         S: Service<Req> + 'static,
@@ -96,8 +95,8 @@ impl Subject {
         Self::looping(name, move |calls| {
             let mut context = Context::from_waker(Waker::noop());
             for _ in 0..calls {
-                // Neither what the service holds nor what it is asked may be known to the
-                // optimiser, or it would move work out of the loop and drop the paths not taken.
+                // Hides the service's state and the request from the optimiser, which could otherwise move work out of
+                // the loop and drop untaken paths.
                 let service = black_box(&mut service);
                 let ready = service.poll_ready(&mut context);
                 assert!(matches!(ready, Poll::Ready(Ok(()))), "{name}: not ready");
@@ -108,11 +107,11 @@ impl Subject {
         })
     }
 
-    /// The same on a runtime with timers, also for services that answer at their second poll.
+    /// Like `new`, on a runtime with timers, and for services that answer in their second poll.
     ///
     /// # Panics
     ///
-    /// When the service is not ready, or has no answer by then, or an error.
+    /// Panics if the service is not ready, does not answer in the second poll, or returns an error.
     pub(crate) fn in_runtime<S, Req>(
         name: &'static str,
         mut service: S,
@@ -142,13 +141,13 @@ impl Subject {
         })
     }
 
-    /// The share of this subject's time that ours may take.
+    /// Sets the goal for our share of this subject's time.
     pub(crate) fn goal(mut self, share: f64) -> Self {
         self.goal = Some(Goal::Share(share));
         self
     }
 
-    /// The same of what it takes longer than the bare service.
+    /// Sets the goal for our share of this subject's time over the bare service.
     pub(crate) fn goal_over_bare(mut self, share: f64) -> Self {
         self.goal = Some(Goal::OverBare(share));
         self
@@ -158,10 +157,10 @@ impl Subject {
         (self.run)(calls)
     }
 
-    /// Doubles the calls until they fill a sample. This warms up, too.
+    /// Doubles the number of calls until they fill a sample, which also warms up the subject.
     fn calls_per_sample(&mut self, sample: Duration) -> u32 {
         let mut calls = 1;
-        // The least of some runs: one that was interrupted says nothing.
+        // The minimum of several runs, because an interrupted run has no meaning.
         while (0..5).map(|_| self.run(calls)).min() < Some(sample) {
             calls *= 2;
         }
@@ -182,7 +181,7 @@ impl Case {
         }
     }
 
-    /// Rows of what can be found out in this process.
+    /// Measures the rows that need only this process.
     pub(crate) fn measure(&mut self, effort: Effort) -> Vec<Row> {
         match self.figure {
             Figure::Call | Figure::Access => {
@@ -206,8 +205,8 @@ impl Case {
         }
     }
 
-    /// Times all subjects, one sample of each per round, so that whatever else the machine does
-    /// meets all of them. Every other round goes backwards: none always follows the same one.
+    /// Takes one sample of each subject per round, so that other work on the machine affects all of them. Every other
+    /// round runs backwards, so that no subject always follows the same one.
     fn time(&mut self, calls: Vec<u32>, rounds: u32) -> Vec<Row> {
         let mut samples = vec![Vec::new(); self.subjects.len()];
         for round in 0..rounds {
@@ -245,7 +244,7 @@ fn row(case: &'static str, subject: &mut Subject, mut samples: Vec<f64>) -> Row 
     }
 }
 
-/// What this thread asked of the heap says nothing about the others.
+/// Drops the allocations, because only this thread's were counted.
 fn throughput(row: Row) -> Row {
     Row {
         per_second: row.ns_min.map(|nanos| 1e9 / nanos),
@@ -265,7 +264,7 @@ pub(crate) fn time_of(run: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// How long a future takes.
+/// The duration of a future.
 #[expect(
     clippy::disallowed_types,
     reason = "a benchmark measures real time, which a paused clock must not govern"

@@ -1,4 +1,4 @@
-//! Decisions in Memcached: how many a second over one connection, and what they cost the server.
+//! Decisions in Memcached: the number per second over one connection, and the server's processor time.
 
 mod raw;
 
@@ -20,11 +20,11 @@ const WINDOW: Shape = Shape {
     goal: 1.25,
 };
 
-/// Measures a window that begins with a key's first request, which is one `ma`, beside that command alone.
+/// Measures a window that begins with a key's first request, which takes one `ma`, beside that command alone.
 ///
 /// # Errors
 ///
-/// No server.
+/// Returns an error if no server starts.
 pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut version = Command::new("memcached");
     let version = version.arg("-V").stdout(Stdio::null()).status();

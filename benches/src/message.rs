@@ -1,4 +1,4 @@
-//! The request that goes through layers over HTTP.
+//! The request for layers over HTTP.
 
 use http::{HeaderName, HeaderValue, Request, Uri, header};
 
@@ -9,7 +9,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::ACCEPT_ENCODING, "gzip, br"),
 ];
 
-/// A request as a server hands it on: its texts are parts of what was read, which a copy shares.
+/// A request as a server passes it on: its texts share the memory of the read buffer.
 pub(crate) fn request<B>(body: B) -> Request<B> {
     let mut request = Request::new(body);
     *request.uri_mut() = Uri::from_static("http://catalog.internal/v1/items?page=2&per_page=50");

@@ -1,4 +1,4 @@
-//! Decisions in Redis: how many a second over one connection, and what they cost the server.
+//! Decisions in Redis: the number per second over one connection, and the server's processor time.
 
 mod leased;
 mod raw;
@@ -32,7 +32,7 @@ const SHAPES: [Shape; 2] = [
 ///
 /// # Errors
 ///
-/// No server.
+/// Returns an error if no server starts.
 pub(crate) fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut version = Command::new("redis-server");
     let version = version.arg("--version").stdout(Stdio::null()).status();

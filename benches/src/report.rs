@@ -1,11 +1,11 @@
-//! Rows, and how they are printed.
+//! Rows and their output.
 
 use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-/// What was measured of one subject in one case; `None` where a figure means nothing.
+/// The measurements of one subject in one case; `None` where a figure has no meaning.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) case: &'static str,
@@ -23,12 +23,12 @@ pub(crate) struct Row {
     pub(crate) goal: Option<Goal>,
 }
 
-/// How much of a subject's time, or memory, ours may take.
+/// A goal for our share of a subject's time or memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// A share of all of it.
+    /// Our share of the total.
     Share(f64),
-    /// A share of what it takes longer than the bare service, by how much longer ours takes than that.
+    /// Our share of the total minus the bare service's.
     OverBare(f64),
 }
 
@@ -42,24 +42,24 @@ impl Row {
     }
 }
 
-/// The subject that goals are about.
+/// The subject with goals.
 pub(crate) const OURS: &str = "ours";
 /// The service without a layer.
 pub(crate) const BARE: &str = "bare";
 
-/// Below this many nanoseconds a difference is noise: two calls are equally fast.
+/// Differences below this number of nanoseconds are noise.
 const EQUAL: f64 = 10.0;
 
-/// One array of flat objects.
+/// Formats rows as one array of flat objects.
 ///
 /// # Errors
 ///
-/// None that rows can cause.
+/// Rows cause none.
 pub(crate) fn json(rows: &[Row]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(rows)
 }
 
-/// Aligned columns, also a table in Markdown.
+/// Formats rows as a Markdown table with aligned columns.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
@@ -113,7 +113,7 @@ fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(String::new, |value| format!("{value:.digits$}"))
 }
 
-/// Of the least times, which other work on the machine blurs least; or of what keys take.
+/// Compares minimum times, which other work on the machine affects least, or memory per key.
 fn share(ours: &Row, other: &Row) -> Option<f64> {
     let figure = |row: &Row| row.ns_min.or(row.bytes_per_key);
     (other.subject != OURS).then_some(figure(ours)? / figure(other)?)
@@ -136,7 +136,7 @@ fn met(ours: &Row, peer: &Row, bare: Option<&Row>) -> Option<&'static str> {
             (over(ours)? / over(peer)?, goal)
         }
     };
-    // Only "as fast as": a goal to be several times faster is not met by coming close.
+    // The tolerance applies only to goals of equal speed, not to goals of several times the speed.
     let difference = ours.ns_min.zip(peer.ns_min).map(|(ours, peer)| ours - peer);
     let equal = goal >= 1.0 && difference < Some(EQUAL);
     Some(match share <= goal {

@@ -1,21 +1,21 @@
-//! How much memory keys take, by what the system says of a process that does nothing else.
+//! Memory per key, as the operating system reports it for a process that does nothing else.
 
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-/// What so many keys have taken.
+/// The memory and time of a number of keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// Resident.
+    /// Resident bytes.
     pub(crate) bytes_per_key: f64,
     pub(crate) nanos_per_key: f64,
 }
 
-/// What a key takes when there are so many.
+/// Measures the memory per key of this number of keys.
 ///
 /// # Errors
 ///
-/// When the process can't be started or fails, or the system does not say.
+/// Returns an error if the process does not start or fails, or if the operating system reports no numbers.
 pub(crate) fn per_key(case: &str, subject: &str, keys: u32) -> io::Result<Taken> {
     let mut filling = Command::new(env::current_exe()?);
     filling.args(["--case", case, "--subject", subject, "--weigh"]);
@@ -34,7 +34,7 @@ pub(crate) fn per_key(case: &str, subject: &str, keys: u32) -> io::Result<Taken>
     }
 }
 
-/// How many bytes more of this process are resident after `fill` than before.
+/// The increase of this process's resident bytes during `fill`.
 pub(crate) fn growth(fill: impl FnOnce()) -> u64 {
     let before = bytes();
     fill();

@@ -1,5 +1,4 @@
-//! A retry layer around a service that succeeds at once: what every call pays for the retries
-//! that it does not need.
+//! A retry layer around a service that always succeeds: the cost of retries that never happen.
 
 mod inner;
 mod peers;
@@ -14,7 +13,7 @@ use crate::report::OURS;
 
 /// Requests that cost nothing to copy.
 pub(crate) const PLAIN: &str = "retry, success";
-/// Requests as users have them, made anew for each call.
+/// Ordinary requests, built for each call.
 const HTTP: &str = "retry, success, http";
 
 pub(crate) fn cases() -> Vec<Case> {

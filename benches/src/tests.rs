@@ -33,7 +33,7 @@ fn a_case_has_one_row_per_subject_and_each_is_timed() {
 fn every_case_has_ours_and_what_it_is_around_and_a_goal_against_a_peer() {
     for case in cases(None) {
         let names: Vec<_> = case.subjects.iter().map(|subject| subject.name).collect();
-        // A decision alone is made around nothing.
+        // A case of decisions alone has no bare service.
         let bare = names.contains(&report::BARE) != names.contains(&"governor");
         assert!(names.contains(&report::OURS) && bare, "{names:?}");
     }

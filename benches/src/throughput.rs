@@ -1,4 +1,4 @@
-//! Decisions in a store: how many a second, and what they cost the server.
+//! Decisions in a backend: the number per second, and the server's processor time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use tests::servers::Server;
 use crate::measure::time;
 use crate::report::{Goal, OURS, Row};
 
-/// Requests at the same time, each in a task of its own.
+/// Concurrent requests, each in its own task.
 const TASKS: u32 = 256;
 
-/// Keys per task, where tasks have keys of their own.
+/// Keys per task, where tasks have their own keys.
 const KEYS: u32 = 100;
 
-/// How long to measure.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) rounds: u32,
@@ -29,25 +29,25 @@ impl Effort {
     };
 }
 
-/// What a case asks for.
+/// The keys of a case.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) one_key: bool,
-    /// The share of the raw call's time that ours may take.
+    /// The goal for our share of the raw client's time.
     pub(crate) goal: f64,
 }
 
-/// What so many decisions took.
+/// The duration and processor time of a number of decisions.
 #[derive(Clone, Copy)]
 struct Sample {
     decisions: f64,
     nanos: f64,
-    /// Of the server's processor, which is known in steps of 10 ms.
+    /// The server's processor time, in steps of 10 ms.
     server_micros: f64,
 }
 
-/// Measures ours beside the raw calls, in turn.
+/// Measures our client beside the raw client, in turn.
 pub(crate) async fn measure<R, Q, O, P>(
     server: &Server,
     shape: Shape,
@@ -82,7 +82,7 @@ where
     ]
 }
 
-/// Lets all tasks ask one question after the other for about so long.
+/// Runs all tasks for about `length`, one request after another in each.
 async fn sample<A, F>(server: &Server, shape: Shape, length: Duration, ask: &A) -> Sample
 where
     A: Fn(Arc<str>) -> F + Clone + Send + 'static,
@@ -114,7 +114,7 @@ where
     }
 }
 
-/// One task: asks about its keys in turn.
+/// One task: decides on its keys in turn.
 async fn work<F: Future<Output = bool>>(
     keys: Vec<Arc<str>>,
     asks: u32,
@@ -122,8 +122,7 @@ async fn work<F: Future<Output = bool>>(
 ) {
     let in_turn = keys.iter().cycle();
     for (_, key) in (0..asks).zip(in_turn) {
-        // All are admitted. What has come too late, on a machine that does other things, is asked again, and its time
-        // counts.
+        // Every request is admitted. A request that times out on a busy machine is sent again, and its time counts.
         while !ask(Arc::clone(key)).await {}
     }
 }

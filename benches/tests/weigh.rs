@@ -1,9 +1,9 @@
-//! What the program says that keys take, from processes that do nothing else.
+//! The program's report of memory per key, from processes that do nothing else.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::process::{Command, Stdio};
 
-/// What is resident of a process after `keys` keys, in bytes above before.
+/// The increase of a process's resident bytes after `keys` keys.
 fn weighed(keys: u32) -> u64 {
     let output = Command::new(env!("CARGO_BIN_EXE_benches"))
         .args(["--case", "resident bytes per String key"])

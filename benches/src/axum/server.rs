@@ -22,10 +22,10 @@ pub(super) const REFUSAL: &str = "/refusal";
 pub(super) const GOVERNOR: &str = "/tower_governor";
 pub(super) const GOVERNOR_REFUSING: &str = "/tower_governor/refusing";
 
-/// The server's and wrk's.
+/// The cores of the server and of `wrk`.
 pub(super) const CORES: [&str; 2] = ["0", "1"];
 
-/// A server in a process of its own.
+/// A server in its own process.
 pub(super) struct Server {
     process: Child,
     port: u16,
@@ -34,7 +34,7 @@ pub(super) struct Server {
 impl Server {
     /// # Errors
     ///
-    /// When it can't be started, or does not say where it listens.
+    /// Returns an error if the process does not start or does not print its port.
     pub(super) fn start() -> io::Result<Self> {
         let mut serving = Command::new("taskset");
         serving
@@ -63,17 +63,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends with its input. If it is gone already, that is as well.
+        // The server stops when its input ends. It may have stopped already.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
 
-/// Serves on one thread until the input ends, and says at which port.
+/// Serves on one thread until standard input ends, and prints the port.
 ///
 /// # Errors
 ///
-/// When there is no port to listen at.
+/// Returns an error if no port is free.
 pub(crate) fn serve() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
@@ -83,7 +83,7 @@ pub(crate) fn serve() -> io::Result<()> {
         .build()?;
     let (ended, end) = tokio::sync::oneshot::channel();
     thread::spawn(move || {
-        // Nothing is ever written to it.
+        // The input carries no data.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         let _ = ended.send(());
     });
@@ -96,7 +96,7 @@ pub(crate) fn serve() -> io::Result<()> {
     })
 }
 
-/// Ours with its fields, the peer without: as users find them.
+/// Our layer with its fields and the peer without, the defaults of both.
 fn routes() -> Router {
     let hello = || get(async || "Hello, World!");
     let ours = by_header(plenty()).build().expect("valid");
@@ -114,7 +114,7 @@ fn routes() -> Router {
         .route(GOVERNOR_REFUSING, hello().layer(tower_governor_refusing()))
 }
 
-/// What our layer says of a request that passes, as constants.
+/// Sets the fields that our layer sends with an admitted request, as constants.
 fn put_fields(mut response: Response) -> Response {
     const POLICY: HeaderValue = HeaderValue::from_static(r#""per-client";q=1000000000;w=1"#);
     const STATE: HeaderValue = HeaderValue::from_static(r#""per-client";r=999999999;t=1"#);
@@ -124,7 +124,7 @@ fn put_fields(mut response: Response) -> Response {
     response
 }
 
-/// What it says of one that does not.
+/// Sends the response that our layer sends to a rejected request, as a constant.
 async fn refuse(_: Request) -> Result<Response, Infallible> {
     let fields = [
         (CONTENT_TYPE, "application/problem+json"),

@@ -3,13 +3,13 @@ use std::process::{Command, Stdio};
 
 use super::server::CORES;
 
-/// The load generator, where it is installed.
+/// The load generator.
 pub(super) struct Wrk(());
 
 impl Wrk {
     /// # Errors
     ///
-    /// When it, or what binds it to a core, can't be started.
+    /// Returns an error if `wrk` or `taskset` does not start.
     pub(super) fn find() -> io::Result<Self> {
         for tool in ["wrk", "taskset"] {
             let mut version = Command::new(tool);
@@ -24,11 +24,11 @@ impl Wrk {
         Ok(Self(()))
     }
 
-    /// What it has answered in a second, over 64 connections that stay open.
+    /// Requests per second over 64 persistent connections.
     ///
     /// # Errors
     ///
-    /// When it fails.
+    /// Returns an error if `wrk` fails.
     pub(super) fn per_second(&self, port: u16, path: &str) -> io::Result<f64> {
         let output = Command::new("taskset")
             .args(["-c", CORES[1], "wrk", "-t1", "-c64", "-d1s"])

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use tower::Service;
 
-/// What all subjects need of it.
+/// The bounds of all subjects.
 pub(super) trait Inner:
     Service<u64, Response = u64, Error = Overflow, Future = Answer> + Copy + Send + Sync + 'static
 {
@@ -22,7 +22,7 @@ pub(super) struct AtOnce;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct YieldsOnce;
 
-/// tower-resilience wants errors to be `Clone`.
+/// tower-resilience requires a `Clone` error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overflow;
 
@@ -34,7 +34,7 @@ impl fmt::Display for Overflow {
 
 impl std::error::Error for Overflow {}
 
-/// An answer after so many polls.
+/// An answer after this number of polls.
 #[derive(Debug)]
 pub(super) struct Answer {
     polls: u32,
@@ -42,7 +42,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Whether it is a good one depends on the request, which the optimiser does not know.
+    /// The request decides on success, so that the optimiser cannot know the outcome.
     fn new(polls: u32, request: u64) -> Self {
         let outcome = request.checked_add(1).ok_or(Overflow);
         Self { polls, outcome }

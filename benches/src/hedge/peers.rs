@@ -1,4 +1,4 @@
-//! The peers, as their documentation says.
+//! The peers, built as in their documentation.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tower_resilience_hedge::HedgeLayer;
 
 use super::inner::Inner;
 
-/// tower's hedge at the 95th percentile, with a histogram full of `delay`. It reads the window before
-/// the current one, so the period is longer than any run.
+/// tower's hedge at the 95th percentile, with a histogram full of `delay`. tower reads the previous window, so the
+/// period is longer than any run.
 pub(super) fn tower<S>(inner: S, delay: Duration) -> Hedge<S, Always>
 where
     S: Inner,
@@ -19,7 +19,7 @@ where
     Hedge::new_with_mock_latencies(inner, Always, 10, 0.95, period, &samples)
 }
 
-/// tower-resilience's hedge with a fixed delay; it learns none.
+/// tower-resilience's hedge with a fixed delay, its only kind.
 pub(super) fn resilience<S>(inner: S, delay: Duration) -> tower_resilience_hedge::Hedge<S>
 where
     S: Inner,

@@ -1,4 +1,4 @@
-//! Decisions without tower, as both libraries offer them: on a key that is a `String`.
+//! Decisions without a layer, through each library's own API, on a key that is a `String`.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -22,7 +22,7 @@ pub(crate) const RESIDENT: &str = "resident bytes per String key";
 
 pub(super) const GOVERNOR: &str = "governor";
 
-/// In the case of many keys. Too many for the caches.
+/// The number of keys in the case of many keys: too many for the caches.
 const KEYS: u32 = if cfg!(test) { 10_000 } else { 1_000_000 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -64,7 +64,7 @@ fn governor() -> DefaultKeyedRateLimiter<String> {
     DefaultKeyedRateLimiter::keyed(governors_plenty())
 }
 
-/// As long as an API key's name.
+/// A name as long as an API key.
 fn name(number: u32) -> String {
     format!("client-{number:08}")
 }
@@ -73,7 +73,7 @@ fn check(limiter: &Limiter, key: &str) {
     assert!(decide(limiter, key), "refused");
 }
 
-/// What ours decides at once, since nothing but memory is asked: whether it is allowed.
+/// Whether our limiter allows the key; decided in the first poll, because the backend is memory.
 pub(super) fn decide(limiter: &Limiter, key: &str) -> bool {
     let decision = pin!(limiter.check(key)).poll(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Ok(decision)) = black_box(&decision) else {
@@ -82,7 +82,7 @@ pub(super) fn decide(limiter: &Limiter, key: &str) -> bool {
     decision.allowed
 }
 
-/// As a user writes it, for `String` keys.
+/// As a user writes it for `String` keys.
 fn check_governor(limiter: &DefaultKeyedRateLimiter<String>, key: &String) {
     assert!(black_box(&limiter.check_key(key)).is_ok(), "refused");
 }
@@ -100,10 +100,10 @@ fn hot(subject: &'static str, policy: Policy) -> Subject {
     })
 }
 
-/// `ours` is a token bucket.
+/// The algorithms; `ours` is a token bucket.
 fn by_algorithm() -> Vec<Subject> {
     let policy = || Policy::new("per-client", plenty());
-    // Of so little time that none is refused: a log keeps those of the last 0.1 ms, which are about a thousand.
+    // A short window, so that no request is rejected: the log keeps the last 0.1 ms, which is about a thousand tokens.
     let log = Policy::new("per-client", Quota::new(10_000, Duration::from_micros(100)));
     vec![
         ours_hot(),
@@ -146,8 +146,7 @@ fn governor_together() -> Subject {
     })
 }
 
-/// Many keys that have been asked about before, one after the other: a request's key is at hand, but not what is kept
-/// of it.
+/// Many known keys in turn: the key itself is in the cache, and its state is not.
 struct Many<L> {
     limiter: L,
     names: Vec<String>,
@@ -157,8 +156,8 @@ struct Many<L> {
 impl<L> Many<L> {
     fn new(limiter: L, check: fn(&L, &String)) -> Self {
         let names: Vec<String> = (0..KEYS).map(name).collect();
-        // In another order than they come in later, or what was allocated in turn would be found in turn. A prime that
-        // does not divide the number of keys reaches each.
+        // Inserts keys in another order than the order of use, because the allocator would otherwise place them in that
+        // order. The step is a prime that does not divide the number of keys, so it reaches each key.
         let count = names.len();
         (0..count).for_each(|turn| check(&limiter, &names[turn * 618_041 % count]));
         let next = 0;
@@ -176,7 +175,7 @@ impl<L> Many<L> {
 }
 
 fn ours_many() -> Subject {
-    // Made when it is first needed: that takes a second.
+    // Built at its first use, because that takes a second.
     let mut many = None;
     Subject::looping(OURS, move |calls| {
         let make = || Many::new(limiter(KEYS), |limiter, key| check(limiter, key));
@@ -199,7 +198,7 @@ fn governor_many() -> Subject {
     })
 }
 
-/// As many keys as calls, with room for just so many.
+/// As many keys as calls, and a table with room for exactly these keys.
 fn ours_resident() -> Subject {
     let mut kept = None;
     Subject::looping(OURS, move |keys| {

@@ -1,4 +1,4 @@
-//! Keys that come once, made up by somebody who wants memory to run out, or the counts of others to be forgotten.
+//! Keys that occur once, from an attacker who wants to exhaust memory or to evict other clients' counts.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::report::OURS;
 
 pub(crate) const FLOOD: &str = "flood of 10 M String keys, once each";
 
-/// Clients that have used up what they may, before the others come.
+/// The number of clients that exhausted their limit before the flood.
 const LIMITED: u32 = 1000;
 
-/// What each may in an hour, so that nobody may again before the flood is over.
+/// The limit of each client per hour, so that none refills during the flood.
 const PER_HOUR: u32 = 10;
 
 pub(super) fn case() -> Case {
@@ -44,11 +44,11 @@ fn governor() -> Subject {
     })
 }
 
-/// How long so many keys take, with the writing of each.
+/// The duration of decisions on this number of new keys, including the formatting of each key.
 ///
 /// # Panics
 ///
-/// If one of them is refused, or a client that was limited before is not any more.
+/// Panics if a new key is rejected, or if an exhausted client is admitted again.
 fn flood<L>(limiter: &L, keys: u32, allowed: impl Fn(&L, &String) -> bool) -> Duration {
     let limited: Vec<String> = (0..LIMITED)
         .map(|client| format!("client-{client:08}"))
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn clients_stay_limited_whoever_else_comes() {
-        // Twice as many as there is room for.
+        // Twice as many keys as the table has room for.
         for mut subject in [ours(), governor()] {
             subject.run(200_000);
         }

@@ -12,12 +12,12 @@ use crate::message;
 pub(super) type Request = http::Request<Body>;
 pub(super) type Response = http::Response<Body>;
 
-/// Answers at once, so that next to nothing but the layer is timed. What it answers depends on the request, which the
-/// optimiser does not know.
+/// Answers immediately, so that a run measures little but the layer. The response depends on the request, so that the
+/// optimiser cannot know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inner;
 
-/// A request as a server hands it on, with the key of whoever asks.
+/// A request as a server passes it on, with the client's key.
 pub(super) fn request() -> Request {
     let mut request = message::request(Body::empty());
     let headers = request.headers_mut();
@@ -25,7 +25,7 @@ pub(super) fn request() -> Request {
     request
 }
 
-/// The field that says who asks.
+/// The field with the client's key.
 pub(super) const KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 impl Service<Request> for Inner {

@@ -1,4 +1,4 @@
-//! Limits as layers, over HTTP and over anything.
+//! Rate-limit layers, over HTTP and over other services.
 
 use tower::Layer;
 use tower_dist_ratelimit::{
@@ -57,7 +57,7 @@ fn with_fields() -> Case {
     http(WITH_FIELDS, ours, peer.goal_over_bare(0.7))
 }
 
-/// Of all calls but the first.
+/// Rejects all calls but the first.
 fn refusal() -> Case {
     let ours = by_header(Quota::per_hour(1)).build().expect("valid");
     let ours = Subject::new(OURS, ours.layer(Inner), request);
@@ -69,7 +69,7 @@ fn refusal() -> Case {
     )
 }
 
-/// Ours, with one bucket per client.
+/// Our layer, with one bucket per client.
 pub(crate) fn by_header(quota: Quota) -> RateLimitLayerBuilder {
     let policy = Policy::new("per-client", quota).by(key::header(KEY.as_str()));
     RateLimitLayer::builder(Memory::default()).limit(policy)

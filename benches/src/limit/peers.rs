@@ -1,4 +1,4 @@
-//! The peers, as their documentation says.
+//! The peers, built as in their documentation.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use axum::body::Body;
 
 use super::{PER_SECOND, inner::KEY};
 
-/// What its users write to go by a field of the request.
+/// A key extractor for a header field, as users of tower_governor write it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByHeader;
 
@@ -32,13 +32,13 @@ pub(crate) fn tower_governor() -> GovernorLayer<ByHeader, NoOpMiddleware, Body> 
     layer(plenty().finish())
 }
 
-/// The same with its fields.
+/// tower_governor with fields.
 pub(super) fn tower_governor_with_fields()
 -> GovernorLayer<ByHeader, StateInformationMiddleware, Body> {
     layer(plenty().use_headers().finish())
 }
 
-/// One request an hour.
+/// tower_governor with a limit of one request an hour.
 pub(crate) fn tower_governor_refusing() -> GovernorLayer<ByHeader, NoOpMiddleware, Body> {
     let mut builder = GovernorConfigBuilder::default();
     let mut builder = builder
@@ -69,7 +69,7 @@ pub(super) fn resilience_fixed() -> RateLimiterLayer {
     build(resilience())
 }
 
-/// Its token bucket, of the same size as the limit.
+/// tower-resilience's token bucket, of the same size as the limit.
 pub(super) fn resilience_bucket() -> RateLimiterLayer {
     build(resilience().burst_size(0))
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::measure::{Subject, time_of};
 
-/// Two threads, each of which does half of the calls. Timed from where both run to where both are done.
+/// Two threads with half of the calls each, timed from the start of both to the end of both.
 pub(super) fn together(name: &'static str, work: impl Fn(u32) + Sync + 'static) -> Subject {
     Subject::timing(name, move |calls| {
         let [here, go, done] = [const { AtomicBool::new(false) }; 3];

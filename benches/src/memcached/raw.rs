@@ -1,5 +1,5 @@
-//! What one would write oneself: a counter per key and window, one `ma` each, through one connection on which nobody
-//! waits for the answers to others.
+//! A hand-written limiter: a counter per key and window, one `ma` per decision, over one connection without waits
+//! between requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
-/// More than tasks are at work.
+/// More than the number of tasks.
 const MANY: usize = 1024;
 
 type Job = (String, oneshot::Sender<u64>);
 
-/// A handle on the connection.
+/// A handle to the connection.
 #[derive(Clone)]
 pub(crate) struct Raw(mpsc::Sender<Job>);
 
@@ -27,7 +27,7 @@ impl Raw {
         Ok(Self(sender))
     }
 
-    /// One decision on a key, of a limit that is never reached.
+    /// Decides on a key whose limit is never reached.
     pub(crate) async fn decide(&self, key: &str) -> bool {
         let (answer, count) = oneshot::channel();
         // Keys have no spaces.
@@ -39,7 +39,7 @@ impl Raw {
     }
 }
 
-/// Sends what arrives, and hands out the answers in the same order.
+/// Sends requests in order of arrival, and returns the answers in the same order.
 async fn run(mut stream: TcpStream, mut jobs: mpsc::Receiver<Job>) -> io::Result<()> {
     let (mut read, mut write) = stream.split();
     let (mut input, mut output) = (BytesMut::new(), BytesMut::new());
@@ -73,7 +73,7 @@ async fn run(mut stream: TcpStream, mut jobs: mpsc::Receiver<Job>) -> io::Result
     }
 }
 
-/// The count in `VA 1 t60\r\n7\r\n`, once all of it is there.
+/// The count in `VA 1 t60\r\n7\r\n`, or `None` for an incomplete answer.
 fn reply(input: &mut BytesMut) -> io::Result<Option<u64>> {
     let Some(head) = input.iter().position(|&byte| byte == b'\n') else {
         return Ok(None);

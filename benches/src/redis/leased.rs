@@ -18,7 +18,7 @@ const SHAPE: Shape = Shape {
     goal: 0.05,
 };
 
-/// Requests, and those of them that were let through at once.
+/// The number of requests, and the number of requests admitted immediately.
 #[derive(Default)]
 struct Asked {
     all: AtomicU64,

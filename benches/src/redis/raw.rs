@@ -1,4 +1,4 @@
-//! What one would write oneself: one GCRA per `EVALSHA`, through the redis crate's multiplexed connection.
+//! A hand-written limiter: one GCRA per `EVALSHA`, through the redis crate's multiplexed connection.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, RedisError, Script};
@@ -12,7 +12,7 @@ redis.call('SET', KEYS[1], full_at, 'PX', math.ceil((full_at - now) / 1000) + 1)
 return {1, full_at - now}
 ";
 
-/// A connection, and the script that it knows.
+/// A connection that has loaded the script.
 #[derive(Clone)]
 pub(crate) struct Raw {
     connection: MultiplexedConnection,
@@ -31,7 +31,7 @@ impl Raw {
         Ok(Self { connection, hash })
     }
 
-    /// One decision on a key: a token in a microsecond, and a burst that is never used up.
+    /// Decides on a key with a token per microsecond and a burst that is never exhausted.
     pub(crate) async fn decide(&mut self, key: &str) -> bool {
         let mut command = redis::cmd("EVALSHA");
         command

@@ -1,4 +1,4 @@
-//! The peers, as their documentation says, with our defaults for numbers.
+//! The peers, built as in their documentation, with our defaults for numbers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub(super) fn tower() -> RetryLayer<Attempts<NoBudget>> {
     RetryLayer::new(Attempts::new(NoBudget))
 }
 
-/// The same with tower's budget and its defaults: 20 % of the calls and 10 per second.
+/// tower's retries with tower's default budget: 20 % of the calls and 10 per second.
 pub(super) fn tower_budget() -> RetryLayer<Attempts<SharedBudget>> {
     let budget = SharedBudget(Arc::new(TpsBudget::default()));
     RetryLayer::new(Attempts::new(budget))
 }
 
-/// tower-resilience's retries with a backoff that is random between nothing and twice its value.
+/// tower-resilience's retries with a random backoff between zero and twice its value.
 pub(super) fn resilience<Req, Res>() -> RetryConfigBuilder<Req, Res, BoxError> {
     let backoff = ExponentialRandomBackoff::new(BASE, 1.0).expect("a factor in its range");
     RetryConfigBuilder::new()
@@ -38,8 +38,8 @@ pub(super) fn resilience<Req, Res>() -> RetryConfigBuilder<Req, Res, BoxError> {
         .backoff(backoff.max_interval(CAP))
 }
 
-/// The same for HTTP, with the least that a safe policy looks at, as tower's also does here: the
-/// method and the status.
+/// tower-resilience's retries for HTTP. The policy reads the method and the status, the minimum for safety; tower's
+/// policy here reads the same.
 pub(super) fn resilience_http() -> RetryConfigBuilder<Request, Response, BoxError> {
     resilience()
         .max_attempts_fn(|request: &Request| match request.method().is_idempotent() {
@@ -49,13 +49,13 @@ pub(super) fn resilience_http() -> RetryConfigBuilder<Request, Response, BoxErro
         .retry_on_response(|response: &Response| response.status().is_server_error())
 }
 
-/// Its token bucket with 10 per second and a burst of 100.
+/// tower-resilience's token bucket with 10 per second and a burst of 100.
 pub(super) fn resilience_budget() -> Arc<dyn RetryBudget> {
     let budget = RetryBudgetBuilder::new().token_bucket();
     budget.build().expect("defaults are valid")
 }
 
-/// What users of tower write themselves: `retry` decides, `clone_request` copies.
+/// A policy as users of tower write it: `retry` decides, `clone_request` copies.
 #[derive(Clone, Debug)]
 pub(super) struct Attempts<B> {
     left: usize,
@@ -115,7 +115,7 @@ impl<B: Budget> Policy<Request, Response, BoxError> for Attempts<B> {
     }
 }
 
-/// Costs nothing: it has no size and nothing to do.
+/// A zero-sized budget that allows every retry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoBudget;
 
