@@ -11,10 +11,10 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, client};
 use tonic_prost::ProstCodec;
 use tower::BoxError;
-use tower_dist_ratelimit::Limiter;
 
 use crate::config;
 use crate::proto::{Descriptor, Entry, RateLimitRequest, RateLimitResponse, SHOULD_RATE_LIMIT};
+use crate::service::Limiters;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BenchOptions {
@@ -37,14 +37,14 @@ descriptors:
 ";
 
 impl BenchOptions {
-    pub(crate) async fn run(self, limiter: Limiter) -> Result<(), BoxError> {
+    pub(crate) async fn run(self, limiters: Limiters) -> Result<(), BoxError> {
         let file = config::parse(CONFIG)?;
         let domains = [(file.domain, file.descriptors)].into();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let endpoint = Endpoint::from_shared(format!("http://{}", listener.local_addr()?))?;
         tokio::spawn(crate::serve(
             domains,
-            limiter,
+            limiters,
             listener,
             std::future::pending(),
         ));

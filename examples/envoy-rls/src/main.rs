@@ -18,12 +18,12 @@ use tonic::server::NamedService as _;
 use tonic::transport::{Server, server::TcpIncoming};
 use tonic_health::ServingStatus;
 use tower::BoxError;
-use tower_dist_ratelimit::backend::{Memory, Redis};
-use tower_dist_ratelimit::{Limiter, OnError, Policy, Quota};
+use tower_dist_ratelimit::backend::{Backend, Memory, Redis};
+use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota};
 
 use self::config::Domains;
-use self::proto::RateLimitServer;
-use self::service::RateLimiter;
+use self::proto::{RateLimitServer, Unit};
+use self::service::{Limiters, RateLimiter};
 
 /// Envoy's global rate limit service.
 ///
@@ -56,7 +56,7 @@ struct LimitOptions {
     backend: String,
     /// What decides while Redis is unavailable.
     #[arg(long, global = true, value_enum, default_value = "local")]
-    failure_mode: FailureMode,
+    failure_mode: Failure,
     /// Maximum wait for a decision of Redis, in milliseconds.
     #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = value_parser!(u64).range(1..=60_000))]
     backend_timeout: u64,
@@ -66,7 +66,7 @@ struct LimitOptions {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum FailureMode {
+enum Failure {
     /// This process, with its share of each limit.
     Local,
     /// Every call is OK.
@@ -76,34 +76,47 @@ enum FailureMode {
 }
 
 impl LimitOptions {
-    fn limiter(&self) -> Result<Limiter, BoxError> {
-        // The quota is that of each rule. Fixed windows are what envoyproxy/ratelimit counts.
-        let policy = Policy::new("envoy", Quota::per_second(1))
-            .fixed_window()
-            .dynamic_quotas();
-        let builder = match self.backend.as_str() {
-            "memory" => Limiter::builder(Memory::default(), policy),
-            url => Limiter::builder(Redis::connect_lazy(url)?, policy),
+    async fn limiters(&self) -> Result<Limiters, BoxError> {
+        let backend: Arc<dyn Backend> = match self.backend.as_str() {
+            "memory" => Arc::new(Memory::default()),
+            url => Arc::new(connect(url).await?),
         };
-        let on_error = match self.failure_mode {
-            FailureMode::Local => OnError::LocalFallback {
-                fleet: self.instances,
+        let failure_mode = match self.failure_mode {
+            Failure::Local => FailureMode::Local {
+                instances: self.instances,
             },
-            FailureMode::Open => OnError::Allow,
-            FailureMode::Closed => OnError::Deny,
+            Failure::Open => FailureMode::Open,
+            Failure::Closed => FailureMode::Closed,
         };
         let timeout = Duration::from_millis(self.backend_timeout);
-        Ok(builder
-            .on_backend_error(on_error)
-            .backend_deadline(timeout)
-            .build()?)
+        let limiter = |unit: Unit| {
+            // Fixed windows, as in envoyproxy/ratelimit. Rules replace the limit, but not the window.
+            let policy = Policy::new(format!("envoy-{unit:?}"), Quota::new(1, unit.window()))
+                .fixed_window()
+                .dynamic_quotas();
+            let builder = Limiter::builder(Arc::clone(&backend), policy);
+            let limiter = builder
+                .failure_mode(failure_mode)
+                .backend_timeout(timeout)
+                .build()?;
+            Ok((unit.into(), limiter))
+        };
+        Unit::ALL.into_iter().map(limiter).collect()
     }
+}
+
+/// Connects to Redis, or goes on connecting in the background if it is down.
+async fn connect(url: &str) -> Result<Redis, BoxError> {
+    Redis::connect(url).await.or_else(|error| {
+        eprintln!("envoy-rls: {error}");
+        Ok(Redis::connect_lazy(url)?)
+    })
 }
 
 /// Serves until `shutdown`, and then lets the calls in flight finish.
 async fn serve(
     domains: Domains,
-    limiter: Limiter,
+    limiters: Limiters,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
@@ -121,7 +134,7 @@ async fn serve(
     };
     Server::builder()
         .add_service(health)
-        .add_service(RateLimitServer(Arc::new(RateLimiter { domains, limiter })))
+        .add_service(RateLimitServer(Arc::new(RateLimiter { domains, limiters })))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
             shutdown,
@@ -131,9 +144,9 @@ async fn serve(
 }
 
 async fn run(options: Options) -> Result<(), BoxError> {
-    let limiter = options.limits.limiter()?;
+    let limiters = options.limits.limiters().await?;
     if let Some(Command::Bench(bench)) = options.command {
-        return bench.run(limiter).await;
+        return bench.run(limiters).await;
     }
     let domains = config::load(&options.config)?;
     let listener = TcpListener::bind(options.listen).await?;
@@ -148,7 +161,7 @@ async fn run(options: Options) -> Result<(), BoxError> {
         }
     };
     eprintln!("envoy-rls: listening on {}", listener.local_addr()?);
-    serve(domains, limiter, listener, shutdown).await
+    serve(domains, limiters, listener, shutdown).await
 }
 
 #[tokio::main]

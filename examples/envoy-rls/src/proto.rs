@@ -151,10 +151,20 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Second,
+        Self::Minute,
+        Self::Hour,
+        Self::Day,
+        Self::Week,
+        Self::Month,
+        Self::Year,
+    ];
+
     /// The length of the unit, as in envoyproxy/ratelimit: a month has 30 days, a year 365.
-    pub(crate) fn window(self) -> Option<Duration> {
-        let seconds = match self {
-            Self::Unknown => return None,
+    pub(crate) fn window(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Unknown => 0,
             Self::Second => 1,
             Self::Minute => 60,
             Self::Hour => 3600,
@@ -162,8 +172,7 @@ impl Unit {
             Self::Week => 7 * 86_400,
             Self::Month => 30 * 86_400,
             Self::Year => 365 * 86_400,
-        };
-        Some(Duration::from_secs(seconds))
+        })
     }
 }
 

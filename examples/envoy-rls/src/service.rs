@@ -1,5 +1,7 @@
 //! The decision: which limits hold for a request, and whether they have room for its hits.
 
+use std::collections::HashMap;
+
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tonic::Status;
 use tower_dist_ratelimit::backend::BackendError;
@@ -8,19 +10,21 @@ use tower_dist_ratelimit::{Limiter, Quota, Source};
 use crate::config::{Domains, Rule};
 use crate::proto::{
     Code, Descriptor, DescriptorStatus, Entry, HeaderValue, LimitOverride, RateLimit,
-    RateLimitRequest, RateLimitResponse, Unit,
+    RateLimitRequest, RateLimitResponse,
 };
 
 /// Maximum number of concurrent decisions of one call. A remote backend decides them in few round trips, and a call with
 /// many descriptors leaves room in its queue for other calls.
 const CONCURRENT_DECISIONS: usize = 64;
 
+/// A limiter for each unit of time, by its number. Each decision brings the limit of its rule.
+pub(crate) type Limiters = HashMap<i32, Limiter>;
+
 /// The rate limits of all domains.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     pub(crate) domains: Domains,
-    /// Its policy takes a quota with each decision: that of the descriptor's rule.
-    pub(crate) limiter: Limiter,
+    pub(crate) limiters: Limiters,
 }
 
 impl RateLimiter {
@@ -90,7 +94,7 @@ impl RateLimiter {
             requests_per_unit, ..
         } = limit;
         let (unit, name) = (limit.unit, "override".to_owned());
-        if limit.unit().window().is_none() {
+        if !self.limiters.contains_key(&limit.unit) {
             return Err(Status::invalid_argument("descriptors.limit.unit: unknown"));
         }
         let limit = Some(RateLimit {
@@ -120,15 +124,15 @@ impl RateLimiter {
         let Some(Rule { limit, shadow }) = rule else {
             return Ok(ok(0));
         };
-        let Some((limit, window)) = limit
-            .as_ref()
-            .and_then(|limit| Some((limit, limit.unit().window()?)))
-        else {
+        let Some(limit) = limit else {
             return Ok(ok(u32::MAX));
         };
-        let quota = Quota::new(limit.requests_per_unit.into(), window);
-        let limiter = self.limiter.with_quota(quota);
-        let key = key(domain, limit.unit(), entries);
+        let Some(limiter) = self.limiters.get(&limit.unit) else {
+            return Err(Status::invalid_argument("descriptors.limit.unit: unknown"));
+        };
+        let quota = Quota::new(limit.requests_per_unit.into(), limit.unit().window());
+        let limiter = limiter.with_quota(quota);
+        let key = key(domain, entries);
         let unavailable = |error: BackendError| Status::unavailable(error.to_string());
         let mut decision = limiter.check_n(&*key, hits).await.map_err(unavailable)?;
         if decision.source == Source::Allowed {
@@ -157,11 +161,11 @@ impl RateLimiter {
 }
 
 /// Identifies the counter of a descriptor. The parts have lengths, so that no value imitates another descriptor.
-fn key(domain: &str, unit: Unit, entries: &[Entry]) -> Vec<u8> {
+fn key(domain: &str, entries: &[Entry]) -> Vec<u8> {
     let parts = entries
         .iter()
         .flat_map(|entry| [&*entry.key, &*entry.value]);
-    let mut key = i32::from(unit).to_le_bytes().to_vec();
+    let mut key = vec![];
     for part in std::iter::once(domain).chain(parts) {
         key.extend(part.len().to_le_bytes());
         key.extend(part.as_bytes());
@@ -179,7 +183,7 @@ fn headers<'a>(statuses: impl Iterator<Item = &'a DescriptorStatus>) -> Vec<Head
             continue;
         };
         let (name, quota) = (&limit.name, limit.requests_per_unit);
-        let window = limit.unit().window().unwrap_or_default().as_secs();
+        let window = limit.unit().window().as_secs();
         let (remaining, reset) = (status.limit_remaining, reset.whole_seconds());
         policies.push(format!("\"{name}\";q={quota};w={window}"));
         states.push(format!("\"{name}\";r={remaining};t={reset}"));
