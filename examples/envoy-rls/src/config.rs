@@ -70,7 +70,7 @@ struct Node {
 /// The limit of a descriptor.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
-    /// Unlimited if there is none.
+    /// `None` is unlimited.
     pub(crate) limit: Option<RateLimit>,
     /// Hits are counted, but never over the limit.
     pub(crate) shadow: bool,

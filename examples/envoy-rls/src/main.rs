@@ -18,8 +18,9 @@ use tonic::server::NamedService as _;
 use tonic::transport::{Server, server::TcpIncoming};
 use tonic_health::ServingStatus;
 use tower::BoxError;
-use tower_dist_ratelimit::backend::{Backend, Memory, Redis};
+use tower_dist_ratelimit::backend::{Backend, Memory};
 use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota};
+use tower_dist_ratelimit_redis::Redis;
 
 use self::config::Domains;
 use self::proto::{RateLimitServer, Unit};
@@ -54,7 +55,7 @@ struct LimitOptions {
     /// Where hits are counted: `memory` for this process, or `redis://host:port` for several services together.
     #[arg(long, global = true, value_name = "BACKEND", default_value = "memory")]
     backend: String,
-    /// What decides while Redis is unavailable.
+    /// How to decide while Redis is unavailable.
     #[arg(long, global = true, value_enum, default_value = "local")]
     failure_mode: Failure,
     /// Maximum wait for a decision of Redis, in milliseconds.
@@ -67,11 +68,11 @@ struct LimitOptions {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Failure {
-    /// This process, with its share of each limit.
+    /// In this process, with its share of each limit.
     Local,
-    /// Every call is OK.
+    /// Allow everything.
     Open,
-    /// Envoy's `failure_mode_deny`: every call fails with UNAVAILABLE.
+    /// Fail every call with UNAVAILABLE, so that Envoy's `failure_mode_deny` decides.
     Closed,
 }
 
@@ -105,7 +106,7 @@ impl LimitOptions {
     }
 }
 
-/// Connects to Redis, or goes on connecting in the background if it is down.
+/// Connects to Redis. If it is down, connects in the background.
 async fn connect(url: &str) -> Result<Redis, BoxError> {
     Redis::connect(url).await.or_else(|error| {
         eprintln!("envoy-rls: {error}");

@@ -28,7 +28,7 @@ pub(crate) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Counts the hits of a request for each of its descriptors. The request is over the limit if any descriptor is;
+    /// Counts the hits of a request for each of its descriptors. The request exceeds the limit if any descriptor does;
     /// the other descriptors count its hits nevertheless.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl RateLimiter {
             rest.map_err(unavailable)?;
             decision.remaining = 0;
         }
-        // A question with zero hits is always allowed: it asks whether the limit is used up.
+        // A check of zero hits is always allowed. It exceeds the limit if no hits remain.
         let over = !decision.allowed || decision.remaining == 0 && hits == 0;
         let code = if over && !shadow {
             Code::OverLimit
@@ -174,7 +174,7 @@ fn key(domain: &str, entries: &[Entry]) -> Vec<u8> {
 }
 
 /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, as the layers of the crate write them,
-/// and `Retry-After` if the request is over a limit.
+/// and `Retry-After` if a status exceeds its limit.
 fn headers<'a>(statuses: impl Iterator<Item = &'a DescriptorStatus>) -> Vec<HeaderValue> {
     let (mut policies, mut states, mut retry_after) = (vec![], vec![], None);
     for status in statuses {

@@ -140,7 +140,7 @@ async fn envoy_allows_and_rejects_with_headers() {
         header(&rejected, "ratelimit"),
         format!(r#""user";r=0;t={retry_after}"#)
     );
-    // An unlimited user, a nested rule beside the other one, and a rule in shadow mode.
+    // An unlimited user, a rule in shadow mode, and two rules for one request.
     for _ in 0..10 {
         assert_eq!(running.status("admin").await, StatusCode::OK);
         assert_eq!(
