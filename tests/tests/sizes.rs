@@ -9,7 +9,7 @@ use hyper_util::client::legacy::{Client, Error};
 use tower::util::MapErr;
 use tower::{BoxError, Service};
 use tower_hedge_latency::Hedge;
-use tower_jitter_retry::{Http, NoObserver, Retry, StandardAnswer};
+use tower_jitter_retry::{Http, NoObserver, Observed, Retry, StandardAnswer};
 
 type HttpRequest = Request<Full<Bytes>>;
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
@@ -50,5 +50,20 @@ fn a_hedge_takes_the_copies_of_request_and_client_a_timer_and_little_more() {
     assert!(
         size <= client + copies + timer + 248,
         "{size} bytes over {client}, {copies} of copies and {timer} of a timer"
+    );
+}
+
+#[test]
+fn an_observed_call_takes_one_pointer_and_an_unobserved_one_takes_nothing() {
+    let pointer = size_of::<usize>();
+    let unobserved = future_of::<Retry<HttpClient, Http>>();
+    assert_eq!(
+        future_of::<Retry<HttpClient, Http, Observed>>(),
+        unobserved + pointer
+    );
+    let unobserved = future_of::<Hedge<HttpClient, Http>>();
+    assert_eq!(
+        future_of::<Hedge<HttpClient, Http, Observed>>(),
+        unobserved + pointer
     );
 }

@@ -31,7 +31,8 @@ pub use self::tracing::TracingObserver;
 /// | [`hedge_skipped`](Self::hedge_skipped) | a hedge was due and is not sent |
 /// | [`call_ended`](Self::call_ended) | the call succeeded, failed or was cancelled; exactly once per call |
 ///
-/// An event of one call has the same [`CallInfo::id`] as the others of this call.
+/// An event of one call has the same [`CallInfo::id`] as the others of this call. A pair of observers is an observer
+/// whose parts both receive each event, and an `Arc` of an observer is an observer, too.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +62,7 @@ pub trait Observer: Send + Sync + 'static {
     ///
     /// # Default
     ///
-    /// `true`. The copy shares the memory of an `http::Request`; of a `reqwest::Request` it is parsed anew.
+    /// `true`. The copy shares the memory of an `http::Request`. The URL of a `reqwest::Request` is parsed again.
     fn reads_request(&self) -> bool {
         true
     }
@@ -96,6 +97,51 @@ pub trait AttemptScope: Send + Sync + 'static {
 
     /// The attempt has an outcome, or the layer drops it.
     fn end(&self, _event: &AttemptEnded<'_>) {}
+}
+
+/// Both observers receive each event.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn reads_request(&self) -> bool {
+        self.0.reads_request() || self.1.reads_request()
+    }
+
+    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
+        match (self.0.attempt_started(event), self.1.attempt_started(event)) {
+            (Some(outer), Some(inner)) => Some(Box::new((outer, inner))),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
+        self.0.attempt_ended(event);
+        self.1.attempt_ended(event);
+    }
+
+    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
+        self.0.retry_scheduled(event);
+        self.1.retry_scheduled(event);
+    }
+
+    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
+        self.0.hedge_skipped(event);
+        self.1.hedge_skipped(event);
+    }
+
+    fn call_ended(&self, event: &CallEnded<'_>) {
+        self.0.call_ended(event);
+        self.1.call_ended(event);
+    }
+}
+
+impl AttemptScope for (Box<dyn AttemptScope>, Box<dyn AttemptScope>) {
+    fn enter(&self, attempt: &mut dyn FnMut()) {
+        self.0.enter(&mut || self.1.enter(attempt));
+    }
+
+    fn end(&self, event: &AttemptEnded<'_>) {
+        self.0.end(event);
+        self.1.end(event);
+    }
 }
 
 impl<T: Observer + ?Sized> Observer for Arc<T> {

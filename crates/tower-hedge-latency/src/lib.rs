@@ -147,9 +147,9 @@
 //!
 //! # Watching and changing it
 //!
-//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] receives every attempt, the hedges
-//! that are due but not sent, and the end of every call, with the attempt that succeeded; there are ready ones for `tracing` and `metrics`. A [`HedgeHandle`] counts, tells what
-//! is learned, changes single settings while the service runs, and switches hedging off or to a [`Mode::Shadow`] that only
+//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] receives every
+//! attempt with its outcome, the hedges that are due but not sent, and one end of each call with the attempt that won;
+//! `MetricsObserver` and `TracingObserver` are ready ones. A [`HedgeHandle`] counts, returns the learned delays, changes single settings while the service runs, and switches hedging off or to a [`Mode::Shadow`] that only
 //! counts what would have been sent.
 //!
 //! # Cost
@@ -171,8 +171,8 @@
 //! | `tonic-014`, `reqwest-013` | the same, for the errors and bodies of tonic 0.14 and of reqwest 0.13 |
 //! | `axum-08` | requests with the bodies of axum 0.8 can be hedged |
 //! | `drain` | `Drain`: losers end in the background |
-//! | `tracing` | an observer that writes events, `TracingObserver` |
-//! | `metrics` | an observer that counts, `MetricsObserver` |
+//! | `tracing` | an observer that writes log lines and spans, `TracingObserver` |
+//! | `metrics` | an observer that records metrics, `MetricsObserver` |
 //!
 //! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
 //! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.
@@ -225,6 +225,6 @@ pub use self::losers::Cancel;
 pub use self::losers::Drain;
 pub use self::service::Hedge;
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "metrics", feature = "tracing"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

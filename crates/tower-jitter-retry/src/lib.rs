@@ -202,7 +202,8 @@
 //! # Watching and changing it
 //!
 //! An HTTP response that took more than one attempt, or should have, has a [`RetryInfo`] in its extensions. An
-//! [`Observer`] is told of every attempt, delay and end. A [`RetryHandle`] changes the numbers while the service runs, and
+//! [`Observer`] receives every attempt with its outcome, every delay, and one end of each call; `MetricsObserver` and
+//! `TracingObserver` are ready ones. A [`RetryHandle`] changes the numbers while the service runs, and
 //! switches retries off, or to a [shadow mode](Mode::Shadow) that only counts: the way to try the layer in production.
 //!
 //! # Cost
@@ -222,8 +223,8 @@
 //! | `tonic-014`, `reqwest-013` | the same, for the errors and bodies of tonic 0.14 and of reqwest 0.13 |
 //! | `axum-08` | the bodies of axum 0.8 can be resent |
 //! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
-//! | `tracing` | an observer that writes events, `TracingObserver` |
-//! | `metrics` | an observer that counts, `MetricsObserver` |
+//! | `tracing` | an observer that writes log lines and spans, `TracingObserver` |
+//! | `metrics` | an observer that records metrics, `MetricsObserver` |
 //!
 //! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
 //! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.
@@ -269,6 +270,6 @@ pub use self::layer::{RetryLayer, RetryLayerBuilder};
 pub use self::service::Retry;
 pub use self::time_limit::{NoTimeLimit, OnTimeout, StandardAnswer};
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "metrics", feature = "tracing"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

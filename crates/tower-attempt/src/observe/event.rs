@@ -65,8 +65,8 @@ pub enum AttemptOutcome<'a> {
         /// The gRPC status code in the response head; `None` while the body streams, and for other protocols.
         grpc_status: Option<u16>,
     },
-    /// The service returned an error: a boxed error, or one that the enabled features know; `None` for any
-    /// other type.
+    /// The service returned an error. `None` stands for an unboxed error of a type that no enabled feature
+    /// recognises.
     Error(Option<&'a (dyn Error + 'static)>),
     /// The layer's attempt timeout or call deadline ended the attempt.
     TimedOut(Elapsed),

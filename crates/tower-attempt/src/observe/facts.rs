@@ -13,7 +13,7 @@ pub struct CallInfo {
     id: OnceLock<u64>,
 }
 
-/// The method and URI of an HTTP request, if the protocol has them and the observer reads them.
+/// The method and URI of an HTTP request; empty for other protocols.
 #[derive(Clone, Debug, Default)]
 pub struct RequestLine {
     #[cfg(feature = "http")]
@@ -179,9 +179,9 @@ labelled! {
         AttemptsExhausted => "attempts_exhausted",
         /// There is no copy of the request: its kind is never resent, or its body is too long.
         NotRepeatable => "not_repeatable",
-        /// The server asks for no further attempt.
+        /// The server forbids a further attempt, with gRPC's negative pushback.
         ServerRefused => "server_refused",
-        /// The server asks for a longer wait than the layer allows.
+        /// The server demands a longer wait than the layer allows.
         HintTooLong => "hint_too_long",
         /// The next attempt would start after the [`Deadline`](crate::Deadline) or after `retry_until`, or the
         /// layer's `deadline` ended the call.
@@ -209,8 +209,8 @@ labelled! {
         /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent. If callers time out
         /// before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
-        /// No instance of the service was ready before the call's deadline or end, or before a server asked
-        /// to wait; or none will be.
+        /// No instance of the service was ready before the call's deadline or end or before a server's pushback,
+        /// or the service failed to become ready.
         NotReady => "not_ready",
         /// The request can't be copied: its body is too long, or still streams with an error type that
         /// could not interrupt it, or its connection is about to be upgraded.

@@ -24,13 +24,13 @@ use super::{
 ///
 /// | label | values |
 /// |---|---|
-/// | `name` | the layer's name; empty if it has none |
+/// | `name` | the layer's name; empty by default |
 /// | `destination` | the authority of the request's URI; only [`with_destination`](Self::with_destination) |
 /// | `kind` | `primary`, `retry`, `hedge` |
-/// | `outcome` | `success`, `fatal`, `unsafe`, `unprocessed`, `transient`, `throttled`, `timeout`, `not_sent`, `cancelled`: see [`AttemptEnded::result`] |
-/// | `source` | those of [`DelaySource`](crate::DelaySource) |
-/// | `reason` of a call | those of [`StopReason`](crate::StopReason), such as `success`, `budget_exhausted`, `cancelled` |
-/// | `reason` of a skipped hedge | those of [`SkipReason`](crate::SkipReason) |
+/// | `outcome` | the [classification](AttemptEnded::result), such as `success`, `transient`, `cancelled` |
+/// | `source` | a [`DelaySource`](crate::DelaySource), such as `backoff` or `server` |
+/// | `reason` of a call | a [`StopReason`](crate::StopReason), such as `success`, `budget_exhausted`, `cancelled` |
+/// | `reason` of a skipped hedge | a [`SkipReason`](crate::SkipReason), such as `denied` |
 /// | `winner` | `primary`, `hedge`, or `none` if no attempt succeeded |
 ///
 /// The first event describes the metrics to the recorder, so install the recorder before the first call. A
@@ -55,7 +55,7 @@ pub struct MetricsObserver {
 }
 
 impl MetricsObserver {
-    /// Upper bounds of histogram buckets, in seconds: those that OpenTelemetry advises for
+    /// Upper bounds of histogram buckets, in seconds. OpenTelemetry advises them for
     /// `http.client.request.duration`.
     pub const BUCKETS: [f64; 14] = [
         0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,

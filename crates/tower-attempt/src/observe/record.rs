@@ -45,8 +45,8 @@ impl fmt::Debug for Observed {
     }
 }
 
-/// Receives what happens in one call from the layer, and sends the events. A record that is dropped before the
-/// call [ended](Self::call_ended) reports the call as cancelled.
+/// Turns the steps of one call into events. A record that is dropped before the call
+/// [ended](Self::call_ended) reports the call as cancelled.
 pub trait Record {
     /// An extra attempt is about to be sent.
     fn attempt_started(&mut self, _: Attempt) {}

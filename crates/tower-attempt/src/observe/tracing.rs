@@ -12,7 +12,7 @@ use crate::{AttemptKind, Verdict};
 
 const TARGET: &str = "tower_attempt";
 
-/// Writes events as log lines with [`tracing`](https://docs.rs/tracing), and spans if asked to.
+/// Writes events as log lines with [`tracing`](https://docs.rs/tracing), and opens [spans](Self::spans) on demand.
 ///
 /// The target is `tower_attempt`. A call that succeeds with its first attempt, before a hedge is due, writes no line.
 ///
@@ -50,17 +50,17 @@ impl TracingObserver {
     /// Also opens a span for each attempt, at level INFO.
     ///
     /// The span is entered while the attempt runs, so that spans of the inner service are its children. Attempts
-    /// of one call are siblings, also when they run concurrently. The fields are those of OpenTelemetry's HTTP
-    /// client spans:
+    /// of one call are siblings, also when they run concurrently. The fields are named as
+    /// in OpenTelemetry's HTTP client spans:
     ///
     /// | field | value |
     /// |---|---|
     /// | `otel.name` | the method, such as `GET` |
     /// | `otel.kind` | `client` |
     /// | `otel.status_code` | `ERROR` if the attempt failed |
-    /// | `http.request.method`, `server.address`, `server.port` | those of the request |
+    /// | `http.request.method`, `server.address`, `server.port` | the request's method, host and port |
     /// | `http.request.resend_count` | the number of earlier attempts; absent on the first |
-    /// | `http.response.status_code`, `rpc.grpc.status_code` | those of the response |
+    /// | `http.response.status_code`, `rpc.grpc.status_code` | the status in the response head |
     /// | `error.type` | the HTTP status from 400 on, `timeout`, `not_sent`, or `_OTHER` |
     /// | `layer`, `name`, `call`, `kind`, `outcome` | as in log lines; `kind` is `primary`, `retry` or `hedge` |
     ///

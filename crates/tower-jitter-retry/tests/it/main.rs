@@ -11,8 +11,7 @@ mod limits;
 mod modes;
 #[cfg(feature = "http")]
 mod nested;
-#[cfg(all(feature = "metrics", feature = "tracing"))]
-#[cfg(all(feature = "grpc", feature = "metrics"))]
+#[cfg(feature = "grpc")]
 mod promises;
 mod retry;
 #[cfg(feature = "http")]
