@@ -86,6 +86,15 @@ impl Limit {
     ///
     /// A quota that the algorithm cannot count, or a number of the algorithm that is out of its bounds.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+        Self::with_longest_log(algorithm, quota, MAX_LOG)
+    }
+
+    /// The same, with a bound on a log's tokens and requests.
+    pub(crate) fn with_longest_log(
+        algorithm: Algorithm,
+        quota: Quota,
+        longest_log: u64,
+    ) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
         // A window that ended a window ago no longer counts. A window that begins in the far future,
         // because a clock was wrong, is not kept until then. Buckets drain as slowly as their quota says.
@@ -112,7 +121,7 @@ impl Limit {
             Algorithm::SlidingWindowStrict { count } => {
                 Self::of(SlidingWindow::whole(quota, count)?, longest)
             }
-            Algorithm::SlidingWindowLog => Self::of(SlidingLog::new(quota)?, longest),
+            Algorithm::SlidingWindowLog => Self::of(SlidingLog::new(quota, longest_log)?, longest),
         })
     }
 

@@ -4,6 +4,8 @@
 
 mod answer;
 mod bounded;
+#[cfg(feature = "cas")]
+mod cas;
 mod charge;
 mod error;
 mod memory;
@@ -13,6 +15,9 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use answer::{Answer, JointDecision};
 pub(crate) use bounded::{Bounded, DEADLINE};
+#[cfg(feature = "cas")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cas")))]
+pub use cas::{CasBackend, CompareAndSwap};
 pub use charge::{Charge, PolicyId};
 pub use error::BackendError;
 pub(crate) use memory::Alone;

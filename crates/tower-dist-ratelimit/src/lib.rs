@@ -191,6 +191,7 @@
 //! - `axum-08`: [`key::peer_addr`] finds the address in axum 0.8's `ConnectInfo`; `key::matched_path`.
 //! - `tonic-014`: [`key::peer_addr`] finds the address in tonic 0.14's `TcpConnectInfo`. tonic's server enables HTTP/1 and
 //!   HTTP/2 in hyper, for every server of the same build.
+//! - `cas`: `backend::CasBackend`, which makes a backend of any store with compare-and-swap. Includes `toolkit`.
 //! - `toolkit`: [`backend::toolkit`], for those who write a backend over a network.
 //! - `tracing`: `TracingObserver`; one warning per policy whose requests come without a key, and one event each when a
 //!   store is left alone and when it is asked again.

@@ -6,10 +6,7 @@ use crate::{BuildError, Decision, Quota};
 /// The longest sliding window log, in tokens.
 ///
 /// A log takes 16 bytes per request and key in memory.
-pub const MAX_LOG: u64 = LONGEST as u64;
-
-/// In entries: as many as requests that cost one token each.
-const LONGEST: usize = 10_000;
+pub const MAX_LOG: u64 = 10_000;
 
 /// The time of every request in the window, and what it cost: exactly the limit in any window.
 ///
@@ -19,6 +16,8 @@ pub struct SlidingLog {
     limit: u64,
     /// In nanoseconds.
     window: u64,
+    /// Bound on the entries of a log, and on the limit.
+    longest: u64,
 }
 
 /// The requests of one key, the oldest first.
@@ -37,12 +36,13 @@ struct Entry {
 }
 
 impl SlidingLog {
-    pub fn new(quota: Quota) -> Result<Self, BuildError> {
+    pub fn new(quota: Quota, longest: u64) -> Result<Self, BuildError> {
         quota.check()?;
-        quota.check_limit(MAX_LOG)?;
+        quota.check_limit(longest)?;
         Ok(Self {
             limit: quota.limit(),
             window: saturating_nanos(quota.window()),
+            longest,
         })
     }
 
@@ -81,7 +81,7 @@ impl SlidingLog {
         log.gone = log.sum_before(left);
         log.entries.drain(..left);
         let sum = log.sum().wrapping_add(tokens);
-        let full = log.entries.len() >= LONGEST;
+        let full = log.entries.len() as u64 >= self.longest;
         match log.entries.back_mut() {
             // In one instant, or after the clock has jumped back.
             Some(last) if last.nanos >= now => last.sum = sum,
@@ -133,7 +133,7 @@ impl Arithmetic for SlidingLog {
     }
 
     fn decide(&self, log: &Log, now: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let limit = ask.limit(self.limit, MAX_LOG);
+        let limit = ask.limit(self.limit, self.longest);
         let free = limit.saturating_sub(self.used(log, now));
         *out = match ask.granted(free) {
             Some(0) => Decision::allow(0, limit, free, self.reset_after(log, now)),
@@ -200,7 +200,7 @@ impl super::Restored for SlidingLog {
             last = Entry { nanos, sum };
             log.entries.push_back(last);
         }
-        let fits = log.entries.len() <= LONGEST && last.nanos <= clamp(u64::MAX);
+        let fits = log.entries.len() as u64 <= self.longest && last.nanos <= clamp(u64::MAX);
         fits.then_some(log)
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     /// A response that streams can be charged for each of its pieces.
     #[test]
     fn debts_without_end_do_not_make_a_log_without_end() {
-        let log = SlidingLog::new(Quota::per_hour(10)).unwrap();
+        let log = SlidingLog::new(Quota::per_hour(10), MAX_LOG).unwrap();
         let (mut state, ask) = (Log::default(), ask(1));
         let hour = 3_600_000_000_000;
         for now in 0..3 * MAX_LOG {
@@ -236,7 +236,7 @@ mod tests {
     /// What is put back leaves nothing behind that counts for longer.
     #[test]
     fn a_request_that_is_put_back_is_as_if_it_had_not_been() {
-        let log = SlidingLog::new(Quota::per_second(10)).unwrap();
+        let log = SlidingLog::new(Quota::per_second(10), MAX_LOG).unwrap();
         let look = |state: &Log, now| {
             let mut out = Decision::default();
             log.decide(state, now, &ask(0), &mut out);

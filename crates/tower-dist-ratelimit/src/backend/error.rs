@@ -1,13 +1,13 @@
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 /// The store did not decide: it cannot be reached, does not answer in time, or answers nonsense.
 ///
 /// In a [`RateLimitLayer`](crate::RateLimitLayer) it becomes what [`FailureMode`](crate::FailureMode) says;
 /// [`Limiter`](crate::Limiter) returns it with [`FailureMode::Closed`](crate::FailureMode::Closed). [`Memory`](super::Memory) never fails.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BackendError {
     late: bool,
-    source: Box<dyn Error + Send + Sync>,
+    source: Arc<dyn Error + Send + Sync>,
 }
 
 impl BackendError {
@@ -16,7 +16,7 @@ impl BackendError {
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             late: false,
-            source: cause.into(),
+            source: cause.into().into(),
         }
     }
 
@@ -25,7 +25,7 @@ impl BackendError {
     pub fn late(deadline: Duration) -> Self {
         Self {
             late: true,
-            source: format!("no answer within {deadline:?}").into(),
+            ..Self::new(format!("no answer within {deadline:?}"))
         }
     }
 

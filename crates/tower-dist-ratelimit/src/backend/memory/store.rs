@@ -6,8 +6,8 @@ use super::{
 use crate::{
     Algorithm, BuildError, Decision, Policy,
     algorithm::{
-        Adjusted, Arithmetic, Ask, FirstHit, FixedWindow, LeakyQueue, OneNumber, SlidingLog,
-        SlidingWindow, TokenBucket,
+        Adjusted, Arithmetic, Ask, FirstHit, FixedWindow, LeakyQueue, MAX_LOG, OneNumber,
+        SlidingLog, SlidingWindow, TokenBucket,
     },
 };
 
@@ -79,7 +79,7 @@ pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, 
         Algorithm::SlidingWindowStrict { count } => {
             shelves(SlidingWindow::whole(quota, count)?, capacity)
         }
-        Algorithm::SlidingWindowLog => shelves(SlidingLog::new(quota)?, capacity),
+        Algorithm::SlidingWindowLog => shelves(SlidingLog::new(quota, MAX_LOG)?, capacity),
     }
 }
 

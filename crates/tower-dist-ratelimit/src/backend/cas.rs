@@ -1,0 +1,272 @@
+mod cells;
+mod clock;
+mod failure;
+mod keys;
+mod part;
+mod set;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+pub use self::store::CompareAndSwap;
+use self::{
+    cells::{Cells, Verb},
+    part::Part,
+    set::Set,
+};
+use super::{
+    Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
+    toolkit::{MAX_POLICIES, PendingVerdict, Registry, Transactions, tag},
+};
+use crate::{BuildError, Decision, Policy};
+
+/// A backend over any store with compare-and-swap.
+///
+/// It decides by the [`arithmetic`](crate::arithmetic) in this process: it loads a key's value, decides, and swaps the
+/// value if the decision changed it. All algorithms work.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use std::time::Duration;
+/// use tower_dist_ratelimit::backend::{BackendError, CasBackend, CompareAndSwap};
+/// use tower_dist_ratelimit::{Limiter, Policy, Quota};
+///
+/// /// A store in this process. It keeps values for ever.
+/// #[derive(Default)]
+/// struct Map(Mutex<(HashMap<Vec<u8>, (Vec<u8>, u64)>, u64)>);
+///
+/// impl CompareAndSwap for Map {
+///     type Version = u64;
+///
+///     async fn load(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>, BackendError> {
+///         let map = self.0.lock().map_err(|error| BackendError::new(error.to_string()))?;
+///         Ok(map.0.get(key).cloned())
+///     }
+///
+///     async fn swap(&self, key: &[u8], expected: Option<u64>, value: &[u8], _: Duration) -> Result<bool, BackendError> {
+///         let mut map = self.0.lock().map_err(|error| BackendError::new(error.to_string()))?;
+///         let (values, last) = &mut *map;
+///         if values.get(key).map(|(_, version)| *version) != expected {
+///             return Ok(false);
+///         }
+///         *last += 1;
+///         values.insert(key.to_vec(), (value.to_vec(), *last));
+///         Ok(true)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let backend = CasBackend::new(Map::default());
+/// let limiter = Limiter::new(backend, Policy::new("login", Quota::per_minute(2)).sliding_window_log())?;
+/// assert!(limiter.check("alice").await?.allowed);
+/// assert!(limiter.check("alice").await?.allowed);
+/// assert!(!limiter.check("alice").await?.allowed);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Keys and values
+///
+/// A store key is `prefix:layout:hash:policy`, with 128 bits of the BLAKE3 of the caller's key. It has at most 220
+/// characters, all of them printable ASCII without spaces. It is the same on every machine, and does not show the caller's key.
+/// The layout names the algorithm and its windows. So a policy with another limit keeps its counts, and a policy with
+/// another window or algorithm starts with unused keys.
+///
+/// Policies that are decided together share one value per key, so they are charged all or nothing in one swap. Charges
+/// with different keys are different values: they are decided concurrently, and if one is rejected or fails, the other
+/// ones are refunded. Until a refund arrives, a request that would have passed can be rejected; the source of its
+/// decision is then [`Source::Parts`](crate::Source::Parts).
+///
+/// A value has at most 96 KiB. The sliding window logs of one set hold at most 4,000 tokens together:
+/// [`register`](Backend::register) rejects longer ones. All other values are below 1 KiB per policy. A value that is
+/// no state of ours counts as unused and is replaced.
+///
+/// # Contention
+///
+/// Concurrent charges to one key in one process are decided together, with one load and one swap for up to 1,024 of
+/// them. Among processes, one swap per round trip succeeds. The others load and decide again: immediately after the first
+/// lost race, then with a jittered pause of up to 1 ms that doubles up to 8 ms. A charge is retried until its caller
+/// leaves or [`timeout`](Self::timeout) has passed, and is not charged then. A charge whose caller leaves before it is
+/// decided is not charged, and does not affect the others of its batch.
+///
+/// # Errors of the store
+///
+/// A failed load charges nothing. A failed swap leaves it unknown whether the charges were made: they are not retried, and
+/// count as charged. All callers of the batch get the error.
+///
+/// # Clocks
+///
+/// Each process decides by the wall clock of its machine, so the clocks of a fleet have to agree. NTP keeps them
+/// within milliseconds. If the fastest clock is ahead of the slowest one by `s`, then any time `D` admits at most the tokens that the
+/// algorithm admits in `D + s`, and the machine with the slowest clock waits up to `s` longer than it has to. A clock that jumps back admits nothing
+/// more. A clock that was far ahead blocks a key at most until its value expires. Windows begin at multiples of their
+/// length since the start of 2020 (UTC).
+///
+/// A value expires when all its tokens have come back. Windows are kept for up to a minute longer, for clocks that are
+/// behind.
+///
+/// # Cost
+///
+/// Two round trips per decision: a load and a swap. A rejection, and a charge of zero cost, take only the load. Each
+/// key that is being decided has a task; at most 8,192 charges wait at a time, and further ones fail. A decision
+/// allocates.
+pub struct CasBackend<C> {
+    cells: Cells<C>,
+    prefix: String,
+    registry: Registry<Arc<Set>>,
+    transactions: Transactions,
+}
+
+impl<C: CompareAndSwap> CasBackend<C> {
+    /// A backend over this store. Its tasks run on the current runtime.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn new(store: C) -> Self {
+        Self {
+            cells: Cells::new(store),
+            prefix: "rl".to_owned(),
+            registry: Registry::default(),
+            transactions: Transactions::current(),
+        }
+    }
+
+    /// The first part of every store key, 1 to 64 printable ASCII characters without spaces.
+    ///
+    /// # Default
+    ///
+    /// `rl`.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        Self { prefix, ..self }
+    }
+
+    /// The longest time for one load or one swap, and for the retries of a charge after lost races.
+    ///
+    /// A load or swap that takes longer is dropped, and its callers get an error. The layer's own backend timeout
+    /// usually ends the wait of a caller before.
+    ///
+    /// # Default
+    ///
+    /// 500 ms.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.cells.timeout = timeout;
+        self
+    }
+
+    /// Returns the number of corrections that were given up: refunds of charges that another policy of the same request
+    /// rejected, and corrections by callers. Their tokens stay charged, which admits less and not more.
+    #[must_use]
+    pub fn lost_corrections(&self) -> u64 {
+        self.transactions.lost()
+    }
+
+    /// Waits until the corrections in progress are made or given up, at most `limit`.
+    ///
+    /// Refunds outlive the requests that owe them, but not the runtime. Call this at shutdown, after the last request.
+    ///
+    /// # Errors
+    ///
+    /// [Late](BackendError::is_late), if corrections are still in progress after `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the waiting only. Until then, requests of several keys and new corrections fail.
+    pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
+        self.transactions.finish(limit).await
+    }
+
+    /// Groups the charges by value. Nearly always they are one part.
+    fn parts(
+        &self,
+        charges: &[Charge<'_>],
+        verb: Verb,
+    ) -> Result<SmallVec<[Part<C>; 1]>, BackendError> {
+        let mut parts: SmallVec<[Part<C>; 1]> = SmallVec::new();
+        for (index, charge) in charges.iter().enumerate() {
+            let (set, place) = self.registry.find(charge)?;
+            let tag = tag(charge.key);
+            let charge = Charge {
+                key: &[],
+                ..*charge
+            };
+            match parts.iter_mut().find(|part| part.is_of(set, &tag)) {
+                Some(part) => part.add(index, place, charge),
+                None => {
+                    let mut part = Part::new(self.cells.clone(), Arc::clone(set), tag, verb);
+                    part.add(index, place, charge);
+                    parts.push(part);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    fn ask(&self, charges: &[Charge<'_>], verb: Verb) -> Result<PendingVerdict, BackendError> {
+        let parts = self.parts(charges, verb)?;
+        if let Verb::Settle(_) = verb {
+            return self.transactions.settle(parts.into_vec());
+        }
+        let [part] = &parts[..] else {
+            return self.transactions.acquire(parts.into_vec());
+        };
+        let answer = part.ask()?;
+        Ok(Box::pin(async move { Ok(answer.await?) }))
+    }
+}
+
+impl<C: CompareAndSwap> Backend for CasBackend<C> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_policies: MAX_POLICIES,
+        }
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.registry
+            .register(policies, || Ok(Arc::new(Set::new(&self.prefix, policies)?)))
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        if charges.is_empty() {
+            return Answer::Done(true);
+        }
+        self.ask(charges, Verb::Acquire)
+            .map_or_else(Answer::Failed, Answer::Later)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        if charges.is_empty() || delta == 0 {
+            return Answer::Done(true);
+        }
+        self.ask(charges, Verb::Settle(delta))
+            .map_or_else(Answer::Failed, Answer::Later)
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        let asked = self.ask(&[Charge::new(policy, key, 0)], Verb::Reset);
+        Box::pin(async move {
+            asked?.await?;
+            Ok(())
+        })
+    }
+}
+
+impl<C> fmt::Debug for CasBackend<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CasBackend")
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.cells.timeout)
+            .finish_non_exhaustive()
+    }
+}
