@@ -6,6 +6,7 @@
 
 mod cluster;
 mod memcached;
+mod postgres;
 mod process;
 mod proxy;
 mod redis;
@@ -15,6 +16,7 @@ mod sentinel;
 pub use self::{
     cluster::{Cluster, free_port_of_a_node},
     memcached::Memcached,
+    postgres::Postgres,
     process::{Server, free_port},
     proxy::Proxy,
     redis::{Redis, redis_server},
