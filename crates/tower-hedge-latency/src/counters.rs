@@ -2,12 +2,35 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::SkipReason;
 
-/// What a layer's services have done since it was made.
-///
-/// Each number is exact; together they are not of one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HedgeCounts {
+/// Declares the counts that users read, and a counter for each.
+macro_rules! counts {
+    ($($(#[$doc:meta])* pub $name:ident: u64,)*) => {
+        /// What a layer's services have done since it was made.
+        ///
+        /// Each number is exact; together they are not of one instant.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct HedgeCounts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// One counter per number of [`HedgeCounts`].
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> HedgeCounts {
+                HedgeCounts {
+                    $($name: self.$name.0.load(Relaxed),)*
+                }
+            }
+        }
+    };
+}
+
+counts! {
     /// Calls that have ended, all of them.
     pub calls: u64,
     /// Calls whose request may not be hedged, such as one that is a hedge of another client. They neither deposit
@@ -40,24 +63,6 @@ pub struct HedgeCounts {
     pub failed: u64,
 }
 
-/// One number each; see [`HedgeCounts`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) calls: Counter,
-    pub(crate) ineligible: Counter,
-    pub(crate) late: Counter,
-    pub(crate) hedges: Counter,
-    pub(crate) hedge_wins: Counter,
-    pub(crate) denied: Counter,
-    pub(crate) held_back: Counter,
-    pub(crate) not_ready: Counter,
-    pub(crate) not_repeatable: Counter,
-    pub(crate) shadowed: Counter,
-    pub(crate) cancelled: Counter,
-    pub(crate) cancelled_late: Counter,
-    pub(crate) failed: Counter,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -66,10 +71,6 @@ impl Counter {
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.0.fetch_add(1, Relaxed)
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Relaxed)
     }
 }
 
@@ -84,23 +85,5 @@ impl Counters {
             _ => &self.shadowed,
         };
         counter.count();
-    }
-
-    pub(crate) fn read(&self) -> HedgeCounts {
-        HedgeCounts {
-            calls: self.calls.get(),
-            ineligible: self.ineligible.get(),
-            late: self.late.get(),
-            hedges: self.hedges.get(),
-            hedge_wins: self.hedge_wins.get(),
-            denied: self.denied.get(),
-            held_back: self.held_back.get(),
-            not_ready: self.not_ready.get(),
-            not_repeatable: self.not_repeatable.get(),
-            shadowed: self.shadowed.get(),
-            cancelled: self.cancelled.get(),
-            cancelled_late: self.cancelled_late.get(),
-            failed: self.failed.get(),
-        }
     }
 }

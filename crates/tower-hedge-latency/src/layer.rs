@@ -13,7 +13,7 @@ use crate::elsewhere::Anywhere;
 use crate::losers::Cancel;
 use crate::options::Options;
 use crate::settings::{Knobs, Settings};
-use crate::{Hedge, NoObserver};
+use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 
 /// Puts [`Hedge`] around services.
 ///
@@ -82,6 +82,7 @@ impl HedgeLayer {
 
 tower_attempt::__layer! {
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
+    HedgeHandle, HedgeCounts, Knobs,
     /// Hedges HTTP requests of safe methods. A response that a retry layer would retry, such as a 503 or
     /// a 429, does not win. See [`Http`].
     http,

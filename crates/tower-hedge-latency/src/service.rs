@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -20,21 +19,13 @@ use crate::{NoObserver, ResponseFuture};
 /// hedged are it and the service cloned.
 #[derive(Clone)]
 pub struct Hedge<S, P = Generic, O = NoObserver, A = Anywhere, L = Cancel> {
-    inner: S,
+    pub(crate) inner: S,
     parts: Parts<P, O, Options<A, L>, Current<Settings>>,
 }
 
 impl<S, P, O, A, L> Hedge<S, P, O, A, L> {
     pub(crate) fn new(inner: S, parts: Parts<P, O, Options<A, L>, Current<Settings>>) -> Self {
         Self { inner, parts }
-    }
-}
-
-impl<S: fmt::Debug, P, O, A, L> fmt::Debug for Hedge<S, P, O, A, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hedge")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
     }
 }
 

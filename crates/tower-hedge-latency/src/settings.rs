@@ -176,6 +176,14 @@ impl Settings {
         })
     }
 
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.tuning.budget
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
     /// The percentile that is learned, if the trigger learns.
     #[inline]
     pub(crate) fn percentile(&self) -> Option<&Percentile> {

@@ -1,3 +1,5 @@
+#[cfg(feature = "http")]
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "grpc")]
@@ -5,11 +7,11 @@ use tower_attempt::Grpc;
 use tower_attempt::layer::{Live, Parts};
 use tower_attempt::{BuildError, Elapsed, Generic, Protocol};
 #[cfg(feature = "http")]
-use tower_attempt::{Dialect, Http, Settings as Rules};
+use tower_attempt::{Dialect, Http};
 
 use crate::settings::{Knobs, Settings};
 use crate::time_limit::Limited;
-use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry};
+use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, RetryHandle};
 
 /// Puts [`Retry`] around services.
 ///
@@ -102,6 +104,7 @@ pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit>(Parts
 
 tower_attempt::__layer! {
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
+    RetryHandle, RetryCounts, Knobs,
     /// Retries HTTP requests; see [`Http`].
     http,
     /// Retries gRPC calls; see [`Grpc`].
@@ -282,7 +285,7 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
         self,
         rule: impl Fn(u32, P::Outcome<'_>) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
-        self.rule(|settings| settings.backoff_by(rule))
+        self.rule(|settings| settings.backoff = Some(Arc::new(rule)))
     }
 }
 
@@ -295,7 +298,7 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     /// A 429 is retried for every method, POST included, as a rejection comes before the work. A
     /// server that answers 429 after it has begun needs this setting.
     pub fn retry_429_for_idempotent_only(self) -> Self {
-        self.rule(Rules::retry_429_for_idempotent_only)
+        self.rule(|settings| settings.spare_429 = true)
     }
 
     /// Declares that the client below follows no redirects, so that its errors are about the request
@@ -315,6 +318,6 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     /// # Ok::<_, tower_jitter_retry::BuildError>(())
     /// ```
     pub fn without_redirects(self) -> Self {
-        self.rule(Rules::without_redirects)
+        self.rule(|settings| settings.no_redirects = true)
     }
 }

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -17,21 +16,13 @@ use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 /// repeated are it and the service cloned.
 #[derive(Clone)]
 pub struct Retry<S, P = Generic, O = NoObserver, T = NoTimeLimit> {
-    inner: S,
+    pub(crate) inner: S,
     parts: Parts<P, O, T, Current<Settings>>,
 }
 
 impl<S, P, O, T> Retry<S, P, O, T> {
     pub(crate) fn new(inner: S, parts: Parts<P, O, T, Current<Settings>>) -> Self {
         Self { inner, parts }
-    }
-}
-
-impl<S: fmt::Debug, P, O, T> fmt::Debug for Retry<S, P, O, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retry")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
     }
 }
 

@@ -147,6 +147,14 @@ impl Settings {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
     }
 
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The delays of one call.
     pub(crate) fn schedule(&self) -> Schedule {
         Schedule::new(self.knobs.backoff.unwrap_or_default(), self.seeds.next())

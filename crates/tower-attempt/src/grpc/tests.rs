@@ -1,4 +1,5 @@
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -42,14 +43,14 @@ fn may_hedge(grpc: &Grpc, request: http::request::Builder) -> bool {
 fn only_declared_methods_are_hedged_and_no_hedge_is() {
     assert!(!may_hedge(&Grpc::default(), request()));
     let declared = |all: &mut Settings<Grpc>| {
-        all.idempotent_if(|call| call.path() == METHOD);
+        all.idempotent_if = Some(Arc::new(|call| call.path() == METHOD));
     };
     for grpc in [listed(), Grpc::default().with(declared)] {
         assert!(may_hedge(&grpc, request()));
         assert!(!may_hedge(&grpc, Request::post("/helloworld.Greeter/Say")));
         assert!(!may_hedge(&grpc, request().extension(Attempt::hedge(2))));
         assert!(may_hedge(&grpc, request().extension(Attempt::retry(2))));
-        let narrowed = grpc.with(|all| all.hedge_if(|_| false));
+        let narrowed = grpc.with(|all| all.hedge_if = Some(Arc::new(|_| false)));
         assert!(!may_hedge(&narrowed, request()));
     }
 }
@@ -81,10 +82,10 @@ fn no_rule_makes_a_method_safe_to_call_again() {
     let pushback = code("10").header("grpc-retry-pushback-ms", "5");
     let pushback = Ok(pushback.body(()).unwrap());
     let aborted = |all: &mut Settings<Grpc>| {
-        all.classify(|outcome| match outcome.code() {
+        all.classify = Some(Arc::new(|outcome| match outcome.code() {
             Some(GrpcCode::Aborted) if outcome.path() == METHOD => Verdict::transient(),
             _ => outcome.verdict(),
-        });
+        }));
     };
     let first = Attempt::PRIMARY;
     let grpc = Grpc::default().with(aborted);
@@ -98,7 +99,7 @@ fn no_rule_makes_a_method_safe_to_call_again() {
     let stop = Ok(stop.body(()).unwrap());
     let soon = Verdict::transient().after(std::time::Duration::from_secs(1));
     for wish in [Verdict::transient(), soon] {
-        let stubborn = Grpc::default().with(|all| all.classify(move |_| wish));
+        let stubborn = Grpc::default().with(|all| all.classify = Some(Arc::new(move |_| wish)));
         assert_eq!(verdict_of(&stubborn, first, &stop), Verdict::Unsafe);
     }
     let unruled = verdict_of(&Grpc::default(), first, &stop);

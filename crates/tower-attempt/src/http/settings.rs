@@ -10,29 +10,41 @@ use crate::{Budget, Budgets, BuildError, Verdict};
 /// The most that is recorded of a streaming body: linkerd's default, in bytes.
 pub(super) const REPLAY_LIMIT: usize = 64 * 1024;
 
+/// A user's rule about requests.
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
+/// A user's rule that names a key.
+type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 type Rule<D> = Arc<dyn for<'a> Fn(<D as Dialect>::Outcome<'a>) -> Verdict + Send + Sync>;
 type BackoffRule<D> =
     Arc<dyn for<'a> Fn(u32, <D as Dialect>::Outcome<'a>) -> Option<Duration> + Send + Sync>;
-type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
-///
-/// Setters replace the value of an earlier call.
 #[derive(Clone)]
 pub struct Settings<D: Dialect> {
-    pub(super) replay_limit: usize,
-    pub(super) classify: Option<Rule<D>>,
-    pub(super) backoff: Option<BackoffRule<D>>,
-    idempotent_if: Option<Predicate>,
-    hedge_if: Option<Predicate>,
-    hedge_unsafe_if: Option<Predicate>,
-    pub(super) key: Option<KeyOf>,
-    budgets: Option<(Budgets, KeyOf)>,
-    pub(super) retry_statuses: Vec<StatusCode>,
-    pub(super) spare_429: bool,
-    pub(super) no_redirects: bool,
-    pub(super) generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
+    /// The number of bytes to record of a streaming body.
+    pub replay_limit: usize,
+    /// The rule that classifies outcomes, after the standard rules.
+    pub classify: Option<Rule<D>>,
+    /// The rule that chooses the delay before a 1-based retry.
+    pub backoff: Option<BackoffRule<D>>,
+    /// The requests that are idempotent, besides those that the protocol knows.
+    pub idempotent_if: Option<Predicate>,
+    /// The requests that may be hedged, among those that the protocol allows.
+    pub hedge_if: Option<Predicate>,
+    /// The requests that may be hedged, besides those that the protocol allows.
+    pub hedge_unsafe_if: Option<Predicate>,
+    /// The key of a request's class.
+    pub key: Option<KeyOf>,
+    /// The budgets of extra attempts, and the key of a request's budget.
+    pub budgets: Option<(Budgets, KeyOf)>,
+    /// The statuses to retry besides the default ones.
+    pub retry_statuses: Vec<StatusCode>,
+    /// Whether a 429 is retried only if the request is idempotent.
+    pub spare_429: bool,
+    /// Whether the client below follows no redirects.
+    pub no_redirects: bool,
+    /// The source of an `Idempotency-Key` for each request that needs one.
+    pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }
 
@@ -57,86 +69,7 @@ impl<D: Dialect> Default for Settings<D> {
 }
 
 impl<D: Dialect> Settings<D> {
-    /// The number of bytes to record of a streaming body.
-    pub fn replay_limit(&mut self, bytes: usize) {
-        self.replay_limit = bytes;
-    }
-
-    /// The rule that classifies outcomes, after the standard rules.
-    pub fn classify(&mut self, rule: impl Fn(D::Outcome<'_>) -> Verdict + Send + Sync + 'static) {
-        self.classify = Some(Arc::new(rule));
-    }
-
-    /// The rule that chooses the delay before a 1-based retry.
-    pub fn backoff_by(
-        &mut self,
-        rule: impl Fn(u32, D::Outcome<'_>) -> Option<Duration> + Send + Sync + 'static,
-    ) {
-        self.backoff = Some(Arc::new(rule));
-    }
-
-    /// The requests that are idempotent, besides those that the protocol knows.
-    pub fn idempotent_if(
-        &mut self,
-        rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
-    ) {
-        self.idempotent_if = Some(Arc::new(rule));
-    }
-
-    /// The requests that may be hedged, among those that the protocol allows.
-    pub fn hedge_if(&mut self, rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static) {
-        self.hedge_if = Some(Arc::new(rule));
-    }
-
-    /// The requests that may be hedged, besides those that the protocol allows.
-    pub fn hedge_unsafe_if(
-        &mut self,
-        rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
-    ) {
-        self.hedge_unsafe_if = Some(Arc::new(rule));
-    }
-
-    /// The key of a request's class.
-    pub fn key(
-        &mut self,
-        key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
-    ) {
-        self.key = Some(Arc::new(key));
-    }
-
-    /// The budgets of extra attempts, and the key of a request's budget.
-    pub fn budget_by(
-        &mut self,
-        budgets: Budgets,
-        key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
-    ) {
-        self.budgets = Some((budgets, Arc::new(key)));
-    }
-
-    /// The statuses to retry besides the default ones.
-    pub fn retry_statuses(&mut self, statuses: impl IntoIterator<Item = StatusCode>) {
-        self.retry_statuses = statuses.into_iter().collect();
-    }
-
-    /// Retries a 429 only if the request is idempotent.
-    pub fn retry_429_for_idempotent_only(&mut self) {
-        self.spare_429 = true;
-    }
-
-    /// Declares that the client below follows no redirects.
-    pub fn without_redirects(&mut self) {
-        self.no_redirects = true;
-    }
-
-    /// The source of an `Idempotency-Key` for each request that needs one.
-    pub fn generate_idempotency_key(
-        &mut self,
-        generate: impl Fn() -> HeaderValue + Send + Sync + 'static,
-    ) {
-        self.generate_key = Some(Arc::new(generate));
-    }
-
-    /// The full names of the gRPC methods that are idempotent. The leading slash is optional.
+    /// Sets the full names of the gRPC methods that are idempotent. The leading slash is optional.
     pub fn idempotent_methods<T: Into<String>>(&mut self, names: impl IntoIterator<Item = T>) {
         let with_slash = |name: T| match name.into() {
             path if path.starts_with('/') => path,

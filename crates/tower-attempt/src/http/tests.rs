@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,8 +120,10 @@ fn rules_narrow_and_widen_the_requests_that_are_hedged() {
         request
     };
     let http = Http::default()
-        .with(|all| all.hedge_if(|request| request.path() != "/report"))
-        .with(|all| all.hedge_unsafe_if(|request| request.path().starts_with("/search")));
+        .with(|all| all.hedge_if = Some(Arc::new(|request| request.path() != "/report")))
+        .with(|all| {
+            all.hedge_unsafe_if = Some(Arc::new(|request| request.path().starts_with("/search")))
+        });
     for (uri, method, may_hedge) in [
         ("/page", Method::GET, true),
         ("/report", Method::GET, false),
@@ -200,7 +203,7 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
 
 #[test]
 fn the_ratelimit_field_serves_also_where_a_rule_asks_for_the_retry() {
-    let http = Http::default().with(|all| all.classify(|_| Verdict::throttled()));
+    let http = Http::default().with(|all| all.classify = Some(Arc::new(|_| Verdict::throttled())));
     let get = request(Method::GET, &[]);
     for (status, hint) in [(429, Some(Duration::from_secs(3))), (503, None)] {
         let response = Response::builder().status(status);
@@ -215,7 +218,7 @@ fn the_ratelimit_field_serves_also_where_a_rule_asks_for_the_retry() {
 #[test]
 fn a_rule_sees_the_outcome_the_request_and_the_standard_verdict() {
     let http = Http::default().with(|all| {
-        all.classify(|outcome| match outcome.status() {
+        all.classify = Some(Arc::new(|outcome| match outcome.status() {
             Some(StatusCode::NOT_FOUND)
                 if outcome.method() == Method::GET
                     && outcome.path() == "/item"
@@ -227,7 +230,7 @@ fn a_rule_sees_the_outcome_the_request_and_the_standard_verdict() {
             }
             None if outcome.error().is_some_and(|error| error.is::<&str>()) => Verdict::Fatal,
             _ => outcome.verdict(),
-        });
+        }));
     });
     let mut get = request(Method::GET, &[]);
     *get.uri_mut() = "http://a.example:8080/item?q=1".parse().unwrap();
@@ -254,7 +257,7 @@ fn no_rule_makes_a_request_safe_to_resend() {
         Verdict::not_sent(),
         Verdict::Unprocessed,
     ] {
-        let http = Http::default().with(|all| all.classify(move |_| wish));
+        let http = Http::default().with(|all| all.classify = Some(Arc::new(move |_| wish)));
         let post = request(Method::POST, &[]);
         for outcome in [
             status(200),
@@ -287,7 +290,8 @@ fn no_rule_makes_a_request_safe_to_resend() {
         };
         assert_eq!(verdict_of(&http, &get, &status(404)), unproven);
         // The user's own word about the request does.
-        let declared = http.with(|all| all.idempotent_if(|request| request.path() == "/"));
+        let declared =
+            http.with(|all| all.idempotent_if = Some(Arc::new(|request| request.path() == "/")));
         assert_eq!(verdict_of(&declared, &post, &status(404)), unproven);
     }
 }
@@ -295,7 +299,8 @@ fn no_rule_makes_a_request_safe_to_resend() {
 #[test]
 fn a_rule_that_names_a_wait_keeps_it_without_proof() {
     let wait = Duration::from_secs(7);
-    let http = Http::default().with(|all| all.classify(move |_| Verdict::not_sent().after(wait)));
+    let http = Http::default()
+        .with(|all| all.classify = Some(Arc::new(move |_| Verdict::not_sent().after(wait))));
     let get = request(Method::GET, &[]);
     let expected = Verdict::transient().after(wait);
     assert_eq!(verdict_of(&http, &get, &status(404)), expected);
@@ -303,14 +308,14 @@ fn a_rule_that_names_a_wait_keeps_it_without_proof() {
 
 #[test]
 fn a_list_of_statuses_adds_to_the_default_ones() {
-    let locked = Http::default().with(|all| all.retry_statuses([StatusCode::LOCKED]));
+    let locked = Http::default().with(|all| all.retry_statuses = [StatusCode::LOCKED].into());
     let (get, post) = (request(Method::GET, &[]), request(Method::POST, &[]));
     for (code, expected) in [(423, Verdict::transient()), (503, Verdict::transient())] {
         assert_eq!(verdict_of(&locked, &get, &status(code)), expected);
         assert_eq!(verdict_of(&locked, &post, &status(code)), Verdict::Unsafe);
     }
     assert_eq!(verdict_of(&locked, &get, &status(404)), Verdict::Success);
-    let contradiction = locked.with(|all| all.retry_statuses([StatusCode::FOUND]));
+    let contradiction = locked.with(|all| all.retry_statuses = [StatusCode::FOUND].into());
     let error = contradiction.validate().unwrap_err().to_string();
     assert_eq!(
         error,

@@ -25,6 +25,28 @@ pub struct Pool {
     pub deposits: bool,
 }
 
+impl Pool {
+    /// One budget for all requests.
+    #[must_use]
+    pub fn one(budget: Budget, deposits: bool) -> Self {
+        Self {
+            budget,
+            budgets: None,
+            deposits,
+        }
+    }
+
+    /// A budget by key.
+    #[must_use]
+    pub fn by_key(budgets: Budgets, deposits: bool) -> Self {
+        Self {
+            budget: budgets.template().clone(),
+            budgets: Some(budgets),
+            deposits,
+        }
+    }
+}
+
 impl Common {
     /// Checks the settings.
     ///
@@ -60,34 +82,6 @@ impl Common {
             mode: given.mode.or(self.mode),
             pool: pool.clone(),
         })
-    }
-
-    /// Nothing but a budget.
-    #[must_use]
-    pub fn of_budget(budget: Budget, deposits: bool) -> Self {
-        let mut common = Self::default();
-        common.set_pool("budget", budget, deposits);
-        common
-    }
-
-    /// Sets a budget.
-    pub fn set_pool(&mut self, setter: &'static str, budget: Budget, deposits: bool) {
-        let pool = Pool {
-            budget,
-            budgets: None,
-            deposits,
-        };
-        self.pool.set(setter, pool);
-    }
-
-    /// Sets budgets by key.
-    pub fn set_pools(&mut self, setter: &'static str, budgets: Budgets, deposits: bool) {
-        let pool = Pool {
-            budget: budgets.template().clone(),
-            budgets: Some(budgets),
-            deposits,
-        };
-        self.pool.set(setter, pool);
     }
 
     /// The mode in force.

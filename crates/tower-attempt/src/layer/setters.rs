@@ -1,14 +1,16 @@
 /// Implements for the builder, the layer and the service of a crate all that does not depend on what the layer does: the
-/// setters of protocol, rules, name, mode, budget and observer, `Debug`, and `Layer`.
+/// setters of protocol, rules, name, mode, budget and observer, the handle's half of them, `Debug`, and `Layer`.
 ///
 /// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
 /// another crate. `$builder` and `$layer` are tuple structs of [`Parts`](crate::layer::Parts), whose settings have
-/// a field `common`. `$service::new` takes the inner service and its parts. `$extras` are what the layer sends.
+/// a field `common`. `$handle` is a tuple struct of [`Live`](crate::layer::Live) settings. `$service::new` takes the inner
+/// service and its parts. `$extras` is the name of the extra attempts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __layer {
     (
         $krate:literal, $extras:literal, $builder:ident, $layer:ident, $service:ident<$($x:ident),+>,
+        $handle:ident, $counts:ident, $knobs:ident,
         $(#[$http:meta])* http,
         $(#[$grpc:meta])* grpc,
         $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty,
@@ -22,6 +24,81 @@ macro_rules! __layer {
         impl<P, O, $($x),+> ::std::fmt::Debug for $layer<P, O, $($x),+> {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.debug_tuple(stringify!($layer)).field(&self.0).finish()
+            }
+        }
+
+        impl<S: ::std::fmt::Debug, P, O, $($x),+> ::std::fmt::Debug for $service<S, P, O, $($x),+> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_tuple(stringify!($service)).field(&self.inner).finish()
+            }
+        }
+
+        impl<P, O, $($x),+> $layer<P, O, $($x),+> {
+            /// Returns a handle that watches the layer, and changes it while it is in use.
+            #[must_use]
+            pub fn handle(&self) -> $handle {
+                $handle(self.0.settings.clone())
+            }
+        }
+
+        impl $handle {
+            /// Returns the counts since the layer was made.
+            #[must_use]
+            pub fn counts(&self) -> $counts {
+                self.0.load().counters().read()
+            }
+
+            /// Returns a clone of the layer's budget, which shares its tokens. With
+            #[doc = concat!("[`budget_by`](", stringify!($builder), "::budget_by) it is the budget of requests without a key.")]
+            #[must_use]
+            pub fn budget(&self) -> $crate::Budget {
+                let settings = self.0.load();
+                settings.knobs.common.without_key(settings.budget())
+            }
+
+            /// Returns the current mode.
+            #[must_use]
+            pub fn mode(&self) -> $crate::Mode {
+                self.0.load().knobs.common.mode()
+            }
+
+            #[doc = concat!("Sets the mode: switches ", $extras, " on or off, or only counts them.")]
+            pub fn set_mode(&self, mode: $crate::Mode) {
+                // A mode contradicts no other setting.
+                let _ = self.change(|given| given.common.mode = Some(mode));
+            }
+
+            /// Sets the budget. Who deposits into it stays: this layer, or with
+            #[doc = concat!("[`shared_budget`](", stringify!($builder), "::shared_budget) a layer above.")]
+            ///
+            /// # Errors
+            ///
+            /// Returns an error if the budget is out of its range or cannot pay for the percentile of a hedge layer, or if
+            /// the layer has budgets by key.
+            pub fn set_budget(&self, budget: $crate::Budget) -> Result<(), $crate::BuildError> {
+                let deposits = self.0.load().knobs.common.deposits();
+                let pool = $crate::layer::Pool::one(budget, deposits);
+                self.change(|given| given.common.pool.set("budget", pool))
+            }
+
+            /// Sets all settings that were given to the builder of another layer. Settings that it was not given stay.
+            ///
+            /// Every service of this handle's layer follows from its next call on. Calls in flight end with the settings
+            /// that they began with. The budget is then shared with `layer`. Name, protocol, rules, observer and
+            /// budgets by key stay, whatever `layer` has, and so do counts and learned latencies.
+            ///
+            /// # Errors
+            ///
+            /// Returns an error and changes nothing if a setting of `layer` contradicts one that stays.
+            pub fn retune<P, O, $($x),+>(&self, layer: &$layer<P, O, $($x),+>) -> Result<(), $crate::BuildError> {
+                let given = &layer.0.settings.load().knobs;
+                self.0.change(|settings| settings.changed(given))
+            }
+
+            pub(crate) fn change(&self, set: impl FnOnce(&mut $knobs)) -> Result<(), $crate::BuildError> {
+                let mut given = $knobs::default();
+                set(&mut given);
+                self.0.change(|settings| settings.changed(&given))
             }
         }
 
@@ -86,7 +163,7 @@ macro_rules! __layer {
             /// `build` rejects a budget that is out of its range, and one besides `shared_budget`, `budget_by` or
             /// `shared_budget_by`.
             pub fn budget(mut self, budget: $crate::Budget) -> Self {
-                self.0.settings.common.set_pool("budget", budget, true);
+                self.0.settings.common.pool.set("budget", $crate::layer::Pool::one(budget, true));
                 self
             }
 
@@ -108,7 +185,7 @@ macro_rules! __layer {
             /// assert_eq!(error.to_string(), "budget is set, but must be unset besides shared_budget");
             /// ```
             pub fn shared_budget(mut self, budget: $crate::Budget) -> Self {
-                self.0.settings.common.set_pool("shared_budget", budget, false);
+                self.0.settings.common.pool.set("shared_budget", $crate::layer::Pool::one(budget, false));
                 self
             }
         }
@@ -127,7 +204,7 @@ macro_rules! __layer {
             }
         }
 
-        impl<C, K, O, $($x),+> $builder<$crate::Generic<C, K>, O, $($x),+> {
+        impl<K, O, $($x),+> $builder<$crate::Generic<$crate::EveryError, K>, O, $($x),+> {
             /// Asks for another attempt after the outcomes for which a closure returns `true`.
             ///
             /// # Default
@@ -241,7 +318,7 @@ macro_rules! __layer {
             ///
             /// 64 KiB, as in linkerd2. Each request in flight may take that much.
             pub fn replay_limit(self, bytes: usize) -> Self {
-                self.rule(|settings| settings.replay_limit(bytes))
+                self.rule(|settings| settings.replay_limit = bytes)
             }
 
             /// Classifies outcomes with a closure, which sees the verdict of the standard rules.
@@ -279,7 +356,7 @@ macro_rules! __layer {
                 self,
                 rule: impl Fn(P::Outcome<'_>) -> $crate::Verdict + Send + Sync + 'static,
             ) -> Self {
-                self.rule(|settings| settings.classify(rule))
+                self.rule(|settings| settings.classify = Some(::std::sync::Arc::new(rule)))
             }
 
             #[doc = concat!("The budgets that ", $extras, " draw on and successful calls deposit into.")]
@@ -331,8 +408,9 @@ macro_rules! __layer {
                 key: impl for<'a> Fn($crate::RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
                 deposits: bool,
             ) -> Self {
-                self.0.settings.common.set_pools(setter, budgets.clone(), deposits);
-                self.rule(|settings| settings.budget_by(budgets, key))
+                let pool = $crate::layer::Pool::by_key(budgets.clone(), deposits);
+                self.0.settings.common.pool.set(setter, pool);
+                self.rule(|settings| settings.budgets = Some((budgets, ::std::sync::Arc::new(key))))
             }
 
             fn rule(mut self, set: impl FnOnce(&mut $crate::Settings<P>)) -> Self {
@@ -367,7 +445,7 @@ macro_rules! __layer {
                 self,
                 rule: impl Fn($crate::RequestHead<'_>) -> bool + Send + Sync + 'static,
             ) -> Self {
-                self.rule(|settings| settings.idempotent_if(rule))
+                self.rule(|settings| settings.idempotent_if = Some(::std::sync::Arc::new(rule)))
             }
         }
 
@@ -394,7 +472,7 @@ macro_rules! __layer {
             /// assert_eq!(error.field(), "retry_statuses");
             /// ```
             pub fn retry_statuses(self, statuses: impl IntoIterator<Item = ::http::StatusCode>) -> Self {
-                self.rule(|settings| settings.retry_statuses(statuses))
+                self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
             /// Adds an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) to each request that has none and whose
@@ -423,7 +501,7 @@ macro_rules! __layer {
                 self,
                 generate: impl Fn() -> ::http::HeaderValue + Send + Sync + 'static,
             ) -> Self {
-                self.rule(|settings| settings.generate_idempotency_key(generate))
+                self.rule(|settings| settings.generate_key = Some(::std::sync::Arc::new(generate)))
             }
         }
 

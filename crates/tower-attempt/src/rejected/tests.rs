@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::io;
+use std::sync::Arc;
 
 use super::*;
 use crate::{Classify, ClassifyFn, EveryError, Generic, Hint, Outcomes, RetryIf, WrapsError};
@@ -106,7 +107,8 @@ fn a_rule_of_http_shortens_no_rejections_wait() {
 
     use crate::{Dialect, Http, Requests};
 
-    let rules = Http::default().with(|settings| settings.classify(|_| Verdict::transient()));
+    let rules = Http::default()
+        .with(|settings| settings.classify = Some(Arc::new(|_| Verdict::transient())));
     for method in [Method::GET, Method::POST] {
         let mut request = Request::new(Empty::<Bytes>::new());
         *request.method_mut() = method;

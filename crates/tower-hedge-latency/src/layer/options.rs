@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 use std::hash::Hash;
+#[cfg(feature = "http")]
+use std::sync::Arc;
 
 #[cfg(feature = "grpc")]
 use tower_attempt::Grpc;
@@ -156,7 +158,7 @@ macro_rules! key {
                 self,
                 key: impl for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
             ) -> Self {
-                self.rule(|settings| settings.key(key))
+                self.rule(|settings| settings.key = Some(Arc::new(key)))
             }
         }
     };
@@ -185,7 +187,7 @@ impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// # Ok::<_, tower_hedge_latency::BuildError>(())
     /// ```
     pub fn hedge_if(self, rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.rule(|settings| settings.hedge_if(rule))
+        self.rule(|settings| settings.hedge_if = Some(Arc::new(rule)))
     }
 }
 
@@ -215,6 +217,6 @@ impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
         self,
         rule: impl Fn(RequestHead<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.rule(|settings| settings.hedge_unsafe_if(rule))
+        self.rule(|settings| settings.hedge_unsafe_if = Some(Arc::new(rule)))
     }
 }
