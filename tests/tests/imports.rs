@@ -316,11 +316,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("tower-dist-ratelimit", "ladder::circuit ladder::record"),
     ("tower-dist-ratelimit-memcached", "cell pipe pipe::sent"),
     ("tower-dist-ratelimit-redis", "cluster route"),
-    ("tower-hedge-latency", "handle layer"),
-    (
-        "tower-jitter-retry",
-        "future future::call layer service settings time_limit",
-    ),
 ];
 
 #[test]
