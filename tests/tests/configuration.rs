@@ -1,6 +1,7 @@
 //! The configuration of both layers: as in the first example, over real sockets, and with every type written down.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tower::util::MapErr;
-use tower::{BoxError, Layer, Service, ServiceExt};
+use tower::util::{MapErr, ServiceFn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_hedge_latency::{
     Alternates, Anywhere, Attempt, ByKey, Chosen, Drain, Hedge, HedgeLayer, Spread, UsedEndpoints,
 };
@@ -280,13 +281,16 @@ impl Observer for Silent {}
 type BoxedErrors = MapErr<HttpClient, fn(Error) -> BoxError>;
 type Answer = Result<http::Response<hyper::body::Incoming>, BoxError>;
 
+type OnLate = fn(Elapsed) -> Answer;
+type Choose = fn(Attempt, &UsedEndpoints) -> HttpClient;
+
 /// Each option that adds a type, by the name of that type.
 struct Named {
     observed: Retry<Hedge<HttpClient, Http, Observed>, Http, Observed>,
     limited: Retry<BoxedErrors, Http, NoObserver, StandardAnswer>,
-    answered: Retry<BoxedErrors, Http, NoObserver, OnTimeout<fn(Elapsed) -> Answer>>,
+    answered: Retry<BoxedErrors, Http, NoObserver, OnTimeout<OnLate>>,
     alternates: Hedge<HttpClient, Http, NoObserver, Alternates<HttpClient>>,
-    chosen: Hedge<HttpClient, Http, NoObserver, Chosen<fn(Attempt, &UsedEndpoints) -> HttpClient>>,
+    chosen: Hedge<HttpClient, Http, NoObserver, Chosen<Choose>>,
     spread: Hedge<HttpClient, Http, NoObserver, Spread>,
     drained: Hedge<HttpClient, Http, NoObserver, Anywhere, Drain>,
     everything: Hedge<HttpClient, Http, Observed, Alternates<HttpClient>, Drain>,
@@ -318,7 +322,7 @@ async fn every_type_that_an_option_adds_can_be_named() {
             .unwrap()
             .layer(boxed()),
         answered: {
-            let answer = late as fn(Elapsed) -> Answer;
+            let answer = late as OnLate;
             retry()
                 .on_timeout(answer)
                 .deadline(second)
@@ -332,7 +336,7 @@ async fn every_type_that_an_option_adds_can_be_named() {
             .unwrap()
             .layer(client()),
         chosen: {
-            let choose = other as fn(Attempt, &UsedEndpoints) -> HttpClient;
+            let choose = other as Choose;
             hedge()
                 .alternates_fn(choose)
                 .build()
@@ -368,34 +372,28 @@ async fn every_type_that_an_option_adds_can_be_named() {
     assert_eq!(status(named.everything, &url).await, 200);
 }
 
-type Store = fn(String) -> std::future::Ready<Result<String, BoxError>>;
+type Store = ServiceFn<fn(String) -> Ready<Result<String, BoxError>>>;
+type Busy = fn(&Result<String, BoxError>) -> bool;
+type Rule = fn(&Result<String, BoxError>, &Attempt) -> Verdict;
+type Key = fn(&String) -> &'static str;
 
 /// Rules of a service without a protocol are types, too.
 struct Stores {
-    plain: Retry<tower::util::ServiceFn<Store>>,
-    retry_if: Retry<
-        tower::util::ServiceFn<Store>,
-        Generic<RetryIf<fn(&Result<String, BoxError>) -> bool>>,
-    >,
-    classified: Hedge<
-        tower::util::ServiceFn<Store>,
-        Generic<ClassifyFn<fn(&Result<String, BoxError>, &Attempt) -> Verdict>>,
-    >,
-    by_key: Hedge<
-        tower::util::ServiceFn<Store>,
-        Generic<EveryError, ByKey<fn(&String) -> &'static str>>,
-    >,
+    plain: Retry<Store>,
+    retry_if: Retry<Store, Generic<RetryIf<Busy>>>,
+    classified: Hedge<Store, Generic<ClassifyFn<Rule>>>,
+    by_key: Hedge<Store, Generic<EveryError, ByKey<Key>>>,
 }
 
 #[tokio::test]
 async fn the_rules_of_any_other_service_can_be_named() {
-    fn store(key: String) -> std::future::Ready<Result<String, BoxError>> {
-        std::future::ready(Ok(key))
+    fn store(key: String) -> Ready<Result<String, BoxError>> {
+        ready(Ok(key))
     }
-    let store = || tower::service_fn(store as Store);
-    let failed: fn(&Result<String, BoxError>) -> bool = |outcome| outcome.is_err();
-    let verdict: fn(&Result<String, BoxError>, &Attempt) -> Verdict = |_, _| Verdict::Success;
-    let key: fn(&String) -> &'static str = |_| "page";
+    let store = || service_fn(store as fn(String) -> _);
+    let failed: Busy = |outcome| outcome.is_err();
+    let verdict: Rule = |_, _| Verdict::Success;
+    let key: Key = |_| "page";
     let stores = Stores {
         plain: RetryLayer::builder().build().unwrap().layer(store()),
         retry_if: RetryLayer::builder()
