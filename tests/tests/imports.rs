@@ -294,26 +294,6 @@ const KNOWN: &[(&str, &str)] = &[
         "replay::body replay::body::native replay::body::never replay::polling replay::reader replay::record \
          replay::record::leftovers replay::record::state replay::recording replay::replay_body replay::unread",
     ),
-    (
-        "tower-dist-ratelimit",
-        "backend backend::memory backend::memory::alone backend::memory::shelves backend::memory::slots \
-         backend::memory::store backend::registry decision::decided deny deny::denial eventual eventual::ledger \
-         handle::corrections ladder ladder::fallback lease lease::terms limits limits::question limits::register \
-         limits::rule limits::waiting nearby observe policy policy::dynamic policy::request_policy reject::problem_json \
-         reject::rejection",
-    ),
-    (
-        "tower-dist-ratelimit",
-        "backend::memcached::cell backend::memcached::pipe backend::memcached::pipe::sent",
-    ),
-    (
-        "tower-dist-ratelimit",
-        "backend::redis::cluster backend::redis::route",
-    ),
-    ("tower-dist-ratelimit", "call call::builder throttle"),
-    ("tower-dist-ratelimit", "handle::meter handle::metered_body"),
-    ("tower-dist-ratelimit", "key::combined key::extractor"),
-    ("tower-dist-ratelimit", "ladder::circuit ladder::record"),
     ("tower-dist-ratelimit-memcached", "cell pipe pipe::sent"),
     ("tower-dist-ratelimit-redis", "cluster route"),
 ];

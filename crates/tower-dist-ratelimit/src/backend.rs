@@ -11,9 +11,9 @@ mod error;
 mod memory;
 pub mod toolkit;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{any::Any, sync::Arc};
 
-pub use answer::{Answer, JointDecision};
+pub use answer::{Answer, BoxFuture, JointDecision};
 pub(crate) use bounded::{Bounded, DEADLINE};
 #[cfg(feature = "cas")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cas")))]
@@ -24,9 +24,6 @@ pub(crate) use memory::Alone;
 pub use memory::Memory;
 
 use crate::{BuildError, Decision, Policy};
-
-/// A boxed future, as `futures` spells it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A store of limits that decides on requests.
 ///
@@ -39,7 +36,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///   a server then stays charged.
 ///
 /// Nothing has to be bounded in time: the callers wait at most their deadline.
-pub trait Backend: Send + Sync + 'static {
+pub trait Backend: Any + Send + Sync {
     /// What this backend can do; asked once, by those who build a limiter.
     fn capabilities(&self) -> Capabilities;
 
@@ -59,12 +56,6 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// A policy that this backend cannot keep: its name, quota or algorithm. Then none is prepared.
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
-
-    /// The shortest way to a policy, where nothing can fail.
-    #[doc(hidden)]
-    fn alone(&self, _: PolicyId) -> Option<Alone> {
-        None
-    }
 
     /// Makes all the charges, or none. They belong to policies of one `register` call, each policy at most once.
     ///
@@ -110,10 +101,6 @@ impl<T: Backend + ?Sized> Backend for Arc<T> {
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
         (**self).register(policies)
-    }
-
-    fn alone(&self, policy: PolicyId) -> Option<Alone> {
-        (**self).alone(policy)
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {

@@ -1,12 +1,14 @@
 mod builder;
+mod calls;
 mod error;
 mod future;
 mod service;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
+pub(crate) use self::calls::Calls;
 pub use self::{
     builder::{CallLimitLayerBuilder, Rejecting, Waits},
     error::{LimitError, RateLimited},
@@ -16,9 +18,6 @@ pub use self::{
 use crate::{
     NoObserver,
     backend::{Backend, BackendError},
-    key::KeySink,
-    limits::{Applies, Limits, Question, Rule},
-    policy::Look,
 };
 
 /// Limits the rate of requests of any type to a service: for what is not HTTP, such as jobs, messages or queries.
@@ -51,41 +50,6 @@ use crate::{
 pub struct CallLimitLayer<Req, O = NoObserver> {
     calls: Arc<Calls<Req>>,
     observer: O,
-}
-
-/// The settings and the state of one layer, shared by all its services.
-pub(crate) struct Calls<Req> {
-    pub(crate) limits: Limits,
-    looks: Vec<Look<Req>>,
-    pub(crate) shadow: bool,
-}
-
-impl<Req> Calls<Req> {
-    /// What to look for, if requests can go the shortest way: if there is one policy, with a fixed quota.
-    fn only(&self) -> Option<(&Rule, &Look<Req>)> {
-        match (self.limits.rules.as_slice(), self.looks.as_slice()) {
-            ([rule], [look]) if look.has_fixed_quota() => Some((rule, look)),
-            _ => None,
-        }
-    }
-
-    /// How long a request that passes has to wait before it does. A shadow lets nobody wait.
-    pub(crate) fn delay(&self, question: &Question) -> Duration {
-        if self.shadow {
-            Duration::ZERO
-        } else {
-            question.delay()
-        }
-    }
-
-    /// Whether and how a policy applies to a request.
-    pub(crate) fn look(&self, request: &Req) -> impl FnMut(&Rule, &mut KeySink) -> Applies {
-        let mut looks = self.looks.iter();
-        move |rule, sink| match looks.next() {
-            Some(look) => look.at(request, rule, sink),
-            None => Applies::No,
-        }
-    }
 }
 
 impl<Req> CallLimitLayer<Req> {

@@ -10,7 +10,7 @@ use crate::BuildError;
 ///
 /// # Errors
 ///
-/// Reported when the limiter is built: a time outside of 10 ms to 60 s.
+/// Reported when the limiter is built: a time outside of 10 ms to 60 s, and leases with several policies.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,7 +32,7 @@ pub enum Consistency {
     ///
     /// A key is leased from 16 requests per lease time on. This instance then debits up to three quarters of what it needs in that time,
     /// and at most a quarter of what the store has left, or when that is little the tokens of 16 requests; it asks for more before they
-    /// are used up, in the background, and one at a time. Requests with several policies, with a [leaky queue](crate::Policy::leaky_queue), and of keys that are seldom asked about are
+    /// are used up, in the background, and one at a time. Requests with a [leaky queue](crate::Policy::leaky_queue), and of keys that are seldom asked about, are
     /// decided exactly.
     ///
     /// What [remains](crate::Decision::remaining) counts what is leased here as left; a [look](crate::Limiter::peek) tells what the store has

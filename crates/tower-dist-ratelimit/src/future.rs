@@ -13,10 +13,10 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use crate::{
-    Observer, RejectionResponse,
+    Decided, Observer, RejectionResponse,
     delayed::Delayed,
-    http::{FollowUp, HttpLimits, Ruling},
-    limits::{Question, Waiting},
+    http::{FollowUp, HttpLimits, Passed},
+    limits::{Outcome, Question, Waiting},
     observe::Undecided,
 };
 
@@ -115,14 +115,15 @@ where
     R: RejectionResponse<ResBody>,
     O: Observer,
 {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ruling> {
-        let limits = &self.http.limits;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<Passed>> {
+        let (limits, question) = (&self.http.limits, &mut self.question);
         let observer = self.observer.observer();
-        let outcome = self.waiting.poll(limits, &mut self.question, observer, cx);
-        Poll::Ready(self.http.rule(ready!(outcome), &self.question, observer))
+        let outcome = ready!(self.waiting.poll(limits, question, observer, cx));
+        let passed = |decided: Decided<'_>, charged| self.http.passed(decided, charged);
+        Poll::Ready(limits.tell(outcome, question, observer, passed))
     }
 
-    fn decided(self, ruling: Ruling) -> State<S, R, O, B> {
+    fn decided(self, outcome: Outcome<Passed>) -> State<S, R, O, B> {
         let Self {
             question,
             mut ready,
@@ -133,10 +134,10 @@ where
             ..
         } = self;
         observer.decided();
-        match ruling {
-            Ruling::Pass(passed) => {
+        match outcome {
+            Outcome::Pass(passed) => {
                 let follow_up = http.attach(passed, &mut request);
-                let delay = http.delay(&question);
+                let delay = http.limits.delay(&question);
                 if delay.is_zero() {
                     let inner = ready.call(request);
                     return State::Calling { inner, follow_up };
@@ -145,10 +146,10 @@ where
                 let unready = ready.clone();
                 State::Delayed(Delayed::new(delay, unready, request), follow_up)
             }
-            Ruling::Reject(reason) => {
+            Outcome::Reject(reason) => {
                 State::RateLimited(Some(http.rejection(&reject, reason, &question)))
             }
-            Ruling::Later(_) => unreachable!("what waits is polled until it is decided"),
+            Outcome::Later(_) => unreachable!("what waits is polled until it is decided"),
         }
     }
 }
@@ -181,11 +182,11 @@ where
                 }
                 StateProjection::Deciding(deciding) => {
                     let waiting = deciding.as_mut().expect("polled again after a panic");
-                    let ruling = ready!(waiting.poll(cx));
+                    let outcome = ready!(waiting.poll(cx));
                     deciding
                         .take()
                         .expect("it was there a line above")
-                        .decided(ruling)
+                        .decided(outcome)
                 }
                 StateProjection::RateLimited(response) => {
                     return Poll::Ready(Ok(response

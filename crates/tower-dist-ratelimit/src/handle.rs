@@ -1,6 +1,4 @@
-mod corrections;
 mod meter;
-mod metered_body;
 
 use std::{
     fmt, iter,
@@ -10,13 +8,11 @@ use std::{
 
 use tokio::time::Instant;
 
-pub(crate) use corrections::Corrections;
-pub use meter::Meter;
-pub use metered_body::MeteredBody;
+pub use meter::{Meter, MeteredBody};
 
 use crate::{
-    Decision,
-    limits::{Asked, Limits, Question},
+    Decided, Decision,
+    limits::{Asked, Limits},
 };
 
 /// What a request was charged, for those who find out later what it really costs. A layer built with
@@ -93,31 +89,21 @@ struct Charged {
 }
 
 impl RateLimitHandle {
-    /// Of a request that was charged.
-    pub(crate) fn new(limits: &Arc<Limits>, question: &Question) -> Self {
-        Self::with(limits, question, false)
-    }
-
-    /// Of a request that passes and was charged nothing.
-    pub(crate) fn uncharged(limits: &Arc<Limits>, question: &Question) -> Self {
-        Self::with(limits, question, true)
-    }
-
-    fn with(limits: &Arc<Limits>, question: &Question, settled: bool) -> Self {
-        let decided = question.asked.iter().zip(question.decisions.iter());
-        let accounts = decided.map(|(asked, decision)| Account {
+    /// Of a request that passes. One that was not charged has nothing to correct.
+    pub(crate) fn new(limits: &Arc<Limits>, decided: &Decided<'_>, charged: bool) -> Self {
+        let accounts = decided.asked().map(|(asked, decision)| Account {
             asked: asked.clone(),
             decision: *decision,
             over: over(limits, asked, decision),
             charged: Mutex::new(Charged {
                 tokens: asked.cost,
-                settled,
+                settled: !charged,
             }),
         });
         Self {
             bill: Arc::new(Bill {
                 limits: Arc::clone(limits),
-                keys: question.keys().into(),
+                keys: decided.keys().into(),
                 accounts: accounts.collect(),
             }),
             only: None,

@@ -2,7 +2,7 @@ mod follow_up;
 mod response_head;
 mod stamp;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
@@ -14,11 +14,9 @@ pub use self::response_head::ResponseHead;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
     Decided, Observer, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders,
-    backend::Answer,
     headers,
     key::{KeySink, RequestParts},
-    ladder::Leave,
-    limits::{Limits, Outcome, Question, Rule, Short, Waiting},
+    limits::{Limits, Outcome, Question, Rule},
 };
 
 /// Whether a request is left alone.
@@ -31,8 +29,6 @@ pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send
 pub(crate) struct HttpLimits {
     pub(crate) limits: Arc<Limits>,
     pub(crate) answers: Answers,
-    /// See [`HttpLimits::only_rule`].
-    pub(crate) short: bool,
     /// A constant, unless quotas differ from key to key.
     pub(crate) policy_field: Option<HeaderValue>,
 }
@@ -42,144 +38,43 @@ pub(crate) struct HttpLimits {
 pub(crate) struct Answers {
     pub(crate) fields: ResponseHeaders,
     pub(crate) x_ratelimit: bool,
-    pub(crate) shadow: bool,
     pub(crate) handle: bool,
     pub(crate) exempt: Vec<Exempt>,
     pub(crate) refund_when: Option<RefundWhen>,
 }
 
-/// What to do with a request, if that is known already.
-pub(crate) enum Ruling {
-    Pass(Passed),
-    Reject(Reason),
-    Later(Waiting),
-}
-
 /// What a request that passes takes along.
-#[derive(Default)]
 pub(crate) struct Passed {
     stamp: Option<Stamp>,
     handle: Option<RateLimitHandle>,
 }
 
 impl HttpLimits {
-    /// Asks the store about a request.
-    pub(crate) fn decide<O: Observer>(
+    #[inline]
+    pub(crate) fn decide<B, O: Observer>(
         self: &Arc<Self>,
-        question: &mut Question,
-        head: RequestParts<'_>,
-        observer: &O,
-    ) -> Ruling {
-        if self.exempts(head) {
-            return Ruling::Pass(self.uncharged(question));
-        }
-        let limits = &self.limits;
-        let outcome = limits.decide(question, observer, |rule, sink| rule.look(head, sink));
-        self.rule(outcome, question, observer)
-    }
-
-    fn exempts(&self, head: RequestParts<'_>) -> bool {
-        self.answers.exempt.iter().any(|exempt| exempt(head))
-    }
-
-    /// Whether requests can go the shortest way, and then by which policy: if there is one, with a fixed quota, and nothing
-    /// is to be known of a request later on.
-    pub(crate) fn only_rule(&self) -> Option<&Rule> {
-        if self.short {
-            self.limits.rules.first()
-        } else {
-            None
-        }
-    }
-
-    /// The shortest way.
-    pub(crate) fn decide_shortly<B, O: Observer>(
-        self: &Arc<Self>,
-        rule: &Rule,
+        question: &mut Option<Question>,
         request: &Request<B>,
         observer: &O,
-        question: &mut Option<Question>,
-    ) -> Short<Option<Stamp>> {
+    ) -> Outcome<Passed> {
         // Made for each use: a copy has to wait until the first is written, which takes longer.
         let head = || RequestParts::new(request);
-        let look = |sink: &mut KeySink| {
-            if self.exempts(head()) {
-                return Err(Short::Pass(None));
-            }
-            let key = rule.key(head(), sink);
-            let key = key.map_err(|applies| Short::unasked(&applies))?;
-            Ok((key, rule.policy.cost.of(head())))
-        };
-        let limits = &self.limits;
-        limits.decide_shortly(rule, observer, question, look, |decided| {
-            self.stamp(decided)
-        })
-    }
-
-    /// The long way, from where the shortest one ends.
-    pub(crate) fn answered<O: Observer>(
-        self: &Arc<Self>,
-        question: &mut Question,
-        answer: Answer,
-        leave: Leave,
-        observer: &O,
-    ) -> Ruling {
-        let limits = &self.limits;
-        let outcome = limits.outcome(question, answer, leave, observer);
-        self.rule(outcome, question, observer)
-    }
-
-    /// What an outcome means in this layer.
-    pub(crate) fn rule<O: Observer>(
-        self: &Arc<Self>,
-        outcome: Outcome,
-        question: &Question,
-        observer: &O,
-    ) -> Ruling {
-        match outcome {
-            Outcome::Pass => {
-                observer.allowed(&Decided::new(&self.limits, question));
-                tell_delay(observer, question);
-                Ruling::Pass(self.passed(question))
-            }
-            Outcome::Reject(reason) if self.answers.shadow => {
-                observer.shadowed(&Rejection::new(&self.limits, question, reason));
-                Ruling::Pass(self.uncharged(question))
-            }
-            Outcome::Reject(reason) => {
-                observer.rejected(&Rejection::new(&self.limits, question, reason));
-                Ruling::Reject(reason)
-            }
-            Outcome::Later(waiting) => Ruling::Later(waiting),
+        if self.answers.exempt.iter().any(|exempt| exempt(head())) {
+            return Outcome::Pass(self.passed(Decided::none(), false));
         }
+        let look = |_, rule: &Rule, sink: &mut KeySink| rule.look(head(), sink);
+        let passed = |decided: Decided<'_>, charged| self.passed(decided, charged);
+        self.limits.decide(question, observer, look, passed)
     }
 
+    /// Whoever looks for a handle finds one, whatever lets the request pass.
     #[inline]
-    fn passed(self: &Arc<Self>, question: &Question) -> Passed {
+    pub(crate) fn passed(self: &Arc<Self>, decided: Decided<'_>, charged: bool) -> Passed {
         let answers = &self.answers;
-        let handle = (answers.handle || answers.refund_when.is_some())
-            .then(|| RateLimitHandle::new(&self.limits, question));
+        let handle = answers.handle || charged && answers.refund_when.is_some();
         Passed {
-            stamp: self.stamp(Decided::new(&self.limits, question)),
-            handle,
-        }
-    }
-
-    /// Who looks for a handle finds one, whatever lets the request pass.
-    fn uncharged(&self, question: &Question) -> Passed {
-        let handle = || RateLimitHandle::uncharged(&self.limits, question);
-        Passed {
-            stamp: None,
-            handle: self.answers.handle.then(handle),
-        }
-    }
-
-    /// How long a request that passes has to wait before it does. A shadow lets nobody wait.
-    pub(crate) fn delay(&self, question: &Question) -> Duration {
-        if self.answers.shadow {
-            Duration::ZERO
-        } else {
-            question.delay()
+            stamp: if charged { self.stamp(decided) } else { None },
+            handle: handle.then(|| RateLimitHandle::new(&self.limits, &decided, charged)),
         }
     }
 
@@ -187,7 +82,7 @@ impl HttpLimits {
     fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
         let answers = &self.answers;
         // Who is not limited yet is not told of limits.
-        let tell = !answers.shadow
+        let tell = !self.limits.shadow
             && match answers.fields {
                 ResponseHeaders::Always => true,
                 ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
@@ -235,7 +130,7 @@ impl HttpLimits {
         reason: Reason,
         question: &Question,
     ) -> Response<B> {
-        let rejection = Rejection::new(&self.limits, question, reason);
+        let rejection = Rejection::new(&self.limits.rules, question, reason);
         let mut response = reject.response(&rejection);
         let fields = response.headers_mut();
         if let Some(wait) = rejection.retry_after()
@@ -250,14 +145,6 @@ impl HttpLimits {
             stamp.put_on(fields);
         }
         response
-    }
-}
-
-/// A wait that is known beforehand.
-pub(crate) fn tell_delay(observer: &impl Observer, question: &Question) {
-    let delay = question.delay();
-    if !delay.is_zero() {
-        observer.waited(delay);
     }
 }
 

@@ -9,14 +9,13 @@
 //! | the client's address behind proxies that you trust | [`client_ip()`] |
 //! | the route, the method | `matched_path` (feature `axum-08`), [`method`] |
 //! | one, or else another | [`KeyExtractor::or`] |
-//! | two together | a pair of them |
+//! | two to four together | a tuple of them |
 //!
 //! All go to [`Policy::by`](crate::Policy::by); closures go to [`by_fn`](crate::Policy::by_fn) and
 //! [`by_str`](crate::Policy::by_str); anything else implements [`KeyExtractor`].
 
 mod bearer;
 pub(crate) mod client_ip;
-mod combined;
 mod extension;
 mod extractor;
 mod head;
@@ -30,10 +29,9 @@ mod sink;
 
 pub use bearer::{Bearer, bearer};
 pub use client_ip::{ClientIp, client_ip};
-pub use combined::Or;
 pub use extension::{Extension, extension};
-pub use extractor::KeyExtractor;
 pub(crate) use extractor::{FnKey, StrKey};
+pub use extractor::{KeyExtractor, Or};
 pub use head::RequestParts;
 pub use header::{Header, header};
 pub use into_key::IntoKey;

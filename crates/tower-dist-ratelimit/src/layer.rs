@@ -44,7 +44,7 @@ impl<R, O> RateLimitLayer<R, O> {
     /// See [`RateLimitHandle`](crate::RateLimitHandle).
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
-        self.http.limits.corrections.lost()
+        self.http.limits.lost_corrections()
     }
 
     /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See

@@ -62,7 +62,7 @@
 //!
 //! | | [`RateLimitLayer`], also with [`grpc`](RateLimitLayerBuilder::grpc) | [`CallLimitLayer`] | [`ThrottleLayer`] | [`Limiter`] |
 //! |---|---|---|---|---|
-//! | several policies, all or nothing | yes | yes | yes | one policy |
+//! | several policies, all or nothing | yes | yes | yes | yes, of one key |
 //! | a quota per key | [`quota_by`](Policy::quota_by), [`quota_by_async`](Policy::quota_by_async) | [`quota_by`](RequestPolicy::quota_by) | the same, looked up once, when the request comes | [`with_quota`](Limiter::with_quota) |
 //! | costs that are known afterwards | [`RateLimitHandle`], [`Meter`], [`refund_when`](RateLimitLayerBuilder::refund_when) | a [`Limiter`] inside of the service | tokens of who is dropped before its call come back | [`charge`](Limiter::charge), [`refund`](Limiter::refund) |
 //! | trying it out | [`shadow`](RateLimitLayerBuilder::shadow) | [`shadow`](CallLimitLayerBuilder::shadow) | the same: nobody waits | [`shadow`](LimiterBuilder::shadow) |
@@ -101,7 +101,7 @@
 //! | [`sliding_window_buckets`](Policy::sliding_window_buckets) (n) | 1.99 × limit; closer on real traffic | the same, for some more | 65 ns · 100 B, and 1.7 ns · 8 B for each of n | 1 · 190 B, and 2 or more for each of n | 1 · 150 B for each of n + 1 | yes |
 //! | [`sliding_window_strict`](Policy::sliding_window_strict) (n) | the limit | hard limits in fixed memory; sustains n / (n + 1) of them | 65 ns · 100 B, and 1.7 ns · 8 B for each of n | 1 · 190 B, and 2 or more for each of n | 1 · 150 B for each of n + 1 | yes |
 //! | [`sliding_window_log`](Policy::sliding_window_log) | the limit | hard limits, when they are small | 100 ns · 100 B, and 16 to 32 for each token | 1 · 270 B, and 11 for each token | rejected | yes |
-//! | several policies of one key | as each by itself | limits that hold together, all or nothing | the sum | 1 · the sum | 2 · one value | no, exact |
+//! | several policies of one key | as each by itself | limits that hold together, all or nothing | the sum | 1 · the sum | 2 · one value | no, an error |
 //!
 //! Times are one thread's for a key in the processor's caches; one of a million takes up to 200 ns instead of 55. Quotas by key
 //! ([`Policy::quota_by`]) make a bucket in `Memory` 75 ns and 95 B. What a layer over HTTP adds to the service that it is around is 85 ns, with the
@@ -231,6 +231,7 @@ mod nearby;
 mod observe;
 mod policy;
 mod quota;
+mod register;
 mod reject;
 mod service;
 mod throttle;

@@ -1,16 +1,23 @@
 mod builder;
 mod check;
 
-use std::{fmt, future::Future, ops::Range, sync::Arc};
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    ops::Range,
+    sync::Arc,
+};
+
+use smallvec::SmallVec;
 
 pub use self::builder::LimiterBuilder;
 use self::check::Check;
 use crate::{
-    BuildError, Decision, NoObserver, Observer, Policy, Quota, Source,
-    backend::{Answer, Backend, BackendError, Bounded, PolicyId},
+    BuildError, Decided, Decision, NoObserver, Observer, Policy, Quota, Source,
+    backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
     ladder::{Instead, NotAsked},
-    limits::{Asked, Limits},
+    limits::{Applies, Limits, Outcome, Question, Quoted, Rule},
 };
 
 /// A limit without HTTP and without tower: the caller says who asks, and what it means to be rejected.
@@ -49,13 +56,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Limiter<O = NoObserver> {
     limits: Arc<Limits>,
-    id: PolicyId,
-    cost: u64,
     quota: Option<Quota>,
     observer: O,
-    shadow: bool,
-    /// Whether a rejection is more than an answer: somebody is told of it, or it is none.
-    watched: bool,
 }
 
 impl Limiter {
@@ -105,15 +107,28 @@ impl<O: Observer> Limiter<O> {
         }
     }
 
-    /// The question, about the key that is there in the sink.
-    fn asked(&self, key: Range<usize>, cost: u64) -> Asked {
-        Asked {
-            rule: 0,
-            id: self.id,
+    /// How a policy applies to a request of this key and this cost, if it is not the policy's own.
+    #[inline]
+    fn applies(&self, rule: &Rule, key: Range<usize>, cost: Option<u64>) -> Applies {
+        Applies::To {
             key,
-            cost,
-            quota: self.quota,
+            cost: cost.unwrap_or_else(|| rule.policy.fixed_cost()),
+            quota: match self.quota {
+                None => Quoted::Own,
+                quota => Quoted::Found(quota),
+            },
         }
+    }
+
+    /// The charges of this many tokens to a key, with the numbers of their policies.
+    fn charges<'a>(&self, sink: &'a KeySink, tokens: u64) -> SmallVec<[(usize, Charge<'a>); 2]> {
+        let rules = self.limits.rules.iter().enumerate();
+        let charges = rules.map(|(number, rule)| {
+            let charge = Charge::new(rule.id, sink.bytes(), tokens);
+            let quota = self.quota;
+            (number, Charge { quota, ..charge })
+        });
+        charges.collect()
     }
 
     /// Takes the policy's cost (1 by default) out of the key's bucket, if it has as many.
@@ -122,7 +137,7 @@ impl<O: Observer> Limiter<O> {
     ///
     /// See [`Limiter`].
     pub fn check(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
-        Check::new(self, key, self.cost)
+        Check::new(self, key, None)
     }
 
     /// Takes `cost` tokens out of the key's bucket, if it has as many.
@@ -135,7 +150,7 @@ impl<O: Observer> Limiter<O> {
         key: impl IntoKey,
         cost: u64,
     ) -> impl Future<Output = Result<Decision, BackendError>> {
-        Check::new(self, key, cost)
+        Check::new(self, key, Some(cost))
     }
 
     /// Looks at the key's bucket and takes nothing: what is left of it, and when it is full again. This is the decision
@@ -146,8 +161,28 @@ impl<O: Observer> Limiter<O> {
     /// See [`Limiter`].
     ///
     /// An observer is not told of it, but of what the store does.
-    pub fn peek(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
-        Check::look(self, key)
+    pub async fn peek(&self, key: impl IntoKey) -> Result<Decision, BackendError> {
+        self.check_quota()?;
+        let Self {
+            limits, observer, ..
+        } = self;
+        let mut question = {
+            let mut sink = KeySink::new();
+            let _ = sink.key(|sink| key.write(sink));
+            Box::new(Question::of(sink))
+        };
+        let place = 0..question.keys().len();
+        let look = |_, rule: &Rule, _: &mut KeySink| self.applies(rule, place.clone(), Some(0));
+        let outcome = match limits.decide_together(&mut question, observer, look) {
+            Outcome::Later(mut waiting) => {
+                poll_fn(|cx| waiting.poll(limits, &mut question, observer, cx)).await
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Outcome::Reject(_) if !limits.shadow => rejected(limits, &mut question),
+            _ => allowed(&Decided::new(&limits.rules, &question)),
+        }
     }
 
     /// Takes `tokens` more than were checked for, also when they are not there: then what follows waits longer. For what is
@@ -205,14 +240,13 @@ impl<O: Observer> Limiter<O> {
         };
         let answer = {
             let mut sink = KeySink::new();
-            let (key, _) = sink.key(|sink| key.write(sink));
-            let asked = self.asked(key, tokens);
-            limits.settle(source, asked.rule, asked.charge(sink.bytes()), delta)
+            let _ = sink.key(|sink| key.write(sink));
+            limits.settle(source, &self.charges(&sink, tokens), delta)
         };
         match answer {
             Answer::Done(_) => Ok(()),
             Answer::Failed(error) => Err(error),
-            Answer::Later(answer) => Bounded::new(limits.deadline, answer).await.map(|_| ()),
+            Answer::Later(answer) => Bounded::new(limits.timeout, answer).await.map(|_| ()),
         }
     }
 
@@ -225,18 +259,27 @@ impl<O: Observer> Limiter<O> {
         let limits = &*self.limits;
         let done = {
             let mut sink = KeySink::new();
-            let (key, _) = sink.key(|sink| key.write(sink));
-            let asked = self.asked(key, 0);
-            let key = asked.key(sink.bytes());
+            let _ = sink.key(|sink| key.write(sink));
+            let charges = self.charges(&sink, 0);
             if let Instead::Decide(fallback) = &limits.ladder.instead {
-                fallback.reset(asked.rule, key);
+                for (number, charge) in &charges {
+                    fallback.reset(*number, charge.key);
+                }
             }
             if limits.ladder.shut_for().is_some() {
                 return Err(BackendError::new(NotAsked));
             }
-            limits.backend.reset(asked.id, key)
+            let resets = charges.iter();
+            let resets = resets.map(|(_, charge)| limits.backend.reset(charge.policy, charge.key));
+            resets.collect::<SmallVec<[_; 1]>>()
         };
-        Bounded::new(limits.deadline, done).await
+        let all = async {
+            for one in done {
+                one.await?;
+            }
+            Ok(())
+        };
+        Bounded::new(limits.timeout, Box::pin(all)).await
     }
 
     /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down: else it is lost when they end,
@@ -277,7 +320,8 @@ impl<O: Observer> Limiter<O> {
         let Some(quota) = self.quota else {
             return Ok(());
         };
-        if !self.limits.rules[0].policy.has_dynamic_quotas() {
+        let mut rules = self.limits.rules.iter();
+        if !rules.all(|rule| rule.policy.has_dynamic_quotas()) {
             return Err(BackendError::new(
                 "a quota of its own to a policy without dynamic_quotas",
             ));
@@ -292,7 +336,28 @@ impl<O: Observer> Limiter<O> {
 impl<O> fmt::Debug for Limiter<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
-            .field("policy", &self.limits.rules[0].policy)
+            .field("policies", &self.limits)
             .finish_non_exhaustive()
     }
+}
+
+/// The decision on a request that passes, also one that only a shadow lets pass.
+fn allowed(decided: &Decided<'_>) -> Result<Decision, BackendError> {
+    let tightest = decided.tightest();
+    let (_, decision) =
+        tightest.ok_or_else(|| BackendError::new("an answer without a decision"))?;
+    Ok(Decision {
+        allowed: true,
+        ..*decision
+    })
+}
+
+/// The decision on a rejected request.
+fn rejected(limits: &Limits, question: &mut Question) -> Result<Decision, BackendError> {
+    if let Some(error) = question.cause.take() {
+        return Err(error);
+    }
+    let tightest = Decided::new(&limits.rules, question).tightest();
+    let tightest = tightest.map(|(_, decision)| *decision);
+    tightest.ok_or_else(|| BackendError::new("an answer without a decision"))
 }

@@ -10,8 +10,8 @@ pub use algorithm::Algorithm;
 pub(crate) use cost::Cost;
 pub(crate) use dynamic::Dynamic;
 pub use missing_key::MissingKey;
-pub(crate) use request_policy::Look;
 pub use request_policy::RequestPolicy;
+pub(crate) use request_policy::{CostOf, KeyOf, QuotaOf};
 
 use crate::{
     BuildError, Quota,

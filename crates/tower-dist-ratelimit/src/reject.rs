@@ -1,13 +1,16 @@
 mod grpc;
+mod problem;
 mod problem_json;
+mod reason;
 mod rejection;
 
 use http::Response;
 
 pub use grpc::GrpcRejection;
+pub(crate) use problem::over_quota;
 pub use problem_json::ProblemJson;
-pub(crate) use problem_json::over_quota;
-pub use rejection::{Reason, Rejection};
+pub use reason::Reason;
+pub use rejection::Rejection;
 
 /// Makes the response to a request that is rejected, in the body type of the service, so that the responses that pass
 /// need no other type.

@@ -8,10 +8,8 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::{
-    NoObserver, Observer, ProblemJson, RejectionResponse, ResponseFuture,
-    http::{HttpLimits, Ruling},
-    key::RequestParts,
-    limits::{Question, Short},
+    NoObserver, Observer, ProblemJson, RejectionResponse, ResponseFuture, http::HttpLimits,
+    limits::Outcome,
 };
 
 /// A service behind rate limits, from [`RateLimitLayer`](crate::RateLimitLayer).
@@ -58,43 +56,32 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Here to stay, because moving it takes longer than deciding.
+        // Built in place: moving it costs more than the decision.
         let mut question = None;
-        let (http, observer) = (&self.http, &self.observer);
-        let short = match http.only_rule() {
-            Some(rule) => http.decide_shortly(rule, &request, observer, &mut question),
-            None => Short::Unfit,
-        };
-        if let Short::Pass(stamp) = short {
-            return ResponseFuture::calling(self.inner.call(request), stamp.into());
-        }
-        let question = question.get_or_insert_with(Question::new);
-        let ruling = match short {
-            Short::Else(answer, leave) => http.answered(question, answer, leave, observer),
-            Short::Unasked(outcome) => http.rule(outcome, question, observer),
-            _ => http.decide(question, RequestParts::new(&request), observer),
-        };
-        match ruling {
-            Ruling::Pass(passed) => {
+        let outcome = self.http.decide(&mut question, &request, &self.observer);
+        match outcome {
+            Outcome::Pass(passed) => {
                 let follow_up = self.http.attach(passed, &mut request);
-                let delay = self.http.delay(question);
-                if delay.is_zero() {
+                let limits = &self.http.limits;
+                let delay = question.map(|question| limits.delay(&question));
+                let Some(delay) = delay.filter(|delay| !delay.is_zero()) else {
                     return ResponseFuture::calling(self.inner.call(request), follow_up);
-                }
+                };
                 let unready = self.inner.clone();
                 self.inner = unready.clone();
                 ResponseFuture::delayed(delay, unready, request, follow_up)
             }
-            Ruling::Reject(reason) => {
+            Outcome::Reject(reason) => {
                 self.inner = self.inner.clone();
+                let question = question.get_or_insert_default();
                 ResponseFuture::rejected(self.http.rejection(&self.reject, reason, question))
             }
-            Ruling::Later(waiting) => {
+            Outcome::Later(waiting) => {
                 let unready = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, unready);
                 ResponseFuture::deciding(
                     waiting,
-                    mem::take(question),
+                    question.unwrap_or_default(),
                     ready,
                     request,
                     Arc::clone(&self.http),

@@ -1,9 +1,10 @@
-use std::fmt;
+use std::{fmt, future::Future, pin::Pin};
 
-use crate::{
-    Decisions,
-    backend::{BackendError, BoxFuture},
-};
+use super::BackendError;
+use crate::Decisions;
+
+/// A boxed future, as `futures` spells it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A backend's answer, which need not wait and need not box.
 #[non_exhaustive]

@@ -1,5 +1,6 @@
 mod alone;
 mod bucket;
+mod build;
 mod charged;
 mod fingerprint;
 mod frame;
@@ -9,6 +10,7 @@ mod store;
 mod sync;
 
 use std::{
+    any::Any,
     array, fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -16,11 +18,7 @@ use std::{
 use smallvec::SmallVec;
 
 pub(crate) use self::alone::Alone;
-use self::{
-    fingerprint::Fingerprint,
-    frame::Frame,
-    store::{Store, store},
-};
+use self::{build::store, fingerprint::Fingerprint, frame::Frame, store::Store};
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
     toolkit::{MAX_POLICIES, Registry},
@@ -114,6 +112,19 @@ impl Memory {
     fn table(&self, charge: &Charge<'_>) -> Result<&Table, BackendError> {
         let (tables, place) = self.registry.find(charge)?;
         Ok(&tables[place])
+    }
+
+    /// The only policy of a set, if the backend is a memory, which may be shared, and all keys have the policy's quota.
+    pub(crate) fn alone(backend: &dyn Backend, policy: PolicyId) -> Option<Alone> {
+        let any: &dyn Any = backend;
+        if let Some(shared) = any.downcast_ref::<Arc<dyn Backend>>() {
+            return Self::alone(&**shared, policy);
+        }
+        let shared = any.downcast_ref::<Arc<Self>>().map(Arc::as_ref);
+        let this = shared.or_else(|| any.downcast_ref::<Self>())?;
+        let table = this.table(&Charge::new(policy, &[], 0)).ok()?;
+        let alone = !table.in_set && !table.dynamic_quotas;
+        alone.then(|| Alone::new(this.frame, Arc::clone(&table.store), table.limit))
     }
 
     fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Asked<'a>, BackendError> {
@@ -232,12 +243,6 @@ impl Backend for Memory {
         };
         self.registry
             .register(policies, || policies.iter().map(table).collect())
-    }
-
-    fn alone(&self, policy: PolicyId) -> Option<Alone> {
-        let table = self.table(&Charge::new(policy, &[], 0)).ok()?;
-        let alone = !table.in_set && !table.dynamic_quotas;
-        alone.then(|| Alone::new(self.frame, Arc::clone(&table.store), table.limit))
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {

@@ -3,9 +3,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{CallLimitLayer, Calls};
 use crate::{
     BuildError, Consistency, FailureMode, NoObserver, Observer, RequestPolicy, ThrottleLayer,
-    backend::{Backend, DEADLINE},
-    limits::Limits,
-    nearby::Nearby,
+    backend::Backend,
+    limits::{Look, Settings},
 };
 
 /// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`].
@@ -26,12 +25,8 @@ use crate::{
 /// | [`observer`](Self::observer) | [`NoObserver`] |
 #[must_use = "a builder does nothing until it builds"]
 pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Rejecting> {
-    backend: Arc<dyn Backend>,
+    settings: Settings,
     policies: Vec<RequestPolicy<Req>>,
-    on_error: FailureMode,
-    deadline: Duration,
-    shadow: bool,
-    nearby: Nearby,
     observer: O,
     mode: M,
 }
@@ -53,12 +48,8 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 impl<Req> CallLimitLayerBuilder<Req> {
     pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
         Self {
-            backend,
+            settings: Settings::new(backend),
             policies: Vec::new(),
-            on_error: FailureMode::default(),
-            deadline: DEADLINE,
-            shadow: false,
-            nearby: Nearby::default(),
             observer: NoObserver,
             mode: Rejecting,
         }
@@ -79,28 +70,27 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
     /// # Default
     ///
     /// [`FailureMode::Local`] with 1 instance: each instance limits by itself as if it were the only one.
-    pub fn failure_mode(self, action: FailureMode) -> Self {
-        Self {
-            on_error: action,
-            ..self
-        }
+    pub fn failure_mode(mut self, mode: FailureMode) -> Self {
+        self.settings.failure_mode = mode;
+        self
     }
 
     /// How long a request waits for the store at most, above zero and up to a minute.
-    pub fn backend_timeout(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+    pub fn backend_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
     }
 
     /// How this instance counts together with the others of its fleet; by default [`Consistency::Exact`].
     pub fn consistency(mut self, consistency: Consistency) -> Self {
-        self.nearby.consistency = consistency;
+        self.settings.nearby.consistency = consistency;
         self
     }
 
     /// Whether rejections of a remote store are remembered; on by default. See
     /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
     pub fn deny_cache(mut self, on: bool) -> Self {
-        self.nearby.deny_cache = on;
+        self.settings.nearby.deny_cache = on;
         self
     }
 
@@ -128,22 +118,16 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn shadow(self) -> Self {
-        Self {
-            shadow: true,
-            ..self
-        }
+    pub fn shadow(mut self) -> Self {
+        self.settings.shadow = true;
+        self
     }
 
     /// Tells an observer what is decided. An `Arc` of an observer is one, too.
     pub fn observer<P: Observer>(self, observer: P) -> CallLimitLayerBuilder<Req, P, M> {
         CallLimitLayerBuilder {
-            backend: self.backend,
+            settings: self.settings,
             policies: self.policies,
-            on_error: self.on_error,
-            deadline: self.deadline,
-            shadow: self.shadow,
-            nearby: self.nearby,
             observer,
             mode: self.mode,
         }
@@ -153,22 +137,12 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
         let mut policies = Vec::new();
         let mut looks = Vec::new();
         for policy in self.policies {
-            let (policy, look) = policy.split()?;
+            let (policy, look) = Look::split(policy)?;
             policies.push(policy);
             looks.push(look);
         }
-        let limits = Limits::new(
-            self.backend,
-            policies,
-            self.on_error,
-            self.deadline,
-            self.nearby,
-        )?;
-        let calls = Calls {
-            limits,
-            looks,
-            shadow: self.shadow,
-        };
+        let limits = self.settings.build(policies)?;
+        let calls = Calls { limits, looks };
         Ok((Arc::new(calls), self.observer, self.mode))
     }
 }
@@ -178,12 +152,8 @@ impl<Req, O> CallLimitLayerBuilder<Req, O> {
     /// another's limit. See [`ThrottleLayer`].
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, O, Waits> {
         CallLimitLayerBuilder {
-            backend: self.backend,
+            settings: self.settings,
             policies: self.policies,
-            on_error: self.on_error,
-            deadline: self.deadline,
-            shadow: self.shadow,
-            nearby: self.nearby,
             observer: self.observer,
             mode: Waits {
                 max_wait: Duration::from_secs(1),
@@ -259,8 +229,8 @@ impl<Req, O, M> fmt::Debug for CallLimitLayerBuilder<Req, O, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimitLayerBuilder")
             .field("policies", &self.policies)
-            .field("on_error", &self.on_error)
-            .field("deadline", &self.deadline)
+            .field("failure_mode", &self.settings.failure_mode)
+            .field("backend_timeout", &self.settings.timeout)
             .finish_non_exhaustive()
     }
 }

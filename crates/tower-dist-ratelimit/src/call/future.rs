@@ -96,20 +96,15 @@ impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
 }
 
 impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<crate::Reason>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<()>> {
         let (limits, observer) = (&self.calls.limits, self.observer.observer());
-        let outcome = self.waiting.poll(limits, &mut self.question, observer, cx);
-        Poll::Ready(match ready!(outcome) {
-            Outcome::Pass => None,
-            Outcome::Reject(reason) => Some(reason),
-            Outcome::Later(_) => unreachable!("what waits is polled until it is decided"),
-        })
+        self.waiting.poll(limits, &mut self.question, observer, cx)
     }
 
-    fn decided(mut self, reason: Option<crate::Reason>) -> State<S, Req, O> {
+    fn decided(mut self, outcome: Outcome<()>) -> State<S, Req, O> {
         let observer = self.observer.decided();
-        let delay = self.calls.delay(&self.question);
-        match self.calls.rule(reason, &self.question, &observer) {
+        let delay = self.calls.limits.delay(&self.question);
+        match self.calls.tell(outcome, &self.question, &observer) {
             Ok(()) if delay.is_zero() => State::Calling(self.ready.call(self.request)),
             Ok(()) => {
                 // The one that is ready goes, and what its readiness holds.
@@ -145,9 +140,9 @@ where
                 }
                 StateProjection::Deciding(deciding) => {
                     let waiting = deciding.as_mut().expect("polled again after a panic");
-                    let reason = ready!(waiting.poll(cx));
+                    let outcome = ready!(waiting.poll(cx));
                     let decided = deciding.take().expect("it was there a line above");
-                    decided.decided(reason)
+                    decided.decided(outcome)
                 }
                 StateProjection::RateLimited(rejected) => {
                     let rejected = rejected.take().expect("polled again after it was ready");

@@ -8,10 +8,8 @@ use tower_service::Service;
 
 use super::{CallFuture, Calls, LimitError, RateLimited};
 use crate::{
-    Decided, NoObserver, Observer, Rejection,
-    http::tell_delay,
-    key::KeySink,
-    limits::{Applies, Outcome, Question, Short},
+    NoObserver, Observer, Rejection,
+    limits::{Outcome, Question},
 };
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
@@ -34,47 +32,6 @@ impl<S, Req, O> CallLimit<S, Req, O> {
     }
 }
 
-impl<Req> Calls<Req> {
-    #[inline]
-    fn decide_shortly<O: Observer>(
-        &self,
-        request: &Req,
-        observer: &O,
-        question: &mut Option<Question>,
-    ) -> Short<()> {
-        let Some((rule, look)) = self.only() else {
-            return Short::Unfit;
-        };
-        let look = |sink: &mut KeySink| match look.at(request, rule, sink) {
-            Applies::To { key, cost, .. } => Ok((key, cost)),
-            applies => Err(Short::unasked(&applies)),
-        };
-        self.limits
-            .decide_shortly(rule, observer, question, look, |_| ())
-    }
-
-    /// What an outcome means, told to the observer.
-    pub(crate) fn rule<O: Observer>(
-        &self,
-        reason: Option<crate::Reason>,
-        question: &Question,
-        observer: &O,
-    ) -> Result<(), RateLimited> {
-        let Some(reason) = reason else {
-            observer.allowed(&Decided::new(&self.limits, question));
-            tell_delay(observer, question);
-            return Ok(());
-        };
-        let rejection = Rejection::new(&self.limits, question, reason);
-        if self.shadow {
-            observer.shadowed(&rejection);
-            return Ok(());
-        }
-        observer.rejected(&rejection);
-        Err(RateLimited::new(&rejection))
-    }
-}
-
 impl<S, Req, O> Service<Req> for CallLimit<S, Req, O>
 where
     S: Service<Req, Error: 'static> + Clone,
@@ -90,15 +47,13 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        // Here to stay, because moving it takes longer than deciding.
+        // Built in place: moving it costs more than the decision.
         let mut question = None;
-        let short = self
-            .calls
-            .decide_shortly(&request, &self.observer, &mut question);
-        if let Short::Pass(()) = short {
-            return CallFuture::calling(self.inner.call(request));
+        let outcome = self.calls.decide(&mut question, &request, &self.observer);
+        match (outcome, question) {
+            (Outcome::Pass(()), None) => CallFuture::calling(self.inner.call(request)),
+            (outcome, question) => self.go_on(outcome, question.unwrap_or_default(), request),
         }
-        self.go_on(short, question.get_or_insert_with(Question::new), request)
     }
 }
 
@@ -107,12 +62,12 @@ where
     S: Service<Req> + Clone,
     O: Observer + Clone,
 {
-    /// The long way, from where the shortest one ends; apart, so that callers have that one in line.
+    /// Apart, so that callers have the fast path in line.
     #[inline(never)]
     fn go_on(
         &mut self,
-        short: Short<()>,
-        question: &mut Question,
+        outcome: Outcome<()>,
+        question: Question,
         request: Req,
     ) -> CallFuture<S, Req, O> {
         let Self {
@@ -120,38 +75,26 @@ where
             calls,
             observer,
         } = self;
-        let limits = &calls.limits;
-        let outcome = match short {
-            Short::Else(answer, leave) => limits.outcome(question, answer, leave, observer),
-            Short::Unasked(outcome) => outcome,
-            _ => limits.decide(question, observer, calls.look(&request)),
-        };
-        let reason = match outcome {
-            Outcome::Pass => None,
-            Outcome::Reject(reason) => Some(reason),
-            Outcome::Later(waiting) => {
-                let unready = inner.clone();
-                return CallFuture::deciding(
-                    waiting,
-                    mem::take(question),
-                    mem::replace(inner, unready),
-                    request,
-                    Arc::clone(calls),
-                    observer.clone(),
-                );
-            }
-        };
-        let delay = calls.delay(question);
-        match calls.rule(reason, question, observer) {
-            Ok(()) if delay.is_zero() => CallFuture::calling(inner.call(request)),
-            Ok(()) => {
+        match outcome {
+            Outcome::Pass(()) => {
+                let delay = calls.limits.delay(&question);
+                if delay.is_zero() {
+                    return CallFuture::calling(inner.call(request));
+                }
                 let unready = inner.clone();
                 *inner = unready.clone();
                 CallFuture::delayed(delay, unready, request)
             }
-            Err(rejected) => {
+            Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                CallFuture::rejected(rejected)
+                let rejection = Rejection::new(&calls.limits.rules, &question, reason);
+                CallFuture::rejected(RateLimited::new(&rejection))
+            }
+            Outcome::Later(waiting) => {
+                let unready = inner.clone();
+                let ready = mem::replace(inner, unready);
+                let (calls, observer) = (Arc::clone(calls), observer.clone());
+                CallFuture::deciding(waiting, question, ready, request, calls, observer)
             }
         }
     }

@@ -1,8 +1,9 @@
-use std::{fmt, slice, sync::Arc};
+use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     Decision,
-    limits::{Asked, Limits, Question, Rule},
+    key::KeySink,
+    limits::{Asked, Question, Rule},
 };
 
 /// The decisions on a request, with the names of their policies.
@@ -11,24 +12,57 @@ pub struct Decided<'a> {
     rules: &'a [Rule],
     asked: &'a [Asked],
     decisions: &'a [Decision],
+    keys: &'a [u8],
 }
 
 impl<'a> Decided<'a> {
-    pub(crate) fn new(limits: &'a Limits, question: &'a Question) -> Self {
+    pub(crate) fn new(rules: &'a [Rule], question: &'a Question) -> Self {
         Self {
-            rules: &limits.rules,
+            rules,
             asked: &question.asked,
             decisions: &question.decisions,
+            keys: question.keys(),
         }
     }
 
     /// The decision of the only policy that was asked.
-    pub(crate) fn one(limits: &'a Limits, asked: &'a Asked, decision: &'a Decision) -> Self {
+    #[inline]
+    pub(crate) fn one(
+        rules: &'a [Rule],
+        asked: &'a Asked,
+        decision: &'a Decision,
+        sink: &'a KeySink,
+    ) -> Self {
         Self {
-            rules: &limits.rules,
+            rules,
             asked: slice::from_ref(asked),
             decisions: slice::from_ref(decision),
+            keys: sink.bytes(),
         }
+    }
+
+    /// No decision: no policy was asked.
+    pub(crate) fn none() -> Self {
+        Self {
+            rules: &[],
+            asked: &[],
+            decisions: &[],
+            keys: &[],
+        }
+    }
+
+    /// The bytes that the keys are in.
+    pub(crate) fn keys(&self) -> &'a [u8] {
+        self.keys
+    }
+
+    /// The decision that matters most to the caller: the rejection with the longest wait, else the one with the fewest tokens
+    /// remaining.
+    pub(crate) fn tightest(&self) -> Option<(&'a Asked, &'a Decision)> {
+        self.asked().min_by_key(|(_, one)| {
+            let wait = one.retry_after.unwrap_or(Duration::MAX);
+            (one.allowed, Reverse(wait), one.remaining)
+        })
     }
 
     /// The name and the decision of each policy that was asked, in the order in which the layer has them.

@@ -10,7 +10,7 @@ use crate::{
     BuildError, Decision, Policy, Quota,
     algorithm::saturating_nanos,
     backend::{Answer, Backend, Charge, Memory, PolicyId},
-    limits,
+    register,
 };
 
 /// Keys of one policy that are exchanged about at the same time. Others are asked for exactly.
@@ -50,7 +50,7 @@ struct Account {
 impl Ledger {
     pub(crate) fn new(policies: &[Policy]) -> Result<Self, BuildError> {
         let memory = Memory::default();
-        let own = limits::register(&memory, policies)?;
+        let own = register::register(&memory, policies)?;
         let books = policies.iter().zip(own);
         let books = books.map(|(policy, own)| Book {
             id: own,

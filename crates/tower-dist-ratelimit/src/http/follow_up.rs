@@ -22,15 +22,6 @@ pub(super) struct Refund {
     pub(super) handle: RateLimitHandle,
 }
 
-impl From<Option<Stamp>> for FollowUp {
-    fn from(stamp: Option<Stamp>) -> Self {
-        Self {
-            stamp,
-            refund: None,
-        }
-    }
-}
-
 impl FollowUp {
     /// The inner service has answered; or failed, without a response.
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {

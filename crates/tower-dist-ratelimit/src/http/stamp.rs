@@ -24,9 +24,9 @@ impl Stamp {
         let named = decided.named();
         let standing = http.answers.x_ratelimit.then(|| {
             // A rejected client is told of the policy that rejects it, another one of the policy that will be first to.
-            let tightest = decided.asked();
-            let tightest = tightest.min_by_key(|(_, one)| (one.allowed, one.remaining));
-            tightest.map(|(asked, one)| Standing::of(most(http, asked, one), one))
+            decided
+                .tightest()
+                .map(|(asked, one)| Standing::of(most(http, asked, one), one))
         });
         let standing = standing.flatten().map(Box::new);
         let policies = match &http.policy_field {

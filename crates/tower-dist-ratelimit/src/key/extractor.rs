@@ -1,4 +1,4 @@
-use super::{IntoKey, KeySink, Or, RequestParts};
+use super::{IntoKey, KeySink, RequestParts};
 use crate::BuildError;
 
 /// Finds a request's key.
@@ -53,7 +53,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Or::new(self, other)
+        Or {
+            first: self,
+            second: other,
+        }
     }
 }
 
@@ -79,5 +82,76 @@ where
 {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         (self.0)(head).write(sink)
+    }
+}
+
+/// One key, or else another, from [`KeyExtractor::or`].
+#[derive(Clone, Copy, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
+        // Said first which of the two it is: what a client writes into a header cannot pose as another one's address.
+        let (_, found) = sink.key(|sink| {
+            sink.part(b"0");
+            self.first.extract(head, sink)
+        });
+        if found {
+            return Some(());
+        }
+        sink.part(b"1");
+        self.second.extract(head, sink)
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        self.first.check()?;
+        self.second.check()
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        self.second.hint().or_else(|| self.first.hint())
+    }
+}
+
+/// All keys, as parts of one. If one is missing, all are.
+macro_rules! parts {
+    ($($name:ident: $place:tt),*) => {
+        impl<$($name: KeyExtractor),*> KeyExtractor for ($($name),*) {
+            fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
+                $(self.$place.extract(head, sink)?;)*
+                Some(())
+            }
+
+            fn check(&self) -> Result<(), BuildError> {
+                $(self.$place.check()?;)*
+                Ok(())
+            }
+
+            fn hint(&self) -> Option<&'static str> {
+                None$(.or_else(|| self.$place.hint()))*
+            }
+        }
+    };
+}
+
+parts!(A: 0, B: 1);
+parts!(A: 0, B: 1, C: 2);
+parts!(A: 0, B: 1, C: 2, D: 3);
+
+#[cfg(test)]
+mod tests {
+    use crate::key::{self, KeyExtractor};
+
+    #[test]
+    fn what_is_missing_is_hinted_at_wherever_it_is() {
+        let hint = key::peer_addr().hint();
+        assert!(hint.is_some());
+        assert_eq!((key::peer_addr(), key::method()).hint(), hint);
+        assert_eq!((key::method(), key::peer_addr()).hint(), hint);
+        assert_eq!(key::peer_addr().or(key::method()).hint(), hint);
+        assert_eq!(key::method().or(key::peer_addr()).hint(), hint);
     }
 }

@@ -4,10 +4,10 @@ use http::HeaderValue;
 
 use super::KeySink;
 
-/// What can be a key: text (`&str`, `String`), bytes (`&[u8]`), a `u64`, an `IpAddr`, a `HeaderValue`, pairs of these, and
-/// an `Option` of these.
+/// What can be a key: text (`&str`, `String`), bytes (`&[u8]`), any integer, an `IpAddr`, a `HeaderValue`, tuples of two to
+/// four of these, and an `Option` of these.
 ///
-/// - `None`, also inside a pair, is a missing key.
+/// - `None`, also inside a tuple, is a missing key.
 /// - An `IpAddr` is what one client can use: IPv6 addresses are taken by their /64 network, which is the least that a
 ///   subscriber gets (RFC 6177), and IPv4 addresses written as IPv6 are IPv4 addresses.
 ///
@@ -22,7 +22,7 @@ use super::KeySink;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
     label = "not a key",
-    note = "keys are `&'static str`, `String`, `&'static [u8]`, `u64`, `IpAddr`, `HeaderValue`, pairs of these, and `Option` of these",
+    note = "keys are `&'static str`, `String`, `&'static [u8]`, integers, `IpAddr`, `HeaderValue`, two to four of these, and `Option` of these",
     note = "a key that is borrowed from the request goes through `by_str`"
 )]
 pub trait IntoKey {
@@ -59,12 +59,24 @@ impl IntoKey for HeaderValue {
     }
 }
 
-impl IntoKey for u64 {
-    #[inline]
-    fn write(self, sink: &mut KeySink) -> Option<()> {
-        self.to_le_bytes().as_slice().write(sink)
-    }
+/// A key of 8 bytes, or of 16 if the number is negative or above `u64::MAX`.
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl IntoKey for $integer {
+            #[inline]
+            fn write(self, sink: &mut KeySink) -> Option<()> {
+                match u64::try_from(self) {
+                    Ok(number) => number.to_le_bytes().as_slice().write(sink),
+                    Err(_) => (self as i128).to_le_bytes().as_slice().write(sink),
+                }
+            }
+        }
+    )*};
 }
+
+integers!(
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize
+);
 
 impl IntoKey for IpAddr {
     #[inline]
@@ -82,13 +94,22 @@ fn network(address: Ipv6Addr) -> [u8; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-impl<A: IntoKey, B: IntoKey> IntoKey for (A, B) {
-    #[inline]
-    fn write(self, sink: &mut KeySink) -> Option<()> {
-        self.0.write(sink)?;
-        self.1.write(sink)
-    }
+/// All keys, as parts of one. If one is missing, all are.
+macro_rules! parts {
+    ($($name:ident: $place:tt),*) => {
+        impl<$($name: IntoKey),*> IntoKey for ($($name),*) {
+            #[inline]
+            fn write(self, sink: &mut KeySink) -> Option<()> {
+                $(self.$place.write(sink)?;)*
+                Some(())
+            }
+        }
+    };
 }
+
+parts!(A: 0, B: 1);
+parts!(A: 0, B: 1, C: 2);
+parts!(A: 0, B: 1, C: 2, D: 3);
 
 impl<K: IntoKey> IntoKey for Option<K> {
     #[inline]

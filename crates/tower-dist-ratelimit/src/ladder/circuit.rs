@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use super::{pauses::Pauses, record::Record};
+use super::{
+    pauses::Pauses,
+    record::{self, Record},
+};
 
 /// Whether the store is asked: a circuit breaker, as one number.
 ///
@@ -20,6 +23,8 @@ pub(super) enum Circuit {
 
 /// The bit that says which of the two it is.
 pub(super) const TAG: u32 = 63;
+
+const _: () = assert!(record::BITS == TAG);
 
 const DUE_BITS: u32 = 57;
 const MAX_DUE: u64 = (1 << DUE_BITS) - 1;

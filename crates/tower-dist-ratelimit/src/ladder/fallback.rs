@@ -5,9 +5,8 @@ use smallvec::SmallVec;
 use crate::{
     Algorithm, BuildError, Decision, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Charge, Memory, PolicyId},
-    limits,
-    policy::Cost,
     quota::HORIZON,
+    register,
 };
 
 /// Decides in this process, by a share of every quota.
@@ -64,8 +63,8 @@ impl Fallback {
         });
         let own: Vec<Policy> = own.collect();
         let register = |memory: &Memory| {
-            limits::register(memory, &own).map_err(|error| {
-                let whole = (!is_remote).then(|| limits::register(&Memory::default(), policies));
+            register::register(memory, &own).map_err(|error| {
+                let whole = (!is_remote).then(|| register::register(&Memory::default(), policies));
                 let whole = whole.and_then(Result::err);
                 whole.unwrap_or_else(|| no_share(instances, &error))
             })
@@ -181,10 +180,7 @@ impl Share {
             quota: policy.quota(),
             is_dynamic: policy.has_dynamic_quotas(),
             instances: u64::from(instances).max(1),
-            cost: match policy.cost {
-                Cost::Fixed(cost) => cost,
-                Cost::Of(_) => 1,
-            },
+            cost: policy.fixed_cost(),
         };
         share.quota = share.of(share.quota);
         share

@@ -33,7 +33,8 @@ const TALLY_BITS: u32 = 9;
 const HALF_MASK: u64 = (1 << HALF_BITS) - 1;
 const MOST: u64 = (1 << TALLY_BITS) - 1;
 
-const _: () = assert!(ROW_BITS + HALF_BITS + 4 * TALLY_BITS == super::circuit::TAG);
+/// The bits of a packed record.
+pub(super) const BITS: u32 = ROW_BITS + HALF_BITS + 4 * TALLY_BITS;
 
 impl Tally {
     /// When it is full both numbers are halved, which leaves the share: above a thousand decisions a second the later ones count for

@@ -6,12 +6,11 @@ use super::RateLimitLayer;
 use crate::{
     BuildError, Consistency, FailureMode, GrpcRejection, NoObserver, Observer, Policy, ProblemJson,
     RejectWith, Rejection, ResponseHeaders,
-    backend::{Backend, DEADLINE},
+    backend::Backend,
     headers,
     http::{Answers, HttpLimits, ResponseHead},
     key::RequestParts,
-    limits::Limits,
-    nearby::Nearby,
+    limits::Settings,
 };
 
 /// Settings of a [`RateLimitLayer`], from [`RateLimitLayer::builder`].
@@ -34,12 +33,9 @@ use crate::{
 /// | [`observer`](Self::observer) | [`NoObserver`] |
 #[must_use = "a builder does nothing until it builds"]
 pub struct RateLimitLayerBuilder<R = ProblemJson, O = NoObserver> {
-    backend: Arc<dyn Backend>,
+    settings: Settings,
     policies: Vec<Policy>,
     answers: Answers,
-    on_error: FailureMode,
-    deadline: Duration,
-    nearby: Nearby,
     reject: R,
     observer: O,
 }
@@ -47,12 +43,9 @@ pub struct RateLimitLayerBuilder<R = ProblemJson, O = NoObserver> {
 impl RateLimitLayerBuilder {
     pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
         Self {
-            backend,
+            settings: Settings::new(backend),
             policies: Vec::new(),
             answers: Answers::default(),
-            on_error: FailureMode::default(),
-            deadline: DEADLINE,
-            nearby: Nearby::default(),
             reject: ProblemJson,
             observer: NoObserver,
         }
@@ -108,19 +101,18 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// # Default
     ///
     /// [`FailureMode::Local`] with 1 instance: each instance limits by itself as if it were the only one.
-    pub fn failure_mode(self, action: FailureMode) -> Self {
-        Self {
-            on_error: action,
-            ..self
-        }
+    pub fn failure_mode(mut self, mode: FailureMode) -> Self {
+        self.settings.failure_mode = mode;
+        self
     }
 
     /// Maximum time that a request waits for the backend, above zero and up to a minute.
     ///
     /// Time counts from when the backend is asked. [Quota look-ups](Policy::quota_by_async) have as much time before that.
     /// While a request waits it holds the inner service ready, and with it a permit if the inner service limits concurrency.
-    pub fn backend_timeout(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+    pub fn backend_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
     }
 
     /// How this instance counts together with the others of its fleet: [leases](crate::Consistency::Leased) save round trips.
@@ -129,7 +121,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///
     /// [`Consistency::Exact`].
     pub fn consistency(mut self, consistency: Consistency) -> Self {
-        self.nearby.consistency = consistency;
+        self.settings.nearby.consistency = consistency;
         self
     }
 
@@ -145,7 +137,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///
     /// 130 kB per limiter, and 300 bytes for each of at most 4,096 rejections.
     pub fn deny_cache(mut self, on: bool) -> Self {
-        self.nearby.deny_cache = on;
+        self.settings.nearby.deny_cache = on;
         self
     }
 
@@ -195,19 +187,16 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// Nobody waits for a turn in a [leaky queue](Policy::leaky_queue) either. A store that is slow delays requests as it would have
     /// otherwise.
     pub fn shadow(mut self) -> Self {
-        self.answers.shadow = true;
+        self.settings.shadow = true;
         self
     }
 
     /// Tells an observer what is decided. An `Arc` of an observer is one, too.
     pub fn observer<P: Observer>(self, observer: P) -> RateLimitLayerBuilder<R, P> {
         RateLimitLayerBuilder {
-            backend: self.backend,
+            settings: self.settings,
             policies: self.policies,
             answers: self.answers,
-            on_error: self.on_error,
-            deadline: self.deadline,
-            nearby: self.nearby,
             reject: self.reject,
             observer,
         }
@@ -256,12 +245,9 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
 
     fn reject<Q>(self, reject: Q) -> RateLimitLayerBuilder<Q, O> {
         RateLimitLayerBuilder {
-            backend: self.backend,
+            settings: self.settings,
             policies: self.policies,
             answers: self.answers,
-            on_error: self.on_error,
-            deadline: self.deadline,
-            nearby: self.nearby,
             reject,
             observer: self.observer,
         }
@@ -283,31 +269,13 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
                 "above 0 and at most 1",
             ));
         }
-        let limits = Limits::new(
-            self.backend,
-            self.policies,
-            self.on_error,
-            self.deadline,
-            self.nearby,
-        )?;
-        let dynamic = limits
-            .rules
-            .iter()
-            .any(|rule| rule.policy.dynamic.is_some());
-        let named = limits
-            .rules
-            .iter()
-            .map(|rule| (rule.quoted.as_str(), rule.shown(rule.policy.quota())));
-        let varies = dynamic
-            || limits
-                .rules
-                .iter()
-                .any(|rule| rule.policy.only_if.is_some());
-        let answers = &self.answers;
+        let limits = self.settings.build(self.policies)?;
+        let mut policies = limits.rules.iter().map(|rule| &rule.policy);
+        let varies = policies.any(|policy| policy.dynamic.is_some() || policy.only_if.is_some());
+        let rules = limits.rules.iter();
+        let shown = rules.map(|rule| (rule.quoted.as_str(), rule.shown(rule.policy.quota())));
         let http = HttpLimits {
-            short: limits.rules.len() == 1
-                && !(dynamic || answers.shadow || answers.handle || answers.refund_when.is_some()),
-            policy_field: headers::policies(named).filter(|_| !varies),
+            policy_field: headers::policies(shown).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
         };
@@ -324,8 +292,8 @@ impl<R, O> fmt::Debug for RateLimitLayerBuilder<R, O> {
         f.debug_struct("RateLimitLayerBuilder")
             .field("policies", &self.policies)
             .field("fields", &self.answers.fields)
-            .field("on_error", &self.on_error)
-            .field("deadline", &self.deadline)
+            .field("failure_mode", &self.settings.failure_mode)
+            .field("backend_timeout", &self.settings.timeout)
             .finish_non_exhaustive()
     }
 }

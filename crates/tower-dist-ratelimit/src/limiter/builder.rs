@@ -2,10 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, Consistency, FailureMode, NoObserver, Observer, Policy,
-    backend::{Backend, DEADLINE},
-    limits::Limits,
-    nearby::Nearby,
+    BuildError, Consistency, FailureMode, NoObserver, Observer, Policy, backend::Backend,
+    limits::Settings,
 };
 
 /// Settings of a [`Limiter`], from [`Limiter::builder`].
@@ -32,56 +30,70 @@ use crate::{
 /// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct LimiterBuilder<O = NoObserver> {
-    backend: Arc<dyn Backend>,
-    policy: Policy,
-    on_error: FailureMode,
-    deadline: Duration,
-    shadow: bool,
-    /// Whether either of the two was asked for.
-    watched: bool,
+    settings: Settings,
+    policies: Vec<Policy>,
     observer: O,
-    nearby: Nearby,
 }
 
 impl LimiterBuilder {
     pub(super) fn new(backend: Arc<dyn Backend>, policy: Policy) -> Self {
         Self {
-            backend,
-            policy,
-            on_error: FailureMode::default(),
-            deadline: DEADLINE,
-            shadow: false,
-            watched: false,
+            settings: Settings::new(backend),
+            policies: vec![policy],
             observer: NoObserver,
-            nearby: Nearby::default(),
         }
     }
 }
 
 impl<O> LimiterBuilder<O> {
+    /// Adds a policy. All policies count the same key: a check passes if all of them allow it; otherwise it is charged to none.
+    ///
+    /// The decision is that of one policy: the rejection with the longest wait, else the one with the fewest tokens remaining.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+    ///
+    /// let limiter = Limiter::builder(Memory::default(), Policy::new("second", Quota::per_second(2)))
+    ///     .limit(Policy::new("day", Quota::per_day(3)).fixed_window())
+    ///     .build()?;
+    /// assert_eq!(limiter.check("alice").await?.remaining, 1);
+    /// assert!(limiter.check("alice").await?.allowed);
+    /// // The limit of a second rejects this one. It is not charged to the day.
+    /// assert_eq!(limiter.check("alice").await?.retry_after, Some(Duration::from_millis(500)));
+    /// assert_eq!(limiter.peek("alice").await?.remaining, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limit(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
+        self
+    }
+
     /// Who decides when the store fails or is late. With [`FailureMode::Closed`] nobody does, and the limiter's methods fail.
-    pub fn failure_mode(self, action: FailureMode) -> Self {
-        Self {
-            on_error: action,
-            ..self
-        }
+    pub fn failure_mode(mut self, mode: FailureMode) -> Self {
+        self.settings.failure_mode = mode;
+        self
     }
 
     /// How long the store is waited for at most, above zero and up to a minute.
-    pub fn backend_timeout(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+    pub fn backend_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
     }
 
     /// How this instance counts together with the others of its fleet; by default [`Consistency::Exact`].
     pub fn consistency(mut self, consistency: Consistency) -> Self {
-        self.nearby.consistency = consistency;
+        self.settings.nearby.consistency = consistency;
         self
     }
 
     /// Whether rejections of a remote store are remembered; on by default. See
     /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
     pub fn deny_cache(mut self, on: bool) -> Self {
-        self.nearby.deny_cache = on;
+        self.settings.nearby.deny_cache = on;
         self
     }
 
@@ -102,24 +114,16 @@ impl<O> LimiterBuilder<O> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn shadow(self) -> Self {
-        Self {
-            shadow: true,
-            watched: true,
-            ..self
-        }
+    pub fn shadow(mut self) -> Self {
+        self.settings.shadow = true;
+        self
     }
 
     /// Tells an observer what is decided. An `Arc` of an observer is one, too.
     pub fn observer<P: Observer>(self, observer: P) -> LimiterBuilder<P> {
         LimiterBuilder {
-            backend: self.backend,
-            policy: self.policy,
-            on_error: self.on_error,
-            deadline: self.deadline,
-            shadow: self.shadow,
-            watched: true,
-            nearby: self.nearby,
+            settings: self.settings,
+            policies: self.policies,
             observer,
         }
     }
@@ -131,29 +135,17 @@ impl<O> LimiterBuilder<O> {
     /// Those of [`Limiter::new`], and a setting that cannot work.
     pub fn build(self) -> Result<Limiter<O>, BuildError> {
         const BOUND: &str = "unset in a Limiter";
-        let Self {
-            backend,
-            policy,
-            on_error,
-            deadline,
-            shadow,
-            watched,
-            observer,
-            nearby,
-        } = self;
-        let cost = policy.only_fixed(BOUND)?;
-        if policy.missing_key.is_some() {
-            return Err(BuildError::new("missing_key", "set", BOUND).in_policy(policy.name()));
+        for policy in &self.policies {
+            policy.only_fixed(BOUND)?;
+            if policy.missing_key.is_some() {
+                let error = BuildError::new("missing_key", "set", BOUND);
+                return Err(error.in_policy(policy.name()));
+            }
         }
-        let limits = Limits::new(backend, vec![policy], on_error, deadline, nearby)?;
         Ok(Limiter {
-            id: limits.rules[0].id,
-            limits: Arc::new(limits),
-            cost,
+            limits: Arc::new(self.settings.build(self.policies)?),
             quota: None,
-            observer,
-            shadow,
-            watched,
+            observer: self.observer,
         })
     }
 }
@@ -161,9 +153,9 @@ impl<O> LimiterBuilder<O> {
 impl<O> fmt::Debug for LimiterBuilder<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimiterBuilder")
-            .field("policy", &self.policy)
-            .field("on_error", &self.on_error)
-            .field("deadline", &self.deadline)
+            .field("policies", &self.policies)
+            .field("failure_mode", &self.settings.failure_mode)
+            .field("backend_timeout", &self.settings.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -1,21 +1,17 @@
 use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
-use super::Limits;
 use crate::{
-    Algorithm, Decision, Decisions, Quota,
+    Decision, Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, PolicyId},
     key::KeySink,
-    ladder::Fallback,
-    lease::Leasing,
 };
 
 /// One request, as the store is asked about it, and what was decided. Filled in place, because moving it takes longer
 /// than deciding.
 pub(crate) struct Question {
-    pub(super) sink: KeySink,
+    pub(crate) sink: KeySink,
     pub(crate) asked: SmallVec<[Asked; 2]>,
     /// One per policy that was asked, once there is a decision.
     pub(crate) decisions: Decisions,
@@ -40,6 +36,17 @@ pub(crate) struct Asked {
 
 impl Asked {
     #[inline]
+    pub(crate) fn new(rule: usize, id: PolicyId, key: Range<usize>, cost: u64) -> Self {
+        Self {
+            rule,
+            id,
+            key,
+            cost,
+            quota: None,
+        }
+    }
+
+    #[inline]
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
         Charge {
             quota: self.quota,
@@ -60,43 +67,20 @@ impl Asked {
 
 impl Default for Question {
     fn default() -> Self {
-        Self::new()
+        Self::of(KeySink::new())
     }
 }
 
 impl Question {
+    /// With the keys that are in the sink.
     #[inline]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn of(sink: KeySink) -> Self {
         Self {
-            sink: KeySink::new(),
+            sink,
             asked: SmallVec::new(),
             decisions: Decisions::none(),
             cause: None,
             keyless: 0,
-        }
-    }
-
-    /// Puts back what was taken for a request that was not made after all. Nobody is left to wait for a store that takes its time,
-    /// so that is told in the background.
-    ///
-    /// A place in a leaky queue stays taken: who waits behind it has a time already, and who got the place as the next in line would
-    /// come together with the last of those. And what was taken from a window that is over is gone: the next one has nothing of it.
-    /// `since` is when it was taken; if that is not given, a moment ago.
-    pub(crate) fn take_back(&self, limits: &Limits, since: Option<Instant>) {
-        let decided = self.asked.iter().zip(self.decisions.iter());
-        let is_over =
-            |decision: &Decision| since.is_some_and(|then| then.elapsed() >= decision.reset_after);
-        let taken = decided.filter(|(asked, decision)| {
-            let comes_back = match limits.rules[asked.rule].policy.algorithm() {
-                Algorithm::LeakyQueue { .. } => false,
-                algorithm => !(algorithm.has_windows() && is_over(decision)),
-            };
-            decision.granted > 0 && comes_back
-        });
-        for (asked, decision) in taken {
-            let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
-            let charge = asked.charge(self.keys());
-            limits.correct(decision.source, asked.rule, charge, refund);
         }
     }
 
@@ -118,10 +102,7 @@ impl Question {
 
     /// About one policy, decided already.
     pub(crate) fn one(sink: KeySink, asked: Asked, decision: Decision) -> Self {
-        let mut question = Self {
-            sink,
-            ..Self::new()
-        };
+        let mut question = Self::of(sink);
         question.asked.push(asked);
         question.decisions.reject(1);
         question.decisions[0] = decision;
@@ -131,25 +112,6 @@ impl Question {
     /// The bytes that the keys are in.
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()
-    }
-
-    /// Asks who decides while the store does not.
-    pub(super) fn ask_instead(&mut self, fallback: &Fallback) -> Result<bool, BackendError> {
-        self.decisions.reject(self.asked.len());
-        let keys = self.sink.bytes();
-        let asked = self.asked.iter();
-        let charges = asked.map(|asked| (asked.rule, asked.charge(keys)));
-        fallback.acquire(charges, &mut self.decisions)
-    }
-
-    /// Pays for the request with a lease, while the store is left alone.
-    pub(super) fn spend(&mut self, leasing: Option<&Leasing>) -> bool {
-        let (Some(leasing), [asked]) = (leasing, self.asked.as_slice()) else {
-            return false;
-        };
-        self.decisions.reject(1);
-        let charge = asked.charge(self.sink.bytes());
-        leasing.spend(&[charge], &mut self.decisions)
     }
 
     #[inline]

@@ -46,6 +46,21 @@ pub(crate) enum Quoted {
     LookedUp(BoxFuture<'static, Option<Quota>>),
 }
 
+impl Quoted {
+    /// What a charge says of the quota, if it needs no look-up and is not zero.
+    #[inline]
+    pub(super) fn of_fast_path(&self) -> Option<Option<Quota>> {
+        match self {
+            Self::Own => Some(None),
+            Self::Found(quota) => {
+                let quota = usable(*quota);
+                (!quota.is_some_and(|quota| quota.is_zero())).then_some(quota)
+            }
+            Self::LookedUp(_) => None,
+        }
+    }
+}
+
 impl Rule {
     pub(super) fn new(policy: Policy, id: PolicyId) -> Self {
         let quoted = headers::quote(policy.name());
@@ -154,4 +169,9 @@ impl Rule {
             }
         });
     }
+}
+
+/// A quota that could not have been built is none; but zero is one, for a key that is allowed nothing.
+pub(super) fn usable(quota: Option<Quota>) -> Option<Quota> {
+    quota.filter(|quota| quota.is_zero() || quota.check().is_ok())
 }

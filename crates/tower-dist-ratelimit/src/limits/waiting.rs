@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Limits, Outcome, Question};
+use super::{Limits, Outcome, Question, rule::usable};
 use crate::{
     Observer, Quota,
     backend::{BackendError, Bounded, BoxFuture, JointDecision},
@@ -26,17 +26,17 @@ pub(crate) type Found = (usize, Option<Quota>);
 pub(crate) type LookUp = (usize, BoxFuture<'static, Option<Quota>>);
 
 impl Waiting {
-    pub(super) fn for_quotas(deadline: Duration, lookups: Vec<LookUp>) -> Self {
+    pub(super) fn for_quotas(timeout: Duration, lookups: Vec<LookUp>) -> Self {
         let all = async { Ok(all(lookups).await) };
-        Self::Quotas(Bounded::new(deadline, Box::pin(all)))
+        Self::Quotas(Bounded::new(timeout, Box::pin(all)))
     }
 
     pub(super) fn for_backend(
-        deadline: Duration,
+        timeout: Duration,
         answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
         leave: Leave,
     ) -> Self {
-        Self::Backend(Bounded::new(deadline, answer), leave)
+        Self::Backend(Bounded::new(timeout, answer), leave)
     }
 
     /// Completes the question. Never [`Outcome::Later`].
@@ -46,7 +46,7 @@ impl Waiting {
         question: &mut Question,
         observer: &O,
         cx: &mut Context<'_>,
-    ) -> Poll<Outcome> {
+    ) -> Poll<Outcome<()>> {
         loop {
             let outcome = match self {
                 Self::Quotas(found) => match ready!(Pin::new(found).poll(cx)) {
@@ -81,7 +81,7 @@ async fn all(mut lookups: Vec<LookUp>) -> Vec<Found> {
     poll_fn(|cx| {
         lookups.retain_mut(|(place, lookup)| match lookup.as_mut().poll(cx) {
             Poll::Ready(quota) => {
-                found.push((*place, super::usable(quota)));
+                found.push((*place, usable(quota)));
                 false
             }
             Poll::Pending => true,

@@ -4,12 +4,11 @@ use super::{Cost, Policy};
 use crate::{
     Algorithm, BuildError, Quota,
     key::{IntoKey, KeySink},
-    limits::{Applies, Quoted, Rule},
 };
 
-type KeyOf<Req> = Box<dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync>;
-type CostOf<Req> = Box<dyn Fn(&Req) -> u64 + Send + Sync>;
-type QuotaOf<Req> = Box<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
+pub(crate) type KeyOf<Req> = Box<dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync>;
+pub(crate) type CostOf<Req> = Box<dyn Fn(&Req) -> u64 + Send + Sync>;
+pub(crate) type QuotaOf<Req> = Box<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
 
 /// A policy about requests that need not be HTTP; from [`Policy::by_request`], or from a [`Policy`] without a key.
 ///
@@ -27,10 +26,10 @@ type QuotaOf<Req> = Box<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
 /// ```
 #[must_use = "a policy does nothing until it is given to a limiter"]
 pub struct RequestPolicy<Req> {
-    policy: Policy,
-    key: Option<KeyOf<Req>>,
-    cost: Option<CostOf<Req>>,
-    quota: Option<QuotaOf<Req>>,
+    pub(crate) policy: Policy,
+    pub(crate) key: Option<KeyOf<Req>>,
+    pub(crate) cost: Option<CostOf<Req>>,
+    pub(crate) quota: Option<QuotaOf<Req>>,
 }
 
 impl<Req> RequestPolicy<Req> {
@@ -87,19 +86,6 @@ impl<Req> RequestPolicy<Req> {
         };
         Self { policy, ..self }
     }
-
-    /// What is about the request, and what is about the store. Fails if the latter is about HTTP.
-    pub(crate) fn split(self) -> Result<(Policy, Look<Req>), BuildError> {
-        let cost = self
-            .policy
-            .only_fixed("unset where requests need not be HTTP")?;
-        let look = Look {
-            key: self.key,
-            cost: self.cost.ok_or(cost),
-            quota: self.quota,
-        };
-        Ok((self.policy, look))
-    }
 }
 
 impl<Req> From<Policy> for RequestPolicy<Req> {
@@ -121,46 +107,16 @@ impl<Req> fmt::Debug for RequestPolicy<Req> {
     }
 }
 
-/// What a policy takes from a request.
-pub(crate) struct Look<Req> {
-    key: Option<KeyOf<Req>>,
-    /// Or else always the same.
-    cost: Result<CostOf<Req>, u64>,
-    quota: Option<QuotaOf<Req>>,
-}
-
-impl<Req> Look<Req> {
-    /// Whether all keys have the policy's quota.
-    pub(crate) fn has_fixed_quota(&self) -> bool {
-        self.quota.is_none()
-    }
-
-    pub(crate) fn at(&self, request: &Req, rule: &Rule, sink: &mut KeySink) -> Applies {
-        let key = match &self.key {
-            None => 0..0,
-            Some(write) => {
-                let (key, found) = sink.key(|sink| write(request, sink));
-                if !found && let Err(applies) = rule.without_key() {
-                    return applies;
-                }
-                key
-            }
-        };
-        Applies::To {
-            key,
-            cost: self
-                .cost
-                .as_ref()
-                .map_or_else(|&cost| cost, |cost| cost(request)),
-            quota: match &self.quota {
-                None => Quoted::Own,
-                Some(quota) => Quoted::Found(quota(request)),
-            },
+impl Policy {
+    /// The cost of each request, if it is fixed.
+    #[inline]
+    pub(crate) fn fixed_cost(&self) -> u64 {
+        match self.cost {
+            Cost::Fixed(cost) => cost,
+            Cost::Of(_) => 1,
         }
     }
-}
 
-impl Policy {
     /// The cost, if the policy takes nothing from HTTP requests.
     pub(crate) fn only_fixed(&self, bound: &str) -> Result<u64, BuildError> {
         let set = |field| Err(BuildError::new(field, "set", bound).in_policy(self.name()));

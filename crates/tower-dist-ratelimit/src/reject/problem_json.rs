@@ -1,8 +1,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
-use super::{Reason, Rejection, RejectionResponse};
-use crate::headers::quote;
+use super::{Reason, Rejection, RejectionResponse, problem::write};
 
 /// The default rejection: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
 /// `http_body_util::Full`.
@@ -35,15 +34,6 @@ impl<B: From<Bytes>> RejectionResponse<B> for ProblemJson {
     }
 }
 
-/// What there is for most rejections, made once: that of a policy's quota.
-pub(crate) fn over_quota(quoted: &str) -> Bytes {
-    let text = write(Reason::Quota, None, [quoted].into_iter());
-    let shared = Bytes::from(text);
-    // Bytes are shared from their first clone on; so no request has to allocate what counts the others.
-    drop(shared.clone());
-    shared
-}
-
 fn document(rejection: &Rejection<'_>) -> Bytes {
     let reason = rejection.reason();
     if reason == Reason::Quota
@@ -52,36 +42,4 @@ fn document(rejection: &Rejection<'_>) -> Bytes {
         return rule.problem.clone();
     }
     write(reason, rejection.hint(), rejection.violated_quoted()).into()
-}
-
-fn write<'a>(
-    reason: Reason,
-    detail: Option<&str>,
-    violated: impl Iterator<Item = &'a str>,
-) -> String {
-    let kind = match reason {
-        Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        Reason::ReducedCapacity => {
-            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-        }
-        _ => "about:blank",
-    };
-    let status = reason.status();
-    let title = status.canonical_reason().unwrap_or_default();
-    let mut document = format!(
-        r#"{{"type":"{kind}","title":"{title}","status":{}"#,
-        status.as_u16()
-    );
-    if let Some(detail) = detail {
-        document.push_str(r#","detail":"#);
-        document.push_str(&quote(detail));
-    }
-    let mut before = r#","violated-policies":["#;
-    for quoted in violated {
-        document.push_str(before);
-        document.push_str(quoted);
-        before = ",";
-    }
-    document.push_str(if before == "," { "]}" } else { "}" });
-    document
 }

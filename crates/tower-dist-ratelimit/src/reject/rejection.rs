@@ -2,57 +2,23 @@ use std::{fmt, time::Duration};
 
 use http::StatusCode;
 
+use super::Reason;
 use crate::{
     Decided, Decision,
-    limits::{Limits, Question, Rule},
+    limits::{Question, Rule},
 };
-
-/// Why a request is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A policy has no tokens for it.
-    Quota,
-    /// It has no key, and a policy [rejects](crate::MissingKey::Reject) such requests.
-    MissingKey,
-    /// It has no key, although every request should have one: the server is not set up for the policy's key. The
-    /// [hint](Rejection::hint) says what it lacks.
-    Misconfigured,
-    /// The store has not decided, and the layer [denies](crate::FailureMode::Closed) in that case.
-    Backend,
-    /// The store has not decided, and this process has no tokens for it in its
-    /// [share](crate::FailureMode::Local).
-    ReducedCapacity,
-    /// It would have to wait, and there are as many requests waiting as may. Only in a [`Throttle`](crate::Throttle).
-    QueueFull,
-    /// Its turn would come later than it may wait. Only in a [`Throttle`](crate::Throttle).
-    TooLong,
-}
-
-impl Reason {
-    pub(super) fn status(self) -> StatusCode {
-        match self {
-            Self::Quota => StatusCode::TOO_MANY_REQUESTS,
-            Self::MissingKey => StatusCode::BAD_REQUEST,
-            Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Backend | Self::ReducedCapacity | Self::QueueFull | Self::TooLong => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-        }
-    }
-}
 
 /// A request that is rejected, as [`RejectionResponse`](crate::RejectionResponse) gets to see it.
 pub struct Rejection<'a> {
-    limits: &'a Limits,
+    rules: &'a [Rule],
     question: &'a Question,
     reason: Reason,
 }
 
 impl<'a> Rejection<'a> {
-    pub(crate) fn new(limits: &'a Limits, question: &'a Question, reason: Reason) -> Self {
+    pub(crate) fn new(rules: &'a [Rule], question: &'a Question, reason: Reason) -> Self {
         Self {
-            limits,
+            rules,
             question,
             reason,
         }
@@ -71,7 +37,7 @@ impl<'a> Rejection<'a> {
         if self.reason != Reason::Misconfigured {
             return None;
         }
-        let rule = self.limits.rules.get(self.question.keyless)?;
+        let rule = self.rules.get(self.question.keyless)?;
         rule.policy.hint()
     }
 
@@ -109,7 +75,7 @@ impl<'a> Rejection<'a> {
     /// All the decisions; those of policies that would have let the request pass, too.
     #[must_use]
     pub fn decided(&self) -> Decided<'a> {
-        Decided::new(self.limits, self.question)
+        Decided::new(self.rules, self.question)
     }
 
     fn rejected(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + use<'a> {

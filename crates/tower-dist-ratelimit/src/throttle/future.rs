@@ -11,7 +11,11 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower_service::Service;
 
 use super::{Gate, turn::Turn};
-use crate::{LimitError, Observer, RateLimited, Reason, limits::Question, observe::Undecided};
+use crate::{
+    LimitError, Observer, RateLimited,
+    limits::{Outcome, Question},
+    observe::Undecided,
+};
 
 /// The response of a [`Throttle`](super::Throttle) service.
 ///
@@ -72,7 +76,8 @@ struct Paid<Req> {
 impl<Req> Drop for Paid<Req> {
     fn drop(&mut self) {
         if let Some(question) = &self.question {
-            question.take_back(&self.gate.calls.limits, self.since);
+            let limits = &self.gate.calls.limits;
+            limits.take_back(question, self.since);
         }
     }
 }
@@ -117,7 +122,7 @@ impl<S: Service<Req>, Req, O: Observer> ThrottleFuture<S, Req, O> {
 
 impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
     fn readying(question: Question, inner: S, request: Req, gate: Arc<Gate<Req>>) -> Self {
-        let delay = gate.calls.delay(&question);
+        let delay = gate.calls.limits.delay(&question);
         let delay = (!delay.is_zero()).then(|| Box::pin(sleep(delay)));
         let mut rules = gate.calls.limits.rules.iter();
         let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
@@ -137,16 +142,20 @@ impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
 }
 
 impl<S: Service<Req>, Req, O: Observer> Waiting<S, Req, O> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Reason>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<()>> {
         self.turn.poll(&self.gate, self.observer.observer(), cx)
     }
 
-    fn decided(self, reason: Option<Reason>) -> State<S, Req, O> {
+    fn decided(self, outcome: Outcome<()>) -> State<S, Req, O> {
         let observer = self.observer.decided();
         if let Some(waited) = self.turn.waited() {
             observer.waited(waited);
         }
-        match self.gate.calls.rule(reason, &self.turn.question, &observer) {
+        match self
+            .gate
+            .calls
+            .tell(outcome, &self.turn.question, &observer)
+        {
             // The place in the line goes with the turn: who is behind goes on.
             Ok(()) => {
                 let question = self.turn.question;
@@ -170,9 +179,9 @@ where
             let next = match state.as_mut().project() {
                 StateProjection::Waiting(waiting) => {
                     let turn = waiting.as_mut().expect("polled again after a panic");
-                    let reason = ready!(turn.poll(cx));
+                    let outcome = ready!(turn.poll(cx));
                     let decided = waiting.take().expect("it was there a line above");
-                    decided.decided(reason)
+                    decided.decided(outcome)
                 }
                 StateProjection::Readying(readying) => {
                     let unready = readying.as_mut().expect("polled again after a panic");

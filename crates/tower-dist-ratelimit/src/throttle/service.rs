@@ -54,7 +54,7 @@ where
                 let (gate, observer) = (Arc::clone(gate), observer.clone());
                 ThrottleFuture::waiting(turn, inner.clone(), request, gate, observer)
             }
-            Some(reason) => match gate.calls.rule(reason, &turn.question, observer) {
+            Some(outcome) => match gate.calls.tell(outcome, &turn.question, observer) {
                 Ok(()) => {
                     let gate = Arc::clone(gate);
                     ThrottleFuture::readying(turn.question, inner.clone(), request, gate)

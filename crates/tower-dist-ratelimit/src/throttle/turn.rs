@@ -52,7 +52,7 @@ impl Turn {
     /// Starts on the way, and may be there at once.
     pub(super) fn new<Req, O: Observer>(gate: &Gate<Req>, request: &Req, observer: &O) -> Self {
         let mut turn = Self {
-            question: Question::new(),
+            question: Question::default(),
             started: None,
             place: None,
             step: Step::Done(None),
@@ -60,7 +60,7 @@ impl Turn {
         let look = gate.calls.look(request);
         turn.step = match gate.calls.limits.prepare(&mut turn.question, look) {
             Err(reason) => Step::Done(Some(reason)),
-            Ok(_) if gate.lines.any() && !gate.calls.shadow && turn.can_pass(gate) => {
+            Ok(_) if gate.lines.any() && !gate.calls.limits.shadow && turn.can_pass(gate) => {
                 match turn.join_others(gate) {
                     Some(step) => step,
                     None => turn.ask(gate, observer),
@@ -79,9 +79,9 @@ impl Turn {
     }
 
     /// What came of it, if that is known already.
-    pub(super) fn done(&self) -> Option<Option<Reason>> {
+    pub(super) fn done(&self) -> Option<Outcome<()>> {
         match self.step {
-            Step::Done(reason) => Some(reason),
+            Step::Done(reason) => Some(reason.map_or(Outcome::Pass(()), Outcome::Reject)),
             _ => None,
         }
     }
@@ -97,8 +97,11 @@ impl Turn {
         gate: &Gate<Req>,
         observer: &O,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Reason>> {
+    ) -> Poll<Outcome<()>> {
         loop {
+            if let Some(outcome) = self.done() {
+                return Poll::Ready(outcome);
+            }
             self.step = match &mut self.step {
                 Step::Store(answer) => {
                     let limits = &gate.calls.limits;
@@ -118,7 +121,7 @@ impl Turn {
                     ready!(due.as_mut().poll(cx));
                     self.ask(gate, observer)
                 }
-                Step::Done(reason) => return Poll::Ready(*reason),
+                Step::Done(reason) => Step::Done(*reason),
             }
         }
     }
@@ -128,22 +131,22 @@ impl Turn {
         self.next(gate, outcome)
     }
 
-    fn next<Req>(&mut self, gate: &Gate<Req>, outcome: Outcome) -> Step {
-        let delay = gate.calls.delay(&self.question);
+    fn next<Req>(&mut self, gate: &Gate<Req>, outcome: Outcome<()>) -> Step {
+        let delay = gate.calls.limits.delay(&self.question);
         match outcome {
-            Outcome::Pass if delay.is_zero() => Step::Done(None),
-            Outcome::Pass => {
+            Outcome::Pass(()) if delay.is_zero() => Step::Done(None),
+            Outcome::Pass(()) => {
                 let due = Instant::now().checked_add(delay);
                 // A queue is not longer than the longest wait, but the store has taken its time.
-                let end = self.end(gate) + gate.calls.limits.deadline;
+                let end = self.end(gate) + gate.calls.limits.timeout;
                 if due.is_some_and(|due| due <= end) {
                     Step::Done(None)
                 } else {
-                    self.question.take_back(&gate.calls.limits, None);
+                    gate.calls.limits.take_back(&self.question, None);
                     Turned::TooLong.into()
                 }
             }
-            Outcome::Reject(reason) if gate.calls.shadow => Step::Done(Some(reason)),
+            Outcome::Reject(reason) if gate.calls.limits.shadow => Step::Done(Some(reason)),
             Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity)) => {
                 match self.question.retry_after() {
                     Some(wait) => self.wait(gate, wait),

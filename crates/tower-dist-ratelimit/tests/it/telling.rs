@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use http::{Request, StatusCode};
+use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 use tower_dist_ratelimit::{
-    Consistency, Decided, FailureMode, Limiter, MissingKey, Observer, Policy, Quota,
-    RateLimitLayer, RateLimitLayerBuilder, Rejection, Source, key,
+    Consistency, Decided, FailureMode, Limiter, Observer, Policy, Quota, RateLimitLayer,
+    RateLimitLayerBuilder, Rejection, Source, key,
 };
 
 use crate::{
@@ -230,25 +230,15 @@ async fn no_more_is_said_to_be_left_than_there_is() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn policies_that_apply_to_different_requests_have_different_leases() {
+#[test]
+fn a_lease_of_several_policies_is_a_build_error() {
     let wan = Wan::away(Duration::ZERO);
-    let by = |name: &'static str, limit| {
-        let policy = Policy::new(name, Quota::per_day(limit)).by(key::header(name));
-        policy.missing_key(MissingKey::Skip)
-    };
-    let layer = leasing(&wan, by("many", 10_000)).limit(by("few", 5));
-    let mut service = layer.build().unwrap().layer(Probe::default());
-    let request = |name: &str| Request::builder().header(name, "k").body(()).unwrap();
-    for _ in 0..200 {
-        sleep(AWAY).await;
-        let response = send(&mut service, request("many")).await;
-        assert_eq!(response.status(), StatusCode::OK);
-    }
-    for left in (0..5).rev() {
-        let response = send(&mut service, request("few")).await;
-        assert_eq!(state(&response).0, left);
-    }
-    let rejected = send(&mut service, request("few")).await;
-    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
+    let by = |name: &'static str| Policy::new(name, Quota::per_day(5)).by(key::header(name));
+    let error = leasing(&wan, by("a")).limit(by("b")).build().unwrap_err();
+    assert_eq!(error.field(), "consistency");
+    assert_eq!(
+        error.to_string(),
+        "consistency is leased, but must be exact or eventual with several policies"
+    );
+    assert!(leasing(&wan, by("a")).build().is_ok());
 }

@@ -5,7 +5,7 @@ use crate::Decision;
 
 /// A policy of a [`Memory`](super::Memory) that is decided by itself and by its own quota, which most are: its store without the
 /// way there. It never fails, so nobody has to watch whether it does.
-pub struct Alone {
+pub(crate) struct Alone {
     frame: Frame,
     store: Arc<dyn Store>,
     limit: u64,

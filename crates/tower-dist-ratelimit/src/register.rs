@@ -1,3 +1,5 @@
+//! Checks sets of policies and registers them with a backend.
+
 use crate::{
     BuildError, Policy,
     backend::{Backend, PolicyId},
@@ -13,7 +15,7 @@ pub(crate) fn register(
 }
 
 /// Checks a set of policies, but for the limits of the backend's arithmetic.
-pub(super) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
+pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.capabilities().max_policies;
     if policies.is_empty() {
         return Err(BuildError::new("number of policies", 0, "at least 1"));
@@ -40,7 +42,7 @@ pub(super) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), Bu
 }
 
 /// Registers a set of checked policies.
-pub(super) fn register_checked(
+pub(crate) fn register_checked(
     backend: &dyn Backend,
     policies: &[Policy],
 ) -> Result<Vec<PolicyId>, BuildError> {

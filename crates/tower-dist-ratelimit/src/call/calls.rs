@@ -1,0 +1,46 @@
+use crate::{
+    Observer, RateLimited, Rejection,
+    key::KeySink,
+    limits::{Applies, Limits, Look, Outcome, Question, Rule},
+};
+
+/// The settings and the state of one layer, shared by all its services.
+pub(crate) struct Calls<Req> {
+    pub(crate) limits: Limits,
+    pub(super) looks: Vec<Look<Req>>,
+}
+
+impl<Req> Calls<Req> {
+    #[inline]
+    pub(super) fn decide<O: Observer>(
+        &self,
+        question: &mut Option<Question>,
+        request: &Req,
+        observer: &O,
+    ) -> Outcome<()> {
+        let limits = &self.limits;
+        limits.decide(question, observer, self.look(request), |_, _| ())
+    }
+
+    /// Whether and how a policy applies to a request.
+    #[inline]
+    pub(crate) fn look(&self, request: &Req) -> impl FnMut(usize, &Rule, &mut KeySink) -> Applies {
+        |number, rule, sink| self.looks[number].at(request, rule, sink)
+    }
+
+    /// Tells the observer of an outcome; `None` while it is not known.
+    pub(crate) fn tell<O: Observer>(
+        &self,
+        outcome: Outcome<()>,
+        question: &Question,
+        observer: &O,
+    ) -> Result<(), RateLimited> {
+        match self.limits.tell(outcome, question, observer, |_, _| ()) {
+            Outcome::Reject(reason) => {
+                let rejection = Rejection::new(&self.limits.rules, question, reason);
+                Err(RateLimited::new(&rejection))
+            }
+            Outcome::Pass(()) | Outcome::Later(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use smallvec::SmallVec;
+use tokio::{runtime, task::JoinSet, time::Instant};
+
+use super::{Limits, Question};
+use crate::{
+    Algorithm, Decision, Source,
+    backend::{Answer, Backend, BackendError, Bounded, Charge},
+    ladder::{Instead, NotAsked},
+};
+
+/// The most corrections of one layer that travel at a time: as many requests as a busy instance has at once.
+const MAX_TRAVELLING: usize = 1024;
+
+/// Corrections of charges that are on their way to a store. They have no caller to wait for them, since a response that is
+/// dropped cannot wait; they end with the layer.
+#[derive(Default)]
+pub(crate) struct Corrections {
+    travelling: Mutex<JoinSet<()>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Limits {
+    /// Corrections that have not reached the backend.
+    pub(crate) fn lost_corrections(&self) -> u64 {
+        self.corrections.lost.load(Relaxed)
+    }
+
+    /// Changes charges to the policies of these numbers, where they were made. A backend whose circuit is open is not asked.
+    pub(crate) fn settle(
+        &self,
+        source: Source,
+        charges: &[(usize, Charge<'_>)],
+        delta: i64,
+    ) -> Answer {
+        match (source, &self.ladder.instead) {
+            (Source::Local, Instead::Decide(fallback)) => {
+                let mut charges = charges.iter();
+                charges
+                    .try_for_each(|&(number, charge)| fallback.settle(number, charge, delta))
+                    .map_or_else(Answer::Failed, |()| Answer::Done(true))
+            }
+            // There it was charged nothing.
+            (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
+            _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::new(NotAsked)),
+            _ => {
+                let charges = charges.iter().map(|&(_, charge)| charge);
+                let charges: SmallVec<[Charge<'_>; 2]> = charges.collect();
+                self.backend.settle(&charges, delta)
+            }
+        }
+    }
+
+    /// Changes a charge by `delta` tokens.
+    pub(crate) fn correct(&self, source: Source, number: usize, charge: Charge<'_>, delta: i64) {
+        if delta == 0 {
+            return;
+        }
+        let Corrections { travelling, lost } = &self.corrections;
+        let answer = match self.settle(source, &[(number, charge)], delta) {
+            Answer::Done(_) => return,
+            Answer::Later(answer) => answer,
+            Answer::Failed(_) => {
+                lost.fetch_add(1, Relaxed);
+                return;
+            }
+        };
+        let mut travelling = travelling.lock().unwrap_or_else(PoisonError::into_inner);
+        while travelling.try_join_next().is_some() {}
+        let runtime = runtime::Handle::try_current().ok();
+        let Some(runtime) = runtime.filter(|_| travelling.len() < MAX_TRAVELLING) else {
+            lost.fetch_add(1, Relaxed);
+            return;
+        };
+        let (timeout, lost) = (self.timeout, Arc::clone(lost));
+        let travel = async move {
+            if Bounded::new(timeout, answer).await.is_err() {
+                lost.fetch_add(1, Relaxed);
+            }
+        };
+        travelling.spawn_on(travel, &runtime);
+    }
+
+    /// Puts back what was taken for a request that was not made after all. Nobody is left to wait for a store that takes its time,
+    /// so that is told in the background.
+    ///
+    /// A place in a leaky queue stays taken: who waits behind it has a time already, and who got the place as the next in line would
+    /// come together with the last of those. And what was taken from a window that is over is gone: the next one has nothing of it.
+    /// `since` is when it was taken; if that is not given, a moment ago.
+    pub(crate) fn take_back(&self, question: &Question, since: Option<Instant>) {
+        let decided = question.asked.iter().zip(question.decisions.iter());
+        let is_over =
+            |decision: &Decision| since.is_some_and(|then| then.elapsed() >= decision.reset_after);
+        let taken = decided.filter(|(asked, decision)| {
+            let comes_back = match self.rules[asked.rule].policy.algorithm() {
+                Algorithm::LeakyQueue { .. } => false,
+                algorithm => !(algorithm.has_windows() && is_over(decision)),
+            };
+            decision.granted > 0 && comes_back
+        });
+        for (asked, decision) in taken {
+            let refund = i64::try_from(asked.cost).map_or(i64::MIN, |cost| -cost);
+            let charge = asked.charge(question.keys());
+            self.correct(decision.source, asked.rule, charge, refund);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+use std::{slice, time::Duration};
+
+use super::{
+    Applies, Asked, Limits, Outcome, Question, Quoted, Rule, Waiting, rule::usable, waiting::LookUp,
+};
+use crate::{
+    Decided, Decision, Decisions, Observer, Reason, Rejection, Source,
+    backend::{Answer, BackendError, JointDecision},
+    key::KeySink,
+    ladder::{Fallback, Instead, Leave},
+};
+
+impl Limits {
+    /// Decides on a request, and tells the observer.
+    ///
+    /// `look` says whether and how the policy of a number applies to the request. `passed` makes what the caller keeps of the
+    /// decisions on a request that passes; it is told whether the request was charged. There is a question unless the request passes
+    /// by the fast path.
+    #[inline]
+    pub(crate) fn decide<O: Observer, T>(
+        &self,
+        question: &mut Option<Question>,
+        observer: &O,
+        mut look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
+        passed: impl FnOnce(Decided<'_>, bool) -> T,
+    ) -> Outcome<T> {
+        let (question, outcome) = if let [rule] = self.rules.as_slice() {
+            // The fast path makes nothing that only a request needs that waits or is rejected.
+            let mut sink = KeySink::new();
+            let applies = look(0, rule, &mut sink);
+            match self.only_charge(rule, applies) {
+                Ok((asked, leave)) => {
+                    let mut decision = Decision::default();
+                    let answer = self.charge(&asked, &sink, &mut decision);
+                    if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
+                        self.ladder.answered_at_once(leave, observer);
+                        let decided = Decided::one(&self.rules, &asked, &decision, &sink);
+                        observer.allowed(&decided);
+                        return Outcome::Pass(passed(decided, true));
+                    }
+                    let question = question.insert(Question::one(sink, asked, decision));
+                    let outcome = self.outcome(question, answer, leave, observer);
+                    (question, outcome)
+                }
+                Err(applies) => {
+                    let question = question.insert(Question::of(sink));
+                    let mut applies = Some(applies);
+                    let again =
+                        |_: usize, _: &Rule, _: &mut KeySink| applies.take().unwrap_or(Applies::No);
+                    let outcome = self.decide_together(question, observer, again);
+                    (question, outcome)
+                }
+            }
+        } else {
+            let question = question.insert(Question::default());
+            let outcome = self.decide_together(question, observer, look);
+            (question, outcome)
+        };
+        self.tell(outcome, question, observer, passed)
+    }
+
+    /// The charge of a request to the only policy, with leave to ask the backend, if nothing is to be done before.
+    #[inline]
+    fn only_charge(&self, rule: &Rule, applies: Applies) -> Result<(Asked, Leave), Applies> {
+        let quota = match &applies {
+            Applies::To { quota, .. } => quota.of_fast_path(),
+            _ => None,
+        };
+        let leave = match &self.alone {
+            Some(_) => Some(Leave::Quiet),
+            None => self.ladder.leave_if_closed(),
+        };
+        match (applies, quota, leave) {
+            (Applies::To { key, cost, .. }, Some(quota), Some(leave)) => {
+                let asked = Asked::new(0, rule.id, key, cost);
+                Ok((Asked { quota, ..asked }, leave))
+            }
+            (applies, ..) => Err(applies),
+        }
+    }
+
+    #[inline]
+    fn charge(&self, asked: &Asked, sink: &KeySink, decision: &mut Decision) -> Answer {
+        match &self.alone {
+            Some(alone) => {
+                *decision = alone.charge(asked.key(sink.bytes()), asked.cost);
+                Answer::Done(decision.allowed)
+            }
+            None => {
+                let charge = asked.charge(sink.bytes());
+                let (charges, out) = (slice::from_ref(&charge), slice::from_mut(decision));
+                self.backend.acquire(charges, out)
+            }
+        }
+    }
+
+    /// Tells the observer of an outcome. A shadow lets a rejected request pass.
+    pub(crate) fn tell<O: Observer, T>(
+        &self,
+        outcome: Outcome<()>,
+        question: &Question,
+        observer: &O,
+        passed: impl FnOnce(Decided<'_>, bool) -> T,
+    ) -> Outcome<T> {
+        let decided = Decided::new(&self.rules, question);
+        match outcome {
+            Outcome::Pass(()) => {
+                observer.allowed(&decided);
+                let delay = question.delay();
+                if !delay.is_zero() {
+                    observer.waited(delay);
+                }
+                Outcome::Pass(passed(decided, true))
+            }
+            Outcome::Reject(reason) => {
+                let rejection = Rejection::new(&self.rules, question, reason);
+                if self.shadow {
+                    observer.shadowed(&rejection);
+                    return Outcome::Pass(passed(decided, false));
+                }
+                observer.rejected(&rejection);
+                Outcome::Reject(reason)
+            }
+            Outcome::Later(waiting) => Outcome::Later(waiting),
+        }
+    }
+
+    /// Decides on a request without the fast path, and without telling the observer of the outcome.
+    pub(crate) fn decide_together<O: Observer>(
+        &self,
+        question: &mut Question,
+        observer: &O,
+        look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
+    ) -> Outcome<()> {
+        match self.prepare(question, look) {
+            Ok(lookups) if lookups.is_empty() => self.ask(question, observer),
+            Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.timeout, lookups)),
+            Err(reason) => Outcome::Reject(reason),
+        }
+    }
+
+    /// Finds the charges of a request, but for the quotas that have to be looked up.
+    pub(crate) fn prepare(
+        &self,
+        question: &mut Question,
+        mut look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
+    ) -> Result<Vec<LookUp>, Reason> {
+        let mut lookups = Vec::new();
+        for (number, rule) in self.rules.iter().enumerate() {
+            match look(number, rule, &mut question.sink) {
+                Applies::To { key, cost, quota } => {
+                    let mut asked = Asked::new(number, rule.id, key, cost);
+                    match quota {
+                        Quoted::Own => {}
+                        Quoted::Found(quota) => asked.quota = usable(quota),
+                        Quoted::LookedUp(quota) => lookups.push((question.asked.len(), quota)),
+                    }
+                    question.asked.push(asked);
+                }
+                Applies::No => {}
+                Applies::Rejects(reason) => {
+                    question.asked.clear();
+                    question.keyless = number;
+                    return Err(reason);
+                }
+            }
+        }
+        Ok(lookups)
+    }
+
+    /// Asks the backend, which has the whole timeout from now.
+    pub(crate) fn ask<O: Observer>(&self, question: &mut Question, observer: &O) -> Outcome<()> {
+        if question.asked.is_empty() {
+            return Outcome::Pass(());
+        }
+        if question.asked.iter().any(Asked::is_shut_out) {
+            // A limit of zero needs no backend.
+            question.asked.retain(|asked| asked.is_shut_out());
+            question.decisions = Decisions::rejected(question.asked.len());
+            return Outcome::Reject(Reason::Quota);
+        }
+        match self.ladder.leave() {
+            Ok(leave) => match self.recover(question, leave) {
+                Ok(leave) => {
+                    let answer = question.ask(&*self.backend);
+                    self.outcome(question, answer, leave, observer)
+                }
+                Err(reason) => Outcome::Reject(reason),
+            },
+            Err(_) if self.spend(question) => Outcome::Pass(()),
+            Err(error) => self.undecided(question, error, observer),
+        }
+    }
+
+    /// What the backend's answer means.
+    fn outcome<O: Observer>(
+        &self,
+        question: &mut Question,
+        answer: Answer,
+        leave: Leave,
+        observer: &O,
+    ) -> Outcome<()> {
+        match answer {
+            Answer::Done(allowed) => {
+                self.ladder.answered_at_once(leave, observer);
+                self.by_quota(question, allowed, leave)
+            }
+            Answer::Failed(error) => self.failed(question, leave, error, observer),
+            Answer::Later(answer) => {
+                self.ladder.answers_later();
+                Outcome::Later(Waiting::for_backend(self.timeout, answer, leave))
+            }
+        }
+    }
+
+    pub(super) fn decided<O: Observer>(
+        &self,
+        question: &mut Question,
+        verdict: Result<JointDecision, BackendError>,
+        leave: Leave,
+        observer: &O,
+    ) -> Outcome<()> {
+        match verdict {
+            Ok(JointDecision { allowed, decisions }) if decisions.len() == question.asked.len() => {
+                self.ladder.answered_later(leave, observer);
+                question.decisions = decisions;
+                self.by_quota(question, allowed, leave)
+            }
+            Ok(_) => {
+                let error = BackendError::new("an answer without a decision on each charge");
+                self.failed(question, leave, error, observer)
+            }
+            Err(error) => self.failed(question, leave, error, observer),
+        }
+    }
+
+    /// The backend was asked, and has not decided. It is not asked again: it may have charged the request already.
+    fn failed<O: Observer>(
+        &self,
+        question: &mut Question,
+        leave: Leave,
+        error: BackendError,
+        observer: &O,
+    ) -> Outcome<()> {
+        self.ladder.failed(leave, &error, observer);
+        self.release(question, leave);
+        self.undecided(question, error, observer)
+    }
+
+    /// Decides by the failure mode.
+    pub(super) fn undecided<O: Observer>(
+        &self,
+        question: &mut Question,
+        error: BackendError,
+        observer: &O,
+    ) -> Outcome<()> {
+        observer.failed(&error);
+        let error = match &self.ladder.instead {
+            Instead::Open => {
+                question.decisions = self.unasked(question, |limit| Decision {
+                    source: Source::Allowed,
+                    ..Decision::allow(0, limit, 0, Duration::ZERO)
+                });
+                return Outcome::Pass(());
+            }
+            Instead::Closed => error,
+            Instead::Decide(fallback) => match ask_instead(question, fallback) {
+                Ok(true) => {
+                    for asked in &question.asked {
+                        fallback.keep(asked.rule, asked.charge(question.keys()));
+                    }
+                    return Outcome::Pass(());
+                }
+                Ok(false) => return Outcome::Reject(Reason::ReducedCapacity),
+                Err(error) => error,
+            },
+        };
+        let asked_again = self.ladder.shut_for();
+        question.decisions = self.unasked(question, |limit| Decision {
+            source: Source::Denied,
+            ..Decision::reject(limit, 0, asked_again, Duration::ZERO)
+        });
+        question.cause = Some(error);
+        Outcome::Reject(Reason::Backend)
+    }
+
+    fn by_quota(&self, question: &Question, allowed: bool, leave: Leave) -> Outcome<()> {
+        if allowed {
+            return Outcome::Pass(());
+        }
+        self.release(question, leave);
+        Outcome::Reject(Reason::Quota)
+    }
+
+    /// Decisions that nobody has made, from the limits.
+    fn unasked(&self, question: &Question, decision: impl Fn(u64) -> Decision) -> Decisions {
+        let asked = question.asked.iter();
+        let quotas = asked.map(|asked| {
+            let own = || self.rules[asked.rule].policy.quota();
+            asked.quota.unwrap_or_else(own)
+        });
+        quotas.map(|quota| decision(quota.limit())).collect()
+    }
+
+    /// Pays for the request with a lease, while the backend is not asked.
+    fn spend(&self, question: &mut Question) -> bool {
+        let (Some(leasing), [asked]) = (&self.leasing, question.asked.as_slice()) else {
+            return false;
+        };
+        let charge = asked.charge(question.sink.bytes());
+        question.decisions.reject(1);
+        leasing.spend(&[charge], &mut question.decisions)
+    }
+
+    /// For a process that has lately returned to the backend: reports tokens that it has admitted alone. While other processes may
+    /// still decide alone, charges the request to this process's share, too.
+    fn recover(&self, question: &mut Question, leave: Leave) -> Result<Leave, Reason> {
+        let Some((fallback, is_shared)) = self.ladder.recovering() else {
+            return Ok(leave);
+        };
+        if let Leave::Probe(_) = leave {
+            return Ok(leave);
+        }
+        for asked in &question.asked {
+            let charge = asked.charge(question.keys());
+            let unreported = fallback.take_unreported(asked.rule, charge);
+            let unreported = i64::try_from(unreported).unwrap_or(i64::MAX);
+            self.correct(Source::Backend, asked.rule, charge, unreported);
+        }
+        if !is_shared {
+            return Ok(leave);
+        }
+        match ask_instead(question, fallback) {
+            Ok(true) => Ok(Leave::Shared),
+            Ok(false) => Err(Reason::ReducedCapacity),
+            Err(_) => Ok(leave),
+        }
+    }
+
+    /// Puts back the charge to the share, for a request that the backend has not admitted.
+    fn release(&self, question: &Question, leave: Leave) {
+        if let (Leave::Shared, Instead::Decide(fallback)) = (leave, &self.ladder.instead) {
+            for asked in &question.asked {
+                fallback.release(asked.rule, asked.charge(question.keys()));
+            }
+        }
+    }
+}
+
+/// Asks this process's share.
+fn ask_instead(question: &mut Question, fallback: &Fallback) -> Result<bool, BackendError> {
+    question.decisions.reject(question.asked.len());
+    let keys = question.sink.bytes();
+    let asked = question.asked.iter();
+    let charges = asked.map(|asked| (asked.rule, asked.charge(keys)));
+    fallback.acquire(charges, &mut question.decisions)
+}
