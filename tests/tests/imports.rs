@@ -294,7 +294,9 @@ const KNOWN: &[(&str, &str)] = &[
         "replay::body replay::body::native replay::body::never replay::polling replay::reader replay::record \
          replay::record::leftovers replay::record::state replay::recording replay::replay_body replay::unread",
     ),
+    ("tower-dist-ratelimit-memcached", "backend builder parts"),
     ("tower-dist-ratelimit-memcached", "cell pipe pipe::sent"),
+    ("tower-dist-ratelimit-redis", "backend builder"),
     ("tower-dist-ratelimit-redis", "cluster route"),
 ];
 
