@@ -2,9 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_jitter_retry::{
-    AttemptScope, AttemptStarted, CallEnded, DelaySource, Observer, RetryScheduled, StopReason,
-};
+use tower_jitter_retry::{CallInfo, DelaySource, Event, Observer, StopReason};
 
 /// Records the events of a retry layer.
 #[derive(Clone, Default)]
@@ -52,21 +50,20 @@ impl Events {
 }
 
 impl Observer for Events {
-    fn attempt_started(&self, _: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        self.log.lock().unwrap().attempts += 1;
-        None
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        let delay = (event.delay, event.source);
-        self.log.lock().unwrap().delays.push(delay);
-        if let Some(hook) = &self.on_retry {
-            hook();
+    fn on_event(&self, _: &CallInfo, event: Event<'_>) {
+        let mut log = self.log.lock().unwrap();
+        match event {
+            Event::AttemptStarted { .. } => log.attempts += 1,
+            Event::RetryScheduled { delay, source, .. } => {
+                log.delays.push((delay, source));
+                drop(log);
+                if let Some(hook) = &self.on_retry {
+                    hook();
+                }
+            }
+            Event::CallEnded { reason, .. } => log.stops.push(reason),
+            _ => {}
         }
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        self.log.lock().unwrap().stops.push(event.reason);
     }
 }
 

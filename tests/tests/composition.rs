@@ -12,7 +12,9 @@ use tests::{Answer, Probe, Request};
 use tower::{Layer, Service, ServiceExt};
 use tower_attempt::{Attempt, AttemptKind, Deadline};
 use tower_hedge_latency::{Budget, HedgeInfo, HedgeLayer, Http};
-use tower_jitter_retry::{Backoff, CallEnded, Jitter, Observer, RetryInfo, RetryLayer, StopReason};
+use tower_jitter_retry::{
+    Backoff, CallInfo, Event, Jitter, Observer, RetryInfo, RetryLayer, StopReason,
+};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -294,8 +296,10 @@ async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
 struct Stops(Arc<Mutex<Vec<StopReason>>>);
 
 impl Observer for Stops {
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        self.0.lock().unwrap().push(event.reason);
+    fn on_event(&self, _: &CallInfo, event: Event<'_>) {
+        if let Event::CallEnded { reason, .. } = event {
+            self.0.lock().unwrap().push(reason);
+        }
     }
 }
 

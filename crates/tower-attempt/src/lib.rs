@@ -99,9 +99,8 @@ pub use self::observe::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use self::observe::TracingObserver;
 pub use self::observe::{
-    AttemptEnded, AttemptOutcome, AttemptScope, AttemptStarted, CallEnded, CallInfo, DelaySource,
-    HedgeSkipped, LayerKind, NoObserver, Observe, Observed, Observer, Record, RequestLine,
-    RetryScheduled, SkipReason, StopReason,
+    AttemptOutcome, AttemptScope, CallInfo, DelaySource, Event, LayerKind, NoObserver, Observe,
+    Observed, Observer, Record, RequestLine, SkipReason, StopReason,
 };
 pub use self::protocol::{Outcomes, Protocol, Requests};
 pub use self::rejected::Rejected;

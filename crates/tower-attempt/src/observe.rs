@@ -1,5 +1,4 @@
 mod event;
-mod facts;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod record;
@@ -9,43 +8,44 @@ mod tracing;
 use std::sync::Arc;
 
 pub use self::event::{
-    AttemptEnded, AttemptOutcome, AttemptStarted, CallEnded, HedgeSkipped, RetryScheduled,
+    AttemptOutcome, CallInfo, DelaySource, Event, LayerKind, RequestLine, SkipReason, StopReason,
 };
-pub use self::facts::{CallInfo, DelaySource, LayerKind, RequestLine, SkipReason, StopReason};
 #[cfg(feature = "metrics")]
 pub use self::metrics::MetricsObserver;
 pub use self::record::{NoObserver, Observe, Observed, Record};
 #[cfg(feature = "tracing")]
 pub use self::tracing::TracingObserver;
+use crate::Attempt;
 
 /// Receives events from a retry or hedge layer.
 ///
-/// Each method does nothing unless implemented. The layer calls it on the task that polls the call,
-/// so it should return quickly. It may be called concurrently for different calls.
+/// The layer calls the methods on the task that polls the call, so they should return quickly. They may run
+/// concurrently for different calls. A pair of observers is an observer whose parts both receive each event. An
+/// `Arc` of an observer is an observer, too.
 ///
 /// | event | when |
 /// |---|---|
-/// | [`attempt_started`](Self::attempt_started) | the layer sends an attempt, the first one included |
-/// | [`attempt_ended`](Self::attempt_ended) | the attempt has an outcome, or the layer drops it; once per attempt |
-/// | [`retry_scheduled`](Self::retry_scheduled) | an attempt failed and another one follows after a delay |
-/// | [`hedge_skipped`](Self::hedge_skipped) | a hedge was due and is not sent |
-/// | [`call_ended`](Self::call_ended) | the call succeeded, failed or was cancelled; exactly once per call |
-///
-/// An event of one call has the same [`CallInfo::id`] as the others of this call. A pair of observers is an observer
-/// whose parts both receive each event, and an `Arc` of an observer is an observer, too.
+/// | [`AttemptStarted`](Event::AttemptStarted) | the layer sends an attempt, the first one included |
+/// | [`AttemptEnded`](Event::AttemptEnded) | the attempt has an outcome, or the layer drops it; once per attempt |
+/// | [`RetryScheduled`](Event::RetryScheduled) | an attempt failed and another one follows after a delay |
+/// | [`HedgeSkipped`](Event::HedgeSkipped) | a hedge was due and is not sent |
+/// | [`CallEnded`](Event::CallEnded) | the call succeeded, failed or was cancelled; exactly once per call |
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-/// use tower_attempt::{CallEnded, Observer, StopReason};
+/// use tower_attempt::{CallInfo, Event, Observer, StopReason};
 ///
 /// /// Counts the calls that failed after more than one attempt.
 /// #[derive(Default)]
 /// struct Failures(AtomicU32);
 ///
 /// impl Observer for Failures {
-///     fn call_ended(&self, event: &CallEnded<'_>) {
-///         if event.reason != StopReason::Success && event.attempts > 1 {
+///     fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+///         if let Event::CallEnded { reason, .. } = event
+///             && reason != StopReason::Success
+///             && call.attempts > 1
+///         {
 ///             self.0.fetch_add(1, Relaxed);
 ///         }
 ///     }
@@ -58,7 +58,27 @@ pub use self::tracing::TracingObserver;
 /// assert_eq!(failures.0.load(Relaxed), 0);
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Whether the events need the request's method, path and authority. If not, the layer does not copy them.
+    /// Receives an event of `call`.
+    ///
+    /// # Default
+    ///
+    /// Does nothing.
+    fn on_event(&self, _call: &CallInfo, _event: Event<'_>) {}
+
+    /// Opens the context in which an attempt runs, such as a span.
+    ///
+    /// The layer calls the returned function with a closure that calls the inner service or polls its future, and
+    /// sends [`AttemptEnded`](Event::AttemptEnded) through it, too. If the function does not run the closure, the
+    /// layer does. An attempt that a hedge layer drains in the background runs outside of its scope.
+    ///
+    /// # Default
+    ///
+    /// `None`: the attempt runs in the context of the call.
+    fn attempt_scope(&self, _call: &CallInfo, _attempt: Attempt) -> Option<AttemptScope> {
+        None
+    }
+
+    /// Whether events need the request's method, path and authority. If not, the layer does not copy them.
     ///
     /// # Default
     ///
@@ -66,106 +86,43 @@ pub trait Observer: Send + Sync + 'static {
     fn reads_request(&self) -> bool {
         true
     }
-
-    /// The layer sends an attempt. The returned scope is entered whenever the attempt runs.
-    fn attempt_started(&self, _event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        None
-    }
-
-    /// An attempt has an outcome, or the layer drops it.
-    fn attempt_ended(&self, _event: &AttemptEnded<'_>) {}
-
-    /// An attempt failed and another one follows after a delay.
-    fn retry_scheduled(&self, _event: &RetryScheduled<'_>) {}
-
-    /// A hedge was due and is not sent.
-    fn hedge_skipped(&self, _event: &HedgeSkipped<'_>) {}
-
-    /// The call succeeded, failed or was cancelled.
-    fn call_ended(&self, _event: &CallEnded<'_>) {}
 }
 
-/// The context in which one attempt runs, such as a span.
-///
-/// The layer drops it when the attempt ends. A loser that [`Drain`] finishes in the background runs outside of it.
-///
-/// [`Drain`]: https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/struct.Drain.html
-pub trait AttemptScope: Send + Sync + 'static {
-    /// Runs `attempt`, which calls the inner service or polls its future. If this method does not, the
-    /// layer does so afterwards.
-    fn enter(&self, attempt: &mut dyn FnMut());
+/// Runs an attempt in a context, such as a span: see [`Observer::attempt_scope`].
+pub type AttemptScope = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
-    /// The attempt has an outcome, or the layer drops it.
-    fn end(&self, _event: &AttemptEnded<'_>) {}
-}
-
-/// Both observers receive each event.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn reads_request(&self) -> bool {
-        self.0.reads_request() || self.1.reads_request()
+    fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+        self.0.on_event(call, event);
+        self.1.on_event(call, event);
     }
 
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        match (self.0.attempt_started(event), self.1.attempt_started(event)) {
-            (Some(outer), Some(inner)) => Some(Box::new((outer, inner))),
+    fn attempt_scope(&self, call: &CallInfo, attempt: Attempt) -> Option<AttemptScope> {
+        let scopes = (
+            self.0.attempt_scope(call, attempt),
+            self.1.attempt_scope(call, attempt),
+        );
+        match scopes {
+            (Some(outer), Some(inner)) => Some(Box::new(move |run| outer(&mut || inner(run)))),
             (one, other) => one.or(other),
         }
     }
 
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        self.0.attempt_ended(event);
-        self.1.attempt_ended(event);
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        self.0.retry_scheduled(event);
-        self.1.retry_scheduled(event);
-    }
-
-    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
-        self.0.hedge_skipped(event);
-        self.1.hedge_skipped(event);
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        self.0.call_ended(event);
-        self.1.call_ended(event);
-    }
-}
-
-impl AttemptScope for (Box<dyn AttemptScope>, Box<dyn AttemptScope>) {
-    fn enter(&self, attempt: &mut dyn FnMut()) {
-        self.0.enter(&mut || self.1.enter(attempt));
-    }
-
-    fn end(&self, event: &AttemptEnded<'_>) {
-        self.0.end(event);
-        self.1.end(event);
+    fn reads_request(&self) -> bool {
+        self.0.reads_request() || self.1.reads_request()
     }
 }
 
 impl<T: Observer + ?Sized> Observer for Arc<T> {
+    fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+        (**self).on_event(call, event);
+    }
+
+    fn attempt_scope(&self, call: &CallInfo, attempt: Attempt) -> Option<AttemptScope> {
+        (**self).attempt_scope(call, attempt)
+    }
+
     fn reads_request(&self) -> bool {
         (**self).reads_request()
-    }
-
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        (**self).attempt_started(event)
-    }
-
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        (**self).attempt_ended(event);
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        (**self).retry_scheduled(event);
-    }
-
-    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
-        (**self).hedge_skipped(event);
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        (**self).call_ended(event);
     }
 }

@@ -201,11 +201,10 @@ pub use tower_attempt::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
-    Attempt, AttemptEnded, AttemptKind, AttemptOutcome, AttemptScope, AttemptStarted, Budget,
-    Budgets, BuildError, ByKey, CallEnded, CallInfo, Classify, ClassifyFn, Deadline, DelaySource,
-    Elapsed, EveryError, Generic, HedgeSkipped, Hint, LayerKind, Mode, NoObserver, Observed,
-    Observer, OneClass, RequestRule, RetryIf, RetryReason, RetryScheduled, SkipReason, StopReason,
-    Verdict,
+    Attempt, AttemptKind, AttemptOutcome, AttemptScope, Budget, Budgets, BuildError, ByKey,
+    CallInfo, Classify, ClassifyFn, Deadline, DelaySource, Elapsed, Event, EveryError, Generic,
+    Hint, LayerKind, Mode, NoObserver, Observed, Observer, OneClass, RequestRule, RetryIf,
+    RetryReason, SkipReason, StopReason, Verdict,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};

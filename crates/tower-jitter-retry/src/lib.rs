@@ -249,11 +249,10 @@ pub use tower_attempt::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
-    Attempt, AttemptEnded, AttemptKind, AttemptOutcome, AttemptScope, AttemptStarted,
-    AttemptTimeout, Budget, Budgets, BuildError, CallEnded, CallInfo, Classify, ClassifyFn,
-    Deadline, DelaySource, Elapsed, EveryError, Generic, HedgeSkipped, Hint, LayerKind, Mode,
-    NoObserver, Observed, Observer, OneClass, Rejected, RequestRule, RetryIf, RetryReason,
-    RetryScheduled, SkipReason, StopReason, TimeoutAnswer, Verdict, WrapsError,
+    Attempt, AttemptKind, AttemptOutcome, AttemptScope, AttemptTimeout, Budget, Budgets,
+    BuildError, CallInfo, Classify, ClassifyFn, Deadline, DelaySource, Elapsed, Event, EveryError,
+    Generic, Hint, LayerKind, Mode, NoObserver, Observed, Observer, OneClass, Rejected,
+    RequestRule, RetryIf, RetryReason, SkipReason, StopReason, TimeoutAnswer, Verdict, WrapsError,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};

@@ -9,8 +9,7 @@ use http_body_util::Full;
 use tokio::time::timeout;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_hedge_latency::{
-    AttemptEnded, AttemptOutcome, AttemptScope, AttemptStarted, CallEnded, HedgeLayer,
-    HedgeSkipped, NoObserver, Observer, RetryScheduled,
+    Attempt, AttemptOutcome, AttemptScope, CallInfo, Event, HedgeLayer, NoObserver, Observer,
 };
 use tower_jitter_retry::{Budget, Mode, RetryLayer};
 
@@ -31,60 +30,58 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        let (layer, attempt) = (event.call.layer().as_str(), event.attempt);
-        self.add(format!(
-            "{layer} {} {}",
-            attempt.kind().as_str(),
-            attempt.number()
-        ));
-        None
-    }
-
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        let outcome = match event.outcome {
-            AttemptOutcome::Response {
-                http_status: Some(status),
-                ..
-            } => status.to_string(),
-            AttemptOutcome::Response { .. } => "response".to_owned(),
-            AttemptOutcome::Error(error) => {
-                error.map_or("error".to_owned(), |error| format!("error '{error}'"))
+    fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+        let layer = call.layer.as_str();
+        self.add(match event {
+            Event::AttemptStarted { attempt, .. } => {
+                format!("{layer} {} {}", attempt.kind().as_str(), attempt.number())
             }
-            AttemptOutcome::TimedOut(elapsed) => format!("'{elapsed}'"),
-            AttemptOutcome::Cancelled => "no outcome".to_owned(),
+            Event::AttemptEnded {
+                attempt,
+                outcome,
+                verdict,
+                elapsed,
+                ..
+            } => {
+                let (number, label) = (attempt.number(), outcome.label(verdict));
+                let outcome = match outcome {
+                    AttemptOutcome::Response {
+                        http_status: Some(status),
+                        ..
+                    } => status.to_string(),
+                    AttemptOutcome::Error(Some(error)) => format!("error '{error}'"),
+                    AttemptOutcome::Error(None) => "error".to_owned(),
+                    AttemptOutcome::TimedOut(elapsed) => format!("'{elapsed}'"),
+                    AttemptOutcome::Cancelled => "no outcome".to_owned(),
+                    other => format!("{other:?}"),
+                };
+                format!("{number}: {outcome}, {label} after {elapsed:?}")
+            }
+            Event::RetryScheduled {
+                attempt,
+                delay,
+                source,
+                is_shadow,
+                ..
+            } => {
+                let shadow = if is_shadow { ", shadow" } else { "" };
+                let (number, source) = (attempt.number(), source.as_str());
+                format!("{number}: wait {delay:?}, {source}{shadow}")
+            }
+            Event::HedgeSkipped {
+                attempt, reason, ..
+            } => format!("{}: skipped, {}", attempt.number(), reason.as_str()),
+            Event::CallEnded { reason, winner, .. } => format!(
+                "{layer}: {}, winner {:?}, {} attempts, {} skipped, delays {:?}, took {:?}",
+                reason.as_str(),
+                winner.map(|winner| winner.number()),
+                call.attempts,
+                call.skipped,
+                call.delays,
+                call.elapsed()
+            ),
             other => format!("{other:?}"),
-        };
-        let (number, result) = (event.attempt.number(), event.result());
-        self.add(format!(
-            "{number}: {outcome}, {result} after {:?}",
-            event.elapsed
-        ));
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        let (delay, source) = (event.delay, event.source.as_str());
-        let shadow = if event.is_shadow { ", shadow" } else { "" };
-        let number = event.attempt.number();
-        self.add(format!("{number}: wait {delay:?}, {source}{shadow}"));
-    }
-
-    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
-        let (number, reason) = (event.attempt.number(), event.reason.as_str());
-        self.add(format!("{number}: skipped, {reason}"));
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        let winner = event.winner.map(|winner| winner.number());
-        self.add(format!(
-            "{}: {}, winner {winner:?}, {} attempts, {} skipped, waited {:?}, took {:?}",
-            event.call.layer().as_str(),
-            event.reason.as_str(),
-            event.attempts,
-            event.skipped,
-            event.waited,
-            event.elapsed
-        ));
+        });
     }
 }
 
@@ -105,7 +102,7 @@ async fn a_retry_reports_each_attempt_each_delay_and_the_totals() {
             "2: wait 100ms, backoff",
             "retry retry 3",
             "3: 200, success after 7ms",
-            "retry: success, winner Some(3), 3 attempts, 0 skipped, waited 200ms, took 218ms",
+            "retry: success, winner Some(3), 3 attempts, 0 skipped, delays 200ms, took 218ms",
         ]
     );
 }
@@ -117,7 +114,7 @@ async fn a_failed_call_reports_the_reason() {
     let steps: &[Step] = &[(5, Ok(503)), (5, Ok(503))];
     layer.layer(backend(steps)).oneshot(get()).await.unwrap();
     let end =
-        "retry: attempts_exhausted, winner None, 2 attempts, 0 skipped, waited 100ms, took 110ms";
+        "retry: attempts_exhausted, winner None, 2 attempts, 0 skipped, delays 100ms, took 110ms";
     assert_eq!(log.take().pop().unwrap(), end);
 
     let mut post = get();
@@ -129,7 +126,7 @@ async fn a_failed_call_reports_the_reason() {
         [
             "retry primary 1",
             "1: 503, unsafe after 5ms",
-            "retry: fatal, winner None, 1 attempts, 0 skipped, waited 0ns, took 5ms",
+            "retry: fatal, winner None, 1 attempts, 0 skipped, delays 0ns, took 5ms",
         ]
     );
 }
@@ -149,7 +146,7 @@ async fn a_timeout_is_the_outcome_of_its_attempt() {
             "1: wait 100ms, backoff",
             "retry retry 2",
             "2: 'the call's time limit ran out after 130ms', timeout after 10ms",
-            "retry: deadline_exceeded, winner None, 2 attempts, 0 skipped, waited 100ms, took 130ms",
+            "retry: deadline_exceeded, winner None, 2 attempts, 0 skipped, delays 100ms, took 130ms",
         ]
     );
 }
@@ -170,13 +167,13 @@ async fn a_dropped_call_ends_once_as_cancelled() {
             "retry primary 1",
             "1: 503, transient after 5ms",
             "1: wait 100ms, backoff",
-            "retry: cancelled, winner None, 1 attempts, 0 skipped, waited 40ms, took 45ms",
+            "retry: cancelled, winner None, 1 attempts, 0 skipped, delays 100ms, took 45ms",
             "retry primary 1",
             "1: 503, transient after 5ms",
             "1: wait 100ms, backoff",
             "retry retry 2",
             "2: no outcome, cancelled after 20ms",
-            "retry: cancelled, winner None, 2 attempts, 0 skipped, waited 100ms, took 125ms",
+            "retry: cancelled, winner None, 2 attempts, 0 skipped, delays 100ms, took 125ms",
         ]
     );
 }
@@ -191,7 +188,7 @@ async fn shadow_mode_reports_the_retry_that_it_does_not_send() {
         log.take()[2..],
         [
             "1: wait 100ms, backoff, shadow",
-            "retry: shadow, winner None, 1 attempts, 0 skipped, waited 0ns, took 5ms",
+            "retry: shadow, winner None, 1 attempts, 0 skipped, delays 0ns, took 5ms",
         ]
     );
 }
@@ -211,7 +208,7 @@ async fn a_hedge_reports_the_winner_and_cancels_the_losers() {
             "hedge hedge 3",
             "3: 200, success after 5ms",
             "1: no outcome, cancelled after 25ms",
-            "hedge: success, winner Some(3), 3 attempts, 0 skipped, waited 0ns, took 25ms",
+            "hedge: success, winner Some(3), 3 attempts, 0 skipped, delays 0ns, took 25ms",
         ]
     );
 }
@@ -224,11 +221,11 @@ async fn a_race_without_a_winner_reports_why() {
     let cases: [(&'static [Step], &str); 2] = [
         (
             &[(15, Err("reset"))],
-            "hedge: attempts_exhausted, winner None, 1 attempts, 1 skipped, waited 0ns, took 15ms",
+            "hedge: attempts_exhausted, winner None, 1 attempts, 1 skipped, delays 0ns, took 15ms",
         ),
         (
             &[(5, Ok(501))],
-            "hedge: fatal, winner None, 1 attempts, 0 skipped, waited 0ns, took 5ms",
+            "hedge: fatal, winner None, 1 attempts, 0 skipped, delays 0ns, took 5ms",
         ),
     ];
     for (steps, end) in cases {
@@ -244,7 +241,7 @@ async fn a_race_without_a_winner_reports_why() {
             "hedge primary 1",
             "2: skipped, denied",
             "1: no outcome, cancelled after 12ms",
-            "hedge: cancelled, winner None, 1 attempts, 1 skipped, waited 0ns, took 12ms",
+            "hedge: cancelled, winner None, 1 attempts, 1 skipped, delays 0ns, took 12ms",
         ]
     );
 }
@@ -267,40 +264,33 @@ async fn one_observer_sees_both_layers_and_an_error_of_an_unknown_type() {
             "retry primary 1",
             "hedge primary 1",
             "1: error, transient after 0ns",
-            "hedge: attempts_exhausted, winner None, 1 attempts, 0 skipped, waited 0ns, took 0ns",
+            "hedge: attempts_exhausted, winner None, 1 attempts, 0 skipped, delays 0ns, took 0ns",
             "1: error, transient after 0ns",
-            "retry: attempts_exhausted, winner None, 1 attempts, 0 skipped, waited 0ns, took 0ns",
+            "retry: attempts_exhausted, winner None, 1 attempts, 0 skipped, delays 0ns, took 0ns",
         ]
     );
 }
 
-/// Counts the entries into attempts.
+/// Counts the entries into the scopes of attempts.
 #[derive(Clone, Default)]
 struct Entries(Arc<AtomicU32>);
 
-impl AttemptScope for Entries {
-    fn enter(&self, attempt: &mut dyn FnMut()) {
-        self.0.fetch_add(1, Relaxed);
-        attempt();
-    }
-}
-
 impl Observer for Entries {
-    fn attempt_started(&self, _: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        Some(Box::new(self.clone()))
+    fn attempt_scope(&self, _: &CallInfo, _: Attempt) -> Option<AttemptScope> {
+        let entries = Arc::clone(&self.0);
+        Some(Box::new(move |run| {
+            entries.fetch_add(1, Relaxed);
+            run();
+        }))
     }
 }
 
-/// Never runs the attempt.
+/// Has scopes that never run the attempt.
 struct Idle;
 
-impl AttemptScope for Idle {
-    fn enter(&self, _: &mut dyn FnMut()) {}
-}
-
 impl Observer for Idle {
-    fn attempt_started(&self, _: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        Some(Box::new(Idle))
+    fn attempt_scope(&self, _: &CallInfo, _: Attempt) -> Option<AttemptScope> {
+        Some(Box::new(|_| {}))
     }
 }
 
@@ -315,8 +305,8 @@ async fn a_pair_of_observers_receives_each_event_twice_and_enters_both_scopes() 
     let lines = log.take();
     assert_eq!(lines.len(), 12);
     assert!(lines.chunks(2).all(|pair| pair[0] == pair[1]), "{lines:?}");
-    // Two attempts, each with the call of the service and two polls.
-    assert_eq!(entries.0.load(Relaxed), 2 * 2 * 3);
+    // Two scopes for each of two attempts: the call of the service, two polls, and the event of the end.
+    assert_eq!(entries.0.load(Relaxed), 2 * 2 * 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,8 +322,10 @@ async fn the_outcome_of_a_grpc_call_has_its_status() {
     #[derive(Default)]
     struct Statuses(Mutex<Vec<Option<u16>>>);
     impl Observer for Statuses {
-        fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-            if let AttemptOutcome::Response { grpc_status, .. } = event.outcome {
+        fn on_event(&self, _: &CallInfo, event: Event<'_>) {
+            if let Event::AttemptEnded { outcome, .. } = event
+                && let AttemptOutcome::Response { grpc_status, .. } = outcome
+            {
                 self.0.lock().unwrap().push(grpc_status);
             }
         }
@@ -362,33 +354,27 @@ async fn the_outcome_of_a_grpc_call_has_its_status() {
 #[derive(Clone, Default)]
 struct Facts {
     skips_request: bool,
-    seen: Arc<Mutex<Vec<[Option<String>; 5]>>>,
+    seen: Arc<Mutex<Vec<[Option<String>; 4]>>>,
     ids: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Observer for Facts {
+    fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+        self.ids.lock().unwrap().push(call.id());
+        if let Event::CallEnded { .. } = event {
+            let parts = [
+                Some(&*call.name),
+                call.method(),
+                call.authority(),
+                call.path(),
+            ];
+            let parts = parts.map(|part| part.map(str::to_owned));
+            self.seen.lock().unwrap().push(parts);
+        }
+    }
+
     fn reads_request(&self) -> bool {
         !self.skips_request
-    }
-
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        self.ids.lock().unwrap().push(event.call.id());
-        None
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        let call = event.call;
-        self.ids.lock().unwrap().push(call.id());
-        let own = |text: Option<&str>| text.map(str::to_owned);
-        self.seen.lock().unwrap().push([
-            Some(call.name().to_owned()),
-            own(call.method()),
-            own(call.authority()),
-            own(call.path()),
-            call.host()
-                .zip(call.port())
-                .map(|(host, port)| format!("{host} {port}")),
-        ]);
     }
 }
 
@@ -411,15 +397,16 @@ async fn events_name_the_layer_and_the_request_if_the_observer_reads_it() {
         own("GET"),
         own("pay.test:8080"),
         own("/cards"),
-        own("pay.test 8080"),
     ];
     assert_eq!(*reads.seen.lock().unwrap(), [facts.clone(), facts]);
-    let none = [own("payments"), None, None, None, None];
+    let none = [own("payments"), None, None, None];
     assert_eq!(*skips.seen.lock().unwrap(), [none.clone(), none]);
-    // The start and the end of a call have its number.
+    // All events of a call have its number.
     let ids = reads.ids.lock().unwrap();
+    assert_eq!(ids.len(), 6);
+    let is_one = |ids: &[u64]| ids.iter().all(|id| *id == ids[0]);
     assert!(
-        matches!(ids[..], [a, b, c, d] if a == b && c == d && a != c),
+        is_one(&ids[..3]) && is_one(&ids[3..]) && ids[0] != ids[3],
         "{ids:?}"
     );
 }

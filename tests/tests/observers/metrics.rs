@@ -77,13 +77,13 @@ fn every_metric_has_a_type_a_help_text_and_its_labels() {
     assert_eq!(
         lines(&page, "# HELP"),
         BTreeSet::from([
-            "# HELP hedge_attempt_duration_seconds Time from sending an attempt of a hedge layer to its response head or error.",
-            "# HELP hedge_attempts_total Attempts that a hedge layer sent.",
-            "# HELP hedge_call_duration_seconds Time of a call with its hedges.",
+            "# HELP hedge_attempt_duration_seconds Time from sending an attempt to its response head or error.",
+            "# HELP hedge_attempts_total Attempts sent.",
+            "# HELP hedge_call_duration_seconds Time of a call with all its attempts and delays.",
             "# HELP hedge_skipped_total Hedges that were due and not sent.",
-            "# HELP retry_attempt_duration_seconds Time from sending an attempt of a retry layer to its response head or error.",
-            "# HELP retry_attempts_total Attempts that a retry layer sent.",
-            "# HELP retry_call_duration_seconds Time of a call with its retries and delays.",
+            "# HELP retry_attempt_duration_seconds Time from sending an attempt to its response head or error.",
+            "# HELP retry_attempts_total Attempts sent.",
+            "# HELP retry_call_duration_seconds Time of a call with all its attempts and delays.",
             "# HELP retry_delay_seconds Delay before a retry.",
         ])
     );
@@ -111,21 +111,23 @@ fn every_metric_has_a_type_a_help_text_and_its_labels() {
             r#"retry_attempt_duration_seconds_count{name="payments",kind="primary",outcome="throttled"} 1"#,
             r#"retry_attempt_duration_seconds_count{name="payments",kind="primary",outcome="transient"} 1"#,
             r#"retry_attempt_duration_seconds_count{name="payments",kind="retry",outcome="success"} 1"#,
-            r#"retry_call_duration_seconds_count{name="payments",reason="budget_exhausted"} 1"#,
-            r#"retry_call_duration_seconds_count{name="payments",reason="success"} 2"#,
+            r#"retry_call_duration_seconds_count{name="payments",reason="budget_exhausted",winner="none"} 1"#,
+            r#"retry_call_duration_seconds_count{name="payments",reason="success",winner="primary"} 1"#,
+            r#"retry_call_duration_seconds_count{name="payments",reason="success",winner="retry"} 1"#,
             r#"retry_delay_seconds_count{name="payments",source="backoff"} 1"#,
         ])
     );
-    // In seconds: the calls took 5 and 110 ms, in the buckets of OpenTelemetry.
-    let retried = r#"retry_call_duration_seconds_bucket{name="payments",reason="success","#;
+    // In seconds: the retried call took 110 ms, in the buckets of OpenTelemetry.
+    let retried =
+        r#"retry_call_duration_seconds_bucket{name="payments",reason="success",winner="retry","#;
     let buckets: Vec<_> = page
         .iter()
         .filter(|line| line.starts_with(retried))
         .collect();
     assert_eq!(buckets.len(), MetricsObserver::BUCKETS.len() + 1);
-    assert_eq!(*buckets[0], format!(r#"{retried}le="0.005"}} 1"#));
-    assert_eq!(*buckets[5], format!(r#"{retried}le="0.1"}} 1"#));
-    assert_eq!(*buckets[6], format!(r#"{retried}le="0.25"}} 2"#));
+    assert_eq!(*buckets[0], format!(r#"{retried}le="0.005"}} 0"#));
+    assert_eq!(*buckets[5], format!(r#"{retried}le="0.1"}} 0"#));
+    assert_eq!(*buckets[6], format!(r#"{retried}le="0.25"}} 1"#));
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn shadow_mode_is_not_recorded_as_delays() {
         service.oneshot(get()).await.unwrap();
     });
     assert_eq!(
-        lines(&page, r#"reason="shadow"} "#).len(),
+        lines(&page, r#"reason="shadow",winner="none"} "#).len(),
         2,
         "sum and count"
     );

@@ -148,7 +148,7 @@ fn the_lines_of_a_retried_call_say_what_failed_and_what_follows() {
             "DEBUG retrying: attempt=1 delay_ms=100 layer=retry source=backoff",
             "DEBUG attempt failed: attempt=2 elapsed_ms=5 error=reset layer=retry outcome=transient",
             "DEBUG retrying: attempt=2 delay_ms=100 layer=retry source=backoff",
-            "DEBUG call succeeded: attempts=3 elapsed_ms=215 layer=retry reason=success winner=3",
+            "DEBUG call ended: attempts=3 elapsed_ms=215 layer=retry reason=success winner=3",
         ]
     );
 }
@@ -178,7 +178,7 @@ fn the_lines_of_a_hedged_call_name_the_winner() {
             "DEBUG hedging: attempt=2 layer=hedge",
             "DEBUG attempt failed: attempt=2 elapsed_ms=5 error=reset layer=hedge outcome=transient",
             "DEBUG hedging: attempt=3 layer=hedge",
-            "DEBUG call succeeded: attempts=3 elapsed_ms=25 layer=hedge reason=success winner=3",
+            "DEBUG call ended: attempts=3 elapsed_ms=25 layer=hedge reason=success winner=3",
         ]
     );
     assert!(spans.iter().all(|span| span.path == "backend"));
@@ -197,7 +197,7 @@ fn a_dropped_call_says_so_and_a_skipped_hedge_says_why() {
         of_one_call(lines),
         [
             "DEBUG hedge skipped: attempt=2 layer=hedge reason=denied",
-            "DEBUG call cancelled: attempts=1 elapsed_ms=15 layer=hedge reason=cancelled",
+            "DEBUG call ended: attempts=1 elapsed_ms=15 layer=hedge reason=cancelled",
         ]
     );
 }

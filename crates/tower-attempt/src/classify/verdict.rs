@@ -110,6 +110,24 @@ impl Verdict {
         }
     }
 
+    /// The label in metrics and log lines: `success`, `fatal`, `unsafe`, `unprocessed`, or the reason of a retry
+    /// (`transient`, `throttled`, `timeout`, `not_sent`).
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Fatal => "fatal",
+            Self::Unsafe => "unsafe",
+            Self::Unprocessed => "unprocessed",
+            Self::Retry { reason, .. } => match reason {
+                RetryReason::Transient => "transient",
+                RetryReason::Throttled => "throttled",
+                RetryReason::Timeout => "timeout",
+                RetryReason::NotSent => "not_sent",
+            },
+        }
+    }
+
     /// Whether the server failed, for a [throttle](crate::Budget::grpc_throttle) that counts failures.
     #[must_use]
     pub const fn is_failure(&self) -> bool {

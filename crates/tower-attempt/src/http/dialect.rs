@@ -170,9 +170,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
     }
 
     fn request_line(&self, request: &Req) -> RequestLine {
-        RequestLine {
-            line: Some((request.method().clone(), request.uri())),
-        }
+        RequestLine(Some((request.method().clone(), request.uri())))
     }
 
     #[inline]

@@ -1,56 +1,65 @@
 use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::{CallInfo, DelaySource, SkipReason, StopReason};
-use crate::{Attempt, Elapsed, RetryReason, Verdict};
+#[cfg(feature = "http")]
+use http::{Method, Uri, uri::Authority};
+use tokio::time::Instant;
 
-/// An attempt is sent.
+use crate::{Attempt, Elapsed, Verdict};
+
+/// A step of a call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct AttemptStarted<'a> {
-    /// The call that the attempt belongs to.
-    pub call: &'a CallInfo,
-    /// The attempt; the first one has the number 1.
-    pub attempt: Attempt,
-}
-
-/// An attempt has an outcome, or was dropped without one.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct AttemptEnded<'a> {
-    /// The call that the attempt belongs to.
-    pub call: &'a CallInfo,
-    /// The attempt; the first one has the number 1.
-    pub attempt: Attempt,
-    /// The attempt's response, error or end.
-    pub outcome: AttemptOutcome<'a>,
-    /// The classification of the outcome; `None` for an attempt that was cancelled or that the call's
-    /// deadline ended.
-    pub verdict: Option<Verdict>,
-    /// Time since the attempt was sent.
-    pub elapsed: Duration,
-}
-
-impl AttemptEnded<'_> {
-    /// The classification as a label: `success`, `fatal`, `unsafe`, `unprocessed`, `transient`, `throttled`,
-    /// `timeout`, `not_sent` or `cancelled`.
-    #[must_use]
-    pub fn result(&self) -> &'static str {
-        match (self.verdict, self.outcome) {
-            (Some(Verdict::Success), _) => "success",
-            (Some(Verdict::Fatal), _) => "fatal",
-            (Some(Verdict::Unsafe), _) => "unsafe",
-            (Some(Verdict::Unprocessed), _) => "unprocessed",
-            (Some(Verdict::Retry { reason, .. }), _) => match reason {
-                RetryReason::Transient => "transient",
-                RetryReason::Throttled => "throttled",
-                RetryReason::Timeout => "timeout",
-                RetryReason::NotSent => "not_sent",
-            },
-            (None, AttemptOutcome::TimedOut(_)) => "timeout",
-            (None, _) => "cancelled",
-        }
-    }
+pub enum Event<'a> {
+    /// The layer sends an attempt.
+    #[non_exhaustive]
+    AttemptStarted {
+        /// The attempt; the first one has the number 1.
+        attempt: Attempt,
+    },
+    /// An attempt has an outcome, or was dropped without one.
+    #[non_exhaustive]
+    AttemptEnded {
+        /// The attempt.
+        attempt: Attempt,
+        /// The attempt's response, error or end.
+        outcome: AttemptOutcome<'a>,
+        /// The classification of the outcome; `None` for an attempt that was cancelled or that the call's
+        /// deadline ended.
+        verdict: Option<Verdict>,
+        /// Time since the attempt was sent.
+        elapsed: Duration,
+    },
+    /// Another attempt follows a failed one after a delay.
+    #[non_exhaustive]
+    RetryScheduled {
+        /// The attempt that failed.
+        attempt: Attempt,
+        /// Time until the next attempt.
+        delay: Duration,
+        /// Where the delay comes from.
+        source: DelaySource,
+        /// Whether the layer is in shadow mode and sends no retry.
+        is_shadow: bool,
+    },
+    /// A hedge that was due is not sent.
+    #[non_exhaustive]
+    HedgeSkipped {
+        /// The hedge.
+        attempt: Attempt,
+        /// Why the hedge is not sent.
+        reason: SkipReason,
+    },
+    /// The call ended. The totals are in [`CallInfo`].
+    #[non_exhaustive]
+    CallEnded {
+        /// Why the call ended.
+        reason: StopReason,
+        /// The attempt whose response the caller receives; `None` unless the call succeeded.
+        winner: Option<Attempt>,
+    },
 }
 
 /// How an attempt ended.
@@ -74,50 +83,186 @@ pub enum AttemptOutcome<'a> {
     Cancelled,
 }
 
-/// Another attempt follows a failed one after a delay.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct RetryScheduled<'a> {
-    /// The call that is retried.
-    pub call: &'a CallInfo,
-    /// The attempt that failed.
-    pub attempt: Attempt,
-    /// Time until the next attempt.
-    pub delay: Duration,
-    /// Where the delay comes from.
-    pub source: DelaySource,
-    /// Whether the layer is in shadow mode and sends no retry.
-    pub is_shadow: bool,
+impl AttemptOutcome<'_> {
+    /// The label of an attempt with this outcome in metrics and log lines: that of the verdict, or else `timeout`
+    /// or `cancelled`.
+    #[must_use]
+    pub fn label(&self, verdict: Option<Verdict>) -> &'static str {
+        match (verdict, self) {
+            (Some(verdict), _) => verdict.as_str(),
+            (None, Self::TimedOut(_)) => "timeout",
+            (None, _) => "cancelled",
+        }
+    }
 }
 
-/// A hedge that was due is not sent.
-#[derive(Clone, Copy, Debug)]
+/// Facts about a call that come with every event.
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct HedgeSkipped<'a> {
-    /// The call that is not hedged.
-    pub call: &'a CallInfo,
-    /// The hedge.
-    pub attempt: Attempt,
-    /// Why the hedge is not sent.
-    pub reason: SkipReason,
-}
-
-/// A call ended.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct CallEnded<'a> {
-    /// The call.
-    pub call: &'a CallInfo,
-    /// Why the call ended.
-    pub reason: StopReason,
-    /// The attempt whose response the caller receives; `None` unless the call succeeded.
-    pub winner: Option<Attempt>,
-    /// Number of attempts sent, the first one included.
+pub struct CallInfo {
+    /// The kind of layer that sends the event.
+    pub layer: LayerKind,
+    /// The layer's name, as given to the builder; empty by default.
+    pub name: Arc<str>,
+    /// Number of attempts sent so far.
     pub attempts: u32,
-    /// Number of hedges that were due and not sent.
+    /// Number of hedges so far that were due and not sent.
     pub skipped: u32,
-    /// Total time between a failed attempt and the next, in which nothing was in flight.
-    pub waited: Duration,
+    /// Sum of the delays before retries so far.
+    pub delays: Duration,
+    pub(super) start: Instant,
+    pub(super) request: RequestLine,
+    pub(super) id: OnceLock<u64>,
+}
+
+impl CallInfo {
     /// Time since the call started.
-    pub elapsed: Duration,
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// A number that no other observed call of this process has.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        *self.id.get_or_init(|| LAST.fetch_add(1, Relaxed) + 1)
+    }
+
+    /// The request's method. Like all parts of the request, `None` unless the protocol is HTTP or gRPC and the
+    /// observer [reads the request](super::Observer::reads_request).
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        self.request.parts().map(|(method, ..)| method)
+    }
+
+    /// The request's path without the query. In gRPC this is the full name of the method.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.request.parts().map(|(_, path, _)| path)
+    }
+
+    /// The authority of the request's URI: the host, with the port if the URI has one.
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        self.request.parts()?.2
+    }
+}
+
+/// The method and URI of an HTTP request; empty for other protocols.
+#[derive(Clone, Debug, Default)]
+pub struct RequestLine(#[cfg(feature = "http")] pub(crate) Option<(Method, Uri)>);
+
+impl RequestLine {
+    /// The method, the path and the authority.
+    fn parts(&self) -> Option<(&str, &str, Option<&str>)> {
+        #[cfg(feature = "http")]
+        return self.0.as_ref().map(|(method, uri)| {
+            // Without the user and the password.
+            let authority = uri.authority().map(Authority::as_str);
+            let authority = authority.and_then(|authority| authority.rsplit('@').next());
+            (method.as_str(), uri.path(), authority)
+        });
+        #[cfg(not(feature = "http"))]
+        None
+    }
+}
+
+/// Defines an enum whose variants have labels.
+macro_rules! labelled {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// The label in metrics and log lines.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $label,)*
+                }
+            }
+        }
+    };
+}
+
+labelled! {
+    /// The kind of layer that sends an event.
+    LayerKind {
+        /// A retry layer.
+        Retry => "retry",
+        /// A hedge layer.
+        Hedge => "hedge",
+    }
+}
+
+labelled! {
+    /// Where a delay comes from.
+    DelaySource {
+        /// The layer's backoff.
+        Backoff => "backoff",
+        /// The user's rule, such as a closure given to `backoff_by`.
+        Custom => "custom",
+        /// The server's hint, or the wait that a layer below names when it rejects a request.
+        Server => "server",
+        /// No delay: there is proof that the server did not process the attempt, for the first time in
+        /// this call.
+        Unprocessed => "unprocessed",
+    }
+}
+
+labelled! {
+    /// Why a call ended.
+    StopReason {
+        /// The outcome is a success.
+        Success => "success",
+        /// The outcome is a failure that retrying will not help, or that must not be retried.
+        Fatal => "fatal",
+        /// No attempts remain: a retry layer sent `max_attempts`, or all attempts of a hedge layer failed.
+        AttemptsExhausted => "attempts_exhausted",
+        /// There is no copy of the request: its kind is never resent, or its body is too long.
+        NotRepeatable => "not_repeatable",
+        /// The server forbids a further attempt, with gRPC's negative pushback.
+        ServerRefused => "server_refused",
+        /// The server demands a longer wait than the layer allows.
+        HintTooLong => "hint_too_long",
+        /// The next attempt would start after the [`Deadline`](crate::Deadline) or after `retry_until`, or the
+        /// layer's `deadline` ended the call.
+        DeadlineExceeded => "deadline_exceeded",
+        /// The budget has no token.
+        BudgetExhausted => "budget_exhausted",
+        /// The inner service failed to become ready for the next attempt.
+        NotReady => "not_ready",
+        /// Another retry layer, above or below, retries this request.
+        Nested => "nested",
+        /// The layer would have retried, but is in shadow mode.
+        Shadow => "shadow",
+        /// Retries are switched off.
+        Off => "off",
+        /// The caller dropped the call.
+        Cancelled => "cancelled",
+    }
+}
+
+labelled! {
+    /// Why a hedge that was due is not sent.
+    SkipReason {
+        /// The budget has no token.
+        Denied => "denied",
+        /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent. If callers time out
+        /// before hedges can win, a lower `max_delay` helps.
+        HeldBack => "held_back",
+        /// No instance of the service was ready before the call's deadline or end or before a server's pushback,
+        /// or the service failed to become ready.
+        NotReady => "not_ready",
+        /// The request can't be copied: its body is too long, or still streams with an error type that
+        /// could not interrupt it, or its connection is about to be upgraded.
+        NotRepeatable => "not_repeatable",
+        /// The layer is in shadow mode.
+        Shadow => "shadow",
+    }
 }

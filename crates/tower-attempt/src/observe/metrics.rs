@@ -2,10 +2,19 @@ use std::sync::{Arc, OnceLock};
 
 use metrics::{Label, Unit, counter, describe_counter, describe_histogram, histogram};
 
-use super::{
-    AttemptEnded, AttemptScope, AttemptStarted, CallEnded, CallInfo, HedgeSkipped, LayerKind,
-    Observer, RetryScheduled,
-};
+use super::{CallInfo, Event, LayerKind, Observer};
+
+/// The counter of attempts and the histograms of attempts and calls, per layer.
+const RETRY: [&str; 3] = [
+    "retry_attempts_total",
+    "retry_attempt_duration_seconds",
+    "retry_call_duration_seconds",
+];
+const HEDGE: [&str; 3] = [
+    "hedge_attempts_total",
+    "hedge_attempt_duration_seconds",
+    "hedge_call_duration_seconds",
+];
 
 /// Records events with the [`metrics`](https://docs.rs/metrics) facade.
 ///
@@ -14,7 +23,7 @@ use super::{
 /// | `retry_attempts_total` | counter | `name`, `kind` | attempts that a retry layer sent |
 /// | `retry_attempt_duration_seconds` | histogram | `name`, `kind`, `outcome` | time from sending an attempt to its response head or error |
 /// | `retry_delay_seconds` | histogram | `name`, `source` | delay before a retry |
-/// | `retry_call_duration_seconds` | histogram | `name`, `reason` | time of a call with its retries and delays |
+/// | `retry_call_duration_seconds` | histogram | `name`, `reason`, `winner` | time of a call with its retries and delays |
 /// | `hedge_attempts_total` | counter | `name`, `kind` | attempts that a hedge layer sent |
 /// | `hedge_attempt_duration_seconds` | histogram | `name`, `kind`, `outcome` | time from sending an attempt to its response head or error |
 /// | `hedge_skipped_total` | counter | `name`, `reason` | hedges that were due and not sent |
@@ -27,11 +36,11 @@ use super::{
 /// | `name` | the layer's name; empty by default |
 /// | `destination` | the authority of the request's URI; only [`with_destination`](Self::with_destination) |
 /// | `kind` | `primary`, `retry`, `hedge` |
-/// | `outcome` | the [classification](AttemptEnded::result), such as `success`, `transient`, `cancelled` |
+/// | `outcome` | the [classification](crate::AttemptOutcome::label), such as `success`, `transient`, `cancelled` |
 /// | `source` | a [`DelaySource`](crate::DelaySource), such as `backoff` or `server` |
 /// | `reason` of a call | a [`StopReason`](crate::StopReason), such as `success`, `budget_exhausted`, `cancelled` |
 /// | `reason` of a skipped hedge | a [`SkipReason`](crate::SkipReason), such as `denied` |
-/// | `winner` | `primary`, `hedge`, or `none` if no attempt succeeded |
+/// | `winner` | `primary`, `retry`, `hedge`, or `none` if no attempt succeeded |
 ///
 /// The first event describes the metrics to the recorder, so install the recorder before the first call. A
 /// Prometheus exporter needs [`BUCKETS`](Self::BUCKETS) to export the durations as histograms.
@@ -83,7 +92,7 @@ impl MetricsObserver {
         more: [(&'static str, &'static str); N],
     ) -> Vec<Label> {
         let mut labels = Vec::with_capacity(N + 2);
-        labels.push(Label::new("name", call.shared_name()));
+        labels.push(Label::new("name", Arc::clone(&call.name)));
         if self.has_destination {
             let destination = call.authority().unwrap_or_default();
             labels.push(Label::new("destination", destination.to_owned()));
@@ -94,105 +103,67 @@ impl MetricsObserver {
 }
 
 fn describe() {
-    describe_counter!(
-        "retry_attempts_total",
-        Unit::Count,
-        "Attempts that a retry layer sent."
-    );
-    describe_histogram!(
-        "retry_attempt_duration_seconds",
-        Unit::Seconds,
-        "Time from sending an attempt of a retry layer to its response head or error."
-    );
+    for [attempts, attempt, call] in [RETRY, HEDGE] {
+        describe_counter!(attempts, Unit::Count, "Attempts sent.");
+        let help = "Time from sending an attempt to its response head or error.";
+        describe_histogram!(attempt, Unit::Seconds, help);
+        let help = "Time of a call with all its attempts and delays.";
+        describe_histogram!(call, Unit::Seconds, help);
+    }
     describe_histogram!(
         "retry_delay_seconds",
         Unit::Seconds,
         "Delay before a retry."
     );
-    describe_histogram!(
-        "retry_call_duration_seconds",
-        Unit::Seconds,
-        "Time of a call with its retries and delays."
-    );
-    describe_counter!(
-        "hedge_attempts_total",
-        Unit::Count,
-        "Attempts that a hedge layer sent."
-    );
-    describe_histogram!(
-        "hedge_attempt_duration_seconds",
-        Unit::Seconds,
-        "Time from sending an attempt of a hedge layer to its response head or error."
-    );
-    describe_counter!(
-        "hedge_skipped_total",
-        Unit::Count,
-        "Hedges that were due and not sent."
-    );
-    describe_histogram!(
-        "hedge_call_duration_seconds",
-        Unit::Seconds,
-        "Time of a call with its hedges."
-    );
+    let help = "Hedges that were due and not sent.";
+    describe_counter!("hedge_skipped_total", Unit::Count, help);
 }
 
 impl Observer for MetricsObserver {
+    fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+        self.described.get_or_init(describe);
+        let [attempts, attempt_duration, call_duration] = match call.layer {
+            LayerKind::Retry => RETRY,
+            LayerKind::Hedge => HEDGE,
+        };
+        match event {
+            Event::AttemptStarted { attempt } => {
+                let labels = self.labels(call, [("kind", attempt.kind().as_str())]);
+                counter!(attempts, labels).increment(1);
+            }
+            Event::AttemptEnded {
+                attempt,
+                outcome,
+                verdict,
+                elapsed,
+            } => {
+                let outcome = ("outcome", outcome.label(verdict));
+                let labels = self.labels(call, [("kind", attempt.kind().as_str()), outcome]);
+                histogram!(attempt_duration, labels).record(elapsed);
+            }
+            Event::RetryScheduled {
+                is_shadow: false,
+                delay,
+                source,
+                ..
+            } => {
+                let labels = self.labels(call, [("source", source.as_str())]);
+                histogram!("retry_delay_seconds", labels).record(delay);
+            }
+            Event::RetryScheduled { .. } => {}
+            Event::HedgeSkipped { reason, .. } => {
+                let labels = self.labels(call, [("reason", reason.as_str())]);
+                counter!("hedge_skipped_total", labels).increment(1);
+            }
+            Event::CallEnded { reason, winner } => {
+                let winner = winner.map_or("none", |winner| winner.kind().as_str());
+                let labels = [("reason", reason.as_str()), ("winner", winner)];
+                histogram!(call_duration, self.labels(call, labels)).record(call.elapsed());
+            }
+        }
+    }
+
     fn reads_request(&self) -> bool {
         self.has_destination
-    }
-
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        self.described.get_or_init(describe);
-        let labels = self.labels(event.call, [("kind", event.attempt.kind().as_str())]);
-        let name = match event.call.layer() {
-            LayerKind::Retry => "retry_attempts_total",
-            LayerKind::Hedge => "hedge_attempts_total",
-        };
-        counter!(name, labels).increment(1);
-        None
-    }
-
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        let more = [
-            ("kind", event.attempt.kind().as_str()),
-            ("outcome", event.result()),
-        ];
-        let labels = self.labels(event.call, more);
-        let name = match event.call.layer() {
-            LayerKind::Retry => "retry_attempt_duration_seconds",
-            LayerKind::Hedge => "hedge_attempt_duration_seconds",
-        };
-        histogram!(name, labels).record(event.elapsed);
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        if !event.is_shadow {
-            let labels = self.labels(event.call, [("source", event.source.as_str())]);
-            histogram!("retry_delay_seconds", labels).record(event.delay);
-        }
-    }
-
-    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
-        let labels = self.labels(event.call, [("reason", event.reason.as_str())]);
-        counter!("hedge_skipped_total", labels).increment(1);
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        let reason = ("reason", event.reason.as_str());
-        match event.call.layer() {
-            LayerKind::Retry => {
-                let labels = self.labels(event.call, [reason]);
-                histogram!("retry_call_duration_seconds", labels)
-            }
-            LayerKind::Hedge => {
-                let winner = (
-                    "winner",
-                    event.winner.map_or("none", |winner| winner.kind().as_str()),
-                );
-                let labels = self.labels(event.call, [reason, winner]);
-                histogram!("hedge_call_duration_seconds", labels)
-            }
-        }
-        .record(event.elapsed);
     }
 }

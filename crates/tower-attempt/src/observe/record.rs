@@ -1,12 +1,12 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{
-    AttemptEnded, AttemptOutcome, AttemptScope, AttemptStarted, CallEnded, CallInfo, DelaySource,
-    HedgeSkipped, LayerKind, Observer, RequestLine, RetryScheduled, SkipReason, StopReason,
+    AttemptOutcome, AttemptScope, CallInfo, DelaySource, Event, LayerKind, Observer, RequestLine,
+    SkipReason, StopReason,
 };
 use crate::{Attempt, Verdict};
 
@@ -22,27 +22,6 @@ pub trait Observe: Clone {
         name: &Arc<str>,
         request: impl FnOnce() -> RequestLine,
     ) -> Self::Record;
-}
-
-/// Sends no events, at no cost: a call reads no clock for it and keeps no field.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoObserver;
-
-/// Sends events to an [`Observer`].
-#[derive(Clone)]
-pub struct Observed(Arc<dyn Observer>);
-
-impl Observed {
-    /// Sends events to `observer`.
-    pub fn new(observer: impl Observer) -> Self {
-        Self(Arc::new(observer))
-    }
-}
-
-impl fmt::Debug for Observed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Observed")
-    }
 }
 
 /// Turns the steps of one call into events. A record that is dropped before the call
@@ -73,12 +52,14 @@ pub trait Record {
     /// A hedge was due and is not sent.
     fn hedge_skipped(&mut self, _: Attempt, _: SkipReason) {}
 
-    /// The call ended, with the response of `winner` if it succeeded. Attempts that are in flight are cancelled.
-    fn call_ended(&mut self, _: StopReason, _winner: Option<Attempt>) {}
-
-    /// A race ended. Without a winner the last verdict is the reason.
-    fn race_ended(&mut self, _winner: Option<Attempt>) {}
+    /// The call ended, with the response of `winner` if it succeeded. The last verdict gives a failure its
+    /// reason if the layer names none. Attempts that are in flight are cancelled.
+    fn call_ended(&mut self, _: Option<StopReason>, _winner: Option<Attempt>) {}
 }
+
+/// Sends no events, at no cost: a call reads no clock for it and keeps no field.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
 
 impl Observe for NoObserver {
     type Record = ();
@@ -88,6 +69,23 @@ impl Observe for NoObserver {
 }
 
 impl Record for () {}
+
+/// Sends events to an [`Observer`].
+#[derive(Clone)]
+pub struct Observed(Arc<dyn Observer>);
+
+impl Observed {
+    /// Sends events to `observer`.
+    pub fn new(observer: impl Observer) -> Self {
+        Self(Arc::new(observer))
+    }
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observed")
+    }
+}
 
 impl Observe for Observed {
     type Record = CallRecord;
@@ -102,99 +100,52 @@ impl Observe for Observed {
             true => request(),
             false => RequestLine::default(),
         };
-        let start = Instant::now();
         let mut record = CallRecord(Box::new(Facts {
             observer: Arc::clone(&self.0),
-            call: CallInfo::new(layer, Arc::clone(name), request),
-            start,
+            call: CallInfo {
+                layer,
+                name: Arc::clone(name),
+                attempts: 0,
+                skipped: 0,
+                delays: Duration::ZERO,
+                start: Instant::now(),
+                request,
+                id: OnceLock::new(),
+            },
             in_flight: Vec::with_capacity(1),
-            attempts: 0,
-            skipped: 0,
             verdict: None,
-            waiting_since: None,
-            waited: Duration::ZERO,
             ended: false,
         }));
+        let start = record.0.call.start;
         record.0.start(Attempt::PRIMARY, start);
         record
     }
 }
 
 /// The record of an observed call.
+#[expect(missing_debug_implementations, reason = "only layers see it")]
 pub struct CallRecord(Box<Facts>);
 
 struct Facts {
     observer: Arc<dyn Observer>,
     call: CallInfo,
-    start: Instant,
     in_flight: Vec<InFlight>,
-    attempts: u32,
-    skipped: u32,
-    /// Of the last attempt that ended.
+    /// The verdict on the last attempt that ended.
     verdict: Option<Verdict>,
-    waiting_since: Option<Instant>,
-    waited: Duration,
     ended: bool,
 }
 
 struct InFlight {
     attempt: Attempt,
     start: Instant,
-    scope: Option<Box<dyn AttemptScope>>,
+    scope: Option<AttemptScope>,
 }
 
-impl Facts {
-    fn start(&mut self, attempt: Attempt, start: Instant) {
-        self.attempts += 1;
-        let call = &self.call;
-        let scope = self
-            .observer
-            .attempt_started(&AttemptStarted { call, attempt });
-        self.in_flight.push(InFlight {
-            attempt,
-            start,
-            scope,
-        });
-    }
-
-    fn end(&self, ended: &InFlight, verdict: Option<Verdict>, outcome: AttemptOutcome<'_>) {
-        let event = AttemptEnded {
-            call: &self.call,
-            attempt: ended.attempt,
-            outcome,
-            verdict,
-            elapsed: ended.start.elapsed(),
-        };
-        if let Some(scope) = &ended.scope {
-            scope.end(&event);
-        }
-        self.observer.attempt_ended(&event);
-    }
-
-    fn stop_waiting(&mut self, now: Instant) {
-        if let Some(since) = self.waiting_since.take() {
-            self.waited += now.saturating_duration_since(since);
-        }
-    }
-}
-
-impl Record for CallRecord {
-    fn attempt_started(&mut self, attempt: Attempt) {
-        let now = Instant::now();
-        self.0.stop_waiting(now);
-        self.0.start(attempt, now);
-    }
-
-    fn enter<T>(&self, attempt: Attempt, f: impl FnOnce() -> T) -> T {
-        let mut in_flight = self.0.in_flight.iter();
-        let Some(InFlight {
-            scope: Some(scope), ..
-        }) = in_flight.find(|one| one.attempt == attempt)
-        else {
-            return f();
-        };
+impl InFlight {
+    fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
+        let Some(scope) = &self.scope else { return f() };
         let (mut f, mut output) = (Some(f), None);
-        scope.enter(&mut || {
+        scope(&mut || {
             if let Some(f) = f.take() {
                 output = Some(f());
             }
@@ -205,6 +156,46 @@ impl Record for CallRecord {
             (None, None) => panic!("the scope of an attempt caught the attempt's panic"),
         }
     }
+}
+
+impl Facts {
+    fn send(&self, event: Event<'_>) {
+        self.observer.on_event(&self.call, event);
+    }
+
+    fn start(&mut self, attempt: Attempt, start: Instant) {
+        self.call.attempts += 1;
+        self.in_flight.push(InFlight {
+            attempt,
+            start,
+            scope: self.observer.attempt_scope(&self.call, attempt),
+        });
+        self.send(Event::AttemptStarted { attempt });
+    }
+
+    fn end(&self, ended: &InFlight, verdict: Option<Verdict>, outcome: AttemptOutcome<'_>) {
+        let event = Event::AttemptEnded {
+            attempt: ended.attempt,
+            outcome,
+            verdict,
+            elapsed: ended.start.elapsed(),
+        };
+        ended.enter(|| self.send(event));
+    }
+}
+
+impl Record for CallRecord {
+    fn attempt_started(&mut self, attempt: Attempt) {
+        self.0.start(attempt, Instant::now());
+    }
+
+    fn enter<T>(&self, attempt: Attempt, f: impl FnOnce() -> T) -> T {
+        let mut in_flight = self.0.in_flight.iter();
+        match in_flight.find(|one| one.attempt == attempt) {
+            Some(attempt) => attempt.enter(f),
+            None => f(),
+        }
+    }
 
     fn attempt_ended<'a>(
         &mut self,
@@ -212,14 +203,12 @@ impl Record for CallRecord {
         verdict: Option<Verdict>,
         outcome: impl FnOnce() -> AttemptOutcome<'a>,
     ) {
-        let facts = &mut *self.0;
-        let mut in_flight = facts.in_flight.iter();
-        let Some(place) = in_flight.position(|one| one.attempt == attempt) else {
-            return;
-        };
-        let ended = facts.in_flight.remove(place);
-        facts.verdict = verdict;
-        facts.end(&ended, verdict, outcome());
+        let mut in_flight = self.0.in_flight.iter();
+        if let Some(place) = in_flight.position(|one| one.attempt == attempt) {
+            let ended = self.0.in_flight.remove(place);
+            self.0.verdict = verdict;
+            self.0.end(&ended, verdict, outcome());
+        }
     }
 
     fn retry_scheduled(
@@ -229,10 +218,10 @@ impl Record for CallRecord {
         source: DelaySource,
         is_shadow: bool,
     ) {
-        let facts = &mut *self.0;
-        facts.waiting_since = (!is_shadow).then(Instant::now);
-        facts.observer.retry_scheduled(&RetryScheduled {
-            call: &facts.call,
+        if !is_shadow {
+            self.0.call.delays = self.0.call.delays.saturating_add(delay);
+        }
+        self.0.send(Event::RetryScheduled {
             attempt,
             delay,
             source,
@@ -241,55 +230,29 @@ impl Record for CallRecord {
     }
 
     fn hedge_skipped(&mut self, attempt: Attempt, reason: SkipReason) {
-        let facts = &mut *self.0;
-        facts.skipped = facts.skipped.saturating_add(1);
-        let call = &facts.call;
-        facts.observer.hedge_skipped(&HedgeSkipped {
-            call,
-            attempt,
-            reason,
-        });
+        self.0.call.skipped = self.0.call.skipped.saturating_add(1);
+        self.0.send(Event::HedgeSkipped { attempt, reason });
     }
 
-    fn call_ended(&mut self, reason: StopReason, winner: Option<Attempt>) {
-        let facts = &mut *self.0;
-        facts.ended = true;
-        let now = Instant::now();
-        facts.stop_waiting(now);
-        for attempt in std::mem::take(&mut facts.in_flight) {
-            facts.end(&attempt, None, AttemptOutcome::Cancelled);
+    fn call_ended(&mut self, reason: Option<StopReason>, winner: Option<Attempt>) {
+        self.0.ended = true;
+        for attempt in std::mem::take(&mut self.0.in_flight) {
+            self.0.end(&attempt, None, AttemptOutcome::Cancelled);
         }
-        facts.observer.call_ended(&CallEnded {
-            call: &facts.call,
-            reason,
-            winner,
-            attempts: facts.attempts,
-            skipped: facts.skipped,
-            waited: facts.waited,
-            elapsed: now.saturating_duration_since(facts.start),
-        });
-    }
-
-    fn race_ended(&mut self, winner: Option<Attempt>) {
-        let reason = match (winner, self.0.verdict) {
+        let is_retryable = self.0.verdict.is_some_and(|verdict| verdict.is_retry());
+        let reason = reason.unwrap_or(match (winner, is_retryable) {
             (Some(_), _) => StopReason::Success,
-            (None, Some(verdict)) if verdict.is_retry() => StopReason::AttemptsExhausted,
-            (None, _) => StopReason::Fatal,
-        };
-        self.call_ended(reason, winner);
+            (None, true) => StopReason::AttemptsExhausted,
+            (None, false) => StopReason::Fatal,
+        });
+        self.0.send(Event::CallEnded { reason, winner });
     }
 }
 
 impl Drop for CallRecord {
     fn drop(&mut self) {
         if !self.0.ended {
-            self.call_ended(StopReason::Cancelled, None);
+            self.call_ended(Some(StopReason::Cancelled), None);
         }
-    }
-}
-
-impl fmt::Debug for CallRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.call.fmt(f)
     }
 }

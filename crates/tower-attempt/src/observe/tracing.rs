@@ -4,11 +4,8 @@ use std::time::Duration;
 use tracing::field::{self, Empty};
 use tracing::{Level, Span};
 
-use super::{
-    AttemptEnded, AttemptOutcome, AttemptScope, AttemptStarted, CallEnded, CallInfo, HedgeSkipped,
-    LayerKind, Observer, RetryScheduled, StopReason,
-};
-use crate::{AttemptKind, Verdict};
+use super::{AttemptOutcome, AttemptScope, CallInfo, Event, LayerKind, Observer, StopReason};
+use crate::{Attempt, AttemptKind, Verdict};
 
 const TARGET: &str = "tower_attempt";
 
@@ -19,11 +16,11 @@ const TARGET: &str = "tower_attempt";
 /// | line | level | fields |
 /// |---|---|---|
 /// | `hedging` | DEBUG | `attempt` |
-/// | `attempt failed` | DEBUG | `attempt`, `outcome` as in [`AttemptEnded::result`], `http.response.status_code`, `rpc.grpc.status_code`, `error`, `elapsed_ms` |
+/// | `attempt failed` | DEBUG | `attempt`, `outcome` as in [`AttemptOutcome::label`], `http.response.status_code`, `rpc.grpc.status_code`, `error`, `elapsed_ms` |
 /// | `retrying`, or `would retry` in shadow mode | DEBUG | `attempt` that failed, `delay_ms`, `source` |
 /// | `hedge skipped` | DEBUG | `attempt`, `reason` |
-/// | `gave up` | WARN | `reason`, `attempts`, `elapsed_ms`; a retry layer stopped although a retry could help |
-/// | `call succeeded`, `call failed`, `call cancelled` | DEBUG | `reason`, `attempts`, `winner`, `elapsed_ms` |
+/// | `call ended` | DEBUG | `reason`, `attempts`, `winner`, `elapsed_ms` |
+/// | `gave up` | WARN | the same, where a retry layer stopped although a retry could help |
 ///
 /// Each line also has `layer` (`retry` or `hedge`), `name` if the layer has one, `server.address` if the request's URI
 /// has a host, and `call`, the same number on all lines of a call.
@@ -80,125 +77,25 @@ macro_rules! line {
         tracing::event!(
             target: TARGET,
             Level::$level,
-            layer = $call.layer().as_str(),
+            layer = $call.layer.as_str(),
             name = name($call),
             call = $call.id(),
-            server.address = $call.host(),
+            server.address = host_and_port($call).0,
             $($fields)+
         )
     };
 }
 
 fn name(call: &CallInfo) -> Option<&str> {
-    Some(call.name()).filter(|name| !name.is_empty())
+    Some(&*call.name).filter(|name| !name.is_empty())
 }
 
-impl Observer for TracingObserver {
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        let AttemptStarted { call, attempt, .. } = event;
-        let number = attempt.number();
-        if attempt.kind() == AttemptKind::Hedge {
-            line!(DEBUG, call, attempt = number, "hedging");
-        }
-        if !self.has_spans {
-            return None;
-        }
-        let span = tracing::info_span!(
-            target: TARGET,
-            "attempt",
-            otel.name = call.method(),
-            otel.kind = "client",
-            otel.status_code = Empty,
-            layer = call.layer().as_str(),
-            name = name(call),
-            call = call.id(),
-            kind = attempt.kind().as_str(),
-            http.request.method = call.method(),
-            http.request.resend_count = Some(number - 1).filter(|earlier| *earlier > 0),
-            server.address = call.host(),
-            server.port = call.port(),
-            http.response.status_code = Empty,
-            rpc.grpc.status_code = Empty,
-            error.type = Empty,
-            outcome = Empty,
-        );
-        match span.is_disabled() {
-            true => None,
-            false => Some(Box::new(span)),
-        }
-    }
-
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        let is_failure = match event.verdict {
-            Some(verdict) => verdict != Verdict::Success,
-            None => matches!(event.outcome, AttemptOutcome::TimedOut(_)),
-        };
-        if !is_failure {
-            return;
-        }
-        let (http, grpc) = statuses(event.outcome);
-        let error: Option<&dyn Error> = match &event.outcome {
-            AttemptOutcome::Error(error) => *error,
-            AttemptOutcome::TimedOut(elapsed) => Some(elapsed),
-            _ => None,
-        };
-        line!(
-            DEBUG,
-            event.call,
-            attempt = event.attempt.number(),
-            outcome = event.result(),
-            http.response.status_code = http,
-            rpc.grpc.status_code = grpc,
-            error = error.map(field::display),
-            elapsed_ms = millis(event.elapsed),
-            "attempt failed"
-        );
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        let attempt = event.attempt.number();
-        let (delay_ms, source) = (millis(event.delay), event.source.as_str());
-        match event.is_shadow {
-            false => line!(DEBUG, event.call, attempt, delay_ms, source, "retrying"),
-            true => line!(DEBUG, event.call, attempt, delay_ms, source, "would retry"),
-        }
-    }
-
-    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
-        let attempt = event.attempt.number();
-        let reason = event.reason.as_str();
-        line!(DEBUG, event.call, attempt, reason, "hedge skipped");
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        let CallEnded { call, attempts, .. } = *event;
-        let (reason, elapsed_ms) = (event.reason.as_str(), millis(event.elapsed));
-        let winner = event.winner.map(|winner| winner.number());
-        match event.reason {
-            StopReason::Success if attempts == 1 && event.skipped == 0 => {}
-            StopReason::Success => {
-                line!(
-                    DEBUG,
-                    call,
-                    reason,
-                    attempts,
-                    winner,
-                    elapsed_ms,
-                    "call succeeded"
-                );
-            }
-            StopReason::Cancelled => {
-                line!(DEBUG, call, reason, attempts, elapsed_ms, "call cancelled");
-            }
-            StopReason::Fatal | StopReason::Nested | StopReason::Shadow | StopReason::Off => {
-                line!(DEBUG, call, reason, attempts, elapsed_ms, "call failed");
-            }
-            // The layer above decides whether the failure of a race is the last word.
-            _ if call.layer() == LayerKind::Hedge => {
-                line!(DEBUG, call, reason, attempts, elapsed_ms, "call failed");
-            }
-            _ => line!(WARN, call, reason, attempts, elapsed_ms, "gave up"),
-        }
+fn host_and_port(call: &CallInfo) -> (Option<&str>, Option<u16>) {
+    let authority = call.authority();
+    let split = authority.and_then(|authority| authority.rsplit_once(':'));
+    match split.map(|(host, port)| (host, port.parse())) {
+        Some((host, Ok(port))) => (Some(host), Some(port)),
+        _ => (authority, None),
     }
 }
 
@@ -206,36 +103,154 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The HTTP and the gRPC status.
-fn statuses(outcome: AttemptOutcome<'_>) -> (Option<u16>, Option<u16>) {
-    match outcome {
-        AttemptOutcome::Response {
-            http_status,
-            grpc_status,
-        } => (http_status, grpc_status),
-        _ => (None, None),
+impl Observer for TracingObserver {
+    fn on_event(&self, call: &CallInfo, event: Event<'_>) {
+        match event {
+            Event::AttemptStarted { attempt } if attempt.kind() == AttemptKind::Hedge => {
+                line!(DEBUG, call, attempt = attempt.number(), "hedging");
+            }
+            Event::AttemptStarted { .. } => {}
+            Event::AttemptEnded {
+                attempt,
+                outcome,
+                verdict,
+                elapsed,
+            } => self.attempt_ended(call, attempt, outcome, verdict, elapsed),
+            Event::RetryScheduled {
+                attempt,
+                delay,
+                source,
+                is_shadow,
+            } => {
+                let (attempt, delay_ms) = (attempt.number(), millis(delay));
+                let message = if is_shadow { "would retry" } else { "retrying" };
+                line!(
+                    DEBUG,
+                    call,
+                    attempt,
+                    delay_ms,
+                    source = source.as_str(),
+                    "{message}"
+                );
+            }
+            Event::HedgeSkipped { attempt, reason } => {
+                let (attempt, reason) = (attempt.number(), reason.as_str());
+                line!(DEBUG, call, attempt, reason, "hedge skipped");
+            }
+            Event::CallEnded { reason, winner } => {
+                let (attempts, elapsed_ms) = (call.attempts, millis(call.elapsed()));
+                let winner = winner.map(|winner| winner.number());
+                let label = reason.as_str();
+                match reason {
+                    StopReason::Success if attempts == 1 && call.skipped == 0 => {}
+                    StopReason::AttemptsExhausted
+                    | StopReason::NotRepeatable
+                    | StopReason::ServerRefused
+                    | StopReason::HintTooLong
+                    | StopReason::DeadlineExceeded
+                    | StopReason::BudgetExhausted
+                    | StopReason::NotReady
+                        if call.layer == LayerKind::Retry =>
+                    {
+                        line!(WARN, call, reason = label, attempts, elapsed_ms, "gave up");
+                    }
+                    _ => line!(
+                        DEBUG,
+                        call,
+                        reason = label,
+                        attempts,
+                        winner,
+                        elapsed_ms,
+                        "call ended"
+                    ),
+                }
+            }
+        }
+    }
+
+    fn attempt_scope(&self, call: &CallInfo, attempt: Attempt) -> Option<AttemptScope> {
+        if !self.has_spans {
+            return None;
+        }
+        let earlier = attempt.number() - 1;
+        let (host, port) = host_and_port(call);
+        let span = tracing::info_span!(
+            target: TARGET,
+            "attempt",
+            otel.name = call.method(),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            layer = call.layer.as_str(),
+            name = name(call),
+            call = call.id(),
+            kind = attempt.kind().as_str(),
+            http.request.method = call.method(),
+            http.request.resend_count = (earlier > 0).then_some(earlier),
+            server.address = host,
+            server.port = port,
+            http.response.status_code = Empty,
+            rpc.grpc.status_code = Empty,
+            error.type = Empty,
+            outcome = Empty,
+        );
+        if span.is_disabled() {
+            return None;
+        }
+        Some(Box::new(move |run| span.in_scope(run)))
     }
 }
 
-impl AttemptScope for Span {
-    fn enter(&self, attempt: &mut dyn FnMut()) {
-        self.in_scope(attempt);
-    }
-
-    fn end(&self, event: &AttemptEnded<'_>) {
-        let (http, grpc) = statuses(event.outcome);
-        self.record("http.response.status_code", http);
-        self.record("rpc.grpc.status_code", grpc);
-        self.record("outcome", event.result());
-        let status = http.filter(|status| *status >= 400);
-        let status = status.or(grpc.filter(|status| *status > 0));
-        let error = match (status, event.result()) {
-            (Some(status), _) => &*status.to_string(),
-            (None, "success" | "cancelled") => return,
-            (None, known @ ("timeout" | "not_sent")) => known,
-            (None, _) => "_OTHER",
+impl TracingObserver {
+    /// Writes a failure to the log, and the outcome to the attempt's span, which is the current one.
+    fn attempt_ended(
+        self,
+        call: &CallInfo,
+        attempt: Attempt,
+        outcome: AttemptOutcome<'_>,
+        verdict: Option<Verdict>,
+        elapsed: Duration,
+    ) {
+        let (label, attempt) = (outcome.label(verdict), attempt.number());
+        let is_failure = !matches!(label, "success" | "cancelled");
+        let (http, grpc) = match outcome {
+            AttemptOutcome::Response {
+                http_status,
+                grpc_status,
+            } => (http_status, grpc_status),
+            _ => (None, None),
         };
-        self.record("error.type", error);
-        self.record("otel.status_code", "ERROR");
+        let error: Option<&dyn Error> = match &outcome {
+            AttemptOutcome::Error(error) => *error,
+            AttemptOutcome::TimedOut(elapsed) => Some(elapsed),
+            _ => None,
+        };
+        if is_failure {
+            line!(
+                DEBUG,
+                call,
+                attempt,
+                outcome = label,
+                http.response.status_code = http,
+                rpc.grpc.status_code = grpc,
+                error = error.map(field::display),
+                elapsed_ms = millis(elapsed),
+                "attempt failed"
+            );
+        }
+        let span = Span::current();
+        if !self.has_spans || span.metadata().is_none_or(|span| span.target() != TARGET) {
+            return;
+        }
+        span.record("http.response.status_code", http);
+        span.record("rpc.grpc.status_code", grpc);
+        span.record("outcome", label);
+        let status = http.filter(|status| *status >= 400);
+        match (status.or(grpc.filter(|status| *status > 0)), label) {
+            (Some(status), _) => span.record("error.type", &*status.to_string()),
+            (None, "timeout" | "not_sent") => span.record("error.type", label),
+            (None, _) if is_failure => span.record("error.type", "_OTHER"),
+            (None, _) => return,
+        };
+        span.record("otel.status_code", "ERROR");
     }
 }

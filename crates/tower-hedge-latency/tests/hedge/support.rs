@@ -5,8 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tower_hedge_latency::{
-    AttemptEnded, AttemptScope, AttemptStarted, CallEnded, HedgeLayer, HedgeLayerBuilder,
-    HedgeSkipped, Observer, SkipReason, StopReason, Verdict,
+    CallInfo, HedgeLayer, HedgeLayerBuilder, Observer, SkipReason, StopReason, Verdict,
 };
 use tower_test::mock::{Handle, SendResponse};
 
@@ -46,29 +45,24 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        self.add(Started(event.attempt.number()));
-        None
-    }
-
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        if event
-            .verdict
-            .is_some_and(|verdict| verdict != Verdict::Success)
-        {
-            self.add(Failed(event.attempt.number()));
-        }
-    }
-
-    fn hedge_skipped(&self, event: &HedgeSkipped<'_>) {
-        self.add(Skipped(event.attempt.number(), event.reason));
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        self.add(match (event.reason, event.winner) {
-            (StopReason::Cancelled, _) => Cancelled,
-            (_, Some(winner)) => Finished(winner.number()),
-            (_, None) => NoWinner,
+    fn on_event(&self, _: &CallInfo, event: tower_hedge_latency::Event<'_>) {
+        use tower_hedge_latency::Event;
+        self.add(match event {
+            Event::AttemptStarted { attempt, .. } => Started(attempt.number()),
+            Event::AttemptEnded {
+                attempt,
+                verdict: Some(verdict),
+                ..
+            } if verdict != Verdict::Success => Failed(attempt.number()),
+            Event::HedgeSkipped {
+                attempt, reason, ..
+            } => Skipped(attempt.number(), reason),
+            Event::CallEnded { reason, winner, .. } => match (reason, winner) {
+                (StopReason::Cancelled, _) => Cancelled,
+                (_, Some(winner)) => Finished(winner.number()),
+                (_, None) => NoWinner,
+            },
+            _ => return,
         });
     }
 }

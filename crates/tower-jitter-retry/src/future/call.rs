@@ -420,7 +420,7 @@ where
     /// The call ends with the current attempt's outcome.
     pub(crate) fn stop(&mut self, reason: StopReason) {
         let winner = (reason == StopReason::Success).then_some(self.attempt);
-        self.record.call_ended(reason, winner);
+        self.record.call_ended(Some(reason), winner);
     }
 }
 

@@ -12,8 +12,8 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, assert_ready_err};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_jitter_retry::{
-    AttemptScope, AttemptStarted, Backoff, Budget, Deadline, Http, Jitter, Mode, RetryInfo,
-    RetryLayer, RetryLayerBuilder, Verdict,
+    Backoff, Budget, CallInfo, Deadline, Event, Http, Jitter, Mode, RetryInfo, RetryLayer,
+    RetryLayerBuilder, Verdict,
 };
 
 use crate::support::Event::Scheduled;
@@ -223,9 +223,10 @@ async fn nested_layers_count_a_failure_once() {
 async fn a_panic_before_the_attempt_costs_no_token() {
     struct Panics;
     impl tower_jitter_retry::Observer for Panics {
-        fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-            assert!(event.attempt.number() == 1);
-            None
+        fn on_event(&self, _: &CallInfo, event: Event<'_>) {
+            if let Event::AttemptStarted { attempt, .. } = event {
+                assert!(attempt.number() == 1);
+            }
         }
     }
     let budget = Budget::ratio(0.0).burst(1);

@@ -7,8 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tower_jitter_retry::{
-    AttemptScope, AttemptStarted, Backoff, CallEnded, DelaySource, Jitter, Observer, RetryLayer,
-    RetryLayerBuilder, RetryScheduled, StopReason,
+    Backoff, CallInfo, DelaySource, Jitter, Observer, RetryLayer, RetryLayerBuilder, StopReason,
 };
 use tower_test::mock::{Handle, SendResponse};
 
@@ -54,20 +53,24 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn attempt_started(&self, event: &AttemptStarted<'_>) -> Option<Box<dyn AttemptScope>> {
-        self.add(Started(event.attempt.number()));
-        None
-    }
-
-    fn retry_scheduled(&self, event: &RetryScheduled<'_>) {
-        let add = if event.is_shadow { Shadowed } else { Scheduled };
-        self.add(add(event.attempt.number(), event.delay, event.source));
-    }
-
-    fn call_ended(&self, event: &CallEnded<'_>) {
-        self.add(match event.reason {
-            StopReason::Cancelled => Cancelled(event.attempts),
-            reason => Stopped(event.attempts, reason),
+    fn on_event(&self, call: &CallInfo, event: tower_jitter_retry::Event<'_>) {
+        self.add(match event {
+            tower_jitter_retry::Event::AttemptStarted { attempt, .. } => Started(attempt.number()),
+            tower_jitter_retry::Event::RetryScheduled {
+                attempt,
+                delay,
+                source,
+                is_shadow,
+                ..
+            } => match is_shadow {
+                false => Scheduled(attempt.number(), delay, source),
+                true => Shadowed(attempt.number(), delay, source),
+            },
+            tower_jitter_retry::Event::CallEnded { reason, .. } => match reason {
+                StopReason::Cancelled => Cancelled(call.attempts),
+                reason => Stopped(call.attempts, reason),
+            },
+            _ => return,
         });
     }
 }

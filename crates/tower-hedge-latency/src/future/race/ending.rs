@@ -39,7 +39,7 @@ where
         if self.stage > 0 {
             self.end_race(decisive, winner, outcome);
         }
-        self.record.race_ended(winner);
+        self.record.call_ended(None, winner);
     }
 
     #[cold]
