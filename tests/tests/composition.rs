@@ -10,7 +10,7 @@ use http::StatusCode;
 use http_body_util::Full;
 use tests::{Answer, Probe, Request};
 use tower::{Layer, Service, ServiceExt};
-use tower_attempt::{Attempt, AttemptKind, Deadline};
+use tower_attempt::{Attempt, AttemptKind, Deadline, HedgeOverride, RetryOverride};
 use tower_hedge_latency::{Budget, HedgeInfo, HedgeLayer, Http};
 use tower_jitter_retry::{
     Backoff, CallInfo, Event, Jitter, Observer, RetryInfo, RetryLayer, StopReason,
@@ -317,8 +317,8 @@ async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
     ] {
         let mut request = get();
         if let Some(deadline) = deadline {
-            let deadline = Deadline::after(deadline);
-            request.extensions_mut().insert(deadline);
+            let own = RetryOverride::new().deadline(Deadline::after(deadline));
+            request.extensions_mut().insert(own);
         }
         let probe = Probe::always(Answer::UNAVAILABLE);
         let start = tokio::time::Instant::now();
@@ -337,13 +337,20 @@ async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn no_hedge_goes_out_after_the_deadline() {
     for (millis, attempts) in [(10, 1), (11, 2), (20, 2), (21, 3)] {
-        let probe = Probe::always(Answer::OK.after(100));
-        let mut request = get();
         let deadline = Deadline::after(ms(millis));
-        request.extensions_mut().insert(deadline);
-        let stack = hedge(Budget::unlimited()).layer(probe.clone());
-        stack.oneshot(request).await.unwrap();
-        assert_eq!(probe.record().calls(), attempts, "{millis} ms");
+        let sooner = Deadline::after(ms(1));
+        let own = HedgeOverride::new().deadline(deadline);
+        // The deadline of retries is that of hedges, unless they have their own.
+        for (retry, hedge) in [(deadline, None), (sooner, Some(own))] {
+            let probe = Probe::always(Answer::OK.after(100));
+            let mut request = get();
+            let retry = RetryOverride::new().deadline(retry);
+            request.extensions_mut().insert(retry);
+            hedge.and_then(|own| request.extensions_mut().insert(own));
+            let stack = self::hedge(Budget::unlimited()).layer(probe.clone());
+            stack.oneshot(request).await.unwrap();
+            assert_eq!(probe.record().calls(), attempts, "{millis} ms");
+        }
     }
 }
 

@@ -3,7 +3,7 @@ mod verdict;
 use std::time::Duration;
 
 pub use self::verdict::{Hint, RetryReason, Verdict};
-use crate::{Attempt, Budget, Deadline};
+use crate::{Attempt, Budget, HedgeOverride, RetryOverride};
 
 /// Decides from a request of your own whether it may be resent.
 ///
@@ -34,12 +34,21 @@ pub trait RequestRule<Req> {
         self.may_retry(context)
     }
 
-    /// The deadline that the request itself carries. It overrides the layer's.
+    /// The settings of this request that differ from those of a retry layer, such as its deadline.
     ///
     /// # Default
     ///
-    /// `None`: the layer's.
-    fn deadline(&self, _context: &Self::Context) -> Option<Deadline> {
+    /// `None`: the layer's settings.
+    fn retry_override(&self, _context: &Self::Context) -> Option<RetryOverride> {
+        None
+    }
+
+    /// The settings of this request that differ from those of a hedge layer, such as its deadline.
+    ///
+    /// # Default
+    ///
+    /// `None`: the layer's settings.
+    fn hedge_override(&self, _context: &Self::Context) -> Option<HedgeOverride> {
         None
     }
 

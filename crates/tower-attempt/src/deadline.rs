@@ -2,21 +2,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the caller stops waiting, in an HTTP request's extensions.
+/// The instant at which the caller stops waiting: see [`RetryOverride::deadline`](crate::RetryOverride::deadline) and
+/// [`HedgeOverride::deadline`](crate::HedgeOverride::deadline).
 ///
-/// No extra attempt is sent at this instant or later, and a failure whose repeat would come that
-/// late is returned at once. It does not end what is in flight, nor the wait for a service to become
-/// ready for a retry that was decided on in time, after which there is no other answer to give: that takes
-/// a timeout.
+/// No extra attempt starts at this instant or later. A failure whose retry would start that late is returned
+/// immediately. A deadline by itself does not end an attempt in flight, nor the wait for a service to become ready for
+/// a retry that was scheduled in time: that takes a timeout.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_attempt::Deadline;
+/// use tower_attempt::{Deadline, RetryOverride};
 ///
-/// let request = http::Request::get("/")
-///     .extension(Deadline::after(Duration::from_secs(2)))
-///     .body(())?;
-/// # let _ = request;
+/// let deadline = Deadline::after(Duration::from_secs(2));
+/// let request = http::Request::get("/").extension(RetryOverride::new().deadline(deadline)).body(())?;
+/// assert!(request.extensions().get::<RetryOverride>().is_some());
 /// # Ok::<_, http::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

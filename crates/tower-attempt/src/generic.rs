@@ -3,8 +3,8 @@ use std::time::Duration;
 use crate::errors::chain;
 use crate::protocol::sealed::Sealed;
 use crate::{
-    Attempt, AttemptOutcome, Budget, ByKey, ClassOf, Classify, Deadline, EveryError, OneClass,
-    Outcomes, PerKey, Protocol, Rejected, RequestRule, Requests, Verdict,
+    Attempt, AttemptOutcome, Budget, ByKey, ClassOf, Classify, EveryError, HedgeOverride, OneClass,
+    Outcomes, PerKey, Protocol, Rejected, RequestRule, Requests, RetryOverride, Verdict,
 };
 
 /// The protocol of services whose requests are `Clone`, where a rule of type `C` classifies the outcomes. `K` names the
@@ -62,8 +62,12 @@ impl<C: RequestRule<Req>, K: ClassOf<Req>, Req: Clone> Requests<Req> for Generic
         self.rule.may_hedge(context)
     }
 
-    fn deadline(&self, context: &C::Context) -> Option<Deadline> {
-        self.rule.deadline(context)
+    fn retry_override(&self, context: &C::Context) -> Option<RetryOverride> {
+        self.rule.retry_override(context)
+    }
+
+    fn hedge_override(&self, context: &C::Context) -> Option<HedgeOverride> {
+        self.rule.hedge_override(context)
     }
 
     fn budget<'a>(&'a self, context: &'a C::Context) -> Option<&'a Budget> {

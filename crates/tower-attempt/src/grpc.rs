@@ -52,8 +52,8 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// resend is safe: that takes an idempotent method, proof, or a pushback.
 ///
 /// Extra attempts carry `grpc-previous-rpc-attempts`, and the remaining time of a `grpc-timeout`; none is
-/// scheduled for an instant after it. A `grpc-timeout` only shortens the layer's limits; a [`Deadline`]
-/// in the request's extensions replaces them.
+/// scheduled for an instant after it. A `grpc-timeout` only shortens the layer's limits; the
+/// deadline of a [`RetryOverride`](crate::RetryOverride) replaces them.
 #[derive(Clone, Debug, Default)]
 pub struct Grpc(Option<Arc<Settings<Self>>>);
 

@@ -12,7 +12,8 @@
 //! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
 //! - [`Rejected`] and [`WrapsError`]: how a layer below says that it rejected a request.
 //! - [`Observer`]: receives events from a layer.
-//! - [`Deadline`], [`AttemptTimeout`] and [`TimeoutAnswer`]: how long to wait, and what the caller gets then.
+//! - [`RetryOverride`] and [`HedgeOverride`]: the settings of one request that differ from those of a layer.
+//! - [`Deadline`] and [`TimeoutAnswer`]: until when to wait, and the outcome of a timeout.
 //!
 //! # One budget for all extra load
 //!
@@ -71,6 +72,7 @@ mod key;
 #[doc(hidden)]
 pub mod layer;
 mod observe;
+mod overrides;
 mod protocol;
 mod rejected;
 mod replay;
@@ -102,11 +104,12 @@ pub use self::observe::{
     AttemptOutcome, AttemptScope, CallInfo, DelaySource, Event, LayerKind, NoObserver, Observe,
     Observed, Observer, Record, RequestLine, SkipReason, StopReason,
 };
+pub use self::overrides::{HedgeOverride, RetryOverride};
 pub use self::protocol::{Outcomes, Protocol, Requests};
 pub use self::rejected::Rejected;
 #[cfg(feature = "http")]
 pub use self::replay::{Interrupted, ReplayBody, ReplayError, ReplayableBody, ReplayableRequest};
-pub use self::timeout::{AttemptTimeout, Elapsed, TimedOut, TimeoutAnswer};
+pub use self::timeout::{Elapsed, TimedOut, TimeoutAnswer};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

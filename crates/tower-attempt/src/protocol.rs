@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use crate::{
-    Attempt, AttemptOutcome, AttemptTimeout, Budget, BuildError, Deadline, PerKey, RequestLine,
-    Verdict,
+    Attempt, AttemptOutcome, Budget, BuildError, Deadline, HedgeOverride, PerKey, RequestLine,
+    RetryOverride, Verdict,
 };
 
 /// Keeps [`Protocol`] to this crate: a layer relies on it for what is safe.
@@ -68,17 +68,15 @@ pub trait Requests<Req>: Protocol {
     /// Whether two attempts of this request, which is about to be sent, may be in flight concurrently.
     fn may_hedge(&self, context: &Self::Context, request: &Req) -> bool;
 
-    /// The deadline that the request itself carries. It overrides the layer's.
-    fn deadline(&self, context: &Self::Context) -> Option<Deadline>;
+    /// The settings of this request that differ from those of a retry layer.
+    fn retry_override(&self, context: &Self::Context) -> Option<RetryOverride>;
+
+    /// The settings of this request that differ from those of a hedge layer.
+    fn hedge_override(&self, context: &Self::Context) -> Option<HedgeOverride>;
 
     /// The instant after which the request's sender ignores responses, such as the end of a
     /// `grpc-timeout`. It only shortens other deadlines.
     fn expiry(&self, _context: &Self::Context) -> Option<Deadline> {
-        None
-    }
-
-    /// The timeout of each attempt that the request itself carries. It overrides the layer's.
-    fn attempt_timeout(&self, _context: &Self::Context) -> Option<AttemptTimeout> {
         None
     }
 

@@ -121,7 +121,7 @@
 //!   [`hedge_unsafe_if`](HedgeLayerBuilder::hedge_unsafe_if) adds requests. Over gRPC, only methods declared idempotent are hedged.
 //! - Over HTTP, a request that is a hedge already is not hedged again: not by a layer below, which sees the [`Attempt`] in its
 //!   extensions, and not by the next server, which sees its field `x-hedge-attempt`. No hedge goes out at or after a
-//!   request's [`Deadline`].
+//!   request's [deadline](HedgeOverride::deadline).
 //!
 //! A body that streams is recorded while it is sent, up to [`replay_limit`](HedgeLayerBuilder::replay_limit), and each
 //! attempt reads all of it. When it turns out to be longer, the oldest attempt goes on with it and the others are cancelled.
@@ -131,6 +131,25 @@
 //! `BoxCloneService` around the layer.
 //!
 //! A first attempt that fails leaves the call to its hedges, however long they take: put a timeout for one attempt below.
+//!
+//! # One request that differs
+//!
+//! A [`HedgeOverride`] in the extensions of an HTTP or gRPC request replaces settings of the layer for that request:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_hedge_latency::HedgeOverride;
+//!
+//! # let (mut export, mut report) = (http::Request::new(()), http::Request::new(()));
+//! export.extensions_mut().insert(HedgeOverride::disabled());
+//! let slow = HedgeOverride::new().delay(Duration::from_secs(1));
+//! report.extensions_mut().insert(slow);
+//! # assert_eq!(report.extensions().get(), Some(&slow));
+//! ```
+//!
+//! Budget, mode, and the rules on what is safe to hedge hold for such a request, too. Below a retry layer the override applies
+//! to each attempt. It cannot reach a layer over `reqwest::Request`, which keeps its extensions private. Requests of your own
+//! choose theirs in [`RequestRule::hedge_override`].
 //!
 //! # Where it goes
 //!
@@ -203,8 +222,8 @@ pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
     Attempt, AttemptKind, AttemptOutcome, AttemptScope, Budget, Budgets, BuildError, ByKey,
     CallInfo, Classify, ClassifyFn, Deadline, DelaySource, Elapsed, Event, EveryError, Generic,
-    Hint, LayerKind, Mode, NoObserver, Observed, Observer, OneClass, RequestRule, RetryIf,
-    RetryReason, SkipReason, StopReason, Verdict,
+    HedgeOverride, Hint, LayerKind, Mode, NoObserver, Observed, Observer, OneClass, RequestRule,
+    RetryIf, RetryReason, SkipReason, StopReason, Verdict,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};

@@ -50,7 +50,10 @@ where
         let protocol = self.parts.protocol.clone();
         protocol.prepare(&mut request);
         let context = protocol.context(&request);
-        let deadline = protocol.deadline(&context);
+        let own = protocol.hedge_override(&context);
+        let overridden = own.as_ref().map(|own| settings.overridden(own));
+        let settings = overridden.as_ref().unwrap_or(settings);
+        let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
         let mut watched = settings.watches(protocol.may_hedge(&context, &request));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tower_attempt::layer::{Common, OneOf};
-use tower_attempt::{Budget, BuildError, Mode};
+use tower_attempt::{Budget, BuildError, HedgeOverride, Mode};
 
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
@@ -12,7 +12,7 @@ use crate::estimator::Seen;
 use crate::trigger::{Knobs as PercentileKnobs, Percentile, Trigger, micros};
 
 /// The settings in force. One call sees one version of them throughout.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The settings of the user.
     pub(crate) knobs: Knobs,
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
 }
 
 /// The settings of a layer, with the defaults of those that were left out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tuning {
     pub(crate) mode: Mode,
     trigger: Trigger,
@@ -131,6 +131,23 @@ impl Knobs {
 }
 
 impl Tuning {
+    fn overridden(&self, own: &HedgeOverride) -> Self {
+        let mut tuning = self.clone();
+        let hedges = self.trigger.max_hedges(self.max_hedges);
+        let hedges = own.max_hedges.unwrap_or(hedges);
+        if hedges == 0 {
+            tuning.mode = Mode::Off;
+        }
+        tuning.max_hedges = Some(hedges);
+        match (own.delay, &mut tuning.trigger) {
+            (Some(delay), trigger) => *trigger = Trigger::Fixed(delay),
+            (None, Trigger::Delays(delays)) => delays.truncate(hedges as usize),
+            (None, Trigger::FanOut(attempts)) => *attempts = hedges + 1,
+            (None, _) => {}
+        }
+        tuning
+    }
+
     /// The share of the calls that a learned trigger makes late, in billionths.
     fn above(&self) -> u64 {
         match self.trigger {
@@ -191,6 +208,14 @@ impl Settings {
             Trigger::Percentile => Some(&self.tuning.percentile),
             _ => None,
         }
+    }
+
+    /// The settings of a request with an override. Its deadline is an instant, and not a setting.
+    pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
+        Arc::new(Self {
+            tuning: self.tuning.overridden(own),
+            ..self.clone()
+        })
     }
 
     /// When the 0-based `hedge` is due, as an offset from the call's start.

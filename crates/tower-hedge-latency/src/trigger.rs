@@ -45,6 +45,15 @@ impl Trigger {
         }
     }
 
+    /// Maximum number of hedges of a call.
+    pub(crate) fn max_hedges(&self, max_hedges: Option<u32>) -> u32 {
+        match self {
+            Self::Delays(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
+            Self::FanOut(attempts) => attempts - 1,
+            _ => max_hedges.unwrap_or(1),
+        }
+    }
+
     /// Checks the trigger, and the number of hedges that goes with it.
     pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
         match (self, max_hedges) {

@@ -80,7 +80,7 @@ impl RetryLayer {
 /// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled answers start from 1 s | AWS SDKs |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_retry_after` | 60 s | |
-/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`Deadline`](crate::Deadline) is honoured | |
+/// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`RetryOverride`](crate::RetryOverride) is honoured | |
 /// | `replay_limit` | 64 KiB | linkerd2 |
 ///
 /// ```
@@ -149,7 +149,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// Ends nothing that is in flight, nor the wait for the service to become ready for an attempt that
     /// was decided on in time: there is no answer to give by then. For that, see
-    /// [`deadline`](Self::deadline). A [`Deadline`](crate::Deadline) in an HTTP request's extensions wins
+    /// [`deadline`](Self::deadline). The deadline of a [`RetryOverride`](crate::RetryOverride) wins
     /// over it.
     pub fn retry_until(mut self, limit: Duration) -> Self {
         self.0.settings.retry_until = Some(limit);
@@ -215,7 +215,7 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// dropped, and repeated if its request is idempotent. For services without a protocol, the rule decides:
     /// the default rule repeats it, and [`retry_if`](RetryLayerBuilder::retry_if) is asked about the timeout's answer.
     ///
-    /// An [`AttemptTimeout`](crate::AttemptTimeout) in an HTTP request's extensions wins over it. Choose
+    /// The [`RetryOverride`](crate::RetryOverride) of a request wins over it. Choose
     /// what the slowest good answers take, such as the 99.9th percentile.
     ///
     /// The last attempt's timeout is the call's answer. What it looks like is up to the service's error
@@ -245,7 +245,7 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// How long a call may take in all until it is answered: attempts, waits and readiness for further
     /// attempts. Then whatever it does is dropped.
     ///
-    /// A [`Deadline`](crate::Deadline) in an HTTP request's extensions wins over it; a `grpc-timeout` only
+    /// The deadline of a [`RetryOverride`](crate::RetryOverride) wins over it; a `grpc-timeout` only
     /// shortens it, since it comes from the other side.
     ///
     /// # Default

@@ -126,7 +126,7 @@
 //! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2: when everything fails, the load grows by a fifth and not threefold |
 //! | `max_retry_after` | 60 s | nobody waits longer |
 //! | `replay_limit` | 64 KiB of a body that streams | linkerd2 |
-//! | `retry_until`, `attempt_timeout`, `deadline` | no limit; a [`Deadline`] in the request's extensions is honoured | only you know what your callers wait for |
+//! | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`RetryOverride`] is honoured | only you know what your callers wait for |
 //!
 //! Every answer that stops a call comes back untouched: when attempts or budget run out, the caller sees the last attempt's
 //! own response or error, and no error type changes.
@@ -135,7 +135,7 @@
 //!
 //! | | ends what is in flight | the caller gets |
 //! |---|---|---|
-//! | [`retry_until`](RetryLayerBuilder::retry_until), [`Deadline`] | no | the failure whose repeat would come too late, without a wait |
+//! | [`retry_until`](RetryLayerBuilder::retry_until), [`RetryOverride::deadline`] | no | the failure whose repeat would come too late, without a wait |
 //! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | the attempt, which is repeated if the request is idempotent | the last attempt's timeout |
 //! | [`deadline`](RetryLayerBuilder::deadline) | the call | a timeout |
 //!
@@ -149,9 +149,28 @@
 //! `Retry` above this one. Put a `BoxCloneService` around the layer for these.
 //!
 //! With `attempt_timeout` a stalled attempt leaves time for the next, which a timeout above the layer does not. tower's
-//! `Timeout` does the same below the layer, for one more box around each error. A [`Deadline`] and an [`AttemptTimeout`] in
-//! an HTTP request's extensions win over the layer's numbers; in a layer with `attempt_timeout` or `deadline` the
-//! request's `Deadline` ends what is in flight, too.
+//! `Timeout` does the same below the layer, for one more box around each error. The limits of
+//! a [`RetryOverride`] win over those of the layer. In a layer with `attempt_timeout` or `deadline`, the deadline of the
+//! override also ends an attempt in flight.
+//!
+//! # One request that differs
+//!
+//! A [`RetryOverride`] in the extensions of an HTTP or gRPC request replaces settings of the layer for that request:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_jitter_retry::{Deadline, RetryOverride};
+//!
+//! # let (mut order, mut report) = (http::Request::new(()), http::Request::new(()));
+//! order.extensions_mut().insert(RetryOverride::disabled());
+//! let patient = RetryOverride::new().max_attempts(5).deadline(Deadline::after(Duration::from_secs(2)));
+//! report.extensions_mut().insert(patient);
+//! # assert_eq!(report.extensions().get(), Some(&patient));
+//! ```
+//!
+//! Budget, mode, and the rules on what is safe to resend hold for such a request, too. The override applies to all retry
+//! layers that the request passes. It cannot reach a layer over `reqwest::Request`, which keeps its extensions private.
+//! Requests of your own choose theirs in [`RequestRule::retry_override`].
 //!
 //! # Where it goes
 //!
@@ -249,10 +268,10 @@ pub use tower_attempt::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use tower_attempt::TracingObserver;
 pub use tower_attempt::{
-    Attempt, AttemptKind, AttemptOutcome, AttemptScope, AttemptTimeout, Budget, Budgets,
-    BuildError, CallInfo, Classify, ClassifyFn, Deadline, DelaySource, Elapsed, Event, EveryError,
-    Generic, Hint, LayerKind, Mode, NoObserver, Observed, Observer, OneClass, Rejected,
-    RequestRule, RetryIf, RetryReason, SkipReason, StopReason, TimeoutAnswer, Verdict, WrapsError,
+    Attempt, AttemptKind, AttemptOutcome, AttemptScope, Budget, Budgets, BuildError, CallInfo,
+    Classify, ClassifyFn, Deadline, DelaySource, Elapsed, Event, EveryError, Generic, Hint,
+    LayerKind, Mode, NoObserver, Observed, Observer, OneClass, Rejected, RequestRule, RetryIf,
+    RetryOverride, RetryReason, SkipReason, StopReason, TimeoutAnswer, Verdict, WrapsError,
 };
 #[cfg(feature = "http")]
 pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};

@@ -49,16 +49,18 @@ where
             protocol.prepare(&mut request);
         }
         let context = protocol.context(&request);
+        let own = protocol.retry_override(&context);
+        let overridden = own.as_ref().map(|own| settings.overridden(own));
+        let settings = overridden.as_ref().unwrap_or(settings);
         let may_repeat = settings.may_repeat
             && protocol.may_retry(&context)
             && !protocol.is_retried_above(&context);
-        let deadline = protocol.deadline(&context);
+        let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
         let timer = T::Timer::start(Limits {
             knobs: &settings.knobs,
             deadline,
             expiry,
-            attempt_timeout: protocol.attempt_timeout(&context),
         });
         let last_start = deadline.unwrap_or_else(|| settings.last_start());
         let last_start = last_start.or_earlier(expiry);

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_attempt::layer::Common;
-use tower_attempt::{Budget, BuildError, Deadline, Mode};
+use tower_attempt::{Budget, BuildError, Deadline, Mode, RetryOverride};
 
 use crate::backoff::{Backoff, Schedule, Seeds};
 use crate::counts::Counters;
@@ -13,7 +13,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 const MAX_ATTEMPTS: u32 = 3;
 
 /// The settings in force. One call sees one version of them throughout.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
     pub(crate) mode: Mode,
@@ -153,6 +153,15 @@ impl Settings {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The settings of a request with an override. Its deadline is an instant, and not a setting.
+    pub(crate) fn overridden(&self, own: &RetryOverride) -> Arc<Self> {
+        let mut settings = self.clone();
+        settings.max_attempts = own.max_attempts.unwrap_or(self.max_attempts);
+        settings.may_repeat = settings.max_attempts > 1 && self.mode == Mode::On;
+        settings.knobs.attempt_timeout = own.attempt_timeout.or(self.knobs.attempt_timeout);
+        Arc::new(settings)
     }
 
     /// The delays of one call.

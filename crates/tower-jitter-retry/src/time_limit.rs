@@ -3,7 +3,7 @@ mod clock;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tower_attempt::{AttemptTimeout, Deadline, Elapsed, TimedOut};
+use tower_attempt::{Deadline, Elapsed, TimedOut};
 
 use self::clock::Clock;
 use crate::settings::Knobs;
@@ -59,7 +59,6 @@ pub struct Limits<'a> {
     pub(crate) knobs: &'a Knobs,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) expiry: Option<Deadline>,
-    pub(crate) attempt_timeout: Option<AttemptTimeout>,
 }
 
 impl Timer for () {

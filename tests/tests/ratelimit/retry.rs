@@ -22,7 +22,7 @@ use tower_dist_ratelimit::{
     CallLimitLayer, FailureMode, LimitError, Observer, Policy, Quota, RateLimitLayer, Rejection,
     RequestPolicy, ThrottleLayer,
 };
-use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, StopReason, Verdict};
+use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, RetryOverride, StopReason, Verdict};
 
 use crate::greeter::greet;
 use crate::grpc::{Broken, greeter};
@@ -285,7 +285,8 @@ async fn a_rejection_that_asks_for_too_long_or_forbids_it_is_the_callers() {
     assert_eq!(stop, StopReason::HintTooLong);
     let mut urgent = get();
     let deadline = Deadline::after(seconds(1) / 2);
-    urgent.extensions_mut().insert(deadline);
+    let own = RetryOverride::new().deadline(deadline);
+    urgent.extensions_mut().insert(own);
     let stop = rejected(throttle(seconds(1)), urgent).await;
     assert_eq!(stop, StopReason::DeadlineExceeded);
     // The cost exceeds the burst, so this request can never pass.

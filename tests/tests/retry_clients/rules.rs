@@ -13,8 +13,8 @@ use tests::soon;
 use tokio::net::TcpListener;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 use tower_jitter_retry::{
-    Backoff, Deadline, Http, HttpOutcome, RetryInfo, RetryLayer, RetryLayerBuilder, StopReason,
-    Verdict,
+    Backoff, Deadline, Http, HttpOutcome, RetryInfo, RetryLayer, RetryLayerBuilder, RetryOverride,
+    StopReason, Verdict,
 };
 
 /// Long enough for a request to arrive on a busy machine.
@@ -164,7 +164,8 @@ async fn deadlines_and_retry_info_survive_a_rule() {
         (Duration::from_secs(60), 3, StopReason::AttemptsExhausted),
     ] {
         let (url, requests) = server().await;
-        let request = Request::get(format!("{url}/404")).extension(Deadline::after(deadline));
+        let own = RetryOverride::new().deadline(Deadline::after(deadline));
+        let request = Request::get(format!("{url}/404")).extension(own);
         let request = request.body(Body::empty()).unwrap();
         let response = soon(layer.layer(hyper(false)).oneshot(request))
             .await

@@ -14,7 +14,7 @@ use tonic::{Status, client, server};
 use tonic_prost::ProstCodec;
 use tower::{BoxError, Service, service_fn};
 
-const PATH: &str = "/test.Greeter/Greet";
+pub(crate) const PATH: &str = "/test.Greeter/Greet";
 
 /// A message with one string.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -23,7 +23,7 @@ pub(crate) struct Text {
     text: String,
 }
 
-/// Greets a caller by name, and rejects an empty name.
+/// Greets a caller by name, and rejects an empty name. `busy` is unavailable, and `third` waits for the third request.
 #[derive(Clone)]
 pub(crate) struct Greeter {
     requests: Arc<AtomicUsize>,
@@ -49,11 +49,14 @@ impl Service<Request<Body>> for Greeter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.requests.fetch_add(1, SeqCst);
-        let greet = service_fn(|request: tonic::Request<Text>| async move {
+        let count = self.requests.fetch_add(1, SeqCst) + 1;
+        let greet = service_fn(move |request: tonic::Request<Text>| async move {
             let name = request.into_inner().text;
-            if name.is_empty() {
-                return Err(Status::invalid_argument("no name"));
+            match name.as_str() {
+                "" => return Err(Status::invalid_argument("no name")),
+                "busy" => return Err(Status::unavailable("busy")),
+                "third" if count != 3 => std::future::pending().await,
+                _ => {}
             }
             let text = format!("hello, {name}");
             Ok(tonic::Response::new(Text { text }))
@@ -71,12 +74,26 @@ where
     S: GrpcService<Body>,
     S::ResponseBody: hyper::body::Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
 {
+    greet_with(service, name, ()).await
+}
+
+/// Calls the greeter with `own` in the request's extensions.
+pub(crate) async fn greet_with<S>(
+    service: S,
+    name: &str,
+    own: impl Clone + Send + Sync + 'static,
+) -> Result<String, Status>
+where
+    S: GrpcService<Body>,
+    S::ResponseBody: hyper::body::Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     let mut grpc = client::Grpc::new(service);
     grpc.ready()
         .await
         .map_err(|_| Status::unavailable("not ready"))?;
     let text = name.to_owned();
-    let request = tonic::Request::new(Text { text });
+    let mut request = tonic::Request::new(Text { text });
+    request.extensions_mut().insert(own);
     let path = PathAndQuery::from_static(PATH);
     let response = grpc
         .unary(request, path, ProstCodec::<Text, Text>::default())

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod greeter;
+mod overrides;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

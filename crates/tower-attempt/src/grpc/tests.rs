@@ -171,9 +171,13 @@ async fn a_timeout_is_an_expiry_and_no_deadline() {
     let rules = Grpc::default();
     let in_two = Deadline::after(std::time::Duration::from_secs(2));
     let timeout = context(&rules, request().header("grpc-timeout", "2S"));
-    assert_eq!((timeout.deadline, timeout.expiry), (None, Some(in_two)));
-    let own = context(&rules, request().extension(Deadline::NEVER));
-    assert_eq!((own.deadline, own.expiry), (Some(Deadline::NEVER), None));
+    assert_eq!(timeout.expiry, Some(in_two));
+    type Req = Request<Full<Bytes>>;
+    assert_eq!(Requests::<Req>::retry_override(&rules, &timeout), None);
+    let never = crate::RetryOverride::new().deadline(Deadline::NEVER);
+    let own = context(&rules, request().extension(never));
+    assert_eq!(own.expiry, None);
+    assert_eq!(Requests::<Req>::retry_override(&rules, &own), Some(never));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use http::{Extensions, Method};
 use super::head::{Captured, RequestHead};
 use super::message::Target;
 use super::{Dialect, HttpOutcome, HttpRequest, HttpResponse, Nested, Settings};
-use crate::{Attempt, AttemptKind, AttemptTimeout, Budget, Deadline, Verdict};
+use crate::{Attempt, AttemptKind, Budget, Deadline, HedgeOverride, RetryOverride, Verdict};
 
 /// The facts that [`Http`](crate::Http) and [`Grpc`](crate::Grpc) keep about a request in flight.
 #[derive(Clone, Debug)]
@@ -11,10 +11,10 @@ pub struct HttpContext {
     pub(crate) idempotent: bool,
     pub(crate) may_retry: bool,
     pub(crate) may_hedge: bool,
-    pub(crate) deadline: Option<Deadline>,
     /// The end of a `grpc-timeout`.
     pub(crate) expiry: Option<Deadline>,
-    pub(crate) attempt_timeout: Option<AttemptTimeout>,
+    /// Boxed, since few requests have one.
+    pub(super) overrides: Option<Box<(RetryOverride, HedgeOverride)>>,
     pub(crate) nested: Nested,
     /// The request's destination, if its client may be redirected elsewhere.
     pub(super) target: Option<Target>,
@@ -32,9 +32,8 @@ impl HttpContext {
             idempotent,
             may_retry: *request.method() != Method::CONNECT,
             may_hedge: D::may_hedge(request, idempotent),
-            deadline: None,
             expiry: D::expiry(request),
-            attempt_timeout: None,
+            overrides: None,
             nested: Nested::default(),
             target: request.target(),
             budget: None,
@@ -68,10 +67,16 @@ impl HttpContext {
     #[inline(never)]
     fn with(self, extensions: &Extensions) -> Self {
         let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;
+        let retry = extensions.get::<RetryOverride>().copied();
+        let hedge = extensions.get::<HedgeOverride>().copied();
+        let overrides = (retry.is_some() || hedge.is_some()).then(|| {
+            let (retry, mut hedge) = (retry.unwrap_or_default(), hedge.unwrap_or_default());
+            hedge.deadline = hedge.deadline.or(retry.deadline);
+            Box::new((retry, hedge))
+        });
         Self {
             may_hedge: self.may_hedge && !extensions.get().is_some_and(is_hedge),
-            deadline: extensions.get().copied(),
-            attempt_timeout: extensions.get().copied(),
+            overrides,
             nested: Nested::of(extensions),
             ..self
         }

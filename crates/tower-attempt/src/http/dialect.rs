@@ -7,8 +7,8 @@ use super::{
 };
 use crate::errors::chain;
 use crate::{
-    Attempt, AttemptOutcome, AttemptTimeout, Budget, Deadline, Hint, Outcomes, PerKey, Protocol,
-    Rejected, ReplayableRequest, RequestLine, Requests, RetryReason, Verdict,
+    Attempt, AttemptOutcome, Budget, Deadline, HedgeOverride, Hint, Outcomes, PerKey, Protocol,
+    Rejected, ReplayableRequest, RequestLine, Requests, RetryOverride, RetryReason, Verdict,
 };
 
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
@@ -190,16 +190,18 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         context.may_hedge && !request.headers().contains_key(HEDGE_ATTEMPT)
     }
 
-    fn deadline(&self, context: &HttpContext) -> Option<Deadline> {
-        context.deadline
+    #[inline]
+    fn retry_override(&self, context: &HttpContext) -> Option<RetryOverride> {
+        Some(context.overrides.as_ref()?.0)
+    }
+
+    #[inline]
+    fn hedge_override(&self, context: &HttpContext) -> Option<HedgeOverride> {
+        Some(context.overrides.as_ref()?.1)
     }
 
     fn expiry(&self, context: &HttpContext) -> Option<Deadline> {
         context.expiry
-    }
-
-    fn attempt_timeout(&self, context: &HttpContext) -> Option<AttemptTimeout> {
-        context.attempt_timeout
     }
 
     fn budget<'a>(&'a self, context: &'a HttpContext) -> Option<&'a Budget> {

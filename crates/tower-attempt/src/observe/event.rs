@@ -230,7 +230,7 @@ labelled! {
         ServerRefused => "server_refused",
         /// The server demands a longer wait than the layer allows.
         HintTooLong => "hint_too_long",
-        /// The next attempt would start after the [`Deadline`](crate::Deadline) or after `retry_until`, or the
+        /// The next attempt would start after the request's [deadline](crate::RetryOverride::deadline) or after `retry_until`, or the
         /// layer's `deadline` ended the call.
         DeadlineExceeded => "deadline_exceeded",
         /// The budget has no token.

@@ -3,8 +3,8 @@
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_ok};
 use tower_hedge_latency::{
-    Attempt, Classify, Deadline, Generic, HedgeLayer, HedgeLayerBuilder, RequestRule, SkipReason,
-    Verdict,
+    Attempt, Classify, Deadline, Generic, HedgeLayer, HedgeLayerBuilder, HedgeOverride,
+    RequestRule, SkipReason, Verdict,
 };
 
 use crate::support::*;
@@ -18,8 +18,8 @@ impl RequestRule<u32> for Until {
 
     fn context(&self, _: &u32) {}
 
-    fn deadline(&self, (): &()) -> Option<Deadline> {
-        Some(self.0)
+    fn hedge_override(&self, (): &()) -> Option<HedgeOverride> {
+        Some(HedgeOverride::new().deadline(self.0))
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 use tower_hedge_latency::{
-    Attempt, Classify, Deadline, Generic, HedgeLayer, HedgeLayerBuilder, Hint, RequestRule,
-    SkipReason, Verdict,
+    Attempt, Classify, Deadline, Generic, HedgeLayer, HedgeLayerBuilder, HedgeOverride, Hint,
+    RequestRule, SkipReason, Verdict,
 };
 
 use crate::support::*;
@@ -41,8 +41,8 @@ impl<C: RequestRule<u32>> RequestRule<u32> for Until<C> {
         (self.0.context(request), Deadline::after(self.1))
     }
 
-    fn deadline(&self, (_, deadline): &Self::Context) -> Option<Deadline> {
-        Some(*deadline)
+    fn hedge_override(&self, (_, deadline): &Self::Context) -> Option<HedgeOverride> {
+        Some(HedgeOverride::new().deadline(*deadline))
     }
 }
 

@@ -34,10 +34,7 @@ impl Timer for Clock {
         let own = own.and_then(|limit| start.checked_add(limit));
         let own = own.map_or(Deadline::NEVER, Deadline::at);
         let call_end = limits.deadline.unwrap_or(own).or_earlier(limits.expiry);
-        let attempt_limit = match limits.attempt_timeout {
-            Some(timeout) => timeout.limit(),
-            None => limits.knobs.attempt_timeout,
-        };
+        let attempt_limit = limits.knobs.attempt_timeout;
         Self {
             start,
             call_end: call_end.instant(),

@@ -9,7 +9,8 @@ use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use tower_jitter_retry::{
-    Backoff, Budget, Deadline, DelaySource, Http, Mode, RetryLayer, RetryLayerBuilder, StopReason,
+    Backoff, Budget, Deadline, DelaySource, Http, Mode, RetryLayer, RetryLayerBuilder,
+    RetryOverride, StopReason,
 };
 
 use crate::support::Event::{Scheduled, Started, Stopped};
@@ -126,7 +127,8 @@ async fn a_free_repeat_does_not_come_after_the_deadline() {
     let upstream = Upstream::new([refused_stream().await, Answer::status(200)]);
     let layer = http().build().unwrap();
     let mut late = request(Method::GET);
-    late.extensions_mut().insert(Deadline::at(Instant::now()));
+    late.extensions_mut()
+        .insert(RetryOverride::new().deadline(Deadline::at(Instant::now())));
     let service = layer.layer(upstream.clone());
     service.oneshot(late).await.unwrap_err();
     assert_eq!(upstream.seen().len(), 1);

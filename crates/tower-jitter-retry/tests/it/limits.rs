@@ -301,7 +301,7 @@ mod http {
     use ::http::{Request, Response, StatusCode};
     use bytes::Bytes;
     use http_body_util::Full;
-    use tower_jitter_retry::{AttemptTimeout, Deadline, RetryInfo, RetryLayerBuilder};
+    use tower_jitter_retry::{Deadline, RetryInfo, RetryLayerBuilder, RetryOverride};
 
     use super::*;
 
@@ -379,19 +379,29 @@ mod http {
         for (answer, expected) in [
             (own(|get| get).await, 40),
             (
-                own(|get| get.extension(AttemptTimeout::after(ms(20)))).await,
+                own(|get| get.extension(RetryOverride::new().attempt_timeout(ms(20)))).await,
                 70,
             ),
             (
-                own(|get| get.extension(AttemptTimeout::after(ms(60)))).await,
+                own(|get| get.extension(RetryOverride::new().attempt_timeout(ms(60)))).await,
                 100,
             ),
-            (own(|get| get.extension(AttemptTimeout::NONE)).await, 100),
-            (own(|get| get.extension(Deadline::after(ms(25)))).await, 25),
+            (
+                own(|get| get.extension(RetryOverride::new().attempt_timeout(Duration::MAX))).await,
+                100,
+            ),
+            (
+                own(|get| get.extension(RetryOverride::new().deadline(Deadline::after(ms(25)))))
+                    .await,
+                25,
+            ),
             (
                 own(|get| {
-                    let get = get.extension(AttemptTimeout::after(ms(60)));
-                    get.extension(Deadline::NEVER)
+                    get.extension(
+                        RetryOverride::new()
+                            .attempt_timeout(ms(60))
+                            .deadline(Deadline::NEVER),
+                    )
                 })
                 .await,
                 190,

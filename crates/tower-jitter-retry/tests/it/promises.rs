@@ -13,7 +13,7 @@ use tokio_test::{assert_pending, assert_ready_err};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_jitter_retry::{
     Backoff, Budget, CallInfo, Deadline, Event, Http, Jitter, Mode, RetryInfo, RetryLayer,
-    RetryLayerBuilder, Verdict,
+    RetryLayerBuilder, RetryOverride, Verdict,
 };
 
 use crate::support::Event::Scheduled;
@@ -195,7 +195,8 @@ async fn no_attempt_goes_out_after_the_requests_deadline_when_the_clock_jumps() 
         .build()
         .unwrap();
     let mut post = req(Method::POST);
-    post.extensions_mut().insert(Deadline::after(ms(250)));
+    post.extensions_mut()
+        .insert(RetryOverride::new().deadline(Deadline::after(ms(250))));
     let mut call = tokio_test::task::spawn(layer.layer(upstream.clone()).oneshot(post));
     assert_pending!(call.poll());
     advance(ms(10_000)).await;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http_body_util::Full;
 use tower::{Layer, Service, ServiceExt};
 use tower_jitter_retry::{
-    Backoff, Budget, Deadline, Http, Mode, RetryInfo, RetryLayer, RetryLayerBuilder, StopReason,
+    Backoff, Budget, Deadline, Http, Mode, RetryInfo, RetryLayer, RetryLayerBuilder, RetryOverride,
+    StopReason,
 };
 
 use crate::support::Event::Stopped;
@@ -146,7 +147,9 @@ async fn deadline_exceeded() {
     )
     .await;
     let mut request = get();
-    request.extensions_mut().insert(Deadline::after(ms(10)));
+    request
+        .extensions_mut()
+        .insert(RetryOverride::new().deadline(Deadline::after(ms(10))));
     told(
         http(),
         request,

@@ -1,0 +1,191 @@
+use std::time::Duration;
+
+use crate::Deadline;
+
+/// The settings of one request that differ from those of a retry layer, in the extensions of an HTTP or gRPC request.
+///
+/// Each setting replaces that of the layer. A setting that is left out stays that of the layer. What is safe to resend,
+/// the budget and the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html) hold for
+/// such a request as for any other.
+///
+/// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
+/// extensions. Retry layers above each other do not multiply their attempts, so `max_attempts` bounds all of them
+/// together.
+///
+/// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
+/// Requests of other services have no extensions: there a rule chooses the override
+/// ([`RequestRule::retry_override`](crate::RequestRule::retry_override)).
+///
+/// # Default
+///
+/// Changes nothing.
+///
+/// # Cost
+///
+/// A request that carries an override costs a few allocations. Any other request costs nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_attempt::{Deadline, RetryOverride};
+///
+/// let mut request = http::Request::post("/orders").body(())?;
+/// request.extensions_mut().insert(RetryOverride::disabled());
+///
+/// let patient = RetryOverride::new()
+///     .max_attempts(5)
+///     .attempt_timeout(Duration::from_secs(30))
+///     .deadline(Deadline::after(Duration::from_secs(60)));
+/// request.extensions_mut().insert(patient);
+/// assert_eq!(request.extensions().get(), Some(&patient)); // replaces the first one
+/// # Ok::<_, http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryOverride {
+    #[doc(hidden)]
+    pub max_attempts: Option<u32>,
+    #[doc(hidden)]
+    pub attempt_timeout: Option<Duration>,
+    #[doc(hidden)]
+    pub deadline: Option<Deadline>,
+}
+
+impl RetryOverride {
+    /// An override that changes nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends the request once, as [`max_attempts(1)`](Self::max_attempts) does. Time limits hold.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self::new().max_attempts(1)
+    }
+
+    /// Maximum number of attempts, the first included. It may be more than the layer's; 0 counts as 1.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts.max(1));
+        self
+    }
+
+    /// Time limit of each attempt, in a layer that has an `attempt_timeout` or a `deadline`. Other layers ignore it.
+    ///
+    /// `Duration::MAX` lifts the layer's limit. With zero, an attempt times out unless it ends at its first poll.
+    #[must_use]
+    pub fn attempt_timeout(mut self, limit: Duration) -> Self {
+        self.attempt_timeout = Some(limit);
+        self
+    }
+
+    /// The instant at which the caller stops waiting. No attempt starts then or later.
+    ///
+    /// It replaces the layer's `retry_until` and `deadline`. In a layer that has an `attempt_timeout` or a `deadline` it
+    /// also ends the call. [`Deadline::NEVER`] lifts the layer's limits. A `grpc-timeout` holds besides.
+    ///
+    /// Hedge layers honour it, too, unless the request has a [`HedgeOverride`] with a deadline.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Deadline) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}
+
+/// The settings of one request that differ from those of a hedge layer, in the extensions of an HTTP or gRPC request.
+///
+/// Each setting replaces that of the layer. A setting that is left out stays that of the layer. What is safe to hedge,
+/// the budget and the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html) hold
+/// for such a request as for any other.
+///
+/// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of each
+/// attempt. A hedge is never hedged again.
+///
+/// `reqwest::Request` keeps its extensions private, so an override cannot reach a layer over reqwest's own requests.
+/// Requests of other services have no extensions: there a rule chooses the override
+/// ([`RequestRule::hedge_override`](crate::RequestRule::hedge_override)).
+///
+/// # Default
+///
+/// Changes nothing.
+///
+/// # Cost
+///
+/// A request that carries an override costs a few allocations. Any other request costs nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_attempt::HedgeOverride;
+///
+/// // Known to be slow: a hedge after one second instead of the learned delay.
+/// let slow = HedgeOverride::new().delay(Duration::from_secs(1)).max_hedges(2);
+/// let request = http::Request::get("/report").extension(slow).body(())?;
+/// assert_eq!(request.extensions().get(), Some(&slow));
+/// # Ok::<_, http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HedgeOverride {
+    #[doc(hidden)]
+    pub delay: Option<Duration>,
+    #[doc(hidden)]
+    pub max_hedges: Option<u32>,
+    #[doc(hidden)]
+    pub deadline: Option<Deadline>,
+}
+
+impl HedgeOverride {
+    /// An override that changes nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends no hedge, as [`max_hedges(0)`](Self::max_hedges) does. The layer learns nothing from the call.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self::new().max_hedges(0)
+    }
+
+    /// Delay before each hedge: hedge k is due k times the delay after the call's start, whatever the layer's trigger.
+    ///
+    /// The number of hedges stays that of the layer. A layer that learns a percentile learns nothing from the call.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// Maximum number of hedges. It may be more than the layer's; above 100 it counts as 100. A layer with `delays` sends
+    /// at most one hedge for each of them.
+    #[must_use]
+    pub fn max_hedges(mut self, hedges: u32) -> Self {
+        self.max_hedges = Some(hedges.min(100));
+        self
+    }
+
+    /// The instant at which the caller stops waiting. No hedge starts then or later.
+    ///
+    /// # Default
+    ///
+    /// The deadline of the request's [`RetryOverride`], if it has one.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Deadline) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_out_of_range_are_clamped() {
+        let retry = RetryOverride::new().max_attempts(0);
+        assert_eq!(retry, RetryOverride::disabled());
+        assert_eq!(retry.max_attempts, Some(1));
+        let hedge = HedgeOverride::new().max_hedges(u32::MAX);
+        assert_eq!(hedge.max_hedges, Some(100));
+    }
+}
