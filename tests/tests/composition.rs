@@ -337,16 +337,17 @@ async fn no_attempt_goes_out_after_the_deadline_and_nobody_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn no_hedge_goes_out_after_the_deadline() {
     for (millis, attempts) in [(10, 1), (11, 2), (20, 2), (21, 3)] {
-        let deadline = Deadline::after(ms(millis));
-        let sooner = Deadline::after(ms(1));
-        let own = HedgeOverride::new().deadline(deadline);
         // The deadline of retries is that of hedges, unless they have their own.
-        for (retry, hedge) in [(deadline, None), (sooner, Some(own))] {
+        for (retry, hedge) in [(millis, None), (1, Some(millis))] {
+            let until = |millis| Deadline::after(ms(millis));
             let probe = Probe::always(Answer::OK.after(100));
             let mut request = get();
-            let retry = RetryOverride::new().deadline(retry);
+            let retry = RetryOverride::new().deadline(until(retry));
             request.extensions_mut().insert(retry);
-            hedge.and_then(|own| request.extensions_mut().insert(own));
+            if let Some(hedge) = hedge {
+                let hedge = HedgeOverride::new().deadline(until(hedge));
+                request.extensions_mut().insert(hedge);
+            }
             let stack = self::hedge(Budget::unlimited()).layer(probe.clone());
             stack.oneshot(request).await.unwrap();
             assert_eq!(probe.record().calls(), attempts, "{millis} ms");
