@@ -40,8 +40,8 @@ fn added<L: Service<Req>, S: Service<Req>, Req>() -> usize {
 macro_rules! assert_added {
     ($($layer:ty, over $service:ty, of $request:ty: $most:literal;)*) => {
         $(
-            let added = added::<$layer, $service, $request>();
-            assert!(added <= $most, "{added} bytes of {}", stringify!($layer));
+            let size = added::<$layer, $service, $request>();
+            assert!(size <= $most, "{size} bytes of {}", stringify!($layer));
         )*
     };
 }
