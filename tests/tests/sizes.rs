@@ -76,14 +76,14 @@ fn hard_time_limits_take_a_timer_and_only_where_they_are_set() {
 #[test]
 fn an_observed_call_takes_one_pointer_and_an_unobserved_one_takes_nothing() {
     let pointer = size_of::<usize>();
-    let unobserved = future_of::<Retry<HttpClient, Http>>();
+    let unobserved = future_of::<Retry<HttpClient, Http>, HttpRequest>();
     assert_eq!(
-        future_of::<Retry<HttpClient, Http, Observed>>(),
+        future_of::<Retry<HttpClient, Http, Observed>, HttpRequest>(),
         unobserved + pointer
     );
-    let unobserved = future_of::<Hedge<HttpClient, Http>>();
+    let unobserved = future_of::<Hedge<HttpClient, Http>, HttpRequest>();
     assert_eq!(
-        future_of::<Hedge<HttpClient, Http, Observed>>(),
+        future_of::<Hedge<HttpClient, Http, Observed>, HttpRequest>(),
         unobserved + pointer
     );
 }
