@@ -118,8 +118,9 @@ impl HttpLimits {
 
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {
         decided.asked().any(|(asked, decision)| {
-            let quota = self.limits.rules[asked.rule].quota(asked);
-            decision.remaining <= near(quota.burst_size(), share)
+            let rule = &self.limits.rules[asked.rule];
+            let near = near(rule.quota(asked).burst_size(), share);
+            !rule.policy.hidden && decision.remaining <= near
         })
     }
 

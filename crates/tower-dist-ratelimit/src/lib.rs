@@ -43,6 +43,7 @@
 //! | who is left alone | [`exempt`](RateLimitLayerBuilder::exempt) |
 //! | who may do more, or less | [`Policy::quota_by`], [`quota_by_async`](Policy::quota_by_async) |
 //! | what the client sees | [`headers`](RateLimitLayerBuilder::headers), [`rejection`](RateLimitLayerBuilder::rejection), [`grpc`](RateLimitLayerBuilder::grpc) |
+//! | which limits clients are not told of | [`Policy::hidden`] |
 //! | what is known only afterwards | [`handle`](RateLimitLayerBuilder::handle), [`refund_when`](RateLimitLayerBuilder::refund_when) |
 //! | what you see | [`observer`](RateLimitLayerBuilder::observer); [`shadow`](RateLimitLayerBuilder::shadow), to try limits out |
 //! | where the state is | a [`backend`]; [`backend::Memory`] keeps it in this process |

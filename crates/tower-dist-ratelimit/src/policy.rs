@@ -4,7 +4,7 @@ mod dynamic;
 mod missing_key;
 mod request_policy;
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 pub use algorithm::Algorithm;
 pub(crate) use cost::Cost;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Whether a policy applies to a request.
-type OnlyIf = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
+type OnlyIf = Arc<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
 /// The longest name. Names go out with every response.
 const MAX_NAME: usize = 64;
@@ -57,6 +57,7 @@ const MAX_NAME: usize = 64;
 ///     .cost_fn(|head| if head.method() == "POST" { 10 } else { 1 });
 /// assert_eq!((policy.name(), policy.quota().limit()), ("uploads", 1_000));
 /// ```
+#[derive(Clone)]
 #[must_use = "a policy does nothing until it is given to a limiter"]
 pub struct Policy {
     name: String,
@@ -64,11 +65,12 @@ pub struct Policy {
     algorithm: Algorithm,
     dynamic_quotas: bool,
     colocated: Option<String>,
-    pub(crate) key: Option<Box<dyn KeyExtractor>>,
+    pub(crate) key: Option<Arc<dyn KeyExtractor>>,
     pub(crate) cost: Cost,
     pub(crate) only_if: Option<OnlyIf>,
     pub(crate) missing_key: Option<MissingKey>,
     pub(crate) dynamic: Option<Dynamic>,
+    pub(crate) hidden: bool,
 }
 
 impl Policy {
@@ -85,6 +87,7 @@ impl Policy {
             only_if: None,
             missing_key: None,
             dynamic: None,
+            hidden: false,
         }
     }
 
@@ -170,8 +173,8 @@ impl Policy {
     /// ```
     /// use tower_dist_ratelimit::{Algorithm, Policy, Quota};
     ///
-    /// let chosen = Policy::new("login", Quota::per_minute(5)).counted(Algorithm::SlidingLog);
-    /// assert_eq!(chosen.algorithm(), Algorithm::SlidingLog);
+    /// let chosen = Policy::new("login", Quota::per_minute(5)).counted(Algorithm::SlidingWindowLog);
+    /// assert_eq!(chosen.algorithm(), Algorithm::SlidingWindowLog);
     /// ```
     pub fn counted(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
@@ -227,7 +230,7 @@ impl Policy {
     /// One bucket for all requests.
     pub fn by(self, key: impl KeyExtractor) -> Self {
         Self {
-            key: Some(Box::new(key)),
+            key: Some(Arc::new(key)),
             ..self
         }
     }
@@ -302,7 +305,7 @@ impl Policy {
         F: Fn(RequestParts<'_>) -> u64 + Send + Sync + 'static,
     {
         Self {
-            cost: Cost::Of(Box::new(cost)),
+            cost: Cost::Of(Arc::new(cost)),
             ..self
         }
     }
@@ -368,7 +371,42 @@ impl Policy {
         F: Fn(RequestParts<'_>) -> bool + Send + Sync + 'static,
     {
         Self {
-            only_if: Some(Box::new(applies)),
+            only_if: Some(Arc::new(applies)),
+            ..self
+        }
+    }
+
+    /// Leaves the policy out of responses: the layer decides and charges as usual, but no header and no body names it.
+    ///
+    /// For limits that protect the service as a whole, which clients cannot plan with. A rejection still has its status and its
+    /// `Retry-After`. [Observers](crate::Observer) and [`Rejection::violated`](crate::Rejection::violated) see the policy.
+    ///
+    /// # Default
+    ///
+    /// Every policy is shown.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
+    ///
+    /// let layer = RateLimitLayer::builder(Memory::default())
+    ///     .limit(Policy::new("total", Quota::per_second(5_000)).hidden())
+    ///     .limit(Policy::new("client", Quota::per_second(10)).by(key::header("x-api-key")))
+    ///     .build()?;
+    /// let service = layer.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(bytes::Bytes::new()))
+    /// }));
+    /// let response = service.oneshot(Request::builder().header("x-api-key", "a").body(())?).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""client";q=10;w=1"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hidden(self) -> Self {
+        Self {
+            hidden: true,
             ..self
         }
     }
@@ -400,7 +438,7 @@ impl Policy {
         F: Fn(RequestParts<'_>) -> Option<Quota> + Send + Sync + 'static,
     {
         Self {
-            dynamic: Some(Dynamic::Now(Box::new(quota))),
+            dynamic: Some(Dynamic::Now(Arc::new(quota))),
             ..self.dynamic_quotas()
         }
     }
@@ -439,7 +477,7 @@ impl Policy {
         Fut: Future<Output = Option<Quota>> + Send + 'static,
     {
         Self {
-            dynamic: Some(Dynamic::Later(Box::new(move |head| Box::pin(quota(head))))),
+            dynamic: Some(Dynamic::Later(Arc::new(move |head| Box::pin(quota(head))))),
             ..self.dynamic_quotas()
         }
     }

@@ -108,6 +108,42 @@ impl Memory {
         }
     }
 
+    /// Number of keys that have a state, over all policies.
+    ///
+    /// A state that no longer counts stays until another key needs its place, so this is the memory in use, not the number of
+    /// limited keys. A key of two policies counts twice.
+    ///
+    /// # Cost
+    ///
+    /// Reads all places for keys: milliseconds for a million.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+    ///
+    /// let memory = Arc::new(Memory::default());
+    /// let limiter = Limiter::new(Arc::clone(&memory), Policy::new("per-user", Quota::per_second(5)))?;
+    /// assert!(memory.is_empty());
+    /// limiter.check("alice").await?;
+    /// limiter.check("bob").await?;
+    /// assert_eq!(memory.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let tables = self.registry.states().flatten();
+        tables.map(|table| table.store.len()).sum()
+    }
+
+    /// Returns whether no key has a state.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     #[inline]
     fn table(&self, charge: &Charge<'_>) -> Result<&Table, BackendError> {
         let (tables, place) = self.registry.find(charge)?;

@@ -59,7 +59,16 @@ impl<'a> Decided<'a> {
     /// The decision that matters most to the caller: the rejection with the longest wait, else the one with the fewest tokens
     /// remaining.
     pub(crate) fn tightest(&self) -> Option<(&'a Asked, &'a Decision)> {
-        self.asked().min_by_key(|(_, one)| {
+        self.tightest_of(|_| true)
+    }
+
+    /// The same among some of the decisions.
+    pub(crate) fn tightest_of(
+        &self,
+        some: impl Fn(&Asked) -> bool,
+    ) -> Option<(&'a Asked, &'a Decision)> {
+        let asked = self.asked().filter(|(asked, _)| some(asked));
+        asked.min_by_key(|(_, one)| {
             let wait = one.retry_after.unwrap_or(Duration::MAX);
             (one.allowed, Reverse(wait), one.remaining)
         })

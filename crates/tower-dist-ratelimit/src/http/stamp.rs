@@ -21,19 +21,19 @@ impl Stamp {
         if !decided.has_counted() {
             return None;
         }
-        let named = decided.named();
         let standing = http.answers.x_ratelimit.then(|| {
             // A rejected client is told of the policy that rejects it, another one of the policy that will be first to.
-            decided
-                .tightest()
-                .map(|(asked, one)| Standing::of(most(http, asked, one), one))
+            let tightest =
+                decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
+            tightest.map(|(asked, one)| Standing::of(most(http, asked, one), one))
         });
         let standing = standing.flatten().map(Box::new);
         let policies = match &http.policy_field {
             Some(policies) => Some(policies.clone()),
             None => policies_of(http, decided),
         };
-        let state = named.map(|(rule, one)| (rule.quoted.as_str(), one));
+        let state = decided.named().filter(|(rule, _)| !rule.policy.hidden);
+        let state = state.map(|(rule, one)| (rule.quoted.as_str(), one));
         Some(Self {
             policies,
             state: headers::state(state)?,
@@ -67,6 +67,9 @@ fn most(http: &HttpLimits, asked: &Asked, decision: &Decision) -> u64 {
 fn policies_of(http: &HttpLimits, decided: Decided<'_>) -> Option<HeaderValue> {
     let rules = http.limits.rules.iter().enumerate();
     headers::policies(rules.filter_map(|(number, rule)| {
+        if rule.policy.hidden {
+            return None;
+        }
         let asked = decided.asked().find(|(asked, _)| asked.rule == number);
         let quota = match asked {
             Some((asked, _)) => rule.quota(asked),

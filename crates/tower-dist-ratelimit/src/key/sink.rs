@@ -21,6 +21,12 @@ pub struct KeySink {
     start: usize,
 }
 
+impl Default for KeySink {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What keys are made of.
 const WORD: usize = size_of::<u64>();
 
@@ -33,8 +39,24 @@ impl fmt::Debug for KeySink {
 }
 
 impl KeySink {
+    /// An empty sink.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_dist_ratelimit::key::{self, KeyExtractor, KeySink, RequestParts};
+    ///
+    /// let key = |name: &str| {
+    ///     let request = Request::builder().header("x-api-key", name).body(()).ok()?;
+    ///     let mut sink = KeySink::new();
+    ///     key::header("x-api-key").extract(RequestParts::new(&request), &mut sink)?;
+    ///     Some(sink.bytes().to_vec())
+    /// };
+    /// assert_eq!(key("alice"), key("alice"));
+    /// assert_ne!(key("alice"), key("bob"));
+    /// ```
+    #[must_use]
     #[inline]
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             inline: [0; 128],
             heap: Vec::new(),
@@ -96,8 +118,10 @@ impl KeySink {
         (start..self.len, found)
     }
 
+    /// The bytes of the parts. Keys of equal parts have equal bytes, other keys have others.
+    #[must_use]
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() {
             &self.inline[..self.len]
         } else {

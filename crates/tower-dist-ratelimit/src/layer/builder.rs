@@ -272,7 +272,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         let limits = self.settings.build(self.policies)?;
         let mut policies = limits.rules.iter().map(|rule| &rule.policy);
         let varies = policies.any(|policy| policy.dynamic.is_some() || policy.only_if.is_some());
-        let rules = limits.rules.iter();
+        let rules = limits.rules.iter().filter(|rule| !rule.policy.hidden);
         let shown = rules.map(|rule| (rule.quoted.as_str(), rule.shown(rule.policy.quota())));
         let http = HttpLimits {
             policy_field: headers::policies(shown).filter(|_| !varies),

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::{
     BuildError, Quota,
@@ -50,6 +50,33 @@ pub enum Algorithm {
     },
     /// The time of every request.
     SlidingWindowLog,
+}
+
+/// The name that the algorithm has in the literature, with its setting.
+///
+/// ```
+/// use tower_dist_ratelimit::Algorithm;
+///
+/// assert_eq!(Algorithm::TokenBucket.to_string(), "token bucket");
+/// assert_eq!(Algorithm::SlidingWindowBuckets { count: 4 }.to_string(), "sliding window of 4 buckets");
+/// ```
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TokenBucket => f.write_str("token bucket"),
+            Self::LeakyBucket => f.write_str("leaky bucket"),
+            Self::LeakyQueue { max_wait } => write!(f, "leaky queue of {max_wait:?}"),
+            Self::FixedWindow { staggered: false } => f.write_str("fixed window"),
+            Self::FixedWindow { staggered: true } => f.write_str("staggered fixed window"),
+            Self::FixedWindowFromFirstRequest => f.write_str("fixed window from first request"),
+            Self::SlidingWindow => f.write_str("sliding window"),
+            Self::SlidingWindowBuckets { count } => write!(f, "sliding window of {count} buckets"),
+            Self::SlidingWindowStrict { count } => {
+                write!(f, "strict sliding window of {count} buckets")
+            }
+            Self::SlidingWindowLog => f.write_str("sliding window log"),
+        }
+    }
 }
 
 impl Algorithm {

@@ -1,11 +1,14 @@
+use std::sync::Arc;
+
 use crate::{BuildError, key::RequestParts};
 
 type CostFn = dyn Fn(RequestParts<'_>) -> u64 + Send + Sync;
 
 /// What a request costs, in tokens.
+#[derive(Clone)]
 pub(crate) enum Cost {
     Fixed(u64),
-    Of(Box<CostFn>),
+    Of(Arc<CostFn>),
 }
 
 impl Cost {

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Cost, Policy};
 use crate::{
@@ -6,9 +6,9 @@ use crate::{
     key::{IntoKey, KeySink},
 };
 
-pub(crate) type KeyOf<Req> = Box<dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync>;
-pub(crate) type CostOf<Req> = Box<dyn Fn(&Req) -> u64 + Send + Sync>;
-pub(crate) type QuotaOf<Req> = Box<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
+pub(crate) type KeyOf<Req> = Arc<dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync>;
+pub(crate) type CostOf<Req> = Arc<dyn Fn(&Req) -> u64 + Send + Sync>;
+pub(crate) type QuotaOf<Req> = Arc<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
 
 /// A policy about requests that need not be HTTP; from [`Policy::by_request`], or from a [`Policy`] without a key.
 ///
@@ -39,7 +39,7 @@ impl<Req> RequestPolicy<Req> {
         K: IntoKey,
     {
         Self {
-            key: Some(Box::new(move |request, sink| key(request).write(sink))),
+            key: Some(Arc::new(move |request, sink| key(request).write(sink))),
             ..Self::from(policy)
         }
     }
@@ -54,7 +54,7 @@ impl<Req> RequestPolicy<Req> {
         F: Fn(&Req) -> u64 + Send + Sync + 'static,
     {
         Self {
-            cost: Some(Box::new(cost)),
+            cost: Some(Arc::new(cost)),
             ..self
         }
     }
@@ -72,7 +72,7 @@ impl<Req> RequestPolicy<Req> {
         F: Fn(&Req) -> Option<Quota> + Send + Sync + 'static,
     {
         Self {
-            quota: Some(Box::new(quota)),
+            quota: Some(Arc::new(quota)),
             policy: self.policy.dynamic_quotas(),
             ..self
         }
@@ -85,6 +85,17 @@ impl<Req> RequestPolicy<Req> {
             _ => self.policy,
         };
         Self { policy, ..self }
+    }
+}
+
+impl<Req> Clone for RequestPolicy<Req> {
+    fn clone(&self) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            key: self.key.clone(),
+            cost: self.cost.clone(),
+            quota: self.quota.clone(),
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn status(code: u16, message: &str, rejection: &Rejection<'_>) -> Vec<u8> {
         status.detail("RetryInfo", &info);
     }
     let mut failure = Message::default();
-    for policy in rejection.violated() {
+    for policy in rejection.shown().map(|rule| &*rule.name) {
         let mut violation = Message::default();
         violation.bytes(1, policy.as_bytes());
         failure.bytes(1, &violation.0);

@@ -36,10 +36,10 @@ impl<B: From<Bytes>> RejectionResponse<B> for ProblemJson {
 
 fn document(rejection: &Rejection<'_>) -> Bytes {
     let reason = rejection.reason();
-    if reason == Reason::Quota
-        && let Some(rule) = rejection.only_violated()
-    {
+    let mut shown = rejection.shown();
+    if let (Reason::Quota, Some(rule), None) = (reason, shown.next(), shown.next()) {
         return rule.problem.clone();
     }
-    write(reason, rejection.hint(), rejection.violated_quoted()).into()
+    let quoted = rejection.shown().map(|rule| rule.quoted.as_str());
+    write(reason, rejection.hint(), quoted).into()
 }

@@ -60,16 +60,10 @@ impl<'a> Rejection<'a> {
         self.rejected().map(|(rule, _)| &*rule.name)
     }
 
-    /// The policy that rejected, if it is the only one.
-    pub(super) fn only_violated(&self) -> Option<&'a Rule> {
-        let mut rejected = self.rejected();
-        let (rule, _) = rejected.next()?;
-        rejected.next().is_none().then_some(rule)
-    }
-
-    /// The same names, as JSON strings.
-    pub(crate) fn violated_quoted(&self) -> impl Iterator<Item = &'a str> {
-        self.rejected().map(|(rule, _)| rule.quoted.as_str())
+    /// The policies that rejected, without [hidden](crate::Policy::hidden) ones.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &'a Rule> {
+        let rules = self.rejected().map(|(rule, _)| rule);
+        rules.filter(|rule| !rule.policy.hidden)
     }
 
     /// All the decisions; those of policies that would have let the request pass, too.

@@ -16,6 +16,7 @@ mod events;
 mod extremes;
 mod flood;
 mod forms;
+mod gaps;
 mod grpc;
 mod handles;
 mod keys;

@@ -185,4 +185,12 @@ impl<A: Arithmetic> Store for Shelves<A> {
     fn reset(&self, key: Fingerprint) {
         self.lock(key).remove(key);
     }
+
+    fn len(&self) -> usize {
+        let shelves = self.shelves.iter();
+        let shelves = shelves.map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner));
+        shelves
+            .map(|shelf| shelf.0.iter().map(Vec::len).sum::<usize>())
+            .sum()
+    }
 }

@@ -79,6 +79,12 @@ impl<A: OneNumber> Store for Slots<A> {
     fn reset(&self, key: Fingerprint) {
         self.update(key, |state| (state != 0).then_some(0));
     }
+
+    fn len(&self) -> usize {
+        let buckets = (0..self.buckets.len()).map(|number| self.buckets.get(number));
+        let slots = buckets.flat_map(Bucket::slots);
+        slots.filter(|slot| slot.value.load(Acquire) != 0).count()
+    }
 }
 
 impl<A: OneNumber> Slots<A> {

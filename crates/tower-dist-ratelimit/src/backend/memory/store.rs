@@ -27,6 +27,9 @@ pub(super) trait Store: Send + Sync {
 
     /// Makes the key as good as unused.
     fn reset(&self, key: Fingerprint);
+
+    /// Number of keys that have a state.
+    fn len(&self) -> usize;
 }
 
 pub(super) fn no_memory(capacity: usize) -> BuildError {

@@ -126,6 +126,12 @@ impl<S> Registry<S> {
         }
     }
 
+    /// Returns the states of all sets, in the order of their registration.
+    pub fn states(&self) -> impl Iterator<Item = &S> {
+        let sets = (0..).map_while(|number| self.set(number));
+        sets.map(|set| &set.state)
+    }
+
     #[inline]
     fn set(&self, number: usize) -> Option<&Registered<S>> {
         let (segment, place) = position(number);
