@@ -133,3 +133,18 @@ fn a_layer_with_default_features_builds_at_most_24_crates() {
         );
     }
 }
+
+#[test]
+fn the_redis_crate_has_no_tls_unless_it_is_asked_for() {
+    let path = root().join("crates/tower-dist-ratelimit-redis");
+    let uses_rustls = |with: &str| {
+        let dependency = format!("tower-dist-ratelimit-redis = {{ path = {path:?}{with} }}");
+        let packages = packages(&dependency);
+        assert!(packages.iter().any(|line| line.starts_with("redis v")));
+        packages
+            .iter()
+            .any(|line| line.contains("rustls") || line.contains("native-tls"))
+    };
+    assert!(!uses_rustls(""));
+    assert!(uses_rustls(", features = [\"tls\"]"));
+}

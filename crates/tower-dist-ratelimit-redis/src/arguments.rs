@@ -18,7 +18,7 @@ pub(super) struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     pub(super) fn of(rows: &'a Rows) -> Self {
-        let rows = rows.as_slice();
+        let rows = &rows.0;
         let first = rows.first();
         let asks = |row: &'a Row| row.call.asks.iter();
         let keys = |row: &'a Row| asks(row).map(|ask| (ask.place, &ask.tag));
@@ -106,8 +106,8 @@ impl Told {
 /// What the script says on each row; none if that is not what such calls are answered.
 pub(super) fn told(rows: &Rows, numbers: &[i64]) -> Option<Vec<Told>> {
     let mut numbers = numbers.iter().copied();
-    let mut told = Vec::with_capacity(rows.len());
-    for Row { call, times } in rows.as_slice() {
+    let mut told = Vec::with_capacity(rows.0.len());
+    for Row { call, times } in &rows.0 {
         told.push(if *times == 1 {
             let mut said = Words::new();
             if !call.settles {
@@ -219,6 +219,6 @@ mod tests {
         rows.compact();
         let mut asks = Vec::new();
         Arguments::of(&rows).asks(|ask| asks.push(ask.to_vec()));
-        assert_eq!((rows.len(), asks), (1, vec![b"1".to_vec()]));
+        assert_eq!((rows.0.len(), asks), (1, vec![b"1".to_vec()]));
     }
 }

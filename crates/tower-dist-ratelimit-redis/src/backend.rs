@@ -4,14 +4,11 @@ use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
         Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
-        toolkit::{ConnectError, MAX_POLICIES, Registry, Timeouts, Transactions},
+        toolkit::{MAX_POLICIES, Registry, Transactions},
     },
 };
 
-use crate::{
-    builder::RedisBuilder, key::Tags, link::Link, route::Route, rule::Rule, scripts::Scripts,
-    wire::Wire,
-};
+use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 
 /// Keeps limits in Redis or Valkey, for a whole fleet.
 ///
@@ -154,90 +151,6 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects to a server, to the primary that sentinels name, or to a Cluster, in the background. Returns at once.
-    ///
-    /// This is the way to start a service: it starts during an outage of the server, too. Until the first connection
-    /// every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
-    /// [`RedisBuilder::connect_lazy`].
-    ///
-    /// # Default
-    ///
-    /// Those of [`builder`](Self::builder).
-    ///
-    /// # Errors
-    ///
-    /// A URL that cannot be read.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, on which the connection lives: when that ends, or is not run, all decisions fail.
-    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).connect_lazy()
-    }
-
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. For tools and
-    /// tests that cannot do without the server.
-    ///
-    /// # Default
-    ///
-    /// Those of [`builder`](Self::builder).
-    ///
-    /// # Errors
-    ///
-    /// See [`ConnectError`]. A server that is not there yet is not waited for; of a Cluster's primaries one is enough.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, on which the connection lives: when that ends, or is not run, all decisions fail.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).connect().await
-    }
-
-    /// The same, with settings.
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use tower_dist_ratelimit_redis::Redis;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redis = Redis::builder("rediss://orders:secret@cache.internal")
-    ///     .prefix("orders")
-    ///     .connect_timeout(Duration::from_secs(2))
-    ///     .connect()
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder(url: &str) -> RedisBuilder {
-        RedisBuilder::new(url)
-    }
-
-    /// On a connection of the `redis` crate that there is already, with keys of this [prefix](RedisBuilder::prefix).
-    ///
-    /// It is used as it is: whether it connects again, and where to, is its own affair. One that blocks, or that is to a
-    /// Cluster, will not do. The only place where that crate shows.
-    ///
-    /// # Errors
-    ///
-    /// A prefix that cannot be one.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    pub fn from_connection<C>(connection: C, prefix: &str) -> Result<Self, ConnectError>
-    where
-        C: redis::aio::ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        crate::builder::check_prefix(prefix)?;
-        let wire = Wire {
-            commands: Arc::new(connection),
-            driver: Box::pin(std::future::pending()),
-        };
-        let link = Link::on(wire, None, Timeouts::default());
-        Ok(Self::new(Route::One(link), Arc::from(prefix)))
-    }
-
     /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
     /// same request rejected, and corrections that a caller asked for.
     ///
@@ -335,11 +248,10 @@ impl Backend for Redis {
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let sent = self.rule(&Charge::new(policy, key, 0)).and_then(|rule| {
-            let (tag, mut name) = (self.tags.of(key), Vec::new());
-            rule.keys.write(&tag, &mut name);
-            Ok(self.route.delete(name, rule.keys.slot(&tag))?)
-        });
+        // A refund of more than can be used.
+        let all = [Charge::new(policy, key, u64::MAX)];
+        let call = self.call(&all, Verb::Settle(i64::MIN));
+        let sent = call.and_then(|call| Ok(self.route.send(call)?));
         Box::pin(async move {
             sent?.await?;
             Ok(())

@@ -78,10 +78,10 @@ impl Batch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request; with none, somebody who waits for whatever this is the answer to. It must not have been sent.
-    pub(super) fn join(self: &Arc<Self>, call: Option<Call>) -> (Pending, Size) {
+    /// Adds a request. The batch must not have been sent.
+    pub(super) fn join(self: &Arc<Self>, call: Call) -> (Pending, Size) {
         let mut state = self.lock();
-        let place = call.map_or_else(Place::default, |call| state.rows.push(call));
+        let place = state.rows.push(call);
         let number = state.waiters.len();
         state.waiters.push(Waiter {
             place,
@@ -90,7 +90,7 @@ impl Batch {
         });
         state.staying += 1;
         let size = Size {
-            rows: state.rows.len(),
+            rows: state.rows.0.len(),
             requests: state.waiters.len(),
         };
         drop(state);

@@ -104,8 +104,7 @@ impl Asked {
         // Writing into memory does not fail.
         let _ = match verb {
             Verb::Acquire if charge.up_to <= cost && charge.quota.is_none() => {
-                text.extend_from_slice(itoa(&mut [0; 20], cost));
-                Ok(())
+                write!(text, "{cost}")
             }
             Verb::Acquire => write!(text, "{cost} {}", charge.up_to.min(MOST_USED)),
             Verb::Settle(delta) => {
@@ -130,19 +129,6 @@ impl Asked {
             tag,
             cost: i64::try_from(cost).unwrap_or(i64::MAX),
             text,
-        }
-    }
-}
-
-/// The digits of a number, which are what nearly all asks are.
-fn itoa(buffer: &mut [u8; 20], mut value: u64) -> &[u8] {
-    let mut first = buffer.len();
-    loop {
-        first -= 1;
-        buffer[first] = b'0' + u8::try_from(value % 10).unwrap_or(0);
-        value /= 10;
-        if value == 0 {
-            return &buffer[first..];
         }
     }
 }

@@ -13,14 +13,17 @@ use tokio::{
     sync::Notify,
     time::{sleep, timeout},
 };
-use tower_dist_ratelimit::backend::toolkit::{ConnectError, Timeouts};
+use tower_dist_ratelimit::backend::{
+    BackendError,
+    toolkit::{ConnectError, Timeouts},
+};
 use tower_jitter_retry::{Backoff, Jitter};
 
 use self::slots::{Slots, slots};
 use super::{
     batch::Pending,
     failure::Failure,
-    link::{Connect, Link},
+    link::Link,
     reply::Words,
     route::Answers,
     target::Address,
@@ -74,21 +77,22 @@ impl Cluster {
     /// is lost later, since a replica takes its place; but not all of them.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let slots = self.ask_nodes().await?;
-        let links = join_all(slots.primaries().map(|address| self.open_link(address))).await;
-        let (mut failure, mut is_up) = (None, false);
-        for (address, (link, problem)) in slots.primaries().zip(links) {
-            is_up |= problem.is_none();
-            failure = failure.or(problem);
-            self.write().links.insert(address.clone(), link);
+        self.take_over(slots);
+        let links: Vec<Link> = self.read().links.values().cloned().collect();
+        // A primary that does not answer leaves the others time enough.
+        let limit = self.timeouts.connect / 2;
+        let mut answers = join_all(links.iter().map(|link| link.ready(limit))).await;
+        if answers.iter().all(Result::is_err)
+            && let Some(Err(failure)) = answers.pop()
+        {
+            return Err(ConnectError::new(
+                "a Redis Cluster",
+                BackendError::from(failure),
+            ));
         }
-        match failure {
-            Some(failure) if !is_up => return Err(failure),
-            Some(_) => self.stale.notify_one(),
-            None => {}
+        if answers.iter().any(Result::is_err) {
+            self.stale.notify_one();
         }
-        let mut map = self.write();
-        (map.slots, map.problem) = (slots, None);
-        drop(map);
         self.keep_fresh();
         Ok(())
     }
@@ -103,40 +107,27 @@ impl Cluster {
         tokio::spawn(keep_fresh(Arc::downgrade(self), Arc::clone(&self.stale)));
     }
 
-    /// A link to a node; and why that cannot be reached yet, if so.
-    async fn open_link(&self, address: &Address) -> (Link, Option<ConnectError>) {
-        let connect = self.connect_to(address);
-        // One that does not answer leaves the others time enough.
-        let attempt = timeout(self.timeouts.connect / 2, connect()).await;
-        let late = |_| Err(ConnectError::new(address, "does not answer"));
-        match attempt.unwrap_or_else(late) {
-            Ok(wire) => (Link::on(wire, Some(connect), self.timeouts), None),
-            Err(problem) => (Link::later(connect, self.timeouts), Some(problem)),
-        }
-    }
-
     /// Sends a call whose keys are all in this slot.
-    pub(super) fn send(self: &Arc<Self>, slot: u16, work: Work) -> Result<Answers, Failure> {
+    pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Answers, Failure> {
         let (cluster, again) = (Arc::clone(self), work.clone());
-        let owner = self.owner(slot)?;
+        let owner = self.owner(work.slot)?;
         let pending = self.send_to(&owner, work)?;
         Ok(Answers::Followed(Box::pin(async move {
-            cluster.follow(slot, owner, pending, again).await
+            cluster.follow(owner, pending, again).await
         })))
     }
 
     /// Waits for an answer, wherever the slot has gone.
     async fn follow(
         &self,
-        slot: u16,
         mut asked: Link,
         mut pending: Pending,
-        again: Work,
+        mut again: Work,
     ) -> Result<Words, Failure> {
-        let mut how = How::Together;
+        let slot = again.slot;
         for _ in 0..MOVES {
             // None of these answers comes after anything has been executed.
-            (asked, how) = match pending.await {
+            (asked, again.how) = match pending.await {
                 Err(Failure::Moved(to)) => {
                     let to = self.resolve(to, &asked);
                     self.write().slots.set(slot, &to);
@@ -146,7 +137,9 @@ impl Cluster {
                 Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), How::Asking),
                 // It went with others, whose keys are elsewhere. When it goes alone, it is for the one who asks to ask
                 // for each key by itself.
-                Err(Failure::TryAgain) if how == How::Together => (self.owner(slot)?, How::Alone),
+                Err(Failure::TryAgain) if again.how == How::Together => {
+                    (self.owner(slot)?, How::Alone)
+                }
                 Err(Failure::NotConnected(why)) => {
                     self.stale.notify_one();
                     return Err(Failure::NotConnected(why));
@@ -155,7 +148,7 @@ impl Cluster {
             };
             // A node that is new is connected to now.
             asked.ready(self.timeouts.connect).await?;
-            pending = self.send_to(&asked, again.clone().how(how))?;
+            pending = self.send_to(&asked, again.clone())?;
         }
         Err(Failure::new("the slot does not stop moving"))
     }
@@ -204,7 +197,7 @@ impl Cluster {
         drop(map);
         let mut map = self.write();
         known(&map).unwrap_or_else(|| {
-            let link = Link::later(self.connect_to(address), self.timeouts);
+            let link = Link::later(self.dialer.to(address), self.timeouts);
             map.links.insert(address.clone(), link.clone());
             link
         })
@@ -218,14 +211,6 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connect_to(&self, address: &Address) -> Connect {
-        let (dialer, address) = (self.dialer.clone(), address.clone());
-        Arc::new(move || {
-            let (dialer, address) = (dialer.clone(), address.clone());
-            Box::pin(async move { dialer.dial(&address).await })
-        })
-    }
-
     /// Asks one node after the other which of them has which slots, until one knows: first those that there is a connection
     /// to, and in random order, so that the nodes share the questions of a fleet.
     async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
@@ -233,11 +218,8 @@ impl Cluster {
             let map = self.read();
             let commands = |node: &Address| map.links.get(node).and_then(Link::commands);
             let known = map.slots.nodes();
-            let seeds = self
-                .seeds
-                .iter()
-                .filter(|seed| known.clone().all(|node| node != *seed));
-            let nodes = known.clone().chain(seeds);
+            let seeds = self.seeds.iter().filter(|seed| !known.contains(seed));
+            let nodes = known.iter().chain(seeds);
             nodes.map(|node| (node.clone(), commands(node))).collect()
         };
         let random = RandomState::new();
@@ -278,19 +260,13 @@ impl Cluster {
     fn take_over(&self, slots: Slots) {
         let mut map = self.write();
         map.problem = None;
-        map.links
-            .retain(|address, _| slots.primaries().any(|primary| primary == address));
-        map.slots = slots;
-        let missing: Vec<Address> = map
-            .slots
-            .primaries()
-            .filter(|primary| !map.links.contains_key(*primary))
-            .cloned()
-            .collect();
-        for address in missing {
-            let link = Link::later(self.connect_to(&address), self.timeouts);
-            map.links.insert(address, link);
+        let primaries = slots.primaries();
+        map.links.retain(|node, _| primaries.contains(&node));
+        for address in primaries {
+            let link = || Link::later(self.dialer.to(address), self.timeouts);
+            map.links.entry(address.clone()).or_insert_with(link);
         }
+        map.slots = slots;
     }
 
     fn is_whole(&self) -> bool {

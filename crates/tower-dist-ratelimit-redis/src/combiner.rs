@@ -1,10 +1,4 @@
-use std::{
-    future::poll_fn,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{future::ready, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError};
@@ -48,23 +42,12 @@ pub(super) struct Combiner<'a> {
     timer_is_set: bool,
     silences: u32,
     had_answers: bool,
-    /// The connection is closed.
-    dead: bool,
 }
 
 /// The end of a call. The kind is none for those that go alone.
 struct Done {
     kind: Option<Kind>,
     error: Option<Outcome>,
-}
-
-enum Event {
-    Dead,
-    Done(Done),
-    /// Some may have waited long enough.
-    Due,
-    /// There is something to send; or, if not, nobody is left to ask.
-    Posted,
 }
 
 impl<'a> Combiner<'a> {
@@ -80,27 +63,34 @@ impl<'a> Combiner<'a> {
             timer_is_set: false,
             silences: 0,
             had_answers: false,
-            dead: false,
         }
     }
 
-    /// Serves until the connection is of no use any more, or (none) nobody is left to serve.
+    /// Serves until the connection is of no use any more. Returns `None` when no handle is left.
     pub(super) async fn run(&mut self) -> Option<End> {
-        let mut is_closed = false;
+        let (mut is_dead, mut is_closed) = (false, false);
         loop {
             // Answers those that are left when no more can come.
             if is_closed && self.calls.is_empty() {
                 return None;
             }
-            let end = match poll_fn(|cx| self.poll(cx, is_closed)).await {
-                Event::Dead => Some("the connection was closed".to_owned()),
-                Event::Done(done) => self.done(done),
-                Event::Due => {
+            let end = tokio::select! {
+                biased;
+                // Moves the bytes, which ends calls.
+                () = &mut self.wire.driver, if !is_dead => {
+                    is_dead = true;
+                    None
+                }
+                Some(done) = self.calls.next() => self.done(done),
+                // An answer can come with the end of the connection, so calls that have ended come first.
+                () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
+                () = &mut self.timer, if self.timer_is_set => {
+                    self.timer_is_set = false;
                     self.outbox.take_late(&mut self.parcels);
                     None
                 }
-                Event::Posted => {
-                    is_closed |= self.parcels.is_empty();
+                () = self.outbox.news(), if !is_closed => {
+                    is_closed = self.outbox.take(&mut self.parcels);
                     None
                 }
             };
@@ -112,25 +102,6 @@ impl<'a> Combiner<'a> {
                 });
             }
             self.send();
-        }
-    }
-
-    /// Moves the bytes, which ends calls, which lets others go.
-    fn poll(&mut self, cx: &mut Context<'_>, is_closed: bool) -> Poll<Event> {
-        // An answer can come with the end of the connection. So this goes on after that, and what moves the bytes must not.
-        self.dead = self.dead || self.wire.driver.as_mut().poll(cx).is_ready();
-        match self.calls.poll_next_unpin(cx) {
-            Poll::Ready(Some(done)) => Poll::Ready(Event::Done(done)),
-            _ if self.dead => Poll::Ready(Event::Dead),
-            _ if self.timer_is_set && self.timer.as_mut().poll(cx).is_ready() => {
-                self.timer_is_set = false;
-                Poll::Ready(Event::Due)
-            }
-            _ if is_closed => Poll::Pending,
-            _ => {
-                let posted = self.outbox.poll_take(cx, &mut self.parcels);
-                posted.map(|()| Event::Posted)
-            }
         }
     }
 

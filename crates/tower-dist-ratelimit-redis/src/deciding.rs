@@ -1,5 +1,6 @@
 use std::{ptr, sync::Arc};
 
+use futures_util::TryFutureExt;
 use smallvec::SmallVec;
 use tower_dist_ratelimit::backend::{
     BackendError, Charge,
@@ -9,9 +10,7 @@ use tower_dist_ratelimit::backend::{
 use super::{
     Redis,
     call::{Asked, Call, Verb},
-    part::Part,
-    route::Deciding,
-    rule::Rule,
+    part::{Part, Placed},
     script::Script,
 };
 
@@ -25,7 +24,8 @@ impl Redis {
     ) -> Result<SmallVec<[Part; 1]>, BackendError> {
         let slot = |charge: &Charge<'_>| match self.route.is_cluster() {
             true => {
-                let keys = &self.rule(charge)?.keys;
+                let (scripts, place) = self.registry.find(charge)?;
+                let keys = &scripts.single[place].rules[0].keys;
                 Ok(keys.slot(&self.tags.of(charge.key)))
             }
             false => Ok(0),
@@ -36,7 +36,14 @@ impl Redis {
         for (first, slot) in slots.iter().enumerate() {
             if !slots[..first].contains(slot) {
                 let places = (first..slots.len()).filter(|&place| slots[place] == *slot);
-                parts.push(Part::new(self, charges, places, verb)?);
+                let charges_here: SmallVec<[Charge<'_>; 4]> =
+                    places.clone().map(|place| charges[place]).collect();
+                let placed = places.map(|place| self.placed(place, &charges[place]));
+                parts.push(Part {
+                    route: self.route.clone(),
+                    call: self.call(&charges_here, verb)?,
+                    charges: placed.collect::<Result<_, _>>()?,
+                });
             }
         }
         Ok(parts)
@@ -70,7 +77,7 @@ impl Redis {
         };
         let (scripts, place) = self.registry.find(first)?;
         if others.is_empty() {
-            return Ok(Arc::clone(scripts.single(place)));
+            return Ok(Arc::clone(&scripts.single[place]));
         }
         let mut seen = 1_u32 << place;
         for other in others {
@@ -82,12 +89,17 @@ impl Redis {
             }
             seen |= 1 << place;
         }
-        Ok(Arc::clone(scripts.whole()))
+        Ok(Arc::clone(&scripts.whole))
     }
 
-    pub(super) fn rule(&self, charge: &Charge<'_>) -> Result<&Arc<Rule>, BackendError> {
-        let (scripts, place) = self.registry.find(charge)?;
-        Ok(&scripts.single(place).rules[0])
+    fn placed(&self, place: usize, charge: &Charge<'_>) -> Result<Placed, BackendError> {
+        let (scripts, number) = self.registry.find(charge)?;
+        Ok(Placed {
+            place,
+            policy: charge.policy,
+            quota: charge.quota,
+            single: Arc::clone(&scripts.single[number]),
+        })
     }
 
     /// Sends the charges; the future has the verdict.
@@ -95,14 +107,13 @@ impl Redis {
         if !self.route.is_cluster() || charges.len() == 1 {
             let call = self.call(charges, Verb::Acquire)?;
             let limits = call.limits(charges.iter().map(|charge| charge.quota));
-            let answers = self.route.send(call)?;
-            return Ok(Box::pin(Deciding { answers, limits }));
+            return Ok(Box::pin(self.route.decide(call, limits)?.err_into()));
         }
         let parts = self.parts(charges, Verb::Acquire)?;
         let [part] = &parts[..] else {
             return self.transactions.acquire(parts.into_vec());
         };
-        let (answer, part) = (part.ask()?, part.clone());
+        let (answer, part) = (part.send()?, part.clone());
         let transactions = self.transactions.clone();
         Ok(Box::pin(async move {
             match answer.await {

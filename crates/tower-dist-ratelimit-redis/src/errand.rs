@@ -7,7 +7,6 @@ use super::{
     arguments::{Arguments, told},
     failure::Failure,
     outbox::Parcel,
-    reply::numbers,
     rows::Rows,
     wire::Commands,
 };
@@ -37,28 +36,12 @@ pub(super) async fn run(
     commands: &dyn Commands,
     limit: Duration,
 ) -> Option<Outcome> {
-    let Parcel {
-        command,
-        batch,
-        asking,
-        ..
-    } = parcel;
-    let is_script = command.is_none();
-    let answer = async {
-        match command {
-            Some(command) => commands.send(command, asking).await,
-            None => decide(&batch.rows, commands, asking).await,
-        }
-    };
-    let outcome = match timeout(limit, answer).await {
+    let Parcel { batch, asking, .. } = parcel;
+    let outcome = match timeout(limit, decide(&batch.rows, commands, asking)).await {
         Err(_) => Outcome::Silence,
-        Ok(Err(error)) => Outcome::Error(error),
-        // Whatever else a command is answered, it was made.
-        Ok(Ok(_)) if !is_script => Outcome::Numbers(Vec::new()),
-        Ok(answer) => match numbers(answer) {
-            Ok(numbers) => Outcome::Numbers(numbers),
-            Err(error) => Outcome::Error(error),
-        },
+        Ok(answer) => answer
+            .and_then(|answer| Ok(redis::from_redis_value(answer)?))
+            .map_or_else(Outcome::Error, Outcome::Numbers),
     };
     if let Outcome::Numbers(numbers) = &outcome
         && let Some(told) = told(&batch.rows, numbers)
@@ -72,7 +55,7 @@ pub(super) async fn run(
 
 /// Calls the script of these rows.
 async fn decide(rows: &Rows, commands: &dyn Commands, asking: bool) -> RedisResult<Value> {
-    let Some(script) = rows.as_slice().first().map(|row| &row.call.script) else {
+    let Some(script) = rows.0.first().map(|row| &row.call.script) else {
         return Ok(Value::Array(Vec::new()));
     };
     let by_hash = command(rows, "EVALSHA", &script.sha);
@@ -134,9 +117,8 @@ mod tests {
     fn parcel() -> (Pending, Parcel) {
         let script = Script::of_five();
         let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
-        let (pending, _) = batch.join(Some(Call::to_one(&script, "k", 1)));
+        let (pending, _) = batch.join(Call::to_one(&script, "k", 1));
         let parcel = Parcel {
-            command: None,
             batch: batch.close(),
             asking: false,
             kind: None,

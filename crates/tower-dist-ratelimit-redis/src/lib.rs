@@ -56,7 +56,7 @@ mod target;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(test)]
-mod traces;
+mod trace_tests;
 mod wire;
 mod work;
 

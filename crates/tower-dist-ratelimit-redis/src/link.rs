@@ -5,9 +5,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::backend::toolkit::{
-    ConnectError, Connector, Health, Reconnect, Timeouts,
-};
+use tower_dist_ratelimit::backend::toolkit::{Connector, Health, Reconnect, Timeouts};
 
 use super::{
     batch::Pending,
@@ -37,12 +35,6 @@ struct Handle {
 type Open = Mutex<Option<Arc<dyn Commands>>>;
 
 impl Link {
-    /// Connects, however long that takes, and goes on doing so.
-    pub(super) async fn new(connect: Connect, timeouts: Timeouts) -> Result<Self, ConnectError> {
-        let wire = connect().await?;
-        Ok(Self::on(wire, Some(connect), timeouts))
-    }
-
     /// Connects in the background; until then it is down.
     pub(super) fn later(connect: Connect, timeouts: Timeouts) -> Self {
         Self::spawn(Health::waiting(), None, Some(connect), timeouts)

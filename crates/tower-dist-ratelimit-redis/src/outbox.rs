@@ -2,13 +2,12 @@ mod queue;
 
 use std::{
     collections::BTreeMap,
-    future::poll_fn,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
 };
 
-use redis::Cmd;
+use tokio::sync::Notify;
+
 use tower_dist_ratelimit::backend::toolkit::Health;
 
 use self::queue::{LONGEST, Queue};
@@ -32,6 +31,8 @@ pub(super) type Kind = (usize, u16);
 pub(super) struct Outbox {
     health: Arc<Health>,
     inside: Mutex<Inside>,
+    /// Wakes the task that sends.
+    news: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -45,14 +46,11 @@ struct Inside {
     due: Vec<Kind>,
     /// What goes by itself.
     alone: Vec<Parcel>,
-    task: Option<Waker>,
 }
 
 /// Something to send.
 #[derive(Debug)]
 pub(super) struct Parcel {
-    /// Instead of the script of the batch.
-    pub(super) command: Option<Cmd>,
     pub(super) batch: Sending,
     pub(super) asking: bool,
     /// None if it goes alone.
@@ -64,6 +62,7 @@ impl Outbox {
         Self {
             health,
             inside: Mutex::default(),
+            news: Notify::new(),
         }
     }
 
@@ -78,25 +77,25 @@ impl Outbox {
             drop(inside);
             return Err(Failure::NotConnected(self.health.reason().into()));
         }
-        let (pending, is_due) = match work {
-            Work::Decide {
-                call,
-                slot,
-                how: How::Together,
-            } => inside.join(call, slot, &self.health)?,
-            Work::Decide { call, how, .. } => inside.post_alone(Ok(call), how, &self.health)?,
-            Work::Command { command, how } => inside.post_alone(Err(command), how, &self.health)?,
+        let Work { call, slot, how } = work;
+        let (pending, is_due) = match how {
+            How::Together => inside.join(call, slot, &self.health)?,
+            _ => inside.post_alone(call, how, &self.health)?,
         };
-        let task = if is_due { inside.task.take() } else { None };
         drop(inside);
-        if let Some(task) = task {
-            task.wake();
+        if is_due {
+            self.news.notify_one();
         }
         Ok(pending)
     }
 
-    /// Takes out what may go; ready and empty when no handle is left. Wakes the task when there is more.
-    pub(super) fn poll_take(&self, cx: &mut Context<'_>, parcels: &mut Vec<Parcel>) -> Poll<()> {
+    /// Waits until there may be something to take out, or no handle is left.
+    pub(super) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Takes out what may go. Returns whether no handle is left.
+    pub(super) fn take(&self, parcels: &mut Vec<Parcel>) -> bool {
         let mut inside = self.lock();
         parcels.append(&mut inside.alone);
         let mut due = mem::take(&mut inside.due);
@@ -104,16 +103,7 @@ impl Outbox {
             inside.take(kind, parcels);
         }
         inside.due = due;
-        if !parcels.is_empty() || inside.is_closed {
-            return Poll::Ready(());
-        }
-        let old = match &inside.task {
-            Some(task) if task.will_wake(cx.waker()) => None,
-            _ => inside.task.replace(cx.waker().clone()),
-        };
-        drop(inside);
-        drop(old);
-        Poll::Pending
+        inside.is_closed
     }
 
     /// A call of this kind has ended; takes out what may go now.
@@ -153,28 +143,15 @@ impl Outbox {
 
     /// No handle is left.
     pub(super) fn close(&self) {
-        let mut inside = self.lock();
-        inside.is_closed = true;
-        let task = inside.task.take();
-        drop(inside);
-        if let Some(task) = task {
-            task.wake();
-        }
+        self.lock().is_closed = true;
+        self.news.notify_one();
     }
 
     /// Waits until no handle is left.
     pub(super) async fn closed(&self) {
-        poll_fn(|cx| {
-            let mut inside = self.lock();
-            if inside.is_closed {
-                return Poll::Ready(());
-            }
-            let old = inside.task.replace(cx.waker().clone());
-            drop(inside);
-            drop(old);
-            Poll::Pending
-        })
-        .await;
+        while !self.lock().is_closed {
+            self.news().await;
+        }
     }
 }
 
@@ -195,18 +172,13 @@ impl Inside {
         Ok((pending, is_due))
     }
 
-    fn post_alone(&mut self, what: Result<Call, Cmd>, how: How, health: &Arc<Health>) -> Posted {
+    fn post_alone(&mut self, call: Call, how: How, health: &Arc<Health>) -> Posted {
         if self.alone.len() >= LONGEST {
             return Err(Failure::Full(LONGEST));
         }
         let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
-        let (call, command) = match what {
-            Ok(call) => (Some(call), None),
-            Err(command) => (None, Some(command)),
-        };
         let (pending, _) = batch.join(call);
         self.alone.push(Parcel {
-            command,
             batch: batch.close(),
             asking: how == How::Asking,
             kind: None,
@@ -222,7 +194,6 @@ impl Inside {
         queue.is_due = false;
         while let Some(batch) = queue.take() {
             parcels.push(Parcel {
-                command: None,
                 batch,
                 asking: false,
                 kind: Some(kind),

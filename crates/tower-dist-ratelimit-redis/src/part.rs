@@ -1,76 +1,46 @@
+use std::sync::Arc;
+
 use smallvec::{SmallVec, smallvec};
 use tower_dist_ratelimit::{
     Quota,
     backend::{
-        BackendError, Charge, JointDecision, PolicyId,
+        Charge, PolicyId,
         toolkit::{PartAnswer, TransactionPart},
     },
 };
 
 use super::{
-    Redis,
     call::{Asked, Call, Verb},
     failure::Failure,
-    reply::verdict,
+    route::Route,
+    script::Script,
 };
 
 /// Charges whose keys are in one slot.
 #[derive(Clone)]
 pub(super) struct Part {
-    redis: Redis,
-    call: Call,
-    charges: SmallVec<[Placed; 2]>,
+    pub(super) route: Route,
+    pub(super) call: Call,
+    pub(super) charges: SmallVec<[Placed; 2]>,
 }
 
 /// A charge without its key and its cost, which the call has.
-#[derive(Clone, Copy)]
-struct Placed {
-    place: usize,
-    policy: PolicyId,
-    quota: Option<Quota>,
-}
-
-impl Part {
-    /// The charges at these places.
-    pub(super) fn new(
-        redis: &Redis,
-        charges: &[Charge<'_>],
-        places: impl Iterator<Item = usize>,
-        verb: Verb,
-    ) -> Result<Self, BackendError> {
-        let placed: SmallVec<[Placed; 2]> = places
-            .map(|place| Placed {
-                place,
-                policy: charges[place].policy,
-                quota: charges[place].quota,
-            })
-            .collect();
-        let charges = placed.iter().map(|placed| charges[placed.place]);
-        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
-        Ok(Self {
-            redis: redis.clone(),
-            call: redis.call(&charges, verb)?,
-            charges: placed,
-        })
-    }
-
-    /// Sends the charges or corrections.
-    pub(super) fn ask(
-        &self,
-    ) -> Result<impl Future<Output = Result<JointDecision, Failure>> + Send + use<>, Failure> {
-        let limits = self
-            .call
-            .limits(self.charges.iter().map(|charge| charge.quota));
-        let answers = self.redis.route.send(self.call.clone())?;
-        Ok(async move { Ok(verdict(&answers.await?, &limits)) })
-    }
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) place: usize,
+    pub(super) policy: PolicyId,
+    pub(super) quota: Option<Quota>,
+    /// The script of its policy alone.
+    pub(super) single: Arc<Script>,
 }
 
 impl TransactionPart for Part {
     type Failure = Failure;
 
     fn send(&self) -> Result<PartAnswer<Self>, Failure> {
-        Ok(Box::pin(self.ask()?))
+        let quotas = self.charges.iter().map(|charge| charge.quota);
+        let limits = self.call.limits(quotas);
+        Ok(Box::pin(self.route.decide(self.call.clone(), limits)?))
     }
 
     fn places(&self) -> impl Iterator<Item = usize> {
@@ -100,22 +70,19 @@ impl TransactionPart for Part {
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);
-        let one = |(ask, &charge): (&Asked, &Placed)| {
-            let only = [Charge::new(charge.policy, b"", 0)];
-            Some(Self {
-                redis: self.redis.clone(),
-                call: Call {
-                    script: self.redis.script(&only).ok()?,
-                    asks: smallvec![Asked {
-                        place: 0,
-                        ..ask.clone()
-                    }],
-                    settles: self.call.settles,
-                },
-                charges: smallvec![charge],
-            })
+        let one = |(ask, charge): (&Asked, &Placed)| Self {
+            route: self.route.clone(),
+            call: Call {
+                script: Arc::clone(&charge.single),
+                asks: smallvec![Asked {
+                    place: 0,
+                    ..ask.clone()
+                }],
+                settles: self.call.settles,
+            },
+            charges: smallvec![charge.clone()],
         };
-        is_apart.then(|| asks.map(one).collect())?
+        is_apart.then(|| asks.map(one).collect())
     }
 
     fn is_retryable(failure: &Failure) -> bool {

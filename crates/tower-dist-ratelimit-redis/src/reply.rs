@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use redis::{RedisResult, Value};
 use smallvec::SmallVec;
 use tower_dist_ratelimit::{Decision, backend::JointDecision};
 
@@ -19,20 +18,6 @@ pub(super) struct Said {
 
 /// What a script says about one request: one policy after the other.
 pub(super) type Words = SmallVec<[Said; 1]>;
-
-/// The numbers of all requests in a script's answer.
-pub(super) fn numbers(answer: RedisResult<Value>) -> RedisResult<Vec<i64>> {
-    match answer? {
-        Value::Array(values) => values
-            .into_iter()
-            .map(|value| match value {
-                Value::Int(number) => Ok(number),
-                other => redis::from_redis_value(other).map_err(Into::into),
-            })
-            .collect(),
-        other => redis::from_redis_value(other).map_err(Into::into),
-    }
-}
 
 /// Reads what is said about one policy, of a request of this cost.
 pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<Said> {

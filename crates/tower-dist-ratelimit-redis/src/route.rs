@@ -2,12 +2,12 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use smallvec::SmallVec;
 use tower_dist_ratelimit::backend::{
-    BackendError, BoxFuture, JointDecision,
+    BoxFuture, JointDecision,
     toolkit::{ConnectError, Timeouts},
 };
 
@@ -50,24 +50,6 @@ impl Future for Answers {
     }
 }
 
-/// The verdict on policies that have these limits. By hand, since every request waits for one.
-pub(super) struct Deciding {
-    pub(super) answers: Answers,
-    pub(super) limits: SmallVec<[u64; 2]>,
-}
-
-impl Future for Deciding {
-    type Output = Result<JointDecision, BackendError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let words = ready!(Pin::new(&mut self.answers).poll(cx));
-        Poll::Ready(match words {
-            Ok(words) => Ok(verdict(&words, &self.limits)),
-            Err(failure) => Err(failure.into()),
-        })
-    }
-}
-
 /// How to connect to a target.
 pub(super) enum Way {
     One(Connect),
@@ -88,10 +70,7 @@ impl Way {
                 let address = addresses.next().ok_or_else(|| {
                     ConnectError::new("the URL of a Redis server", "names no host")
                 })?;
-                Self::One(Arc::new(move || {
-                    let (dialer, address) = (dialer.clone(), address.clone());
-                    Box::pin(async move { dialer.dial(&address).await })
-                }))
+                Self::One(dialer.to(&address))
             }
             Kind::Sentinel(name) => {
                 let watched = Watched {
@@ -114,7 +93,7 @@ impl Route {
     /// Connects now.
     pub(super) async fn open(way: Way, timeouts: Timeouts) -> Result<Self, ConnectError> {
         Ok(match way {
-            Way::One(connect) => Self::One(Link::new(connect, timeouts).await?),
+            Way::One(connect) => Self::One(Link::on(connect().await?, Some(connect), timeouts)),
             Way::Cluster(cluster) => {
                 cluster.open().await?;
                 Self::Cluster(cluster)
@@ -133,6 +112,16 @@ impl Route {
         }
     }
 
+    /// Sends a call to policies that have these limits. The future has the decision.
+    pub(super) fn decide(
+        &self,
+        call: Call,
+        limits: SmallVec<[u64; 2]>,
+    ) -> Result<impl Future<Output = Result<JointDecision, Failure>> + Send + use<>, Failure> {
+        let answers = self.send(call)?;
+        Ok(async move { Ok(verdict(&answers.await?, &limits)) })
+    }
+
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
@@ -144,21 +133,10 @@ impl Route {
             Self::Cluster(_) => call.slot(),
         };
         let how = How::Together;
-        self.work(slot, Work::Decide { call, slot, how })
-    }
-
-    /// Deletes a key, in this slot.
-    pub(super) fn delete(&self, key: Vec<u8>, slot: u16) -> Result<Answers, Failure> {
-        let mut command = redis::cmd("DEL");
-        command.arg(key);
-        let how = How::Together;
-        self.work(slot, Work::Command { command, how })
-    }
-
-    fn work(&self, slot: u16, work: Work) -> Result<Answers, Failure> {
+        let work = Work { call, slot, how };
         match self {
             Self::One(link) => Ok(Answers::One(link.send(work)?)),
-            Self::Cluster(cluster) => cluster.send(slot, work),
+            Self::Cluster(cluster) => cluster.send(work),
         }
     }
 }

@@ -2,7 +2,7 @@ use super::{call::Call, run};
 
 /// Requests to one script that go out in one call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rows(Vec<Row>);
+pub(super) struct Rows(pub(super) Vec<Row>);
 
 /// Some keys, and what is asked of them.
 #[derive(Clone, Debug)]
@@ -27,14 +27,9 @@ impl Rows {
             Some(last) if run::may_follow(&last.call, &call) => last.times += 1,
             _ => self.0.push(Row { call, times: 1 }),
         }
-        self.last()
-    }
-
-    fn last(&self) -> Place {
-        Place {
-            row: self.0.len().saturating_sub(1),
-            rank: self.0.last().map_or(0, |row| row.times - 1),
-        }
+        let rank = self.0.last().map_or(0, |row| row.times - 1);
+        let row = self.0.len() - 1;
+        Place { row, rank }
     }
 
     /// Takes a request of this row out again, whichever.
@@ -47,13 +42,5 @@ impl Rows {
     /// Drops the rows of which no request is left.
     pub(super) fn compact(&mut self) {
         self.0.retain(|row| row.times > 0);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn as_slice(&self) -> &[Row] {
-        &self.0
     }
 }

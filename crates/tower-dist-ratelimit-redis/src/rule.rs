@@ -125,13 +125,12 @@ fn part(
                     "floor(tonumber(match(key, ':(%x%x%x%x)%x*$'), 16) / 65536 * $WINDOW)"
                 }
             };
-            let lua = [source::FIXED_WINDOW, source::COUNTER].concat();
             let version = if staggered { "p1" } else { "f1" };
-            counter(&lua.replace("$PHASE", phase), version, quota, dynamic)
+            let fresh = format!("now + $WINDOW - (now + {phase}) % $WINDOW");
+            window(&fresh, "fresh - 1", version, quota, dynamic)
         }
         Algorithm::FixedWindowFromFirstRequest => {
-            let lua = [source::FIRST_HIT, source::COUNTER].concat();
-            counter(&lua, "h1", quota, dynamic)
+            window("now + $WINDOW", "now", "h1", quota, dynamic)
         }
         Algorithm::SlidingWindow => sliding("t1", quota, 1, false, dynamic),
         Algorithm::SlidingWindowBuckets { count } => {
@@ -196,6 +195,19 @@ fn paced(
         lua: fill(&lua, &numbers),
         alone,
     })
+}
+
+/// One window: `fresh` is the end of one that begins now, and a written one counts if it ends after `after`.
+fn window(
+    fresh: &str,
+    after: &str,
+    version: &str,
+    quota: Quota,
+    dynamic: bool,
+) -> Result<Part, BuildError> {
+    let lua = [source::WINDOW, source::COUNTER].concat();
+    let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);
+    counter(&lua, version, quota, dynamic)
 }
 
 /// A count says nothing to windows of another length, so that is in the name of the layout.

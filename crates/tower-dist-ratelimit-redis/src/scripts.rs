@@ -8,8 +8,10 @@ use super::{rule::Rule, script::Script};
 /// number of scripts, here and on the server, does not depend on the combinations that clients cause.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    single: Vec<Arc<Script>>,
-    whole: Arc<Script>,
+    /// One for each policy alone.
+    pub(super) single: Vec<Arc<Script>>,
+    /// The script for several policies.
+    pub(super) whole: Arc<Script>,
 }
 
 impl Scripts {
@@ -22,15 +24,5 @@ impl Scripts {
             _ => Arc::new(Script::new(rules)),
         };
         Self { single, whole }
-    }
-
-    /// The script for the policy at this place of the set alone.
-    pub(super) fn single(&self, place: usize) -> &Arc<Script> {
-        &self.single[place]
-    }
-
-    /// The script for several policies of the set.
-    pub(super) fn whole(&self) -> &Arc<Script> {
-        &self.whole
     }
 }

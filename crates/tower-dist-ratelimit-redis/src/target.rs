@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn a_url_says_where_who_and_which_database() {
-        let target = Target::parse("rediss://app:p%40ss%3aword@cache.example:6380/3").unwrap();
+        let target = Target::parse("redis://app:p%40ss%3aword@cache.example:6380/3").unwrap();
         assert_eq!(
             (target.kind, target.tls, target.db),
-            (Kind::Standalone, true, 3)
+            (Kind::Standalone, false, 3)
         );
         assert_eq!(target.addresses, [at("cache.example", 6380)]);
         assert_eq!(target.user.as_deref(), Some("app"));
@@ -179,6 +179,27 @@ mod tests {
             (target.user, target.password.as_deref()),
             (None, Some("secret"))
         );
+    }
+
+    #[test]
+    fn a_url_with_tls_needs_the_feature_and_the_error_names_it() {
+        for url in [
+            "rediss://cache",
+            "rediss-cluster://a,b",
+            "rediss-sentinel://a/main",
+        ] {
+            match Target::parse(url) {
+                Ok(target) => assert!(target.tls && cfg!(feature = "tls")),
+                Err(error) => {
+                    let error = error.to_string();
+                    let feature = "the feature `tls` of the crate tower-dist-ratelimit-redis";
+                    assert!(
+                        error.contains(feature) && cfg!(not(feature = "tls")),
+                        "{error}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,10 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::net::TcpStream;
-use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
+use tower_dist_ratelimit::backend::{
+    BoxFuture,
+    toolkit::{ConnectError, Connector},
+};
 
 use super::target::Address;
 #[cfg(feature = "tls")]
@@ -70,6 +73,15 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
+    /// How to connect to a server at this address.
+    pub(super) fn to(&self, address: &Address) -> Connector<Wire> {
+        let (dialer, address) = (self.clone(), address.clone());
+        Arc::new(move || {
+            let (dialer, address) = (dialer.clone(), address.clone());
+            Box::pin(async move { dialer.dial(&address).await })
+        })
+    }
+
     /// Connects, says who this is, and asks whether the server can do what is needed.
     pub(super) async fn dial(&self, address: &Address) -> Result<Wire, ConnectError> {
         let mut wire = self.connect(address).await?;

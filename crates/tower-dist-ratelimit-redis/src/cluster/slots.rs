@@ -1,74 +1,58 @@
+use std::sync::Arc;
+
 use redis::Value;
 
 use crate::target::Address;
 
-/// How many there are in a Cluster.
-const SLOTS: u16 = 16_384;
-
-/// Of a slot that no node has.
-const NOBODY: u16 = u16::MAX;
+/// Number of slots in a Cluster.
+const SLOTS: usize = 16_384;
 
 /// Which primary has which slot.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// By number: those that have slots, then other nodes.
+    /// The primary of each slot.
+    owners: Vec<Option<Arc<Address>>>,
+    /// All known nodes, replicas too.
     nodes: Vec<Address>,
-    primaries: usize,
-    owners: Box<[u16]>,
-}
-
-impl Default for Slots {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            primaries: 0,
-            owners: vec![NOBODY; usize::from(SLOTS)].into(),
-        }
-    }
 }
 
 impl Slots {
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
-        let owner = self.owners.get(usize::from(slot))?;
-        self.nodes.get(usize::from(*owner))
+        self.owners.get(usize::from(slot))?.as_deref()
     }
 
-    pub(super) fn primaries(&self) -> impl Iterator<Item = &Address> {
-        self.nodes[..self.primaries].iter()
+    pub(super) fn primaries(&self) -> Vec<&Address> {
+        let nodes = self.nodes.iter();
+        let has_slots =
+            |node: &&Address| self.owners.iter().any(|one| one.as_deref() == Some(node));
+        nodes.filter(has_slots).collect()
     }
 
-    /// All that are known, replicas too.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Address> + Clone {
-        self.nodes.iter()
+    pub(super) fn nodes(&self) -> &[Address] {
+        &self.nodes
     }
 
     /// Notes that a slot has another owner.
     pub(super) fn set(&mut self, slot: u16, owner: &Address) {
-        let number = self.primary(owner);
+        self.know(owner);
         if let Some(place) = self.owners.get_mut(usize::from(slot)) {
-            *place = number;
+            *place = Some(Arc::new(owner.clone()));
         }
     }
 
-    fn primary(&mut self, address: &Address) -> u16 {
-        let known = self.nodes[..self.primaries]
-            .iter()
-            .position(|node| node == address);
-        let number = known.unwrap_or_else(|| {
-            // Only while there are no others but primaries, or one of those: the numbers of primaries stay.
-            self.nodes.retain(|node| node != address);
-            self.nodes.insert(self.primaries, address.clone());
-            self.primaries += 1;
-            self.primaries - 1
-        });
-        u16::try_from(number).unwrap_or(NOBODY)
+    fn know(&mut self, node: &Address) {
+        if !self.nodes.contains(node) {
+            self.nodes.push(node.clone());
+        }
     }
 }
 
 /// Reads an answer to `CLUSTER SLOTS` from a node. A node that does not know its own host means the one it was asked at.
 pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
-    let mut slots = Slots::default();
-    let mut replicas = Vec::new();
+    let mut slots = Slots {
+        owners: vec![None; SLOTS],
+        nodes: Vec::new(),
+    };
     let Value::Array(ranges) = answer else {
         return None;
     };
@@ -78,19 +62,17 @@ pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
         };
         let mut parts = parts.into_iter();
         let (first, last) = (number(parts.next()?)?, number(parts.next()?)?);
-        let owner = slots.primary(&node(parts.next()?, asked)?);
-        slots
+        let owner = node(parts.next()?, asked)?;
+        slots.know(&owner);
+        let range = slots
             .owners
-            .get_mut(usize::from(first)..=usize::from(last))?
-            .fill(owner);
-        replicas.extend(parts.filter_map(|part| node(part, asked)));
-    }
-    for replica in replicas {
-        if !slots.nodes.contains(&replica) {
-            slots.nodes.push(replica);
+            .get_mut(usize::from(first)..=usize::from(last))?;
+        range.fill(Some(Arc::new(owner)));
+        for replica in parts.filter_map(|part| node(part, asked)) {
+            slots.know(&replica);
         }
     }
-    (slots.primaries > 0).then_some(slots)
+    (!slots.nodes.is_empty()).then_some(slots)
 }
 
 fn number(value: Value) -> Option<u16> {
@@ -144,11 +126,11 @@ mod tests {
         let mut slots = slots(answer, &at("asked", 1)).unwrap();
         assert_eq!(slots.owner(9), Some(&at("asked", 1)));
         assert_eq!(slots.owner(10), Some(&at("b", 3)));
-        assert_eq!(slots.nodes().count(), 3);
+        assert_eq!(slots.nodes().len(), 3);
         slots.set(9, &at("b", 2));
         assert_eq!(slots.owner(9), Some(&at("b", 2)));
         assert_eq!(slots.owner(8), Some(&at("asked", 1)));
-        assert_eq!((slots.primaries().count(), slots.nodes().count()), (3, 3));
+        assert_eq!((slots.primaries().len(), slots.nodes().len()), (3, 3));
     }
 
     #[test]
@@ -158,7 +140,7 @@ mod tests {
             array([Value::Int(5), Value::Int(9), node("", 1), node("b", 2)]),
         ]);
         let slots = slots(answer, &at("asked", 1)).unwrap();
-        let nodes: Vec<_> = slots.nodes().collect();
+        let nodes: Vec<_> = slots.nodes().iter().collect();
         assert_eq!(nodes, [&at("asked", 1), &at("b", 2)]);
     }
 

@@ -90,10 +90,10 @@ impl Lab {
     }
 }
 
-/// Sends a command, and waits for the answer.
+/// Sends a request, and waits for the answer.
 async fn ask(link: &Link) -> Result<(), Failure> {
-    let (command, how) = (redis::cmd("DEL"), How::Together);
-    link.send(Work::Command { command, how })?.await.map(|_| ())
+    let (call, slot, how) = (Call::to_one(&Script::of_five(), "k", 1), 0, How::Together);
+    link.send(Work { call, slot, how })?.await.map(|_| ())
 }
 
 async fn up(link: &Link) {
@@ -203,7 +203,7 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
     let post = |key| {
         let call = Call::to_one(&script, key, 1);
         let (slot, how) = (0, How::Together);
-        link.send(Work::Decide { call, slot, how }).unwrap()
+        link.send(Work { call, slot, how }).unwrap()
     };
     let began = Instant::now();
     let first = post("a");

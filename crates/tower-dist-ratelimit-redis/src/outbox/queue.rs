@@ -100,7 +100,7 @@ impl Queue {
         let batch = self.open.get_or_insert_with(|| {
             Arc::new(Batch::new(Arc::clone(&self.waiting), Arc::clone(health)))
         });
-        let (pending, size) = batch.join(Some(call));
+        let (pending, size) = batch.join(call);
         if size.rows >= MOST || size.requests >= MOST_REQUESTS {
             self.full.extend(self.open.take());
             // Who has gone keeps nobody's place.

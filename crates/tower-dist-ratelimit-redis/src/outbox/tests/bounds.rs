@@ -28,7 +28,7 @@ async fn kinds_of_which_nothing_is_on_its_way_are_forgotten_and_no_others() {
     let lab = Lab::new();
     let post = |slot| {
         let (call, how) = (Call::to_one(&lab.script, "a", 1), How::Together);
-        lab.outbox.post(Work::Decide { call, slot, how }).unwrap()
+        lab.outbox.post(Work { call, slot, how }).unwrap()
     };
     let end = |sent: Vec<Parcel>| {
         let mut parcels = Vec::new();
