@@ -296,8 +296,6 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     ("tower-dist-ratelimit-memcached", "backend builder parts"),
     ("tower-dist-ratelimit-memcached", "cell pipe pipe::sent"),
-    ("tower-dist-ratelimit-redis", "backend builder"),
-    ("tower-dist-ratelimit-redis", "cluster route"),
 ];
 
 #[test]

@@ -2,7 +2,6 @@ mod slots;
 
 use std::{
     collections::HashMap,
-    fmt,
     hash::{BuildHasher, RandomState},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
     time::Duration,
@@ -14,7 +13,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tower_dist_ratelimit::backend::{
-    BackendError,
+    BackendError, BoxFuture,
     toolkit::{ConnectError, Timeouts},
 };
 use tower_jitter_retry::{Backoff, Jitter};
@@ -25,7 +24,6 @@ use super::{
     failure::Failure,
     link::Link,
     reply::Words,
-    route::Answers,
     target::Address,
     wire::{Commands, Dialer, refused},
     work::{How, Work},
@@ -49,6 +47,9 @@ pub(super) struct Cluster {
     /// Something shows that the map is out of date.
     stale: Arc<Notify>,
 }
+
+/// What a script says on one request, wherever its slot goes.
+pub(super) type Followed = BoxFuture<'static, Result<Words, Failure>>;
 
 #[derive(Default)]
 struct Map {
@@ -108,13 +109,13 @@ impl Cluster {
     }
 
     /// Sends a call whose keys are all in this slot.
-    pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Answers, Failure> {
+    pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Followed, Failure> {
         let (cluster, again) = (Arc::clone(self), work.clone());
         let owner = self.owner(work.slot)?;
         let pending = self.send_to(&owner, work)?;
-        Ok(Answers::Followed(Box::pin(async move {
+        Ok(Box::pin(async move {
             cluster.follow(owner, pending, again).await
-        })))
+        }))
     }
 
     /// Waits for an answer, wherever the slot has gone.
@@ -279,14 +280,6 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         // The task that keeps the map waits for this, and then finds nobody to keep it for.
         self.stale.notify_one();
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
-            .field("seeds", &self.seeds)
-            .finish_non_exhaustive()
     }
 }
 

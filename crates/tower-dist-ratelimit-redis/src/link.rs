@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -21,7 +20,7 @@ pub(super) type Connect = Connector<Wire>;
 
 /// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once
 /// what was sent is answered.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Link(Arc<Handle>);
 
 /// What all handles share.
@@ -108,14 +107,6 @@ impl Link {
         } else {
             Err(Failure::NotConnected(health.reason().into()))
         }
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("health", &self.health)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tower_dist_ratelimit::{BuildError, Quota, algorithm::saturating_nanos, arithmetic::HORIZON};
+use tower_dist_ratelimit::{BuildError, Quota, arithmetic::HORIZON};
 
 /// The most units that a bucket or queue is used, debts included. Lua's numbers are doubles, exact up to 2⁵³; with this
 /// no sum of a state and a cost passes that.
@@ -67,7 +67,7 @@ impl Rate {
                 burst: 0,
             };
         }
-        let window = saturating_nanos(quota.window()).div_ceil(1000);
+        let window = narrow(quota.window().as_nanos().div_ceil(1000));
         let window = window.clamp(1, longest);
         let burst = quota.burst_size().clamp(1, MOST_USED);
         let limit = quota.limit().min(MOST_USED);
@@ -105,16 +105,19 @@ fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
         low = (low.0 + up * high.0, low.1 + up * high.1);
         let below_by = num * low.1 - low.0 * den;
         if below_by == 0 || low.1 + high.1 > most {
-            let narrow = |value| u64::try_from(value).unwrap_or(u64::MAX);
             return (narrow(low.0), narrow(low.1));
         }
         let down = ((above_by - 1) / below_by).min((most - high.1) / low.1);
         if up == 0 && down == 0 {
-            let narrow = |value| u64::try_from(value).unwrap_or(u64::MAX);
             return (narrow(low.0), narrow(low.1));
         }
         high = (high.0 + down * low.0, high.1 + down * low.1);
     }
+}
+
+/// At most `u64::MAX`.
+fn narrow(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -136,7 +139,7 @@ pub(super) fn micros(field: &'static str, value: Duration) -> Result<u64, BuildE
 
 /// Rounded down.
 pub(super) fn as_micros(value: Duration) -> u64 {
-    u64::try_from(value.as_micros()).unwrap_or(u64::MAX)
+    narrow(value.as_micros())
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ use std::{
 
 use smallvec::SmallVec;
 use tower_dist_ratelimit::backend::{
-    BoxFuture, JointDecision,
+    JointDecision,
     toolkit::{ConnectError, Timeouts},
 };
 
 use super::{
     batch::Pending,
     call::Call,
-    cluster::Cluster,
+    cluster::{Cluster, Followed},
     failure::Failure,
     link::{Connect, Link},
     reply::{Words, verdict},
@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Which server is asked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Route {
     /// The only one, or the one that is primary now.
     One(Link),
@@ -36,7 +36,7 @@ pub(super) enum Route {
 /// What a script says on one request, later. An enum, since a box for each answer would cost as much as waiting for it.
 pub(super) enum Answers {
     One(Pending),
-    Followed(BoxFuture<'static, Result<Words, Failure>>),
+    Followed(Followed),
 }
 
 impl Future for Answers {
@@ -136,7 +136,7 @@ impl Route {
         let work = Work { call, slot, how };
         match self {
             Self::One(link) => Ok(Answers::One(link.send(work)?)),
-            Self::Cluster(cluster) => cluster.send(work),
+            Self::Cluster(cluster) => Ok(Answers::Followed(cluster.send(work)?)),
         }
     }
 }

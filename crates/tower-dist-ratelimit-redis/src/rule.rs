@@ -1,8 +1,6 @@
 use std::time::Duration;
 
-use tower_dist_ratelimit::{
-    Algorithm, BuildError, Policy, Quota, algorithm::saturating_nanos, arithmetic::MAX_LOG,
-};
+use tower_dist_ratelimit::{Algorithm, BuildError, Policy, Quota, arithmetic::MAX_LOG};
 
 use super::{
     key::Keys,
@@ -262,7 +260,7 @@ fn sliding(
     dynamic: bool,
 ) -> Result<Part, BuildError> {
     // A fraction of a microsecond longer where the count does not divide the window.
-    let length = saturating_nanos(quota.window()).div_ceil(u64::from(count) * 1000);
+    let length = as_micros(quota.window()).div_ceil(u64::from(count));
     let lua = fill(
         source::SLIDING_WINDOW,
         &[("COUNT", count.into()), ("LENGTH", length)],
