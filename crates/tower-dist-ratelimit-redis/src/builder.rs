@@ -13,10 +13,10 @@ use super::{
 };
 
 impl Redis {
-    /// Connects to a server, to the primary that sentinels name, or to a Cluster, in the background. Returns at once.
+    /// Connects to a server, to the primary that sentinels name, or to a Cluster, in the background. Returns immediately.
     ///
-    /// This is the way to start a service: it starts during an outage of the server, too. Until the first connection
-    /// every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
+    /// Use this to start a service: the service also starts during an outage of the server. Until the first connection
+    /// every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
     /// [`RedisBuilder::connect_lazy`].
     ///
     /// # Default
@@ -34,8 +34,8 @@ impl Redis {
         Self::builder(url).connect_lazy()
     }
 
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. For tools and
-    /// tests that cannot do without the server.
+    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if the server cannot be reached now. Use this in tools
+    /// and tests that need the server.
     ///
     /// # Default
     ///
@@ -43,7 +43,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. A server that is not there yet is not waited for; of a Cluster's primaries one is enough.
+    /// See [`ConnectError`]. The method makes one attempt. One reachable primary of a Cluster is enough.
     ///
     /// # Panics
     ///
@@ -52,7 +52,7 @@ impl Redis {
         Self::builder(url).connect().await
     }
 
-    /// The same, with settings.
+    /// Returns a builder with further settings.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -72,14 +72,14 @@ impl Redis {
         RedisBuilder::new(url)
     }
 
-    /// On a connection of the `redis` crate that there is already, with keys of this [prefix](RedisBuilder::prefix).
+    /// Uses an existing connection of the `redis` crate, with keys of this [prefix](RedisBuilder::prefix).
     ///
-    /// It is used as it is: whether it connects again, and where to, is its own affair. One that blocks, or that is to a
-    /// Cluster, will not do. The only place where that crate shows.
+    /// The backend never replaces the connection, so the connection has to reconnect itself. Blocking connections and
+    /// connections to a Cluster do not work. Only this method shows a type of the `redis` crate.
     ///
     /// # Errors
     ///
-    /// A prefix that cannot be one.
+    /// An invalid prefix.
     ///
     /// # Panics
     ///
@@ -98,7 +98,7 @@ impl Redis {
     }
 }
 
-/// Settings of a connection to Redis, from [`Redis::builder`].
+/// A builder of a [`Redis`] backend, from [`Redis::builder`].
 #[must_use = "nothing is connected until `connect` or `connect_lazy`"]
 pub struct RedisBuilder {
     url: String,
@@ -123,9 +123,9 @@ impl RedisBuilder {
         }
     }
 
-    /// What all keys begin with: 1 to 64 printable ASCII characters, without spaces, and without braces, which have a meaning in keys.
+    /// Prefix of all keys: 1 to 64 printable ASCII characters without spaces or braces.
     ///
-    /// Services that share a server and have policies of the same name share their limits, if they have the same prefix.
+    /// Services with the same prefix on one server share the limits of policies with the same name.
     ///
     /// # Default
     ///
@@ -137,8 +137,7 @@ impl RedisBuilder {
         }
     }
 
-    /// How long [`connect`](Self::connect) waits for everything that it does; and each attempt to connect again later.
-    /// Above zero.
+    /// Timeout of [`connect`](Self::connect) as a whole, and of each later attempt to connect. Above zero.
     ///
     /// # Default
     ///
@@ -148,11 +147,11 @@ impl RedisBuilder {
         self
     }
 
-    /// How long the server may take for an answer, before the call fails; after two such calls in a row the connection
-    /// is given up and made anew.
+    /// Timeout of the server's answer to one call. Above zero. After two consecutive timeouts the backend replaces the
+    /// connection.
     ///
-    /// It is not what a request waits for: that is the deadline of whoever asks, which is shorter. What comes after it,
-    /// but within this time, is charged and not read by anyone. Above zero.
+    /// A request waits only for its limiter's own, shorter timeout. An answer between the two timeouts was charged, and
+    /// no caller reads it.
     ///
     /// # Default
     ///
@@ -162,11 +161,11 @@ impl RedisBuilder {
         self
     }
 
-    /// Trusts these certificates, in PEM, to vouch for servers of `rediss://`; and no others.
+    /// Root certificates in PEM that servers of `rediss://` are verified with, instead of the system's.
     ///
     /// # Default
     ///
-    /// Those that the system trusts.
+    /// The certificates that the system trusts.
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn root_certificates(self, pem: impl Into<Vec<u8>>) -> Self {
@@ -176,7 +175,7 @@ impl RedisBuilder {
         }
     }
 
-    /// The password that the sentinels ask for, which is theirs and not the server's.
+    /// Password for the sentinels, which differs from the server's.
     ///
     /// ```no_run
     /// use tower_dist_ratelimit_redis::Redis;
@@ -193,7 +192,7 @@ impl RedisBuilder {
     ///
     /// # Default
     ///
-    /// None: sentinels are asked without a password.
+    /// No password.
     pub fn sentinel_password(self, password: impl Into<String>) -> Self {
         Self {
             sentinel_password: Some(password.into()),
@@ -201,12 +200,12 @@ impl RedisBuilder {
         }
     }
 
-    /// Who asks the sentinels, with [their password](Self::sentinel_password): a user that may call
+    /// User for the sentinels, with [their password](Self::sentinel_password). The user needs
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
     ///
     /// # Default
     ///
-    /// None, which means their user `default`.
+    /// The sentinels' user `default`.
     pub fn sentinel_user(self, user: impl Into<String>) -> Self {
         Self {
             sentinel_user: Some(user.into()),
@@ -219,8 +218,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]; a prefix that cannot be one; a deadline of zero; a user or password for sentinels where there
-    /// are none; `rediss://` without the feature `tls`; and root certificates for a connection that is not encrypted.
+    /// See [`ConnectError`]. Settings fail, too: an invalid prefix, a timeout of zero, credentials for sentinels with a URL
+    /// without sentinels, `rediss://` without the feature `tls`, and root certificates without `rediss://`.
     ///
     /// # Panics
     ///
@@ -232,10 +231,10 @@ impl RedisBuilder {
         Ok(Redis::new(route, prefix))
     }
 
-    /// Returns at once and connects in the background, until it succeeds. This is the way to start a service: it also
-    /// starts during an outage of the server.
+    /// Returns immediately and connects in the background. Use this to start a service: the service also starts during an
+    /// outage of the server.
     ///
-    /// Until the first connection every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. A wrong
+    /// Until the first connection every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. A wrong
     /// password and an unreachable host show in these failures; nothing is sent or resolved here.
     ///
     /// ```
@@ -256,7 +255,7 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// The same as those of [`connect`](Self::connect), except those that only a server can cause.
+    /// The invalid settings of [`connect`](Self::connect). Nothing that needs the server is an error here.
     ///
     /// # Panics
     ///
