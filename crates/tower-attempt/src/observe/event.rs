@@ -9,18 +9,16 @@ use tokio::time::Instant;
 
 use crate::{Attempt, Elapsed, Verdict};
 
-/// A step of a call.
+/// A step of a call. Match its variants with `..`, and find the totals of the call so far in [`CallInfo`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The layer sends an attempt.
-    #[non_exhaustive]
     AttemptStarted {
         /// The attempt; the first one has the number 1.
         attempt: Attempt,
     },
     /// An attempt has an outcome, or was dropped without one.
-    #[non_exhaustive]
     AttemptEnded {
         /// The attempt.
         attempt: Attempt,
@@ -33,7 +31,6 @@ pub enum Event<'a> {
         elapsed: Duration,
     },
     /// Another attempt follows a failed one after a delay.
-    #[non_exhaustive]
     RetryScheduled {
         /// The attempt that failed.
         attempt: Attempt,
@@ -45,15 +42,13 @@ pub enum Event<'a> {
         is_shadow: bool,
     },
     /// A hedge that was due is not sent.
-    #[non_exhaustive]
     HedgeSkipped {
         /// The hedge.
         attempt: Attempt,
         /// Why the hedge is not sent.
         reason: SkipReason,
     },
-    /// The call ended. The totals are in [`CallInfo`].
-    #[non_exhaustive]
+    /// The call ended.
     CallEnded {
         /// Why the call ended.
         reason: StopReason,

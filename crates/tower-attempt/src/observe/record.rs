@@ -5,8 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    AttemptOutcome, AttemptScope, CallInfo, DelaySource, Event, LayerKind, Observer, RequestLine,
-    SkipReason, StopReason,
+    AttemptOutcome, AttemptScope, CallInfo, Event, LayerKind, Observer, RequestLine, StopReason,
 };
 use crate::{Attempt, Verdict};
 
@@ -24,11 +23,12 @@ pub trait Observe: Clone {
     ) -> Self::Record;
 }
 
-/// Turns the steps of one call into events. A record that is dropped before the call
-/// [ended](Self::call_ended) reports the call as cancelled.
+/// Sends the events of one call. A record that is dropped before [`CallEnded`](Event::CallEnded) sends this event
+/// with [`StopReason::Cancelled`].
 pub trait Record {
-    /// An extra attempt is about to be sent.
-    fn attempt_started(&mut self, _: Attempt) {}
+    /// Sends any event but the end of an attempt. The end of the call cancels the attempts in flight.
+    #[inline]
+    fn send(&mut self, _: Event<'_>) {}
 
     /// Runs `f`, which calls the inner service for `attempt` or polls its future, in the attempt's scope.
     #[inline]
@@ -36,7 +36,7 @@ pub trait Record {
         f()
     }
 
-    /// An attempt has an outcome. Does nothing if the attempt has ended before.
+    /// Sends the end of an attempt, unless the attempt has ended before.
     #[inline]
     fn attempt_ended<'a>(
         &mut self,
@@ -45,16 +45,6 @@ pub trait Record {
         _outcome: impl FnOnce() -> AttemptOutcome<'a>,
     ) {
     }
-
-    /// Another attempt follows after `delay`, unless the layer is in shadow mode.
-    fn retry_scheduled(&mut self, _: Attempt, _delay: Duration, _: DelaySource, _is_shadow: bool) {}
-
-    /// A hedge was due and is not sent.
-    fn hedge_skipped(&mut self, _: Attempt, _: SkipReason) {}
-
-    /// The call ended, with the response of `winner` if it succeeded. The last verdict gives a failure its
-    /// reason if the layer names none. Attempts that are in flight are cancelled.
-    fn call_ended(&mut self, _: Option<StopReason>, _winner: Option<Attempt>) {}
 }
 
 /// Sends no events, at no cost: a call reads no clock for it and keeps no field.
@@ -113,11 +103,11 @@ impl Observe for Observed {
                 id: OnceLock::new(),
             },
             in_flight: Vec::with_capacity(1),
-            verdict: None,
             ended: false,
         }));
-        let start = record.0.call.start;
-        record.0.start(Attempt::PRIMARY, start);
+        record.send(Event::AttemptStarted {
+            attempt: Attempt::PRIMARY,
+        });
         record
     }
 }
@@ -130,8 +120,6 @@ struct Facts {
     observer: Arc<dyn Observer>,
     call: CallInfo,
     in_flight: Vec<InFlight>,
-    /// The verdict on the last attempt that ended.
-    verdict: Option<Verdict>,
     ended: bool,
 }
 
@@ -159,20 +147,6 @@ impl InFlight {
 }
 
 impl Facts {
-    fn send(&self, event: Event<'_>) {
-        self.observer.on_event(&self.call, event);
-    }
-
-    fn start(&mut self, attempt: Attempt, start: Instant) {
-        self.call.attempts += 1;
-        self.in_flight.push(InFlight {
-            attempt,
-            start,
-            scope: self.observer.attempt_scope(&self.call, attempt),
-        });
-        self.send(Event::AttemptStarted { attempt });
-    }
-
     fn end(&self, ended: &InFlight, verdict: Option<Verdict>, outcome: AttemptOutcome<'_>) {
         let event = Event::AttemptEnded {
             attempt: ended.attempt,
@@ -180,13 +154,43 @@ impl Facts {
             verdict,
             elapsed: ended.start.elapsed(),
         };
-        ended.enter(|| self.send(event));
+        ended.enter(|| self.observer.on_event(&self.call, event));
     }
 }
 
 impl Record for CallRecord {
-    fn attempt_started(&mut self, attempt: Attempt) {
-        self.0.start(attempt, Instant::now());
+    fn send(&mut self, event: Event<'_>) {
+        let facts = &mut *self.0;
+        let call = &mut facts.call;
+        match event {
+            Event::AttemptStarted { attempt } => {
+                call.attempts += 1;
+                let start = match call.attempts {
+                    1 => call.start,
+                    _ => Instant::now(),
+                };
+                let scope = facts.observer.attempt_scope(call, attempt);
+                facts.in_flight.push(InFlight {
+                    attempt,
+                    start,
+                    scope,
+                });
+            }
+            Event::RetryScheduled {
+                delay,
+                is_shadow: false,
+                ..
+            } => call.delays = call.delays.saturating_add(delay),
+            Event::HedgeSkipped { .. } => call.skipped = call.skipped.saturating_add(1),
+            Event::CallEnded { .. } => {
+                facts.ended = true;
+                for attempt in std::mem::take(&mut facts.in_flight) {
+                    facts.end(&attempt, None, AttemptOutcome::Cancelled);
+                }
+            }
+            _ => {}
+        }
+        self.0.observer.on_event(&self.0.call, event);
     }
 
     fn enter<T>(&self, attempt: Attempt, f: impl FnOnce() -> T) -> T {
@@ -206,53 +210,18 @@ impl Record for CallRecord {
         let mut in_flight = self.0.in_flight.iter();
         if let Some(place) = in_flight.position(|one| one.attempt == attempt) {
             let ended = self.0.in_flight.remove(place);
-            self.0.verdict = verdict;
             self.0.end(&ended, verdict, outcome());
         }
-    }
-
-    fn retry_scheduled(
-        &mut self,
-        attempt: Attempt,
-        delay: Duration,
-        source: DelaySource,
-        is_shadow: bool,
-    ) {
-        if !is_shadow {
-            self.0.call.delays = self.0.call.delays.saturating_add(delay);
-        }
-        self.0.send(Event::RetryScheduled {
-            attempt,
-            delay,
-            source,
-            is_shadow,
-        });
-    }
-
-    fn hedge_skipped(&mut self, attempt: Attempt, reason: SkipReason) {
-        self.0.call.skipped = self.0.call.skipped.saturating_add(1);
-        self.0.send(Event::HedgeSkipped { attempt, reason });
-    }
-
-    fn call_ended(&mut self, reason: Option<StopReason>, winner: Option<Attempt>) {
-        self.0.ended = true;
-        for attempt in std::mem::take(&mut self.0.in_flight) {
-            self.0.end(&attempt, None, AttemptOutcome::Cancelled);
-        }
-        let is_retryable = self.0.verdict.is_some_and(|verdict| verdict.is_retry());
-        let reason = reason.unwrap_or(match (winner, is_retryable) {
-            (Some(_), _) => StopReason::Success,
-            (None, true) => StopReason::AttemptsExhausted,
-            (None, false) => StopReason::Fatal,
-        });
-        self.0.send(Event::CallEnded { reason, winner });
     }
 }
 
 impl Drop for CallRecord {
     fn drop(&mut self) {
         if !self.0.ended {
-            self.call_ended(Some(StopReason::Cancelled), None);
+            self.send(Event::CallEnded {
+                reason: StopReason::Cancelled,
+                winner: None,
+            });
         }
     }
 }

@@ -10,10 +10,10 @@ use tower_attempt::{Attempt, Budget, Deadline, Mode, Observe, Record, Requests};
 
 use super::hedge::Hedge;
 use super::timing::{Due, Timing};
-use crate::SkipReason;
 use crate::elsewhere::Destinations;
 use crate::losers::Holds;
 use crate::settings::Settings;
+use crate::{Event, SkipReason};
 
 /// All of a call but its first attempt and its timer.
 pub(crate) struct Race<F, S, P, O, A, L, Req>
@@ -47,6 +47,8 @@ where
     earliest: Option<Instant>,
     /// Whether the last outcome was a success, and so whether the call was, once it has ended.
     succeeded: bool,
+    /// Whether the last outcome was a failure that a retry could mend.
+    is_retryable: bool,
     ended: bool,
 }
 
@@ -108,6 +110,7 @@ where
             hurry: false,
             earliest: None,
             succeeded: false,
+            is_retryable: false,
             ended: false,
         }
     }
@@ -151,6 +154,6 @@ where
 
     fn skip(&mut self, attempt: Attempt, reason: SkipReason) {
         self.settings.state.counters.skip(reason);
-        self.record.hedge_skipped(attempt, reason);
+        self.record.send(Event::HedgeSkipped { attempt, reason });
     }
 }

@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::Outcome;
 use crate::backoff::Schedule;
 use crate::settings::Settings;
-use crate::{DelaySource, RetryInfo, StopReason, nested, retry_after};
+use crate::{DelaySource, Event, RetryInfo, StopReason, nested, retry_after};
 
 /// All that a call keeps while an attempt is out, and what is decided after it.
 ///
@@ -237,16 +237,18 @@ where
                     .ok_or(StopReason::BudgetExhausted)?,
             ),
         };
+        self.record.send(Event::RetryScheduled {
+            attempt: self.attempt,
+            delay,
+            source,
+            is_shadow,
+        });
         let Some(request) = request else {
-            self.record
-                .retry_scheduled(self.attempt, delay, source, true);
             if let Some(permit) = permit {
                 permit.spend();
             }
             return Err(StopReason::Shadow);
         };
-        self.record
-            .retry_scheduled(self.attempt, delay, source, false);
         let wait = self.wait();
         wait.next = Some((request, permit));
         wait.unprocessed += u32::from(matches!(reason, None | Some(RetryReason::NotSent)));
@@ -407,7 +409,7 @@ where
         let attempt = Attempt::retry(self.attempt.number() + 1);
         let protocol = &self.protocol;
         protocol.mark(&mut self.context, attempt, previous, &mut request);
-        self.record.attempt_started(attempt);
+        self.record.send(Event::AttemptStarted { attempt });
         self.attempt = attempt;
         self.settings.counters.retry();
         nested::sent();
@@ -420,7 +422,7 @@ where
     /// The call ends with the current attempt's outcome.
     pub(crate) fn stop(&mut self, reason: StopReason) {
         let winner = (reason == StopReason::Success).then_some(self.attempt);
-        self.record.call_ended(Some(reason), winner);
+        self.record.send(Event::CallEnded { reason, winner });
     }
 }
 

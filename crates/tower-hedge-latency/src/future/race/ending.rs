@@ -11,7 +11,7 @@ use super::super::timing::Due;
 use super::Race;
 use crate::elsewhere::{Destinations, Elsewhere};
 use crate::losers::{Holds, Losers};
-use crate::{HedgeInfo, SkipReason};
+use crate::{Event, HedgeInfo, SkipReason, StopReason};
 
 impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
@@ -39,7 +39,12 @@ where
         if self.stage > 0 {
             self.end_race(decisive, winner, outcome);
         }
-        self.record.call_ended(None, winner);
+        let reason = match (self.succeeded, self.is_retryable) {
+            (true, _) => StopReason::Success,
+            (false, true) => StopReason::AttemptsExhausted,
+            (false, false) => StopReason::Fatal,
+        };
+        self.record.send(Event::CallEnded { reason, winner });
     }
 
     #[cold]

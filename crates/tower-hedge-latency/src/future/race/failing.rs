@@ -31,6 +31,7 @@ where
     ) -> bool {
         let verdict = self.protocol.classify(&self.context, attempt, outcome);
         self.succeeded = verdict == Verdict::Success;
+        self.is_retryable = verdict.is_retry();
         let describe = || self.protocol.describe(outcome);
         self.record.attempt_ended(*attempt, Some(verdict), describe);
         if !verdict.is_retry() {

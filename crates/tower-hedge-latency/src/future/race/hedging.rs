@@ -9,9 +9,9 @@ use tower_service::Service;
 use super::super::Outcome;
 use super::super::hedge::{End, Hedge};
 use super::Race;
-use crate::SkipReason;
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
+use crate::{Event, SkipReason};
 
 impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
 where
@@ -118,7 +118,8 @@ where
         permit.spend();
         let (protocol, context) = (&self.protocol, &mut self.context);
         protocol.mark(context, hedge.attempt, self.attempts, &mut request);
-        self.record.attempt_started(hedge.attempt);
+        let attempt = hedge.attempt;
+        self.record.send(Event::AttemptStarted { attempt });
         self.attempts += 1;
         self.settings.state.counters.hedges.count();
         self.record.enter(hedge.attempt, || {
