@@ -14,7 +14,7 @@ use tower_attempt::ReplayableRequest;
 use tower_dist_ratelimit::backend::Memory;
 use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, ResponseHeaders, key};
 use tower_hedge_latency::HedgeLayer;
-use tower_jitter_retry::{Budget, RetryLayer};
+use tower_jitter_retry::{Budget, Observer, RetryLayer};
 
 use crate::allocations;
 
@@ -129,6 +129,18 @@ async fn each_layer_allocates_nothing_but_its_copy_of_the_request() {
     assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 0);
     let keyed = learning.key(|request: &u64| *request).build().unwrap();
     assert_eq!(call(&mut keyed.layer(Immediate), || 7_u64), 0);
+}
+
+/// The record of the call, and the list of its attempts.
+#[tokio::test]
+async fn an_observed_call_allocates_twice() {
+    struct Idle;
+    impl Observer for Idle {}
+    let retry = RetryLayer::builder().observer(Idle).build().unwrap();
+    assert_eq!(call(&mut retry.layer(Immediate), || 7_u64), 2);
+    let hedge = HedgeLayer::builder().fixed(Duration::from_millis(10));
+    let hedge = hedge.observer(Idle).build().unwrap();
+    assert_eq!(call(&mut hedge.layer(Immediate), || 7_u64), 2);
 }
 
 /// The timer of a hedge is part of the future.

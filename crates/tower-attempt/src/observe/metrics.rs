@@ -47,7 +47,7 @@ const HEDGE: [&str; 3] = [
 ///
 /// # Cost
 ///
-/// Three look-ups in the recorder per call, three more per retry, two more per hedge.
+/// Three look-ups in the recorder per call, three more per retry, two more per hedge: see [`Observer`].
 ///
 /// ```
 /// use tower_attempt::MetricsObserver;
