@@ -31,7 +31,7 @@ fn put(body: &'static str) -> Request {
 }
 
 fn retry(budget: Budget) -> RetryLayer<Http> {
-    let backoff = Backoff::constant(ms(50)).seed(1);
+    let backoff = Backoff::constant(ms(50));
     let builder = RetryLayer::builder().backoff(backoff).budget(budget);
     builder.http().build().unwrap()
 }
@@ -405,7 +405,7 @@ async fn a_response_tells_what_its_retries_did() {
     let expected = (1, ms(0), StopReason::BudgetExhausted);
     assert_eq!(told(denied.await), Some(expected));
     let too_long = info(unlimited(), |_| Answer::UNAVAILABLE.retry_after(61));
-    let expected = (1, ms(0), StopReason::HintTooLong);
+    let expected = (1, ms(0), StopReason::RetryAfterTooLong);
     assert_eq!(told(too_long.await), Some(expected));
 }
 

@@ -75,10 +75,10 @@ impl Backoff {
         Self::new(Growth::Linear { step, cap })
     }
 
-    /// Always `delay`, with full jitter.
+    /// Always `delay`, without jitter unless one is [set](Self::jitter).
     #[must_use]
     pub fn constant(delay: Duration) -> Self {
-        Self::new(Growth::Constant(delay))
+        Self::new(Growth::Constant(delay)).jitter(Jitter::None)
     }
 
     /// No wait: a retry yields to the executor once and goes out.

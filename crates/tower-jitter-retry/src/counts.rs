@@ -5,10 +5,25 @@ use crate::StopReason;
 /// More than there are reasons.
 const REASONS: usize = 16;
 
-/// What the services of a retry layer have done since it was made, except for calls whose first attempt
-/// succeeded: these are not counted, so that they touch no shared counter.
+/// What the services of a retry layer have done since it was made.
 ///
-/// Each number is exact. They are not read at one instant.
+/// Calls whose first attempt succeeded are not counted, so that they touch no shared counter, nor are calls that
+/// their callers dropped. An observer sees both. Each number is exact. They are not read at one instant.
+///
+/// ```
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_jitter_retry::{Backoff, RetryLayer, StopReason};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower::BoxError> {
+/// let layer = RetryLayer::builder().backoff(Backoff::none()).max_attempts(2).build()?;
+/// let service = layer.layer(service_fn(|_: ()| async { Err::<(), _>("down") }));
+/// service.oneshot(()).await.unwrap_err();
+/// let counts = layer.handle().counts();
+/// assert_eq!((counts.retries, counts.recovered), (1, 0));
+/// assert_eq!(counts.stopped(StopReason::AttemptsExhausted), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryCounts {

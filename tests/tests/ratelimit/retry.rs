@@ -282,7 +282,7 @@ async fn a_rejection_that_asks_for_too_long_or_forbids_it_is_the_callers() {
     let seconds = Duration::from_secs;
     // The maximum hint is 60 s.
     let stop = rejected(throttle(seconds(61)), get()).await;
-    assert_eq!(stop, StopReason::HintTooLong);
+    assert_eq!(stop, StopReason::RetryAfterTooLong);
     let mut urgent = get();
     let deadline = Deadline::after(seconds(1) / 2);
     let own = RetryOverride::new().deadline(deadline);

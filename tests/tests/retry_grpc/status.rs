@@ -162,7 +162,7 @@ async fn a_pushback_that_is_too_long_ends_the_call() {
     let (words, channel) = Words::start(minute_and_more).await;
     let events = Events::default();
     client(&events, channel).echo("hello").await.unwrap_err();
-    assert_eq!(events.stop(), StopReason::HintTooLong);
+    assert_eq!(events.stop(), StopReason::RetryAfterTooLong);
     assert_eq!(words.calls(), 1);
 }
 

@@ -224,7 +224,7 @@ labelled! {
         /// The server forbids a further attempt, with gRPC's negative pushback.
         ServerRefused => "server_refused",
         /// The server demands a longer wait than the layer allows.
-        HintTooLong => "hint_too_long",
+        RetryAfterTooLong => "retry_after_too_long",
         /// The next attempt would start after the request's [deadline](crate::RetryOverride::deadline) or after `retry_until`, or the
         /// layer's `deadline` ended the call.
         DeadlineExceeded => "deadline_exceeded",

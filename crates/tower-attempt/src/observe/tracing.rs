@@ -146,7 +146,7 @@ impl Observer for TracingObserver {
                     StopReason::AttemptsExhausted
                     | StopReason::NotRepeatable
                     | StopReason::ServerRefused
-                    | StopReason::HintTooLong
+                    | StopReason::RetryAfterTooLong
                     | StopReason::DeadlineExceeded
                     | StopReason::BudgetExhausted
                     | StopReason::NotReady

@@ -213,3 +213,60 @@ async fn every_hedge_is_counted_by_what_became_of_it() {
         (0, 0, 0)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_setting_changes_alone() {
+    let layer = HedgeLayer::builder().initial_delay(ms(50)).build().unwrap();
+    let handle = layer.handle();
+    assert_eq!(
+        (handle.quantile(), handle.delay()),
+        (Some(0.95), Some(ms(50)))
+    );
+    handle.set_percentile(0.9).unwrap();
+    handle.set_max_delay(ms(40)).unwrap();
+    assert_eq!(
+        (handle.quantile(), handle.delay()),
+        (Some(0.9), Some(ms(40)))
+    );
+    handle.set_min_delay(ms(30)).unwrap();
+    let error = handle.set_max_delay(ms(20)).unwrap_err();
+    let expected = "max_delay is 20ms, but must be at least the min_delay of 30ms";
+    assert_eq!(error.to_string(), expected);
+    handle.set_budget(Budget::ratio(0.2).initial(3)).unwrap();
+    assert_eq!(handle.budget().available(), 3);
+    let error = handle.set_budget(Budget::ratio(0.05)).unwrap_err();
+    let expected = "percentile is 0.9, but must be at least 0.95 with a budget.ratio of 0.05, or the ratio at least 0.1";
+    assert_eq!(error.to_string(), expected);
+    handle.set_fixed(ms(20));
+    assert_eq!((handle.quantile(), handle.delay()), (None, Some(ms(20))));
+    let error = handle.set_min_delay(ms(1)).unwrap_err();
+    let expected =
+        "min_delay is 1ms, but must be unset besides fixed: only a percentile is learned";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!((handle.mode(), handle.budget().available()), (Mode::On, 3));
+}
+
+/// The number of hedges is that of the trigger, which the error names.
+#[tokio::test(start_paused = true)]
+async fn delays_replace_the_number_of_hedges_and_cannot_be_given_one() {
+    let layer = fixed(10).max_hedges(2).build().unwrap();
+    let handle = layer.handle();
+    handle.set_max_hedges(3).unwrap();
+    let delays = HedgeLayer::builder().delays([ms(5)]).build().unwrap();
+    handle.retune(&delays).unwrap();
+    let expected = "max_hedges is 2, but must be unset: delays say how many hedges there are";
+    assert_eq!(handle.set_max_hedges(2).unwrap_err().to_string(), expected);
+    let given = HedgeLayer::builder().max_hedges(2).build().unwrap();
+    assert_eq!(handle.retune(&given).unwrap_err().to_string(), expected);
+    assert_eq!(handle.delay(), Some(ms(5)));
+
+    let (mut service, mut mock) = mock::spawn_layer::<u32, u32, _>(layer);
+    assert_ready_ok!(service.poll_ready());
+    let mut call = task::spawn(service.call(7));
+    assert_pending!(call.poll());
+    let _primary = next(&mut mock).await;
+    advance(ms(100)).await;
+    assert_pending!(call.poll());
+    let _hedge = next(&mut mock).await;
+    assert_no_request(&mut mock);
+}

@@ -324,7 +324,7 @@ where
         let floor = match hint {
             Some(Hint::Never) => return Err(StopReason::ServerRefused),
             Some(Hint::AtLeast(time) | Hint::Exactly(time)) if time > longest => {
-                return Err(StopReason::HintTooLong);
+                return Err(StopReason::RetryAfterTooLong);
             }
             Some(Hint::Exactly(time)) => {
                 let schedule = self.settings.schedule();
@@ -432,7 +432,7 @@ fn is_in_vain(reason: StopReason) -> bool {
         reason,
         StopReason::AttemptsExhausted
             | StopReason::ServerRefused
-            | StopReason::HintTooLong
+            | StopReason::RetryAfterTooLong
             | StopReason::DeadlineExceeded
             | StopReason::BudgetExhausted
             | StopReason::Nested

@@ -126,7 +126,7 @@ async fn a_longer_pushback_than_allowed_ends_the_call() {
     let service = grpc().build().unwrap().layer(upstream.clone());
     let response = service.oneshot(request(&[])).await.unwrap();
     let info: &RetryInfo = response.extensions().get().unwrap();
-    assert_eq!(info.stop(), StopReason::HintTooLong);
+    assert_eq!(info.stop(), StopReason::RetryAfterTooLong);
 }
 
 #[tokio::test(start_paused = true)]

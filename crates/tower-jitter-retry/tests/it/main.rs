@@ -5,6 +5,7 @@
 mod budgets;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod handle;
 #[cfg(feature = "hyper-util-01")]
 mod http;
 mod limits;

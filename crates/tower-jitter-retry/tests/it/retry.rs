@@ -269,7 +269,10 @@ async fn a_servers_hint_is_a_floor_and_a_longer_one_than_allowed_ends_the_call()
     assert_pending!(call.poll());
     fail(&mut handle).await;
     assert_ready_err!(call.poll());
-    assert_eq!(log.take().pop(), Some(Stopped(1, StopReason::HintTooLong)));
+    assert_eq!(
+        log.take().pop(),
+        Some(Stopped(1, StopReason::RetryAfterTooLong))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -122,12 +122,12 @@ async fn not_repeatable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hint_too_long() {
+async fn retry_after_too_long() {
     told(
         http(),
         get(),
         &[hint("61")],
-        (1, 0, StopReason::HintTooLong),
+        (1, 0, StopReason::RetryAfterTooLong),
     )
     .await;
     let patient = http().max_retry_after(ms(61_000)).max_attempts(2);
