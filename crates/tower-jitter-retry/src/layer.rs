@@ -72,32 +72,58 @@ impl RetryLayer {
 
 /// Configures a [`RetryLayer`].
 ///
+/// The protocol comes first. All other setters come in any order, and none of the rules changes the layer's type.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::StatusCode;
+/// use tower_jitter_retry::{Budget, Budgets, Http, RetryLayer, Verdict};
+/// # fn random_uuid() -> http::HeaderValue { http::HeaderValue::from_static("8e03978e-40d5-43dd-bc93-6894a57f9324") }
+/// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
+///
+/// let retry: RetryLayer<Http> = RetryLayer::builder()
+///     .http()
+///     .name("payments")                                             // label of metrics, spans and log lines
+///     .budget_by(Budgets::new(Budget::default()), |request| request.authority())
+///     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to resend
+///     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
+///     .classify(|outcome| match outcome.status() {                  // the last word on what happened, not on what is safe
+///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
+///         _ => outcome.verdict(),
+///     })
+///     .backoff_by(|retry, outcome| (outcome.status() == Some(StatusCode::CONFLICT)).then(|| retry * Duration::from_millis(10)))
+///     .generate_idempotency_key(|| random_uuid())
+///     .max_attempts(4)
+///     .build()?;
+/// # assert_eq!(retry.handle().budget().available(), 100);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Any other service needs a rule only if not every `Err` is worth a retry. (Here the closure needs its annotation.)
+///
+/// ```
+/// # use tower_jitter_retry::RetryLayer;
+/// # struct Reply;
+/// # struct Failure;
+/// # impl Failure { fn is_busy(&self) -> bool { true } }
+/// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
+/// let layer = RetryLayer::builder().retry_if(|outcome: &Result<Reply, Failure>| matches!(outcome, Err(e) if e.is_busy())).build()?;
+/// # let _ = (layer, Reply, Failure);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Default
 ///
 /// | setting | default | source |
 /// |---|---|---|
-/// | `max_attempts` | 3 in all | AWS SDKs, SRE book |
-/// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled answers start from 1 s | AWS SDKs |
+/// | `max_attempts` | 3, the first one included | AWS SDKs, SRE book |
+/// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled calls start from 1 s | AWS SDKs |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_retry_after` | 60 s | |
 /// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`RetryOverride`](crate::RetryOverride) is honoured | |
 /// | `replay_limit` | 64 KiB | linkerd2 |
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_jitter_retry::{Backoff, Budget, Jitter, RetryLayer};
-///
-/// let layer = RetryLayer::builder()
-///     .max_attempts(4)
-///     .backoff(
-///         Backoff::exponential(Duration::from_millis(50), Duration::from_secs(20))
-///             .jitter(Jitter::Decorrelated),
-///     )
-///     .budget(Budget::ratio(0.2))
-///     .build()?;
-/// # let _ = layer;
-/// # Ok::<_, tower_jitter_retry::BuildError>(())
-/// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit>(Parts<P, O, T, Knobs>);

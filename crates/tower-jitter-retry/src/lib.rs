@@ -222,8 +222,9 @@
 //!
 //! An HTTP response that took more than one attempt, or should have, has a [`RetryInfo`] in its extensions. An
 //! [`Observer`] receives every attempt with its outcome, every delay, and one end of each call; `MetricsObserver` and
-//! `TracingObserver` are ready ones. A [`RetryHandle`] changes the numbers while the service runs, and
-//! switches retries off, or to a [shadow mode](Mode::Shadow) that only counts: the way to try the layer in production.
+//! `TracingObserver` are ready ones. A [`RetryHandle`] counts, changes single settings
+//! while the service runs, and switches retries off, or to a [shadow mode](Mode::Shadow) that only counts: try the layer in
+//! production with it.
 //!
 //! # Cost
 //!

@@ -18,22 +18,18 @@ use tokio::net::TcpListener;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key::peer_addr};
 use tower_hedge_latency::{Hedge, HedgeLayer};
-use tower_jitter_retry::{Budget, Http, Retry, RetryLayer};
+use tower_jitter_retry::{Http, Retry, RetryLayer};
 
 type Outbound = Retry<Hedge<Client<HttpConnector, Empty<Bytes>>, Http>, Http>;
 
 /// The service: `/` answers with what it gets from `upstream`.
 fn app(upstream: Uri) -> Result<Router, BoxError> {
-    // Retries and hedges share one allowance; the outermost layer is the one that pays in.
-    let budget = Budget::ratio(0.2).per_second(10);
-    let retry = RetryLayer::builder()
-        .budget(budget.clone())
-        .http()
-        .build()?;
+    let retry = RetryLayer::http();
     let hedge = HedgeLayer::builder()
-        .fixed(Duration::from_millis(50))
-        .shared_budget(budget)
         .http()
+        .fixed(Duration::from_millis(50))
+        // Retries and hedges share one budget. The retry layer deposits into it.
+        .shared_budget(retry.handle().budget())
         .build()?;
     let outbound = ServiceBuilder::new()
         // Repeats what failed, after a pause.

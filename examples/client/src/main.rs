@@ -22,11 +22,12 @@ fn hyper_client() -> Result<
     impl Service<Request<Full<Bytes>>, Response = Response<impl HttpBody>, Error = BoxError> + Clone,
     BoxError,
 > {
-    let budgets = Budgets::new(Budget::default());
     let retry = RetryLayer::builder()
         .http()
         // A failing host does not use up the budget of the others.
-        .budget_by(budgets, |request| request.authority())
+        .budget_by(Budgets::new(Budget::default()), |request| {
+            request.authority()
+        })
         // A stalled attempt leaves time for the next.
         .attempt_timeout(Duration::from_millis(500))
         .deadline(Duration::from_secs(3))

@@ -68,25 +68,23 @@ pub(crate) fn gateway(
     // One allowance for all extra load. The outermost of the layers that share it pays in.
     let budget = Budget::ratio(options.budget).per_second(10);
     let retry = RetryLayer::builder()
+        .http()
         .max_attempts(options.attempts)
         // Otherwise one `Retry-After: 60` would hold a client for a minute.
         .deadline(options.deadline)
         .budget(budget.clone())
-        .http()
         .build()?;
-    let hedge = HedgeLayer::builder();
+    let hedge = HedgeLayer::builder().http();
     let hedge = match options.hedge_at.as_slice() {
         // Learned from live latency; until enough is known, nothing is hedged.
         [] => hedge.percentile(options.hedge_percentile),
         delays => hedge.delays(delays.iter().copied()),
     };
-    let hedge = hedge.http();
-    let hedge = if layers.retry {
-        hedge.shared_budget(budget)
-    } else {
-        hedge.budget(budget)
-    }
-    .build()?;
+    let hedge = match layers.retry {
+        true => hedge.shared_budget(budget),
+        false => hedge.budget(budget),
+    };
+    let hedge = hedge.build()?;
 
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);

@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tower::{BoxError, ServiceBuilder};
 use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key::peer_addr};
 use tower_hedge_latency::{Hedge, HedgeLayer};
-use tower_jitter_retry::{Budget, Grpc, Retry, RetryInfo, RetryLayer};
+use tower_jitter_retry::{Grpc, Retry, RetryInfo, RetryLayer};
 
 use self::greeter::{GREET, Greeter, GreeterClient, GreeterServer};
 
@@ -38,19 +38,17 @@ async fn serve(greeter: impl Greeter, listener: TcpListener) -> Result<(), BoxEr
 
 /// A client of the greeter at `addr`.
 async fn client(addr: SocketAddr) -> Result<GreeterClient<Outbound>, BoxError> {
-    // Retries and hedges share one allowance; the outermost layer is the one that pays in.
-    let budget = Budget::ratio(0.2).per_second(10);
     let retry = RetryLayer::builder()
         .grpc()
         // gRPC itself does not say which methods are idempotent.
         .idempotent_methods([GREET])
-        .budget(budget.clone())
         .build()?;
     let hedge = HedgeLayer::builder()
         .grpc()
         .idempotent_methods([GREET])
         .fixed(Duration::from_millis(50))
-        .shared_budget(budget)
+        // Retries and hedges share one budget. The retry layer deposits into it.
+        .shared_budget(retry.handle().budget())
         .build()?;
     let channel = Endpoint::from_shared(format!("http://{addr}"))?
         .connect()

@@ -26,22 +26,23 @@ use crate::{HedgeLayer, NoObserver};
 /// | `budget` | `percentile`: 1 − q of the eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
-/// ```
-/// use std::time::Duration;
-/// use tower_hedge_latency::{Budget, HedgeLayer};
+/// The protocol comes first. All other setters come in any order, and none of the rules changes the layer's type.
 ///
-/// let from_ms = Duration::from_millis;
-/// let budget = Budget::default();
-/// let layer = HedgeLayer::builder()
-///     .percentile(0.95)
-///     .max_hedges(1)
-///     .min_delay(from_ms(1)).max_delay(from_ms(500)).initial_delay(from_ms(50))
-///     .window(Duration::from_secs(10))
-///     .shared_budget(budget.clone())
+/// ```
+/// use tower_hedge_latency::{Budget, HedgeLayer, Http};
+/// # fn main() -> Result<(), tower_hedge_latency::BuildError> {
+/// # let budget = Budget::default();
+///
+/// let hedge: HedgeLayer<Http> = HedgeLayer::builder()
 ///     .http()
+///     .name("payments")
+///     .shared_budget(budget)
+///     .hedge_if(|request| request.path() != "/report")              // narrows; `hedge_unsafe_if` widens
+///     .percentile(0.95)
 ///     .build()?;
-/// # let _ = layer;
-/// # Ok::<_, tower_hedge_latency::BuildError>(())
+/// # assert_eq!(hedge.handle().quantile(), Some(0.95));
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
