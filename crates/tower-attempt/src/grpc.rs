@@ -1,6 +1,5 @@
 mod answer;
 mod code;
-mod outcome;
 mod pushback;
 mod timeout;
 
@@ -11,9 +10,8 @@ use tokio::time::Instant;
 
 pub(crate) use self::answer::deadline_exceeded;
 pub use self::code::GrpcCode;
-pub use self::outcome::GrpcOutcome;
 use crate::http::{
-    Dialect, Fault, HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, Judged,
+    Dialect, Fault, HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Judged, OutcomeView,
     Settings,
 };
 use crate::protocol::sealed::Sealed;
@@ -55,7 +53,19 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 /// scheduled for an instant after it. A `grpc-timeout` only shortens the layer's limits; the
 /// deadline of a [`RetryOverride`](crate::RetryOverride) replaces them.
 #[derive(Clone, Debug, Default)]
-pub struct Grpc(Option<Arc<Settings<Self>>>);
+pub struct Grpc(Option<Arc<Settings<Option<GrpcCode>>>>);
+
+/// A borrowed view of a gRPC attempt's outcome, for rules.
+pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
+
+impl GrpcOutcome<'_> {
+    /// The status: the server's, or the one that stands for an error of the connection. `None` if the
+    /// response has begun and its status is still to come, or for an unknown error.
+    #[must_use]
+    pub fn code(&self) -> Option<GrpcCode> {
+        self.code
+    }
+}
 
 impl Sealed for Grpc {}
 
@@ -75,15 +85,14 @@ impl Protocol for Grpc {
 }
 
 impl Dialect for Grpc {
-    type Outcome<'a> = GrpcOutcome<'a>;
     type Code = Option<GrpcCode>;
 
     #[inline]
-    fn settings(&self) -> Option<&Settings<Self>> {
+    fn settings(&self) -> Option<&Settings<Option<GrpcCode>>> {
         self.0.as_deref()
     }
 
-    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self>>> {
+    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Option<GrpcCode>>>> {
         &mut self.0
     }
 
@@ -151,10 +160,6 @@ impl Dialect for Grpc {
 
     fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict {
         pushback::parse(response.headers()).map_or(verdict, |hint| verdict.hinted(hint))
-    }
-
-    fn view(outcome: HttpOutcome<'_>, code: Option<GrpcCode>) -> GrpcOutcome<'_> {
-        GrpcOutcome::new(outcome, code)
     }
 }
 

@@ -24,7 +24,7 @@ pub use self::head::RequestHead;
 use self::judge::{hint, is_success, judge_answer, judge_error};
 pub use self::message::{HttpRequest, HttpResponse, Target};
 pub(crate) use self::nested::Nested;
-pub use self::outcome::HttpOutcome;
+pub use self::outcome::{HttpOutcome, OutcomeView};
 pub use self::settings::Settings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, AttemptKind, BuildError, Protocol, Verdict};
@@ -96,7 +96,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// the client is declared `without_redirects`, and a 429 counts only where the request
 /// was not redirected. Put retries below any other service that sends requests of its own.
 #[derive(Clone, Debug, Default)]
-pub struct Http(Option<Arc<Settings<Self>>>);
+pub struct Http(Option<Arc<Settings<()>>>);
 
 /// An empty key is none.
 fn has_key(fields: &HeaderMap) -> bool {
@@ -113,15 +113,14 @@ impl Protocol for Http {
 }
 
 impl Dialect for Http {
-    type Outcome<'a> = HttpOutcome<'a>;
     type Code = ();
 
     #[inline]
-    fn settings(&self) -> Option<&Settings<Self>> {
+    fn settings(&self) -> Option<&Settings<()>> {
         self.0.as_deref()
     }
 
-    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self>>> {
+    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<()>>> {
         &mut self.0
     }
 
@@ -190,10 +189,6 @@ impl Dialect for Http {
 
     fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict {
         hint(response).map_or(verdict, |floor| verdict.after(floor))
-    }
-
-    fn view(outcome: HttpOutcome<'_>, (): ()) -> HttpOutcome<'_> {
-        outcome
     }
 }
 

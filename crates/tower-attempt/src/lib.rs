@@ -75,6 +75,7 @@ mod observe;
 mod overrides;
 mod protocol;
 mod rejected;
+#[cfg(feature = "http")]
 mod replay;
 mod timeout;
 
@@ -91,8 +92,8 @@ pub use self::generic::Generic;
 pub use self::grpc::{Grpc, GrpcCode, GrpcOutcome};
 #[cfg(feature = "http")]
 pub use self::http::{
-    Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, RequestHead, Settings,
-    Target,
+    Dialect, Http, HttpContext, HttpOutcome, HttpRequest, HttpResponse, OutcomeView, RequestHead,
+    Settings, Target,
 };
 pub use self::key::{ByKey, ClassOf, OneClass, PerKey};
 pub use self::layer::Mode;

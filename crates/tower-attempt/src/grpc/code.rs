@@ -2,11 +2,22 @@ use http::{HeaderValue, StatusCode};
 
 use crate::http::trimmed;
 
-/// A gRPC status code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[expect(missing_docs, reason = "gRPC's specification defines them")]
-pub enum GrpcCode {
+macro_rules! codes {
+    ($($code:ident = $number:literal,)*) => {
+        /// A gRPC status code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        #[expect(missing_docs, reason = "gRPC's specification defines them")]
+        pub enum GrpcCode {
+            $($code = $number,)*
+        }
+
+        /// The codes by their numbers.
+        const ALL: [GrpcCode; 17] = [$(GrpcCode::$code,)*];
+    };
+}
+
+codes! {
     Ok = 0,
     Cancelled = 1,
     Unknown = 2,
@@ -25,27 +36,6 @@ pub enum GrpcCode {
     DataLoss = 15,
     Unauthenticated = 16,
 }
-
-/// By their numbers.
-const ALL: [GrpcCode; 17] = [
-    GrpcCode::Ok,
-    GrpcCode::Cancelled,
-    GrpcCode::Unknown,
-    GrpcCode::InvalidArgument,
-    GrpcCode::DeadlineExceeded,
-    GrpcCode::NotFound,
-    GrpcCode::AlreadyExists,
-    GrpcCode::PermissionDenied,
-    GrpcCode::ResourceExhausted,
-    GrpcCode::FailedPrecondition,
-    GrpcCode::Aborted,
-    GrpcCode::OutOfRange,
-    GrpcCode::Unimplemented,
-    GrpcCode::Internal,
-    GrpcCode::Unavailable,
-    GrpcCode::DataLoss,
-    GrpcCode::Unauthenticated,
-];
 
 impl GrpcCode {
     /// Of a `grpc-status` field. One that is none is UNKNOWN.

@@ -1,8 +1,8 @@
-use http::{Extensions, Method};
+use http::Extensions;
 
-use super::head::{Captured, RequestHead};
+use super::head::Captured;
 use super::message::Target;
-use super::{Dialect, HttpOutcome, HttpRequest, HttpResponse, Nested, Settings};
+use super::{HttpResponse, Nested, OutcomeView};
 use crate::{Attempt, AttemptKind, Budget, Deadline, HedgeOverride, RetryOverride, Verdict};
 
 /// The facts that [`Http`](crate::Http) and [`Grpc`](crate::Grpc) keep about a request in flight.
@@ -21,51 +21,13 @@ pub struct HttpContext {
     /// The request's own budget.
     pub(super) budget: Option<Budget>,
     /// Boxed, since it exists only if a rule looks at outcomes.
-    captured: Option<Box<Captured>>,
+    pub(super) captured: Option<Box<Captured>>,
 }
 
 impl HttpContext {
-    #[inline]
-    pub(super) fn new<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> Self {
-        let idempotent = D::is_idempotent(request);
-        let mut context = Self {
-            idempotent,
-            may_retry: *request.method() != Method::CONNECT,
-            may_hedge: D::may_hedge(request, idempotent),
-            expiry: D::expiry(request),
-            overrides: None,
-            nested: Nested::default(),
-            target: request.target(),
-            budget: None,
-            captured: None,
-        };
-        if let Some(settings) = dialect.settings() {
-            context.apply(settings, request);
-        }
-        match request.extensions() {
-            Some(extensions) if !extensions.is_empty() => context.with(extensions),
-            _ => context,
-        }
-    }
-
-    /// Asks the user's rules.
-    #[inline(never)]
-    fn apply<D: Dialect, Req: HttpRequest>(&mut self, settings: &Settings<D>, request: &Req) {
-        let head = RequestHead::of(request);
-        let widened = settings.hedges_unsafe(head);
-        self.idempotent |= widened || settings.is_idempotent(head);
-        self.may_hedge = self.may_retry
-            && (widened || D::may_hedge(request, self.idempotent))
-            && settings.may_hedge(head);
-        self.budget = settings.budget(head);
-        self.captured = settings
-            .sees_outcomes()
-            .then(|| Box::new(Captured::of(request)));
-    }
-
     /// Reads the request's extensions.
     #[inline(never)]
-    fn with(self, extensions: &Extensions) -> Self {
+    pub(super) fn with(self, extensions: &Extensions) -> Self {
         let is_hedge = |attempt: &Attempt| attempt.kind() == AttemptKind::Hedge;
         let retry = extensions.get::<RetryOverride>().copied();
         let hedge = extensions.get::<HedgeOverride>().copied();
@@ -83,16 +45,17 @@ impl HttpContext {
     }
 
     /// The view of an outcome for the user's rules; `None` if there is no rule to see it.
-    pub(super) fn view<'a, Res: HttpResponse, E: 'static>(
+    pub(super) fn view<'a, Res: HttpResponse, E: 'static, C>(
         &'a self,
         attempt: &Attempt,
         outcome: &'a Result<Res, E>,
         verdict: Verdict,
-    ) -> Option<HttpOutcome<'a>> {
+        code: C,
+    ) -> Option<OutcomeView<'a, C>> {
         let request = self.captured.as_deref()?;
         let idempotent = self.idempotent;
-        Some(HttpOutcome::new(
-            request, idempotent, *attempt, outcome, verdict,
+        Some(OutcomeView::new(
+            request, idempotent, *attempt, outcome, verdict, code,
         ))
     }
 }

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
+
+use super::head::Captured;
 use super::settings::REPLAY_LIMIT;
-use super::{
-    HEDGE_ATTEMPT, HttpContext, HttpOutcome, HttpRequest, HttpResponse, RequestHead, Settings,
-};
+use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, RequestHead, Settings};
 use crate::errors::chain;
 use crate::{
     Attempt, AttemptOutcome, Budget, Deadline, HedgeOverride, Hint, Outcomes, PerKey, Protocol,
@@ -14,21 +15,18 @@ use crate::{
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
 /// [`Grpc`](crate::Grpc).
 pub trait Dialect: Protocol + Clone + Default + 'static {
-    /// The view of an outcome that rules receive.
-    type Outcome<'a>: Copy;
-    /// The part of that view that only this dialect has.
-    #[doc(hidden)]
-    type Code: Copy;
+    /// The part of an [`OutcomeView`](crate::OutcomeView) that only this dialect has.
+    type Code: Copy + std::fmt::Debug;
 
     #[doc(hidden)]
-    fn settings(&self) -> Option<&Settings<Self>>;
+    fn settings(&self) -> Option<&Settings<Self::Code>>;
 
     #[doc(hidden)]
-    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self>>>;
+    fn settings_mut(&mut self) -> &mut Option<Arc<Settings<Self::Code>>>;
 
     /// Changes a setting.
     #[must_use]
-    fn with(mut self, set: impl FnOnce(&mut Settings<Self>)) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut Settings<Self::Code>)) -> Self {
         set(Arc::make_mut(self.settings_mut().get_or_insert_default()));
         self
     }
@@ -83,9 +81,6 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
 
     #[doc(hidden)]
     fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict;
-
-    #[doc(hidden)]
-    fn view(outcome: HttpOutcome<'_>, code: Self::Code) -> Self::Outcome<'_>;
 }
 
 /// An outcome by the standard rules.
@@ -98,6 +93,49 @@ pub struct Judged<C> {
     pub(crate) code: C,
 }
 
+/// The facts of a request.
+#[inline]
+fn context<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> HttpContext {
+    let idempotent = D::is_idempotent(request);
+    let mut context = HttpContext {
+        idempotent,
+        may_retry: *request.method() != Method::CONNECT,
+        may_hedge: D::may_hedge(request, idempotent),
+        overrides: None,
+        expiry: D::expiry(request),
+        nested: Nested::default(),
+        target: request.target(),
+        budget: None,
+        captured: None,
+    };
+    if let Some(settings) = dialect.settings() {
+        apply::<D, _>(settings, &mut context, request);
+    }
+    match request.extensions() {
+        Some(extensions) if !extensions.is_empty() => context.with(extensions),
+        _ => context,
+    }
+}
+
+/// Asks the user's rules.
+#[inline(never)]
+fn apply<D: Dialect, Req: HttpRequest>(
+    settings: &Settings<D::Code>,
+    context: &mut HttpContext,
+    request: &Req,
+) {
+    let head = RequestHead::of(request);
+    let widened = settings.hedges_unsafe(head);
+    context.idempotent |= widened || settings.is_idempotent(head);
+    context.may_hedge = context.may_retry
+        && (widened || D::may_hedge(request, context.idempotent))
+        && settings.may_hedge(head);
+    context.budget = settings.budget(head);
+    context.captured = settings
+        .sees_outcomes()
+        .then(|| Box::new(Captured::of(request)));
+}
+
 /// Asks the user's rule what happened. Decides whether a resend is safe, whatever the rule says.
 fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
     dialect: &D,
@@ -108,8 +146,11 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
 ) -> Verdict {
     let is_proven = judged.verdict.claims_proof();
     let rule = dialect.settings().and_then(|all| all.classify.as_ref());
-    let verdict = match (rule, context.view(attempt, outcome, judged.verdict)) {
-        (Some(rule), Some(view)) => rule(D::view(view, judged.code)),
+    let verdict = match (
+        rule,
+        context.view(attempt, outcome, judged.verdict, judged.code),
+    ) {
+        (Some(rule), Some(view)) => rule(view),
         _ => judged.verdict,
     };
     match verdict {
@@ -166,7 +207,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
 
     #[inline]
     fn context(&self, request: &Req) -> HttpContext {
-        HttpContext::new(self, request)
+        context(self, request)
     }
 
     fn request_line(&self, request: &Req) -> RequestLine {
@@ -287,8 +328,8 @@ where
     ) -> Option<Duration> {
         let rule = self.settings()?.backoff.as_ref()?;
         let judged = self.judge(context, attempt, outcome);
-        let view = context.view(attempt, outcome, judged.verdict)?;
-        rule(retry, D::view(view, judged.code))
+        let view = context.view(attempt, outcome, judged.verdict, judged.code)?;
+        rule(retry, view)
     }
 
     fn was_given_up(&self, context: &mut HttpContext, outcome: &Result<Res, E>) -> bool {

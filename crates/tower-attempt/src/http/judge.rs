@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Fault, Http, HttpContext, HttpResponse, Judged, Settings, ratelimit, retry_after};
+use super::{Fault, HttpContext, HttpResponse, Judged, Settings, ratelimit, retry_after};
 use crate::{Attempt, AttemptKind, Verdict};
 
 /// Classifies an error.
@@ -36,11 +36,11 @@ pub(super) fn is_success(status: StatusCode) -> bool {
 pub(super) fn judge_answer<Res: HttpResponse>(
     response: &Res,
     context: &HttpContext,
-    settings: Option<&Settings<Http>>,
+    settings: Option<&Settings<()>>,
 ) -> Judged<()> {
     let status = response.status();
     let hint = hint(response);
-    let is_listed = |all: &Settings<Http>| all.retry_statuses.contains(&status);
+    let is_listed = |all: &Settings<()>| all.retry_statuses.contains(&status);
     let verdict = match status {
         StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),

@@ -8,25 +8,29 @@ use super::HttpResponse;
 use super::head::Captured;
 use crate::{Attempt, Verdict};
 
-/// A borrowed view of an HTTP attempt's outcome. It has no type parameters, so that closures need no
-/// annotation.
+/// A borrowed view of an HTTP attempt's outcome, for rules.
+pub type HttpOutcome<'a> = OutcomeView<'a, ()>;
+
+/// A borrowed view of an attempt's outcome, for rules: [`HttpOutcome`], or `GrpcOutcome`, which has a `code`.
 #[derive(Clone, Copy)]
-pub struct HttpOutcome<'a> {
+pub struct OutcomeView<'a, C> {
     request: &'a Captured,
     idempotent: bool,
     attempt: Attempt,
     head: Option<(StatusCode, &'a HeaderMap)>,
     error: Option<&'a dyn Any>,
     verdict: Verdict,
+    pub(crate) code: C,
 }
 
-impl<'a> HttpOutcome<'a> {
+impl<'a, C> OutcomeView<'a, C> {
     pub(super) fn new<Res: HttpResponse, E: 'static>(
         request: &'a Captured,
         idempotent: bool,
         attempt: Attempt,
         outcome: &'a Result<Res, E>,
         verdict: Verdict,
+        code: C,
     ) -> Self {
         let head = |response: &'a Res| (response.status(), response.headers());
         Self {
@@ -36,16 +40,12 @@ impl<'a> HttpOutcome<'a> {
             head: outcome.as_ref().ok().map(head),
             error: outcome.as_ref().err().map(|error| error as &dyn Any),
             verdict,
+            code,
         }
     }
 
-    /// The request's method.
-    #[must_use]
-    pub fn method(&self) -> &'a Method {
-        &self.request.method
-    }
-
-    /// The request's path, without the query.
+    /// The request's path, without the query. In gRPC this is the full name of the method, such as
+    /// `/helloworld.Greeter/SayHello`.
     #[must_use]
     pub fn path(&self) -> &'a str {
         self.request.uri.path()
@@ -70,18 +70,6 @@ impl<'a> HttpOutcome<'a> {
         self.attempt
     }
 
-    /// The response's status; `None` if there is no response.
-    #[must_use]
-    pub fn status(&self) -> Option<StatusCode> {
-        self.head.map(|(status, _)| status)
-    }
-
-    /// The response's header fields; `None` if there is no response.
-    #[must_use]
-    pub fn headers(&self) -> Option<&'a HeaderMap> {
-        self.head.map(|(_, headers)| headers)
-    }
-
     /// The service's error; `None` if there is a response.
     ///
     /// It is the service's own error type, to be found with `downcast_ref`: behind
@@ -98,13 +86,34 @@ impl<'a> HttpOutcome<'a> {
     }
 }
 
-impl fmt::Debug for HttpOutcome<'_> {
+impl<'a> HttpOutcome<'a> {
+    /// The request's method.
+    #[must_use]
+    pub fn method(&self) -> &'a Method {
+        &self.request.method
+    }
+
+    /// The response's status; `None` if there is no response.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        self.head.map(|(status, _)| status)
+    }
+
+    /// The response's header fields; `None` if there is no response.
+    #[must_use]
+    pub fn headers(&self) -> Option<&'a HeaderMap> {
+        self.head.map(|(_, headers)| headers)
+    }
+}
+
+impl<C: fmt::Debug> fmt::Debug for OutcomeView<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpOutcome")
-            .field("method", self.method())
+        f.debug_struct("OutcomeView")
+            .field("method", &self.request.method)
             .field("path", &self.path())
             .field("attempt", &self.attempt)
-            .field("status", &self.status())
+            .field("status", &self.head.map(|(status, _)| status))
+            .field("code", &self.code)
             .field("verdict", &self.verdict)
             .finish_non_exhaustive()
     }

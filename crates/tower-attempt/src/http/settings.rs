@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
-use super::{Dialect, RequestHead};
+use super::{OutcomeView, RequestHead};
 use crate::{Budget, Budgets, BuildError, Verdict};
 
 /// The most that is recorded of a streaming body: linkerd's default, in bytes.
@@ -14,19 +14,18 @@ pub(super) const REPLAY_LIMIT: usize = 64 * 1024;
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
 /// A user's rule that names a key.
 type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
-type Rule<D> = Arc<dyn for<'a> Fn(<D as Dialect>::Outcome<'a>) -> Verdict + Send + Sync>;
-type BackoffRule<D> =
-    Arc<dyn for<'a> Fn(u32, <D as Dialect>::Outcome<'a>) -> Option<Duration> + Send + Sync>;
+type Rule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
+type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + Send + Sync>;
 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
 #[derive(Clone)]
-pub struct Settings<D: Dialect> {
+pub struct Settings<C> {
     /// The number of bytes to record of a streaming body.
     pub replay_limit: usize,
     /// The rule that classifies outcomes, after the standard rules.
-    pub classify: Option<Rule<D>>,
+    pub classify: Option<Rule<C>>,
     /// The rule that chooses the delay before a 1-based retry.
-    pub backoff: Option<BackoffRule<D>>,
+    pub backoff: Option<BackoffRule<C>>,
     /// The requests that are idempotent, besides those that the protocol knows.
     pub idempotent_if: Option<Predicate>,
     /// The requests that may be hedged, among those that the protocol allows.
@@ -48,7 +47,7 @@ pub struct Settings<D: Dialect> {
     idempotent_methods: Option<Vec<String>>,
 }
 
-impl<D: Dialect> Default for Settings<D> {
+impl<C> Default for Settings<C> {
     fn default() -> Self {
         Self {
             replay_limit: REPLAY_LIMIT,
@@ -68,7 +67,7 @@ impl<D: Dialect> Default for Settings<D> {
     }
 }
 
-impl<D: Dialect> Settings<D> {
+impl<C> Settings<C> {
     /// Sets the full names of the gRPC methods that are idempotent. The leading slash is optional.
     pub fn idempotent_methods<T: Into<String>>(&mut self, names: impl IntoIterator<Item = T>) {
         let with_slash = |name: T| match name.into() {
@@ -124,7 +123,7 @@ impl<D: Dialect> Settings<D> {
     }
 }
 
-impl<D: Dialect> fmt::Debug for Settings<D> {
+impl<C> fmt::Debug for Settings<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("replay_limit", &self.replay_limit)

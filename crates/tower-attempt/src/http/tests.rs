@@ -6,7 +6,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
 use super::*;
-use crate::{Outcomes, RetryReason};
+use crate::{Outcomes, Requests, RetryReason};
 
 type Body = Full<Bytes>;
 type Outcome = Result<Response<()>, &'static str>;
@@ -16,12 +16,12 @@ fn verdict(request: &Request<Body>, outcome: &Outcome) -> Verdict {
 }
 
 fn verdict_of(http: &Http, request: &Request<Body>, outcome: &Outcome) -> Verdict {
-    let context = HttpContext::new(http, request);
+    let context = Requests::context(http, request);
     Outcomes::<Request<Body>, _, _>::classify(http, &context, &Attempt::PRIMARY, outcome)
 }
 
 fn context(request: &Request<Body>) -> HttpContext {
-    HttpContext::new(&Http::default(), request)
+    Requests::context(&Http::default(), request)
 }
 
 fn request(method: Method, fields: &[(&str, &str)]) -> Request<Body> {
@@ -131,7 +131,7 @@ fn rules_narrow_and_widen_the_requests_that_are_hedged() {
         ("/page", Method::POST, false),
         ("/search", Method::CONNECT, false),
     ] {
-        let context = HttpContext::new(&http, &path(uri, method.clone()));
+        let context = Requests::context(&http, &path(uri, method.clone()));
         assert_eq!(context.may_hedge, may_hedge, "{method} {uri}");
     }
     // An outcome that asks for a retry does not win the race.
@@ -277,7 +277,7 @@ fn no_rule_makes_a_request_safe_to_resend() {
             verdict_of(&http, &post, &status(429)).is_retry(),
             "{wish:?}"
         );
-        let context = HttpContext::new(&http, &post);
+        let context = Requests::context(&http, &post);
         let proven: Result<Response<()>, _> = refused();
         let attempt = Attempt::PRIMARY;
         let verdict = Outcomes::<Request<Body>, _, _>::classify(&http, &context, &attempt, &proven);

@@ -354,7 +354,7 @@ macro_rules! __layer {
             /// ```
             pub fn classify(
                 self,
-                rule: impl Fn(P::Outcome<'_>) -> $crate::Verdict + Send + Sync + 'static,
+                rule: impl Fn($crate::OutcomeView<'_, P::Code>) -> $crate::Verdict + Send + Sync + 'static,
             ) -> Self {
                 self.rule(|settings| settings.classify = Some(::std::sync::Arc::new(rule)))
             }
@@ -413,7 +413,7 @@ macro_rules! __layer {
                 self.rule(|settings| settings.budgets = Some((budgets, ::std::sync::Arc::new(key))))
             }
 
-            fn rule(mut self, set: impl FnOnce(&mut $crate::Settings<P>)) -> Self {
+            fn rule(mut self, set: impl FnOnce(&mut $crate::Settings<P::Code>)) -> Self {
                 self.0.protocol = self.0.protocol.with(set);
                 self
             }

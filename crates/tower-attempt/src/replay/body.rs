@@ -1,5 +1,4 @@
 mod native;
-mod never;
 
 use bytes::Bytes;
 use http_body::Body;
@@ -7,9 +6,7 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Empty, Full};
 
 use self::native::Native;
-use self::never::Never;
 use super::ReplayBody;
-use super::unread::in_memory;
 
 /// An HTTP body that can be sent again. Its default is the empty body.
 ///
@@ -31,7 +28,7 @@ use super::unread::in_memory;
 /// use tower_attempt::ReplayableBody;
 ///
 /// let body = Full::new(Bytes::from_static(b"hello"));
-/// assert_eq!(body.into_memory().unwrap(), "hello");
+/// assert_eq!(body.into_memory(true).unwrap(), "hello");
 /// ```
 #[diagnostic::on_unimplemented(
     message = "the body `{Self}` can't be sent again",
@@ -44,16 +41,13 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 
     /// The whole content, if it is in memory; otherwise the body, unchanged for its reader.
     ///
-    /// A type that hides what it holds is polled once if it knows its exact size: a body in memory
+    /// A type that hides its content is polled once if `may_poll` and if it knows its exact size: a body in memory
     /// gives all of its content at the first poll.
     ///
     /// # Errors
     ///
     /// Gives the body back when it is not, or not wholly, in memory.
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Self::Source>>;
-
-    /// The body, not looked at.
-    fn into_replay(self) -> ReplayBody<Self::Source>;
+    fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self::Source>>;
 
     /// A body with this content.
     fn from_memory(content: Bytes) -> Self;
@@ -74,15 +68,11 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
 }
 
 impl ReplayableBody for Full<Bytes> {
-    type Source = Never;
+    type Source = Self;
 
     #[inline]
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Never>> {
+    fn into_memory(self, _: bool) -> Result<Bytes, ReplayBody<Self>> {
         Ok(self.into_inner().unwrap_or_default())
-    }
-
-    fn into_replay(self) -> ReplayBody<Never> {
-        ReplayBody::from_memory(self.into_inner().unwrap_or_default())
     }
 
     #[inline]
@@ -90,147 +80,108 @@ impl ReplayableBody for Full<Bytes> {
         Self::new(content)
     }
 
-    fn from_replay(body: ReplayBody<Never>) -> Self {
-        Self::new(never::content(body))
+    fn from_replay(body: ReplayBody<Self>) -> Self {
+        Self::new(body.into_content().unwrap_or_default())
     }
 }
 
 impl ReplayableBody for Empty<Bytes> {
-    type Source = Never;
+    type Source = Self;
 
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Never>> {
+    fn into_memory(self, _: bool) -> Result<Bytes, ReplayBody<Self>> {
         Ok(Bytes::new())
-    }
-
-    fn into_replay(self) -> ReplayBody<Never> {
-        ReplayBody::default()
     }
 
     fn from_memory(_: Bytes) -> Self {
         Self::new()
     }
 
-    fn from_replay(_: ReplayBody<Never>) -> Self {
+    fn from_replay(_: ReplayBody<Self>) -> Self {
         Self::new()
     }
 }
 
-impl<E: Send + Sync + 'static> ReplayableBody for BoxBody<Bytes, E> {
-    type Source = Self;
+impl<S: Body<Data = Bytes> + Unpin> ReplayableBody for ReplayBody<S> {
+    type Source = S;
 
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Self>> {
-        in_memory(self)
-    }
-
-    fn into_replay(self) -> ReplayBody<Self> {
-        ReplayBody::new(self)
+    fn into_memory(self, _: bool) -> Result<Bytes, Self> {
+        self.into_content()
     }
 
     fn from_memory(content: Bytes) -> Self {
-        Full::new(content).map_err(|never| match never {}).boxed()
+        Self::memory(content)
     }
 
-    fn from_replay(body: ReplayBody<Self>) -> Self {
-        Self::new(Native::new(body, native::interrupted))
-    }
-
-    fn can_be_interrupted() -> bool {
-        native::interrupted::<E>().is_some()
+    fn from_replay(body: Self) -> Self {
+        body
     }
 }
 
-impl<E: Send + 'static> ReplayableBody for UnsyncBoxBody<Bytes, E> {
-    type Source = Self;
+/// Implements the trait for a body that streams, or that hides that it is in memory.
+macro_rules! impl_for_streaming {
+    ([$($generics:tt)*] $body:ty, $interruptible:expr,
+        |$content:ident| $from_memory:expr, |$replay:ident| $from_replay:expr $(,)?) => {
+        impl<$($generics)*> ReplayableBody for $body {
+            type Source = Self;
 
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Self>> {
-        in_memory(self)
-    }
+            fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self>> {
+                ReplayBody::look(self, may_poll)
+            }
 
-    fn into_replay(self) -> ReplayBody<Self> {
-        ReplayBody::new(self)
-    }
+            fn from_memory($content: Bytes) -> Self {
+                $from_memory
+            }
 
-    fn from_memory(content: Bytes) -> Self {
-        Full::new(content)
-            .map_err(|never| match never {})
-            .boxed_unsync()
-    }
+            fn from_replay($replay: ReplayBody<Self>) -> Self {
+                $from_replay
+            }
 
-    fn from_replay(body: ReplayBody<Self>) -> Self {
-        Self::new(Native::new(body, native::interrupted))
-    }
-
-    fn can_be_interrupted() -> bool {
-        native::interrupted::<E>().is_some()
-    }
+            fn can_be_interrupted() -> bool {
+                $interruptible
+            }
+        }
+    };
 }
+
+impl_for_streaming!(
+    [E: Send + Sync + 'static] BoxBody<Bytes, E>,
+    native::interrupted::<E>().is_some(),
+    |content| Full::new(content).map_err(|never| match never {}).boxed(),
+    |body| Self::new(Native::new(body)),
+);
+
+impl_for_streaming!(
+    [E: Send + 'static] UnsyncBoxBody<Bytes, E>,
+    native::interrupted::<E>().is_some(),
+    |content| Full::new(content).map_err(|never| match never {}).boxed_unsync(),
+    |body| Self::new(Native::new(body)),
+);
 
 // axum and tonic take a box of their own error type as it is: one box, and no error in an error.
 
 #[cfg(feature = "axum-08")]
-impl ReplayableBody for axum_core::body::Body {
-    type Source = Self;
-
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Self>> {
-        in_memory(self)
-    }
-
-    fn into_replay(self) -> ReplayBody<Self> {
-        ReplayBody::new(self)
-    }
-
-    fn from_memory(content: Bytes) -> Self {
-        Self::from(content)
-    }
-
-    fn from_replay(body: ReplayBody<Self>) -> Self {
-        let body = Native::new(body, native::interrupted);
-        Self::new(UnsyncBoxBody::new(body))
-    }
-}
+impl_for_streaming!(
+    [] axum_core::body::Body,
+    true,
+    |content| Self::from(content),
+    |body| Self::new(UnsyncBoxBody::new(Native::new(body))),
+);
 
 #[cfg(feature = "tonic-014")]
-impl ReplayableBody for tonic::body::Body {
-    type Source = Self;
-
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Self>> {
-        in_memory(self)
-    }
-
-    fn into_replay(self) -> ReplayBody<Self> {
-        ReplayBody::new(self)
-    }
-
-    fn from_memory(content: Bytes) -> Self {
-        Self::new(Full::new(content))
-    }
-
-    fn from_replay(body: ReplayBody<Self>) -> Self {
-        let body = Native::new(body, native::interrupted);
-        Self::new(UnsyncBoxBody::new(body))
-    }
-}
+impl_for_streaming!(
+    [] tonic::body::Body,
+    true,
+    |content| Self::new(Full::new(content)),
+    |body| Self::new(UnsyncBoxBody::new(Native::new(body))),
+);
 
 #[cfg(feature = "reqwest-013")]
-impl ReplayableBody for reqwest::Body {
-    type Source = Self;
-
-    fn into_memory(self) -> Result<Bytes, ReplayBody<Self>> {
-        in_memory(self)
-    }
-
-    fn into_replay(self) -> ReplayBody<Self> {
-        ReplayBody::new(self)
-    }
-
-    fn from_memory(content: Bytes) -> Self {
-        Self::from(content)
-    }
-
-    fn from_replay(body: ReplayBody<Self>) -> Self {
-        Self::wrap(body)
-    }
-}
+impl_for_streaming!(
+    [] reqwest::Body,
+    true,
+    |content| Self::from(content),
+    |body| Self::wrap(body),
+);
 
 #[cfg(test)]
 mod tests;

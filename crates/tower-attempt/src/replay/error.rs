@@ -11,6 +11,12 @@ pub enum ReplayError<E> {
     Interrupted,
 }
 
+impl<E> From<Interrupted> for ReplayError<E> {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
 impl<E: fmt::Display> fmt::Display for ReplayError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
-use super::reader::Reader;
-use super::unread::Unread;
-use super::{Recording, ReplayError, ReplayableBody};
+use super::ReplayError;
+use super::reader::{self, Reader, Recording};
+use super::unread::{self, Unread};
 
 /// Makes a body of any type one that can be sent again, for services that take it by this type.
 ///
@@ -42,8 +42,13 @@ pub struct ReplayBody<S: Body> {
 enum Content<S: Body> {
     Memory(Full<Bytes>),
     Source(Unread<S>),
-    Reader(Reader<S>),
+    Reader(ReaderOf<S>),
 }
+
+/// A reader of a recorded body. The body may be a reader itself, where layers are above each other.
+pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
+/// The source of further readers of a body.
+pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {
     /// A body that is recorded once a layer wants to repeat its request.
@@ -52,21 +57,40 @@ impl<S: Body> ReplayBody<S> {
         Self::unread(Unread::new(body))
     }
 
-    pub(super) fn unread(body: Unread<S>) -> Self {
+    fn unread(body: Unread<S>) -> Self {
         let content = Content::Source(body);
         Self { content }
     }
 
-    pub(super) fn reader(reader: Reader<S>) -> Self {
+    pub(super) fn reader(reader: ReaderOf<S>) -> Self {
         let content = Content::Reader(reader);
         Self { content }
     }
 }
 
 impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
-    /// The body for the first attempt, and what those of others are made from.
-    pub(super) fn record(self, limit: usize) -> (Self, Recording<S>) {
-        let (reader, recording) = Reader::first(self, limit);
+    /// The content of `body`, if it is in memory; otherwise the body, unchanged for its reader.
+    pub(super) fn look(body: S, may_poll: bool) -> Result<Bytes, Self> {
+        unread::in_memory(body, may_poll).map_err(Self::unread)
+    }
+
+    /// The content, if it is in memory.
+    pub(super) fn into_content(self) -> Result<Bytes, Self> {
+        match self.content {
+            Content::Memory(content) => Ok(content.into_inner().unwrap_or_default()),
+            _ if self.is_end_stream() => Ok(Bytes::new()),
+            _ => Err(self),
+        }
+    }
+
+    pub(super) fn memory(content: Bytes) -> Self {
+        let content = Content::Memory(Full::new(content));
+        Self { content }
+    }
+
+    /// The body for the first attempt, and the source of those of further attempts.
+    pub(super) fn record(self, limit: usize) -> (Self, RecordingOf<S>) {
+        let (reader, recording) = reader::record(self, limit);
         (Self::reader(reader), recording)
     }
 }
@@ -76,31 +100,6 @@ impl<S: Body> Default for ReplayBody<S> {
     fn default() -> Self {
         let content = Content::Memory(Full::default());
         Self { content }
-    }
-}
-
-impl<S: Body<Data = Bytes> + Unpin> ReplayableBody for ReplayBody<S> {
-    type Source = S;
-
-    fn into_memory(self) -> Result<Bytes, Self> {
-        match self.content {
-            Content::Memory(content) => Ok(content.into_inner().unwrap_or_default()),
-            _ if self.is_end_stream() => Ok(Bytes::new()),
-            _ => Err(self),
-        }
-    }
-
-    fn into_replay(self) -> Self {
-        self
-    }
-
-    fn from_memory(content: Bytes) -> Self {
-        let content = Content::Memory(Full::new(content));
-        Self { content }
-    }
-
-    fn from_replay(body: Self) -> Self {
-        body
     }
 }
 

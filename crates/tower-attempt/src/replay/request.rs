@@ -3,12 +3,10 @@ mod fields;
 mod reqwest;
 mod saved;
 
-use std::mem;
-
 use http::Request;
 use http::header::EXPECT;
 
-use self::saved::{Content, SavedRequest, in_memory};
+use self::saved::{Content, SavedRequest};
 use super::ReplayableBody;
 use crate::{Attempt, HttpRequest};
 
@@ -55,29 +53,6 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     fn last(saved: Self::Saved, attempt: Attempt) -> Option<Self>;
 }
 
-/// Looks for the content of a body that is not empty, and records the body if it streams.
-fn content<B: ReplayableBody>(request: &mut Request<B>, limit: usize) -> Content<B::Source> {
-    // With `Expect: 100-continue` the sender waits for the first poll, and a look at a body that
-    // hides what it holds is one.
-    let is_expected = request.headers().contains_key(EXPECT);
-    let body = mem::take(request.body_mut());
-    let content = match is_expected {
-        false => body.into_memory(),
-        true => body.into_replay().into_memory(),
-    };
-    match content {
-        Ok(content) => {
-            *request.body_mut() = in_memory(content.clone());
-            Content::Memory(content)
-        }
-        Err(body) => {
-            let (body, recording) = body.record(limit);
-            *request.body_mut() = B::from_replay(body);
-            Content::Recorded(recording)
-        }
-    }
-}
-
 impl<B: ReplayableBody> ReplayableRequest for Request<B> {
     type Saved = SavedRequest<B::Source>;
 
@@ -91,7 +66,8 @@ impl<B: ReplayableBody> ReplayableRequest for Request<B> {
             }
             return Some(SavedRequest::new(self));
         }
-        let content = content(self, limit);
+        let is_expected = self.headers().contains_key(EXPECT);
+        let content = Content::of(self.body_mut(), is_expected, limit);
         Some(SavedRequest {
             content,
             ..SavedRequest::new(self)

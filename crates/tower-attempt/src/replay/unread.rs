@@ -4,31 +4,29 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::ReplayBody;
-
-/// The content of a body that turns out to be in memory, found with one poll.
+/// The content of a body that turns out to be in memory, found with one poll if the body may be polled.
 ///
-/// Only a body of known size is polled: one that streams would be read ahead. If it does stream,
-/// what was read is put back in front of it.
-pub(super) fn in_memory<B>(mut body: B) -> Result<Bytes, ReplayBody<B>>
+/// Only a body of known size is polled: a body that streams would be read ahead. If it does stream, the first frame is
+/// put back in front of it.
+pub(super) fn in_memory<B>(mut body: B, may_poll: bool) -> Result<Bytes, Unread<B>>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let Some(size) = body.size_hint().exact() else {
-        return Err(ReplayBody::new(body));
+    let Some(size) = body.size_hint().exact().filter(|_| may_poll) else {
+        return Err(Unread::new(body));
     };
-    // A waker that does nothing is enough: whoever sends the body polls it again with its own.
+    // A waker that does nothing is enough: the sender of the body polls it again with its own.
     match Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop())) {
-        Poll::Pending => Err(ReplayBody::new(body)),
+        Poll::Pending => Err(Unread::new(body)),
         Poll::Ready(Some(Ok(frame))) if is_all(&frame, size) && body.is_end_stream() => {
             Ok(frame.into_data().unwrap_or_default())
         }
         Poll::Ready(first) => {
             let first = Some(Box::new(Looked { first, size }));
-            Err(ReplayBody::unread(Unread { first, rest: body }))
+            Err(Unread { first, rest: body })
         }
     }
 }

@@ -185,5 +185,5 @@ async fn an_unrecorded_replay_body_is_its_source() {
     assert_eq!(read(body).await.unwrap().len(), 1_600);
     assert!(ReplayBody::<Script>::default().is_end_stream());
     let empty = ReplayBody::new(Full::<Bytes>::default());
-    assert_eq!(empty.into_memory().unwrap(), "");
+    assert_eq!(empty.into_memory(true).unwrap(), "");
 }

@@ -17,24 +17,20 @@ use crate::replay::{Interrupted, ReplayBody, ReplayError};
 /// end would make the server take half of a body for the whole.
 pub(super) struct Native<S: Body> {
     body: ReplayBody<S>,
-    interrupted: fn() -> Option<S::Error>,
     is_mute: bool,
 }
 
 impl<S: Body> Native<S> {
-    pub(super) fn new(body: ReplayBody<S>, interrupted: fn() -> Option<S::Error>) -> Self {
-        Self {
-            body,
-            interrupted,
-            is_mute: false,
-        }
+    pub(super) fn new(body: ReplayBody<S>) -> Self {
+        let is_mute = false;
+        Self { body, is_mute }
     }
 }
 
 // Nothing in it is pinned but `body`, which is `Unpin` wherever this is used.
 impl<S: Body + Unpin> Unpin for Native<S> {}
 
-impl<S: Body<Data = Bytes> + Unpin> Body for Native<S> {
+impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
     type Data = Bytes;
     type Error = S::Error;
 
@@ -47,7 +43,7 @@ impl<S: Body<Data = Bytes> + Unpin> Body for Native<S> {
         }
         let error = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
             Some(Err(ReplayError::Source(error))) => Some(error),
-            Some(Err(ReplayError::Interrupted)) => (self.interrupted)(),
+            Some(Err(ReplayError::Interrupted)) => interrupted(),
             Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
             None => return Poll::Ready(None),
         };

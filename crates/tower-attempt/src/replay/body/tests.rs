@@ -38,7 +38,7 @@ impl Body for Frames {
 }
 
 fn memory<B: ReplayableBody>(body: B) -> Option<Bytes> {
-    body.into_memory().ok()
+    body.into_memory(true).ok()
 }
 
 async fn text<B: Body<Data = Bytes>>(body: B) -> Bytes
@@ -96,13 +96,13 @@ impl Body for Unsized {
 
 #[test]
 fn a_body_of_unknown_size_is_not_polled() {
-    assert!(UnsyncBoxBody::new(Unsized).into_memory().is_err());
+    assert!(UnsyncBoxBody::new(Unsized).into_memory(true).is_err());
 }
 
 #[tokio::test]
 async fn a_streaming_body_of_known_size_reaches_its_reader_whole() {
     let body = UnsyncBoxBody::new(Frames(vec!["he", "l", "lo"], 5));
-    let unread = body.into_memory().expect_err("in several frames");
+    let unread = body.into_memory(true).expect_err("in several frames");
     assert_eq!(unread.size_hint().exact(), Some(5));
     assert!(!unread.is_end_stream());
     assert_eq!(text(unread).await, "hello");
@@ -115,7 +115,7 @@ async fn a_body_that_never_changes_its_size_hint_keeps_its_length() {
     sender.send_data(Bytes::from("he")).await.unwrap();
     sender.send_data(Bytes::from("llo")).await.unwrap();
     drop(sender);
-    let unread = UnsyncBoxBody::new(Sized5(body)).into_memory();
+    let unread = UnsyncBoxBody::new(Sized5(body)).into_memory(true);
     let unread = unread.expect_err("in two frames");
     assert_eq!(unread.size_hint().exact(), Some(5));
     assert_eq!(text(unread).await, "hello");
@@ -125,7 +125,7 @@ async fn a_body_that_never_changes_its_size_hint_keeps_its_length() {
 async fn a_body_that_is_not_there_yet_is_given_back() {
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
     let unread = UnsyncBoxBody::new(Sized5(body))
-        .into_memory()
+        .into_memory(true)
         .expect_err("not there yet");
     sender.send_data(Bytes::from("hello")).await.unwrap();
     drop(sender);
@@ -154,7 +154,7 @@ impl Body for Sized5 {
 #[tokio::test]
 async fn an_error_met_by_the_first_poll_reaches_the_reader() {
     let body = UnsyncBoxBody::new(Frames(vec!["error"], 5));
-    let unread = body.into_memory().expect_err("an error is no content");
+    let unread = body.into_memory(true).expect_err("an error is no content");
     assert_eq!(
         unread.collect().await.unwrap_err(),
         ReplayError::Source("broken")

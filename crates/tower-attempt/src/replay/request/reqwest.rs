@@ -2,15 +2,15 @@ use http::header::{EXPECT, UPGRADE};
 use reqwest::{Body, Request};
 
 use super::ReplayableRequest;
-use crate::replay::Recording;
-use crate::{Attempt, ReplayableBody};
+use super::saved::Content;
+use crate::Attempt;
 
 /// A `reqwest::Request` that can be repeated.
 #[derive(Debug)]
 pub struct SavedReqwest {
-    /// With the body, if it is in memory.
+    /// With the body, if it can be cloned.
     request: Request,
-    recording: Option<Recording<Body>>,
+    content: Option<Content<Body>>,
 }
 
 impl ReplayableRequest for Request {
@@ -18,57 +18,37 @@ impl ReplayableRequest for Request {
 
     fn save(&mut self, limit: usize) -> Option<SavedReqwest> {
         if let Some(request) = self.try_clone() {
-            return Some(SavedReqwest {
-                request,
-                recording: None,
-            });
+            let content = None;
+            return Some(SavedReqwest { request, content });
         }
-        let body = self.body_mut().take()?;
+        let is_expected = self.headers().contains_key(EXPECT);
+        let mut body = self.body_mut().take()?;
+        let content = Some(Content::of(&mut body, is_expected, limit));
         // Without its body a request can always be cloned.
-        let mut copy = self.try_clone()?;
-        let content = match copy.headers().contains_key(EXPECT) {
-            false => body.into_memory(),
-            true => body.into_replay().into_memory(),
-        };
-        let recording = match content {
-            Ok(content) => {
-                *self.body_mut() = Some(Body::from_memory(content.clone()));
-                *copy.body_mut() = Some(Body::from_memory(content));
-                None
-            }
-            Err(body) => {
-                let (body, recording) = body.record(limit);
-                *self.body_mut() = Some(Body::from_replay(body));
-                Some(recording)
-            }
-        };
-        Some(SavedReqwest {
-            request: copy,
-            recording,
-        })
+        let request = self.try_clone()?;
+        *self.body_mut() = Some(body);
+        Some(SavedReqwest { request, content })
     }
 
     fn again(saved: &SavedReqwest, attempt: Attempt) -> Option<Self> {
-        let copy = saved.request.try_clone()?;
-        fill(copy, saved.recording.as_ref(), attempt)
+        fill(saved.request.try_clone()?, saved.content.as_ref(), attempt)
     }
 
     fn last(saved: SavedReqwest, attempt: Attempt) -> Option<Self> {
-        let SavedReqwest { request, recording } = saved;
-        fill(request, recording.as_ref(), attempt)
+        fill(saved.request, saved.content.as_ref(), attempt)
     }
 }
 
 fn fill(
     mut request: Request,
-    recording: Option<&Recording<Body>>,
+    content: Option<&Content<Body>>,
     attempt: Attempt,
 ) -> Option<Request> {
     if request.headers().contains_key(UPGRADE) {
         return None;
     }
-    if let Some(recording) = recording {
-        *request.body_mut() = Some(recording.read_again(attempt)?);
+    if let Some(content) = content {
+        *request.body_mut() = Some(content.body(attempt)?);
     }
     Some(request)
 }

@@ -1,10 +1,13 @@
+use std::mem;
+
 use bytes::Bytes;
 use http::header::UPGRADE;
 use http::{Extensions, Method, Request, Uri, Version};
 use http_body::Body;
 
 use super::fields::Fields;
-use crate::replay::{Recording, ReplayableBody};
+use crate::replay::replay_body::RecordingOf;
+use crate::replay::{ReplayBody, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
 /// A request that can be repeated.
@@ -28,7 +31,7 @@ pub(super) struct Head {
 #[derive(Debug)]
 pub(super) enum Content<S: Body> {
     Memory(Bytes),
-    Recorded(Recording<S>),
+    Recorded(RecordingOf<S>),
 }
 
 impl<S: Body> SavedRequest<S> {
@@ -51,9 +54,41 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
         if self.head.fields.contains(&UPGRADE) {
             return None;
         }
-        Some(match &self.content {
-            Content::Memory(content) => in_memory(content.clone()),
-            Content::Recorded(recording) => recording.read_again(attempt)?,
+        self.content.body(attempt)
+    }
+}
+
+impl<S: Body<Data = Bytes> + Unpin> Content<S> {
+    /// The content of a body that is not empty, which is recorded if it streams.
+    ///
+    /// `is_expected`: the request has `Expect: 100-continue`. Its sender waits for the first poll of the body, so there
+    /// must be none before.
+    pub(super) fn of<B>(body: &mut B, is_expected: bool, limit: usize) -> Self
+    where
+        B: ReplayableBody<Source = S>,
+    {
+        match mem::take(body).into_memory(!is_expected) {
+            Ok(content) => {
+                *body = in_memory(content.clone());
+                Self::Memory(content)
+            }
+            Err(replay) => {
+                let (replay, recording) = replay.record(limit);
+                *body = B::from_replay(replay);
+                Self::Recorded(recording)
+            }
+        }
+    }
+
+    /// The body for a further attempt, if there may be one.
+    pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
+        Some(match self {
+            Self::Memory(content) => in_memory(content.clone()),
+            Self::Recorded(recording) => {
+                let others_ended = attempt.kind() == AttemptKind::Retry;
+                let reader = recording.read_again(others_ended, !B::can_be_interrupted())?;
+                B::from_replay(ReplayBody::reader(reader))
+            }
         })
     }
 }
@@ -97,7 +132,7 @@ fn mark(extensions: &mut Extensions, attempt: Attempt) {
 }
 
 /// An empty body in memory needs nothing that could be shared.
-pub(super) fn in_memory<B: ReplayableBody>(content: Bytes) -> B {
+fn in_memory<B: ReplayableBody>(content: Bytes) -> B {
     match content.is_empty() {
         true => B::default(),
         false => B::from_memory(content),
