@@ -284,16 +284,6 @@ fn flatten(tree: &UseTree, path: &mut Name, uses: &mut Vec<(String, Name)>) {
 
 /// Modules that still import each other, by crate. Remove a module once its imports come only from below.
 const KNOWN: &[(&str, &str)] = &[
-    ("tower-attempt", "errors http::fault http::hyper rejected"),
-    (
-        "tower-attempt",
-        "http::context http::dialect http::settings",
-    ),
-    (
-        "tower-attempt",
-        "replay::body replay::body::native replay::body::never replay::polling replay::reader replay::record \
-         replay::record::leftovers replay::record::state replay::recording replay::replay_body replay::unread",
-    ),
     ("tower-dist-ratelimit-memcached", "backend builder parts"),
     ("tower-dist-ratelimit-memcached", "cell pipe pipe::sent"),
 ];

@@ -6,7 +6,7 @@ use std::io;
 use std::iter::successors;
 use std::sync::{PoisonError, RwLock};
 
-use crate::Rejected;
+use crate::{Attempt, Hint, Rejected, Verdict};
 
 /// No chain of sources or wrappers is longer, unless it is a ring.
 const MAX_SOURCES: usize = 32;
@@ -107,7 +107,7 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     }
     try_each!(io::Error, Rejected);
     #[cfg(feature = "hyper-util-01")]
-    if let Some(error) = crate::http::hyper::known(error) {
+    if let Some(error) = crate::http::fault::hyper::known(error) {
         return Some(error);
     }
     #[cfg(feature = "reqwest-013")]
@@ -125,5 +125,38 @@ fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
     {
         Some(wrapped) => Some(wrapped),
         None => error.source(),
+    }
+}
+
+impl Rejected {
+    /// The first rejection among an error and its sources.
+    ///
+    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of
+    /// tower-resilience's layers. Returns `None` for an unboxed error of an unknown type.
+    pub fn find<E: 'static>(error: &E) -> Option<Self> {
+        chain(error).find_map(Self::of_one)
+    }
+
+    /// The verdict on an outcome that a rule would retry. A rejection is waited for, or it is fatal.
+    ///
+    /// A rule that names a wait of its own is obeyed after the rejection's wait.
+    #[cold]
+    pub(crate) fn amend<Res, E: 'static>(
+        verdict: Verdict,
+        attempt: &Attempt,
+        outcome: &Result<Res, E>,
+    ) -> Verdict {
+        let wait = match verdict {
+            Verdict::Retry { hint, .. } => match hint {
+                Some(Hint::Never) => return verdict,
+                Some(Hint::AtLeast(wait) | Hint::Exactly(wait)) => Some(wait),
+                None => None,
+            },
+            _ => None,
+        };
+        let rejected = outcome.as_ref().err().and_then(Self::find);
+        rejected.map_or(verdict, |rejected| {
+            Self::new(rejected.retry_after().max(wait)).verdict(attempt)
+        })
     }
 }

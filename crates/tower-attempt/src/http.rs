@@ -1,9 +1,7 @@
 mod context;
 mod dialect;
-mod fault;
+pub(crate) mod fault;
 mod head;
-#[cfg(feature = "hyper-util-01")]
-pub(crate) mod hyper;
 mod judge;
 mod message;
 mod nested;

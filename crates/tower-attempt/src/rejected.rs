@@ -2,8 +2,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::errors::chain;
-use crate::{Attempt, AttemptKind, Hint, Verdict};
+use crate::{Attempt, AttemptKind, Verdict};
 
 /// The texts of errors that layers of tower 0.5 and tower-resilience 0.14 return for requests that they reject. `*`
 /// stands for any text.
@@ -65,14 +64,6 @@ impl Rejected {
         self.retry_after
     }
 
-    /// The first rejection among an error and its sources.
-    ///
-    /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of
-    /// tower-resilience's layers. Returns `None` for an unboxed error of an unknown type.
-    pub fn find<E: 'static>(error: &E) -> Option<Self> {
-        chain(error).find_map(Self::of_one)
-    }
-
     pub(crate) fn of_one(error: &(dyn Error + 'static)) -> Option<Self> {
         if let Some(rejected) = error.downcast_ref::<Self>() {
             return Some(*rejected);
@@ -80,29 +71,6 @@ impl Rejected {
         let text = error.to_string();
         let is_known = TEXTS.iter().any(|pattern| matches(&text, pattern));
         is_known.then_some(Self::new(None))
-    }
-
-    /// The verdict on an outcome that a rule would retry. A rejection is waited for, or it is fatal.
-    ///
-    /// A rule that names a wait of its own is obeyed after the rejection's wait.
-    #[cold]
-    pub(crate) fn amend<Res, E: 'static>(
-        verdict: Verdict,
-        attempt: &Attempt,
-        outcome: &Result<Res, E>,
-    ) -> Verdict {
-        let wait = match verdict {
-            Verdict::Retry { hint, .. } => match hint {
-                Some(Hint::Never) => return verdict,
-                Some(Hint::AtLeast(wait) | Hint::Exactly(wait)) => Some(wait),
-                None => None,
-            },
-            _ => None,
-        };
-        let rejected = outcome.as_ref().err().and_then(Self::find);
-        rejected.map_or(verdict, |rejected| {
-            Self::new(rejected.retry_after.max(wait)).verdict(attempt)
-        })
     }
 
     pub(crate) fn verdict(self, attempt: &Attempt) -> Verdict {

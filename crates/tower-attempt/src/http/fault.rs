@@ -1,6 +1,9 @@
 //! What an error of a client proves. It is found by downcast, first of the error itself and then of
 //! what it names as its source; an error that is not known proves nothing.
 
+#[cfg(feature = "hyper-util-01")]
+pub(crate) mod hyper;
+
 use std::error::Error;
 use std::io;
 
@@ -58,7 +61,7 @@ impl Fault {
             return Self::of_io(error);
         }
         #[cfg(feature = "hyper-util-01")]
-        if let Some(fault) = super::hyper::fault(error) {
+        if let Some(fault) = hyper::fault(error) {
             return fault;
         }
         #[cfg(feature = "tonic-014")]

@@ -14,7 +14,9 @@ pub(super) const REPLAY_LIMIT: usize = 64 * 1024;
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
 /// A user's rule that names a key.
 type KeyOf = Arc<dyn for<'a> Fn(RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
+/// A user's rule that classifies outcomes.
 type Rule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
+/// A user's rule that chooses a delay.
 type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + Send + Sync>;
 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.

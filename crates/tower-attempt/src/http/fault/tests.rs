@@ -64,7 +64,7 @@ fn a_refused_connection_is_found_however_deep_it_lies() {
 async fn a_request_that_a_stale_connection_never_wrote_is_unprocessed() {
     let (client, server) = tokio::io::duplex(1024);
     let io = hyper_util::rt::TokioIo::new(client);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    let (mut sender, connection) = ::hyper::client::conn::http1::handshake(io).await.unwrap();
     let request = http::Request::post("/").body(String::from("order"));
     let response = sender.send_request(request.unwrap());
     drop(server);
