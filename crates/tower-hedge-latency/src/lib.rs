@@ -226,7 +226,9 @@ pub use tower_attempt::{
     RetryIf, RetryReason, SkipReason, StopReason, Verdict,
 };
 #[cfg(feature = "http")]
-pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
+pub use tower_attempt::{
+    Dialect, Http, HttpOutcome, OutcomeView, ReplayBody, ReplayableBody, RequestHead,
+};
 #[cfg(feature = "grpc")]
 pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 

@@ -7,7 +7,7 @@ use tower_attempt::Grpc;
 use tower_attempt::layer::{Live, Parts};
 use tower_attempt::{BuildError, Elapsed, Generic, Protocol};
 #[cfg(feature = "http")]
-use tower_attempt::{Dialect, Http};
+use tower_attempt::{Dialect, Http, OutcomeView};
 
 use crate::settings::{Knobs, Settings};
 use crate::time_limit::Limited;
@@ -309,7 +309,7 @@ impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
     /// ```
     pub fn backoff_by(
         self,
-        rule: impl Fn(u32, P::Outcome<'_>) -> Option<Duration> + Send + Sync + 'static,
+        rule: impl Fn(u32, OutcomeView<'_, P::Code>) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
         self.rule(|settings| settings.backoff = Some(Arc::new(rule)))
     }

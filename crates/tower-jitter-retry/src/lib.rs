@@ -275,7 +275,9 @@ pub use tower_attempt::{
     RetryOverride, RetryReason, SkipReason, StopReason, TimeoutAnswer, Verdict, WrapsError,
 };
 #[cfg(feature = "http")]
-pub use tower_attempt::{Dialect, Http, HttpOutcome, ReplayBody, ReplayableBody, RequestHead};
+pub use tower_attempt::{
+    Dialect, Http, HttpOutcome, OutcomeView, ReplayBody, ReplayableBody, RequestHead,
+};
 #[cfg(feature = "grpc")]
 pub use tower_attempt::{Grpc, GrpcCode, GrpcOutcome};
 
