@@ -2,7 +2,6 @@ mod bucket;
 mod limited;
 mod partitions;
 mod permit;
-mod settings;
 mod throttle;
 #[cfg(feature = "tower")]
 mod tower;
@@ -15,10 +14,9 @@ use std::sync::atomic::AtomicU64;
 #[cfg(all(test, tower_attempt_loom))]
 use loom::sync::atomic::AtomicU64;
 
-use self::limited::Limited;
+use self::limited::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Limited, Settings};
 pub use self::partitions::Budgets;
 pub use self::permit::Permit;
-use self::settings::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Settings};
 use self::throttle::Throttle;
 use crate::BuildError;
 
@@ -183,7 +181,7 @@ impl Budget {
     pub fn validate(&self) -> Result<(), BuildError> {
         match &self.0 {
             Kind::Unlimited => Ok(()),
-            Kind::Limited(limited) => limited.validate(),
+            Kind::Limited(limited) => limited.settings.validate(),
             Kind::Throttle(throttle) => throttle.validate(),
         }
     }
@@ -201,7 +199,7 @@ impl Budget {
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         match &self.0 {
-            Kind::Limited(limited) => Some(limited.settings().ratio),
+            Kind::Limited(limited) => Some(limited.settings.ratio),
             Kind::Unlimited | Kind::Throttle(_) => None,
         }
     }
@@ -219,7 +217,7 @@ impl Budget {
     #[must_use]
     pub fn may_pay(&self, share: f64) -> bool {
         match &self.0 {
-            Kind::Limited(limited) => limited.settings().may_pay(share),
+            Kind::Limited(limited) => limited.settings.may_pay(share),
             Kind::Unlimited | Kind::Throttle(_) => true,
         }
     }
@@ -286,7 +284,7 @@ impl Budget {
     /// One with the same settings, and a count of its own that has not begun.
     fn fresh(&self) -> Self {
         match &self.0 {
-            Kind::Limited(limited) => Self::limited(limited.settings()),
+            Kind::Limited(limited) => Self::limited(limited.settings),
             Kind::Throttle(throttle) => Self(Kind::Throttle(Arc::new(throttle.fresh()))),
             Kind::Unlimited => self.clone(),
         }
@@ -332,7 +330,7 @@ impl Budget {
         let Kind::Limited(limited) = &self.0 else {
             return self;
         };
-        let mut settings = limited.settings();
+        let mut settings = limited.settings;
         set(&mut settings);
         Self::limited(settings)
     }
@@ -348,7 +346,7 @@ impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Unlimited => f.write_str("Budget::unlimited()"),
-            Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings()).finish(),
+            Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings).finish(),
             Kind::Throttle(throttle) => f.debug_tuple("Budget").field(throttle).finish(),
         }
     }

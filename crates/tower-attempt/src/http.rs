@@ -36,6 +36,12 @@ pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
 
+/// A plain decimal number: digits, and nothing else.
+pub(crate) fn digits(value: &[u8]) -> Option<&str> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    str::from_utf8(value).ok().filter(|_| is_number)
+}
+
 /// The request header that makes any method safe to resend
 /// (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -68,49 +68,37 @@ impl Bucket {
     /// Gives back a share of a token. `now` is read only if the bucket is not known to be full.
     #[inline]
     pub(super) fn deposit(&self, now: impl Fn() -> u64) {
-        let current = self.word.load(Relaxed);
-        if current & FULL == 0 {
-            self.deposit_missing(current, now);
+        if self.load() & FULL == 0 {
+            self.deposit_missing(now);
         }
     }
 
-    fn deposit_missing(&self, mut current: u64, now: impl Fn() -> u64) {
-        while current & FULL == 0 {
+    fn deposit_missing(&self, now: impl Fn() -> u64) {
+        let add = |current: u64| {
             let after = current.saturating_sub(self.deposit);
-            match self.swap(current, word(after, now())) {
-                Ok(_) => return,
-                Err(other) => current = other,
-            }
-        }
+            (current & FULL == 0).then(|| word(after, now()))
+        };
+        let _ = self.word.fetch_update(Relaxed, Relaxed, add);
     }
 
     /// Takes a token, if there is one.
     pub(super) fn withdraw(&self, now: impl Fn() -> u64) -> bool {
-        let mut current = self.word.load(Relaxed);
-        loop {
+        let take = |current: u64| {
             let now = now();
             let after = (current & !FULL).max(now).saturating_add(TOKEN);
             // At the end of time there is nothing more.
-            if after - now > self.burst || after >= FULL {
-                return false;
-            }
-            match self.swap(current, after) {
-                Ok(_) => return true,
-                Err(other) => current = other,
-            }
-        }
+            (after - now <= self.burst && after < FULL).then_some(after)
+        };
+        self.word.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
     /// Puts an unused token back.
     pub(super) fn refund(&self) {
-        let mut current = self.word.load(Relaxed);
-        loop {
+        let put = |current: u64| {
             let after = (current & !FULL).saturating_sub(TOKEN);
-            match self.swap(current, word(after, 0) | current & FULL) {
-                Ok(_) => return,
-                Err(other) => current = other,
-            }
-        }
+            Some(word(after, 0) | current & FULL)
+        };
+        let _ = self.word.fetch_update(Relaxed, Relaxed, put);
     }
 
     /// Whole tokens.
@@ -128,11 +116,6 @@ impl Bucket {
     pub(super) fn is_idle(&self, now: u64) -> bool {
         let current = self.load();
         current == self.initial || current & !FULL <= now
-    }
-
-    fn swap(&self, current: u64, new: u64) -> Result<u64, u64> {
-        self.word
-            .compare_exchange_weak(current, new, Relaxed, Relaxed)
     }
 }
 

@@ -60,31 +60,20 @@ impl Throttle {
     /// A call went well.
     #[inline]
     pub(super) fn deposit(&self) {
-        let count = self.count.load(Relaxed);
-        if count != self.full {
-            self.deposit_missing(count);
-        }
-    }
-
-    fn deposit_missing(&self, mut count: u64) {
-        while count != self.full {
-            let after = count.saturating_add(self.deposit).min(self.full);
-            match self.swap(count, after) {
-                Ok(_) => return,
-                Err(current) => count = current,
-            }
+        if self.count() != self.full {
+            self.change(|count| count.saturating_add(self.deposit).min(self.full));
         }
     }
 
     /// An attempt failed.
     pub(super) fn record_failure(&self) {
-        let mut count = self.count.load(Relaxed);
-        while count != 0 {
-            match self.swap(count, count.saturating_sub(TOKEN.into())) {
-                Ok(_) => return,
-                Err(current) => count = current,
-            }
-        }
+        self.change(|count| count.saturating_sub(TOKEN.into()));
+    }
+
+    /// Writes only a count that changes.
+    fn change(&self, change: impl Fn(u64) -> u64) {
+        let changed = |count| Some(change(count)).filter(|after| *after != count);
+        let _ = self.count.fetch_update(Relaxed, Relaxed, changed);
     }
 
     /// Whether extra attempts may be sent: the count is above half of its maximum.
@@ -99,11 +88,6 @@ impl Throttle {
 
     pub(super) fn count(&self) -> u64 {
         self.count.load(Relaxed)
-    }
-
-    fn swap(&self, current: u64, new: u64) -> Result<u64, u64> {
-        self.count
-            .compare_exchange_weak(current, new, Relaxed, Relaxed)
     }
 }
 

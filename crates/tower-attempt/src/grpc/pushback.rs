@@ -3,16 +3,14 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 
 use crate::Hint;
-use crate::http::trimmed;
+use crate::http::{digits, trimmed};
 
 const FIELD: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// What the server says of a repeat, in milliseconds. "If the value for pushback is negative or
 /// unparseable, then it will be seen as the server asking the client not to retry at all" (gRFC A6).
 pub(super) fn parse(fields: &HeaderMap) -> Option<Hint> {
-    let value = trimmed(fields.get(FIELD)?);
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    let millis = str::from_utf8(value).ok().filter(|_| is_number);
+    let millis = digits(trimmed(fields.get(FIELD)?));
     Some(match millis.and_then(|millis| millis.parse().ok()) {
         Some(millis) => Hint::Exactly(Duration::from_millis(millis)),
         None => Hint::Never,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::http::trimmed;
+use crate::http::{digits, trimmed};
 
 pub(super) const FIELD: HeaderName = HeaderName::from_static("grpc-timeout");
 
@@ -23,16 +23,11 @@ const UNITS: [(u8, u64); 6] = [
 
 /// Garbage is no timeout.
 pub(super) fn parse(value: &HeaderValue) -> Option<Duration> {
-    let (letter, digits) = trimmed(value).split_last()?;
+    let (letter, count) = trimmed(value).split_last()?;
     let (_, nanos) = UNITS.iter().find(|(unit, _)| unit == letter)?;
-    if digits.is_empty() || digits.len() > MAX_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let count = digits
-        .iter()
-        .fold(0, |count: u64, digit| count * 10 + u64::from(digit - b'0'));
+    let count = digits(count).filter(|count| count.len() <= MAX_DIGITS)?;
     // At most 99,999,999 hours, which is 4·10²⁰ ns: too many for 64 bits.
-    Some(Duration::from_nanos(*nanos).saturating_mul(u32::try_from(count).ok()?))
+    Some(Duration::from_nanos(*nanos).saturating_mul(count.parse().ok()?))
 }
 
 /// In the finest unit that has room for it, rounded down: the server gives up no later than the

@@ -58,18 +58,27 @@ pub trait HttpResponse {
     fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
+/// Implements the accessors that the type has by the same name.
+macro_rules! forward {
+    ($($name:ident -> $value:ty, $name_mut:ident;)*) => {
+        $(
+            fn $name(&self) -> &$value {
+                self.$name()
+            }
+
+            fn $name_mut(&mut self) -> &mut $value {
+                self.$name_mut()
+            }
+        )*
+    };
+}
+
 impl<B> HttpRequest for Request<B> {
     fn method(&self) -> &Method {
         self.method()
     }
 
-    fn headers(&self) -> &HeaderMap {
-        self.headers()
-    }
-
-    fn headers_mut(&mut self) -> &mut HeaderMap {
-        self.headers_mut()
-    }
+    forward! { headers -> HeaderMap, headers_mut; }
 
     fn path(&self) -> &str {
         self.uri().path()
@@ -101,13 +110,7 @@ impl<B> HttpResponse for Response<B> {
         self.headers()
     }
 
-    fn extensions(&self) -> &Extensions {
-        self.extensions()
-    }
-
-    fn extensions_mut(&mut self) -> &mut Extensions {
-        self.extensions_mut()
-    }
+    forward! { extensions -> Extensions, extensions_mut; }
 }
 
 #[cfg(feature = "reqwest-013")]
@@ -116,13 +119,7 @@ impl HttpRequest for reqwest::Request {
         self.method()
     }
 
-    fn headers(&self) -> &HeaderMap {
-        self.headers()
-    }
-
-    fn headers_mut(&mut self) -> &mut HeaderMap {
-        self.headers_mut()
-    }
+    forward! { headers -> HeaderMap, headers_mut; }
 
     fn path(&self) -> &str {
         self.url().path()
@@ -166,11 +163,5 @@ impl HttpResponse for reqwest::Response {
         Some(Target::new(self.url()))
     }
 
-    fn extensions(&self) -> &Extensions {
-        self.extensions()
-    }
-
-    fn extensions_mut(&mut self) -> &mut Extensions {
-        self.extensions_mut()
-    }
+    forward! { extensions -> Extensions, extensions_mut; }
 }

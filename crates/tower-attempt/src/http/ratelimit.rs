@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use super::digits;
+
 /// The field of draft-ietf-httpapi-ratelimit-headers-11.
 const RATELIMIT: &str = "ratelimit";
 
@@ -90,10 +92,9 @@ impl<'a> Text<'a> {
 
 /// An integer that is not negative; -0 is none that is.
 fn number(value: &str) -> Option<u64> {
-    let digits = value.strip_prefix('-').unwrap_or(value);
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse().ok().filter(|_| is_number)?;
-    (number == 0 || digits == value).then_some(number)
+    let unsigned = value.strip_prefix('-').unwrap_or(value);
+    let number = digits(unsigned.as_bytes())?.parse().ok()?;
+    (number == 0 || unsigned == value).then_some(number)
 }
 
 /// Finds the end of a string.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::trimmed;
+use super::{digits, trimmed};
 
 /// `Retry-After` (RFC 9110 §10.2.3): plain decimal seconds, or a date in any of the three forms of
 /// HTTP. Anything else is no hint.
@@ -13,17 +13,7 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
 
 /// Seconds too large for 64 bits are the largest there are.
 fn seconds(value: &[u8]) -> Option<Duration> {
-    if value.is_empty() {
-        return None;
-    }
-    let mut seconds = 0_u64;
-    for &byte in value {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        let digit = u64::from(byte - b'0');
-        seconds = seconds.saturating_mul(10).saturating_add(digit);
-    }
+    let seconds = digits(value)?.parse().unwrap_or(u64::MAX);
     Some(Duration::from_secs(seconds))
 }
 
