@@ -79,8 +79,8 @@ pub enum AttemptOutcome<'a> {
 }
 
 impl AttemptOutcome<'_> {
-    /// The label of an attempt with this outcome in metrics and log lines: that of the verdict, or else `timeout`
-    /// or `cancelled`.
+    /// The label of the attempt in metrics and log lines: the verdict's label. An attempt without a verdict is
+    /// labelled `timeout` or `cancelled`.
     #[must_use]
     pub fn label(&self, verdict: Option<Verdict>) -> &'static str {
         match (verdict, self) {

@@ -5,7 +5,7 @@ use tracing::field::{self, Empty};
 use tracing::{Level, Span};
 
 use super::{AttemptOutcome, AttemptScope, CallInfo, Event, LayerKind, Observer, StopReason};
-use crate::{Attempt, AttemptKind, Verdict};
+use crate::{Attempt, AttemptKind};
 
 const TARGET: &str = "tower_attempt";
 
@@ -115,23 +115,59 @@ impl Observer for TracingObserver {
                 outcome,
                 verdict,
                 elapsed,
-            } => self.attempt_ended(call, attempt, outcome, verdict, elapsed),
+            } => {
+                let (attempt, elapsed_ms) = (attempt.number(), millis(elapsed));
+                let label = outcome.label(verdict);
+                let is_failure = !matches!(label, "success" | "cancelled");
+                let (mut http, mut grpc, mut error) = (None, None, None::<&dyn Error>);
+                match &outcome {
+                    AttemptOutcome::Response {
+                        http_status,
+                        grpc_status,
+                    } => (http, grpc) = (*http_status, *grpc_status),
+                    AttemptOutcome::Error(of_service) => error = *of_service,
+                    AttemptOutcome::TimedOut(elapsed) => error = Some(elapsed),
+                    AttemptOutcome::Cancelled => {}
+                }
+                if is_failure {
+                    line!(
+                        DEBUG,
+                        call,
+                        attempt,
+                        outcome = label,
+                        http.response.status_code = http,
+                        rpc.grpc.status_code = grpc,
+                        error = error.map(field::display),
+                        elapsed_ms,
+                        "attempt failed"
+                    );
+                }
+                // The event comes in the scope of the attempt.
+                let span = Span::current();
+                if self.has_spans && span.metadata().is_some_and(|span| span.target() == TARGET) {
+                    span.record("http.response.status_code", http);
+                    span.record("rpc.grpc.status_code", grpc);
+                    span.record("outcome", label);
+                    let status = http.filter(|status| *status >= 400);
+                    match (status.or(grpc.filter(|status| *status > 0)), label) {
+                        (Some(status), _) => span.record("error.type", &*status.to_string()),
+                        (None, "timeout" | "not_sent") => span.record("error.type", label),
+                        (None, _) if is_failure => span.record("error.type", "_OTHER"),
+                        (None, _) => return,
+                    };
+                    span.record("otel.status_code", "ERROR");
+                }
+            }
             Event::RetryScheduled {
                 attempt,
                 delay,
                 source,
                 is_shadow,
             } => {
-                let (attempt, delay_ms) = (attempt.number(), millis(delay));
+                let (attempt, delay_ms, source) =
+                    (attempt.number(), millis(delay), source.as_str());
                 let message = if is_shadow { "would retry" } else { "retrying" };
-                line!(
-                    DEBUG,
-                    call,
-                    attempt,
-                    delay_ms,
-                    source = source.as_str(),
-                    "{message}"
-                );
+                line!(DEBUG, call, attempt, delay_ms, source, "{message}");
             }
             Event::HedgeSkipped { attempt, reason } => {
                 let (attempt, reason) = (attempt.number(), reason.as_str());
@@ -140,29 +176,30 @@ impl Observer for TracingObserver {
             Event::CallEnded { reason, winner } => {
                 let (attempts, elapsed_ms) = (call.attempts, millis(call.elapsed()));
                 let winner = winner.map(|winner| winner.number());
-                let label = reason.as_str();
-                match reason {
+                let (stop, reason) = (reason, reason.as_str());
+                match stop {
                     StopReason::Success if attempts == 1 && call.skipped == 0 => {}
-                    StopReason::AttemptsExhausted
-                    | StopReason::NotRepeatable
-                    | StopReason::ServerRefused
-                    | StopReason::RetryAfterTooLong
-                    | StopReason::DeadlineExceeded
-                    | StopReason::BudgetExhausted
-                    | StopReason::NotReady
-                        if call.layer == LayerKind::Retry =>
-                    {
-                        line!(WARN, call, reason = label, attempts, elapsed_ms, "gave up");
+                    StopReason::Success
+                    | StopReason::Fatal
+                    | StopReason::Nested
+                    | StopReason::Shadow
+                    | StopReason::Off
+                    | StopReason::Cancelled => {
+                        line!(
+                            DEBUG,
+                            call,
+                            reason,
+                            attempts,
+                            winner,
+                            elapsed_ms,
+                            "call ended"
+                        );
                     }
-                    _ => line!(
-                        DEBUG,
-                        call,
-                        reason = label,
-                        attempts,
-                        winner,
-                        elapsed_ms,
-                        "call ended"
-                    ),
+                    // The layer above decides what follows a race without a winner.
+                    _ if call.layer == LayerKind::Hedge => {
+                        line!(DEBUG, call, reason, attempts, elapsed_ms, "call ended");
+                    }
+                    _ => line!(WARN, call, reason, attempts, elapsed_ms, "gave up"),
                 }
             }
         }
@@ -197,60 +234,5 @@ impl Observer for TracingObserver {
             return None;
         }
         Some(Box::new(move |run| span.in_scope(run)))
-    }
-}
-
-impl TracingObserver {
-    /// Writes a failure to the log, and the outcome to the attempt's span, which is the current one.
-    fn attempt_ended(
-        self,
-        call: &CallInfo,
-        attempt: Attempt,
-        outcome: AttemptOutcome<'_>,
-        verdict: Option<Verdict>,
-        elapsed: Duration,
-    ) {
-        let (label, attempt) = (outcome.label(verdict), attempt.number());
-        let is_failure = !matches!(label, "success" | "cancelled");
-        let (http, grpc) = match outcome {
-            AttemptOutcome::Response {
-                http_status,
-                grpc_status,
-            } => (http_status, grpc_status),
-            _ => (None, None),
-        };
-        let error: Option<&dyn Error> = match &outcome {
-            AttemptOutcome::Error(error) => *error,
-            AttemptOutcome::TimedOut(elapsed) => Some(elapsed),
-            _ => None,
-        };
-        if is_failure {
-            line!(
-                DEBUG,
-                call,
-                attempt,
-                outcome = label,
-                http.response.status_code = http,
-                rpc.grpc.status_code = grpc,
-                error = error.map(field::display),
-                elapsed_ms = millis(elapsed),
-                "attempt failed"
-            );
-        }
-        let span = Span::current();
-        if !self.has_spans || span.metadata().is_none_or(|span| span.target() != TARGET) {
-            return;
-        }
-        span.record("http.response.status_code", http);
-        span.record("rpc.grpc.status_code", grpc);
-        span.record("outcome", label);
-        let status = http.filter(|status| *status >= 400);
-        match (status.or(grpc.filter(|status| *status > 0)), label) {
-            (Some(status), _) => span.record("error.type", &*status.to_string()),
-            (None, "timeout" | "not_sent") => span.record("error.type", label),
-            (None, _) if is_failure => span.record("error.type", "_OTHER"),
-            (None, _) => return,
-        };
-        span.record("otel.status_code", "ERROR");
     }
 }
