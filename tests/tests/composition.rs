@@ -288,7 +288,7 @@ async fn a_request_that_cannot_be_repeated_is_judged_and_counted() {
         assert_eq!(response.unwrap().status(), status);
     }
     let stops = stops.lock().unwrap();
-    assert_eq!(*stops, [StopReason::NotRepeatable, StopReason::Success]);
+    assert_eq!(*stops, [StopReason::NotResendable, StopReason::Success]);
     assert!(budget.withdraw().is_some());
 }
 

@@ -50,7 +50,7 @@ counts! {
     /// Hedges that were due, but no instance of the service was ready in time.
     pub not_ready: u64,
     /// Hedges that were due, but the request can't be copied, or not any more.
-    pub not_repeatable: u64,
+    pub not_resendable: u64,
     /// Hedges that would have been sent, but the layer only counts.
     pub shadowed: u64,
     /// Calls that their callers dropped.
@@ -80,7 +80,7 @@ impl Counters {
             SkipReason::Denied => &self.denied,
             SkipReason::HeldBack => &self.held_back,
             SkipReason::NotReady => &self.not_ready,
-            SkipReason::NotRepeatable => &self.not_repeatable,
+            SkipReason::NotResendable => &self.not_resendable,
             // `Shadow`.
             _ => &self.shadowed,
         };

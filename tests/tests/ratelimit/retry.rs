@@ -149,7 +149,7 @@ async fn a_call_that_can_never_pass_is_not_repeated() {
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);
     assert_eq!((events.attempts(), requests.load(SeqCst)), (1, 0));
     assert!(events.delays().is_empty());
-    assert_eq!(events.stop(), StopReason::ServerRefused);
+    assert_eq!(events.stop(), StopReason::RetryForbidden);
 }
 
 /// One request in each `window`. A request that would wait for more than 100 ms is rejected.

@@ -148,7 +148,7 @@ async fn a_pushback_that_is_no_delay_ends_the_call() {
                 let (words, channel) = Words::start(reply).await;
                 let events = Events::default();
                 client(&events, channel).echo("hello").await.unwrap_err();
-                assert_eq!(events.stop(), StopReason::ServerRefused, $pushback);
+                assert_eq!(events.stop(), StopReason::RetryForbidden, $pushback);
                 assert_eq!(words.calls(), 1, $pushback);
             }
         )*};

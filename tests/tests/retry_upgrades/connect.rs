@@ -103,6 +103,6 @@ async fn a_tunnel_that_fails_to_open_is_not_asked_for_again() {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(requests.load(SeqCst), 1);
     assert_eq!(events.attempts(), 1);
-    assert_eq!(events.stop(), StopReason::NotRepeatable);
+    assert_eq!(events.stop(), StopReason::NotResendable);
     assert_eq!(target.connections(), 0);
 }

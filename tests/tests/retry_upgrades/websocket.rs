@@ -98,6 +98,6 @@ async fn a_handshake_that_fails_is_not_repeated_on_either_side() {
     assert_eq!(requests.load(SeqCst), 1);
     for events in [client_events, server_events] {
         assert_eq!(events.attempts(), 1);
-        assert_eq!(events.stop(), StopReason::NotRepeatable);
+        assert_eq!(events.stop(), StopReason::NotResendable);
     }
 }

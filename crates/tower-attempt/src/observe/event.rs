@@ -220,9 +220,9 @@ labelled! {
         /// No attempts remain: a retry layer sent `max_attempts`, or all attempts of a hedge layer failed.
         AttemptsExhausted => "attempts_exhausted",
         /// There is no copy of the request: its kind is never resent, or its body is too long.
-        NotRepeatable => "not_repeatable",
+        NotResendable => "not_resendable",
         /// The server forbids a further attempt, with gRPC's negative pushback.
-        ServerRefused => "server_refused",
+        RetryForbidden => "retry_forbidden",
         /// The server demands a longer wait than the layer allows.
         RetryAfterTooLong => "retry_after_too_long",
         /// The next attempt would start after the request's [deadline](crate::RetryOverride::deadline) or after `retry_until`, or the
@@ -256,7 +256,7 @@ labelled! {
         NotReady => "not_ready",
         /// The request can't be copied: its body is too long, or still streams with an error type that
         /// could not interrupt it, or its connection is about to be upgraded.
-        NotRepeatable => "not_repeatable",
+        NotResendable => "not_resendable",
         /// The layer is in shadow mode.
         Shadow => "shadow",
     }

@@ -30,7 +30,7 @@ async fn assert_passed_through<P, S>(
     let counts = handle.counts();
     assert_eq!((counts.calls, counts.ineligible), (300, 300));
     assert_eq!(
-        (counts.late, counts.hedges, counts.not_repeatable),
+        (counts.late, counts.hedges, counts.not_resendable),
         (0, 0, 0)
     );
     assert_eq!(handle.delay(), None, "nothing is learned from hedges");

@@ -218,8 +218,8 @@ where
         let is_shadow = settings.mode == Mode::Shadow;
         let request = match is_shadow {
             true if protocol.may_retry(&self.context) => None,
-            true => return Err(StopReason::NotRepeatable),
-            false => Some(self.copy().ok_or(StopReason::NotRepeatable)?),
+            true => return Err(StopReason::NotResendable),
+            false => Some(self.copy().ok_or(StopReason::NotResendable)?),
         };
         let (delay, source) = match reason {
             None if self.has_a_free_retry() => (Duration::ZERO, DelaySource::Unprocessed),
@@ -322,7 +322,7 @@ where
     ) -> Result<(Duration, DelaySource), StopReason> {
         let longest = self.settings.max_retry_after;
         let floor = match hint {
-            Some(Hint::Never) => return Err(StopReason::ServerRefused),
+            Some(Hint::Never) => return Err(StopReason::RetryForbidden),
             Some(Hint::AtLeast(time) | Hint::Exactly(time)) if time > longest => {
                 return Err(StopReason::RetryAfterTooLong);
             }
@@ -431,7 +431,7 @@ fn is_in_vain(reason: StopReason) -> bool {
     matches!(
         reason,
         StopReason::AttemptsExhausted
-            | StopReason::ServerRefused
+            | StopReason::RetryForbidden
             | StopReason::RetryAfterTooLong
             | StopReason::DeadlineExceeded
             | StopReason::BudgetExhausted

@@ -116,7 +116,7 @@ async fn a_negative_or_unparsable_pushback_means_stop() {
         let response = service.oneshot(request(&[])).await.unwrap();
         assert_eq!(upstream.seen().len(), 1);
         let info: &RetryInfo = response.extensions().get().unwrap();
-        assert_eq!(info.stop(), StopReason::ServerRefused, "{pushback:?}");
+        assert_eq!(info.stop(), StopReason::RetryForbidden, "{pushback:?}");
     }
 }
 

@@ -109,16 +109,16 @@ async fn attempts_exhausted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn not_repeatable() {
+async fn not_resendable() {
     let mut connect = get();
     *connect.method_mut() = Method::CONNECT;
     let answers = [Answer::status(429)];
-    told(http(), connect, &answers, (1, 0, StopReason::NotRepeatable)).await;
+    told(http(), connect, &answers, (1, 0, StopReason::NotResendable)).await;
     let mut upgrade = get();
     upgrade
         .headers_mut()
         .insert("upgrade", "websocket".parse().unwrap());
-    told(http(), upgrade, &answers, (1, 0, StopReason::NotRepeatable)).await;
+    told(http(), upgrade, &answers, (1, 0, StopReason::NotResendable)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +178,7 @@ async fn shadow_and_off() {
     let mut connect = get();
     *connect.method_mut() = Method::CONNECT;
     let answers = [Answer::status(429)];
-    untold(shadow(), connect, &answers, StopReason::NotRepeatable).await;
+    untold(shadow(), connect, &answers, StopReason::NotResendable).await;
 }
 
 /// Only the first instance is ever ready.

@@ -57,7 +57,7 @@ where
             }),
         };
         let Some((service, request)) = next else {
-            return self.skip(attempt, SkipReason::NotRepeatable);
+            return self.skip(attempt, SkipReason::NotResendable);
         };
         self.hedges.push(Hedge::new(attempt, service, request));
     }
