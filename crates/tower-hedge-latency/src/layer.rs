@@ -95,4 +95,5 @@ tower_attempt::__layer! {
     grpc,
     #[cfg(feature = "grpc")]
     idempotent_if of [] Grpc,
+    as in "    .grpc().idempotent_if(|call| call.path().starts_with(\"/catalog.Reader/\"))",
 }

@@ -137,6 +137,7 @@ tower_attempt::__layer! {
     grpc,
     #[cfg(feature = "http")]
     idempotent_if of [P: Dialect,] P,
+    as in "    .http().idempotent_if(|request| request.path() == \"/search\")",
 }
 
 impl<P, O, T> RetryLayerBuilder<P, O, T> {

@@ -13,7 +13,7 @@ macro_rules! __layer {
         $handle:ident, $counts:ident, $knobs:ident,
         $(#[$http:meta])* http,
         $(#[$grpc:meta])* grpc,
-        $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty,
+        $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty, as in $example:literal,
     ) => {
         impl<P, O, $($x),+> ::std::fmt::Debug for $builder<P, O, $($x),+> {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -435,8 +435,7 @@ macro_rules! __layer {
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
             ///
             #[doc = concat!("let layer = ", stringify!($layer), "::builder()")]
-            ///     .grpc()
-            ///     .idempotent_if(|call| call.path().starts_with("/catalog.Reader/"))
+            #[doc = $example]
             ///     .build()?;
             /// # let _ = layer;
             #[doc = concat!("# Ok::<_, ", $krate, "::BuildError>(())")]
