@@ -8,8 +8,8 @@ use super::{
     run::Run,
 };
 
-/// The arguments of a call to a script: for each row a key and an ask per policy. What is the same for all rows is there
-/// once: the keys, or else the ask, which nearly always is for one token.
+/// The arguments of a call to a script: for each row a key and an ask per policy. If all rows have the same keys, the keys
+/// are sent once. Otherwise, if all rows have the same ask, the ask is sent once.
 pub(super) struct Arguments<'a> {
     rows: &'a [Row],
     one_row: bool,
@@ -86,7 +86,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// What the script says on a row.
+/// The script's answer for a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     One(Words),
@@ -94,7 +94,7 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// What the request is told that has so many before it in the row.
+    /// The answer for the request with `rank` requests before it in the row.
     pub(super) fn words(&self, rank: usize) -> Words {
         match self {
             Self::One(words) => words.clone(),
@@ -103,7 +103,7 @@ impl Told {
     }
 }
 
-/// What the script says on each row; none if that is not what such calls are answered.
+/// Reads the script's answer for each row. Returns `None` for numbers that are no answer to this call.
 pub(super) fn told(rows: &Rows, numbers: &[i64]) -> Option<Vec<Told>> {
     let mut numbers = numbers.iter().copied();
     let mut told = Vec::with_capacity(rows.0.len());

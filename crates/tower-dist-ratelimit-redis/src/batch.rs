@@ -19,11 +19,11 @@ use super::{
     rows::{Place, Rows},
 };
 
-/// Requests that are answered together: one allocation, and one lock, for all who wait.
+/// Requests that are answered together: one allocation and one lock for all of them.
 #[derive(Debug)]
 pub(super) struct Batch {
     state: Mutex<State>,
-    /// How many wait to go out, in this batch and others of the kind.
+    /// Number of unsent requests, in this batch and others of the kind.
     waiting: Arc<AtomicUsize>,
     health: Arc<Health>,
 }
@@ -32,36 +32,36 @@ pub(super) struct Batch {
 struct State {
     rows: Rows,
     waiters: Vec<Waiter>,
-    /// How many of these have not gone.
+    /// Number of waiters that are not gone.
     staying: usize,
     stage: Stage,
 }
 
-/// How much there is in a batch.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) rows: usize,
-    /// Those included that have gone.
+    /// Includes requests that are gone.
     pub(super) requests: usize,
 }
 
 #[derive(Debug)]
 struct Waiter {
     place: Place,
-    /// Who is to be woken; none before the first poll.
+    /// `None` before the first poll.
     waker: Option<Waker>,
     gone: bool,
 }
 
 #[derive(Debug, Default)]
 enum Stage {
-    /// To be sent.
+    /// Not sent yet.
     #[default]
     Waiting,
     Sent,
     Told(Vec<Told>),
     Failed(Failure),
-    /// Nobody is left who could answer.
+    /// The connection ended without an answer.
     Lost,
 }
 
@@ -102,12 +102,12 @@ impl Batch {
         (pending, size)
     }
 
-    /// Whether all have gone.
+    /// Returns whether all requests are gone.
     pub(super) fn is_deserted(&self) -> bool {
         self.lock().staying == 0
     }
 
-    /// What there is to send.
+    /// Closes the batch. Requests that are gone are not sent.
     pub(super) fn close(self: Arc<Self>) -> Sending {
         let mut state = self.lock();
         state.stage = Stage::Sent;
@@ -137,7 +137,7 @@ impl Batch {
         }
     }
 
-    /// Somebody does not wait any more. Who has not been sent is not charged.
+    /// Drops a request. An unsent request is not charged.
     fn leave(&self, number: usize) {
         let mut state = self.lock();
         let State {
@@ -162,7 +162,7 @@ impl Batch {
 }
 
 impl State {
-    /// Places those who stay as if the others had never been there.
+    /// Numbers the remaining requests as if the others had never joined.
     fn close_ranks(&mut self) {
         let mut next: Option<(usize, Place)> = None;
         for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.gone) {
@@ -183,7 +183,7 @@ impl State {
     }
 }
 
-/// A batch that nobody can join any more. Whoever has this has to answer; if it is dropped, all are told that there is no
+/// A closed batch. Its owner has to answer it. If it is dropped, all its requests fail with the reason of the lost
 /// connection.
 #[derive(Debug)]
 pub(super) struct Sending {
@@ -193,7 +193,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// How many wait for it.
+    /// Number of its requests.
     pub(super) fn len(&self) -> usize {
         self.staying
     }
@@ -216,7 +216,7 @@ impl Drop for Sending {
     }
 }
 
-/// A request that was handed over: ready when it is answered. It can be dropped at any time.
+/// A pending request. It can be dropped at any time.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// None once it is answered.

@@ -21,7 +21,7 @@ impl Redis {
     ///
     /// # Default
     ///
-    /// Those of [`builder`](Self::builder).
+    /// The defaults of [`builder`](Self::builder).
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Redis {
     ///
     /// # Default
     ///
-    /// Those of [`builder`](Self::builder).
+    /// The defaults of [`builder`](Self::builder).
     ///
     /// # Errors
     ///

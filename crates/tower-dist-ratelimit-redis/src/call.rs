@@ -10,13 +10,13 @@ use super::{
     script::Script,
 };
 
-/// What a script is asked once.
+/// One request to a script.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) script: Arc<Script>,
-    /// In any order. A policy that does not apply has none.
+    /// In any order. A policy that does not apply has no ask.
     pub(super) asks: SmallVec<[Asked; 1]>,
-    /// It is a correction, on which there is nothing to decide.
+    /// The call is a correction, which has no decisions.
     pub(super) settles: bool,
 }
 
@@ -37,7 +37,7 @@ impl Call {
         self.asks.len() == self.script.rules.len()
     }
 
-    /// The slot of the first key, which is that of all.
+    /// The slot of the first key. All keys are in the same slot.
     pub(super) fn slot(&self) -> u16 {
         let mut asks = self.asks.iter().zip(self.rules());
         asks.next()
@@ -70,20 +70,19 @@ impl Call {
     }
 }
 
-/// A key, and what is asked of it, as the scripts read it: `cost`, `cost want`, `sdelta 0`, and a quota after those;
-/// `xcost times` is what a [run](super::run) is sent as, and
-/// `-` is sent for a policy that does not apply.
+/// A key and a request to it as text for the scripts: `cost`, `cost want` or `sdelta 0`, then perhaps a quota. A
+/// [run](super::run) is sent as `xcost times`, and a policy that does not apply as `-`.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// The place of its policy in the script.
     pub(super) place: usize,
     pub(super) tag: Tag,
-    /// What is granted if not more.
+    /// The granted tokens unless the answer names more.
     pub(super) cost: i64,
     pub(super) text: SmallVec<[u8; 16]>,
 }
 
-/// What a charge is for.
+/// The purpose of a charge.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Acquire,
@@ -98,7 +97,7 @@ impl Asked {
         place: usize,
         verb: Verb,
     ) -> Self {
-        // What is more can never be paid, and would not be exact.
+        // A larger cost can never be paid, and would not be exact.
         let cost = charge.cost.min(MOST_USED + 1);
         let mut text = SmallVec::new();
         // Writing into memory does not fail.

@@ -29,8 +29,8 @@ use super::{
     work::{How, Work},
 };
 
-/// The first pause before the nodes are asked again which of them has which slots, and the longest, which holds while a
-/// primary is down. Half of each pause is random.
+/// The first and the longest pause between questions for the owners of slots. While a primary is down, pauses reach the
+/// longest. Half of each pause is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,7 +48,7 @@ pub(super) struct Cluster {
     stale: Arc<Notify>,
 }
 
-/// What a script says on one request, wherever its slot goes.
+/// The pending answer to one request. It follows the slot to other nodes.
 pub(super) type Followed = BoxFuture<'static, Result<Words, Failure>>;
 
 #[derive(Default)]
@@ -74,8 +74,8 @@ impl Cluster {
         })
     }
 
-    /// Finds the nodes, and connects to the primaries. One that cannot be reached is tried in the background, like one that
-    /// is lost later, since a replica takes its place; but not all of them.
+    /// Finds the nodes and connects to the primaries. An unreachable primary is retried in the background, because a replica
+    /// takes its place. If all primaries are unreachable, this fails.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let slots = self.ask_nodes().await?;
         self.take_over(slots);
@@ -136,8 +136,7 @@ impl Cluster {
                     (self.link(&to), How::Alone)
                 }
                 Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), How::Asking),
-                // It went with others, whose keys are elsewhere. When it goes alone, it is for the one who asks to ask
-                // for each key by itself.
+                // Other keys of the call were elsewhere. If the call alone has keys in two places, the caller splits it.
                 Err(Failure::TryAgain) if again.how == How::Together => {
                     (self.owner(slot)?, How::Alone)
                 }
@@ -188,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// The link to a node, also one that was not known.
+    /// The link to a node. Makes one for an unknown node.
     fn link(&self, address: &Address) -> Link {
         let known = |map: &Map| map.links.get(address).cloned();
         let map = self.read();
@@ -212,8 +211,8 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks one node after the other which of them has which slots, until one knows: first those that there is a connection
-    /// to, and in random order, so that the nodes share the questions of a fleet.
+    /// Asks the nodes for the owners of the slots, one after the other, until one answers. Connected nodes come first. The
+    /// order is random, so that the nodes share the questions of a fleet.
     async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn Commands>>)> = {
             let map = self.read();
@@ -257,7 +256,7 @@ impl Cluster {
         slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
     }
 
-    /// Takes a new map over: links to nodes that are not primaries any more end.
+    /// Takes a new map over: links to nodes that are no primaries end.
     fn take_over(&self, slots: Slots) {
         let mut map = self.write();
         map.problem = None;
@@ -278,13 +277,13 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The task that keeps the map waits for this, and then finds nobody to keep it for.
+        // Wakes the task that refreshes the map, which then ends.
         self.stale.notify_one();
     }
 }
 
-/// Asks again who has which slots, when something has shown that it changed; and for as long as a primary cannot be
-/// reached, since a replica takes its place.
+/// Refreshes the map of slots when an answer shows that it is out of date, and for as long as a primary is unreachable,
+/// because a replica takes its place.
 async fn keep_fresh(cluster: Weak<Cluster>, stale: Arc<Notify>) {
     let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE).jitter(Jitter::Equal);
     loop {

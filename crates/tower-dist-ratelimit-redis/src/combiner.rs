@@ -11,40 +11,40 @@ use super::{
     wire::{Wire, takes_no_writes},
 };
 
-/// How long requests wait for each other at most, also if none arrives: with a server far away, nobody waits for two ways
-/// there and back. Long enough for one that is nearby and busy to answer first.
+/// Maximum wait of a request for others, so that no request to a far server waits for two round trips. A near, busy server
+/// answers sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
-/// So many calls in a row that are not answered in time mean that the connection is dead, or the server.
+/// Number of consecutive timeouts after which the connection counts as dead.
 const SILENCES: u32 = 2;
 
 /// Why a connection is given up.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) reason: String,
-    /// Whether it was of use.
+    /// Whether any call was answered.
     pub(super) had_answers: bool,
 }
 
-/// Sends what has come together in the outbox while calls are on their way. A call's end is what sends the next; and a
-/// timer, if that takes longer than a moment. With nothing on its way none waits.
+/// Sends the requests that the outbox collects while calls are in flight. The end of a call sends the next one, and so
+/// does a timer. With no call in flight, no request waits.
 pub(super) struct Combiner<'a> {
     outbox: &'a Outbox,
     wire: Wire,
     timeout: Duration,
-    /// Whether a connection that seems dead is to be replaced.
+    /// Whether a dead connection is replaced.
     reconnects: bool,
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// What is sent next. Here, so that it takes no allocation each time.
+    /// The next calls. A field, so that sending allocates no vector.
     parcels: Vec<Parcel>,
-    /// While calls are on their way: when those that wait may have waited long enough.
+    /// Fires when unsent requests have waited long enough. Set while calls are in flight.
     timer: Pin<Box<Sleep>>,
     timer_is_set: bool,
     silences: u32,
     had_answers: bool,
 }
 
-/// The end of a call. The kind is none for those that go alone.
+/// The end of a call. A call that went alone has no kind.
 struct Done {
     kind: Option<Kind>,
     error: Option<Outcome>,
@@ -66,11 +66,11 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Serves until the connection is of no use any more. Returns `None` when no handle is left.
+    /// Serves until the connection is dead. Returns `None` when no handle is left.
     pub(super) async fn run(&mut self) -> Option<End> {
         let (mut is_dead, mut is_closed) = (false, false);
         loop {
-            // Answers those that are left when no more can come.
+            // No request can come any more, so calls in flight are the last ones.
             if is_closed && self.calls.is_empty() {
                 return None;
             }
@@ -95,7 +95,7 @@ impl<'a> Combiner<'a> {
                 }
             };
             if let Some(reason) = end {
-                // All that are on their way are dropped with this, which tells them.
+                // Dropping the calls in flight fails their requests.
                 return Some(End {
                     reason,
                     had_answers: self.had_answers,
@@ -120,7 +120,7 @@ impl<'a> Combiner<'a> {
         }
     }
 
-    /// Notes how a call went, and takes out what has waited for it. Returns why the connection is of no use, if so.
+    /// Records the end of a call, and takes out requests that waited for it. Returns why the connection is dead, if it is.
     fn done(&mut self, done: Done) -> Option<String> {
         let end = match &done.error {
             None | Some(Outcome::Numbers(_)) => {
@@ -152,7 +152,7 @@ impl<'a> Combiner<'a> {
     }
 }
 
-/// Whether another connection, perhaps to another server, could do better.
+/// Whether a new connection, perhaps to another server, can help.
 fn is_dead(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
         || error.is_io_error()

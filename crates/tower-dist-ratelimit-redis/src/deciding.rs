@@ -14,9 +14,9 @@ use super::{
     script::Script,
 };
 
-/// What is sent about charges.
+/// Calls from charges.
 impl Redis {
-    /// What is asked by these charges, of as many parts as there are slots to ask: nearly always one.
+    /// Splits charges into one part per slot. Nearly always there is one.
     fn parts(
         &self,
         charges: &[Charge<'_>],
@@ -102,7 +102,7 @@ impl Redis {
         })
     }
 
-    /// Sends the charges; the future has the verdict.
+    /// Sends the charges. The future has the decision.
     pub(super) fn decide(&self, charges: &[Charge<'_>]) -> Result<PendingVerdict, BackendError> {
         if !self.route.is_cluster() || charges.len() == 1 {
             let call = self.call(charges, Verb::Acquire)?;
@@ -126,7 +126,7 @@ impl Redis {
         }))
     }
 
-    /// Sends corrections; the future says whether all are made.
+    /// Sends corrections. The future fails if one of them is lost.
     pub(super) fn correct(
         &self,
         charges: &[Charge<'_>],

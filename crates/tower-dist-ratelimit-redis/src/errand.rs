@@ -30,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// Sends a parcel and tells everyone. Returns what went wrong.
+/// Sends a parcel and answers its requests. Returns the problem, if there was one.
 pub(super) async fn run(
     parcel: Parcel,
     commands: &dyn Commands,

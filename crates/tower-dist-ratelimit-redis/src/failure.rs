@@ -8,7 +8,7 @@ use super::target::Address;
 /// Why there is no answer to a call.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// In words; the same for all that went out together.
+    /// The message, which all requests of a call share.
     Error(Arc<str>),
     /// There is no connection, and why.
     NotConnected(Arc<str>),

@@ -3,10 +3,10 @@ use tower_dist_ratelimit::backend::toolkit::tag;
 pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 
 /// The Redis keys of one policy: `prefix:version:{tag}:policy`; or `prefix:version:{tag}:policy:tag` if it is colocated,
-/// the first tag being that of the place.
+/// where the first tag is the tag of the place.
 ///
-/// The version names the layout of what is kept there, so that a policy that counts in another way than it did, or a
-/// later release of this crate, does not misread it.
+/// The version names the layout of the value, so that a policy with another algorithm, or a later release of this crate,
+/// does not misread it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     before: Box<[u8]>,
@@ -40,7 +40,7 @@ impl Keys {
         self.slot.unwrap_or_else(|| slot(tag))
     }
 
-    /// Writes a key over what is in `out`.
+    /// Replaces the contents of `out` with a key.
     pub(super) fn write(&self, tag: &Tag, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.before);

@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! A server of Redis 6 or later, of Valkey, a set that sentinels watch, and a Cluster: see [`Redis`] for URLs, for what is kept
-//! on the server, and for how the backend behaves when the server fails.
+//! A server of Redis 6 or later, of Valkey, a set that sentinels watch, and a Cluster: see [`Redis`] for URLs, keys and
+//! values, and the behaviour during failures.
 //!
 //! # Features
 //!

@@ -18,12 +18,12 @@ use super::{
 /// Makes one attempt to connect, to the server's present address.
 pub(super) type Connect = Connector<Wire>;
 
-/// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once
-/// what was sent is answered.
+/// A handle on the task that keeps a server connected. The task ends after the last handle, when the calls in flight are
+/// answered.
 #[derive(Clone)]
 pub(super) struct Link(Arc<Handle>);
 
-/// What all handles share.
+/// State that all handles share.
 struct Handle {
     outbox: Arc<Outbox>,
     health: Arc<Health>,
@@ -39,7 +39,7 @@ impl Link {
         Self::spawn(Health::waiting(), None, Some(connect), timeouts)
     }
 
-    /// Uses this connection first, and then those that `connect` makes.
+    /// Uses this connection first, and later the connections that `connect` makes.
     pub(super) fn on(wire: Wire, connect: Option<Connect>, timeouts: Timeouts) -> Self {
         Self::spawn(Health::up(), Some(wire), connect, timeouts)
     }
@@ -71,7 +71,7 @@ impl Link {
         }))
     }
 
-    /// Sends a call. What is returned can be dropped at any time.
+    /// Sends a call. The returned future can be dropped at any time.
     pub(super) fn send(&self, work: Work) -> Result<Pending, Failure> {
         self.0.outbox.post(work)
     }
@@ -80,7 +80,7 @@ impl Link {
         self.0.health.is_up()
     }
 
-    /// The present connection, for a command that need not wait for others.
+    /// The present connection, for a command outside of the outbox.
     pub(super) fn commands(&self) -> Option<Arc<dyn Commands>> {
         self.0
             .open
@@ -159,7 +159,7 @@ impl Supervisor {
         self.health.rise();
     }
 
-    /// There is no connection, and this is why: first that, since those who wait are told.
+    /// Records that there is no connection, and why. The reason comes first, because pending requests fail with it.
     fn fall(&self, reason: String) {
         self.health.fall(reason);
         self.set_open(None);
@@ -172,7 +172,7 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// When nobody is left to send, nobody reads this. Else the task has gone with its runtime.
+    /// If handles are left, the task has ended with its runtime.
     fn drop(&mut self) {
         self.fall("the tokio runtime that it was made on has ended".to_owned());
     }

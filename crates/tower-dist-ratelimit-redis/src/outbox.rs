@@ -21,12 +21,12 @@ use super::{
 /// How many kinds are remembered while there is nothing of them.
 const IDLE_KINDS: usize = 64;
 
-/// Requests of which some can go out in one call: to the same script, of the same slot.
+/// Requests to the same script with keys in the same slot can share a call.
 pub(super) type Kind = (usize, u16);
 
 /// Where requests wait for each other, and for the task that sends them; shared by all handles on a connection.
 ///
-/// Those who ask put their requests together themselves, and wake the task only when it has something to send.
+/// Callers batch their requests themselves, and wake the task only when it has something to send.
 #[derive(Debug)]
 pub(super) struct Outbox {
     health: Arc<Health>,
@@ -42,9 +42,9 @@ struct Inside {
     /// No handle is left.
     is_closed: bool,
     queues: BTreeMap<Kind, Queue>,
-    /// Those of which something may go.
+    /// Kinds with a call to send.
     due: Vec<Kind>,
-    /// What goes by itself.
+    /// Calls that go alone.
     alone: Vec<Parcel>,
 }
 
@@ -94,7 +94,7 @@ impl Outbox {
         self.news.notified().await;
     }
 
-    /// Takes out what may go. Returns whether no handle is left.
+    /// Takes out the calls to send now. Returns whether no handle is left.
     pub(super) fn take(&self, parcels: &mut Vec<Parcel>) -> bool {
         let mut inside = self.lock();
         parcels.append(&mut inside.alone);
@@ -106,7 +106,7 @@ impl Outbox {
         inside.is_closed
     }
 
-    /// A call of this kind has ended; takes out what may go now.
+    /// Records that a call of this kind has ended, and takes out the next calls.
     pub(super) fn ended(&self, kind: Kind, parcels: &mut Vec<Parcel>) {
         let mut inside = self.lock();
         if let Some(queue) = inside.queues.get_mut(&kind) {
@@ -115,7 +115,7 @@ impl Outbox {
         inside.take(kind, parcels);
     }
 
-    /// Takes out whatever has waited for long enough.
+    /// Takes out the requests that have waited long enough.
     pub(super) fn take_late(&self, parcels: &mut Vec<Parcel>) {
         let mut inside = self.lock();
         let waiting = inside.queues.iter().filter(|(_, queue)| !queue.is_empty());
@@ -125,12 +125,12 @@ impl Outbox {
         }
     }
 
-    /// There is a connection, and nothing on its way.
+    /// Records that there is a new connection, with no call in flight.
     pub(super) fn open(&self) {
         self.lock().is_open = true;
     }
 
-    /// There is none any more, for which the health has the reason. All that wait are told.
+    /// Records that the connection is lost. All unsent requests fail with the reason in the health.
     pub(super) fn shut(&self) {
         let mut inside = self.lock();
         inside.is_open = false;
@@ -186,7 +186,7 @@ impl Inside {
         Ok((pending, true))
     }
 
-    /// Takes out what may go of a kind.
+    /// Takes out the calls of a kind to send now.
     fn take(&mut self, kind: Kind, parcels: &mut Vec<Parcel>) {
         let Some(queue) = self.queues.get_mut(&kind) else {
             return;

@@ -3,8 +3,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tower_dist_ratelimit::{Decision, backend::JointDecision};
 
-/// What a script says about one policy, as numbers: what is left, the time to reset, what was granted (-1: refused), and
-/// the wait (-1: for ever).
+/// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1: rejected) and the
+/// wait (-1: for ever).
 ///
 /// On the wire the last two are missing when exactly the cost was granted and there is nothing to wait for; else the
 /// first is -1 minus itself.
@@ -16,10 +16,10 @@ pub(super) struct Said {
     pub(super) wait: i64,
 }
 
-/// What a script says about one request: one policy after the other.
+/// A script's answer to one request, in the order of its asks.
 pub(super) type Words = SmallVec<[Said; 1]>;
 
-/// Reads what is said about one policy, of a request of this cost.
+/// Reads the answer about one policy to a request of this cost.
 pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<Said> {
     let (first, reset) = (numbers.next()?, numbers.next()?);
     if first >= 0 {

@@ -24,16 +24,16 @@ use super::{
     work::{How, Work},
 };
 
-/// Which server is asked.
+/// The server that decides.
 #[derive(Clone)]
 pub(super) enum Route {
-    /// The only one, or the one that is primary now.
+    /// The only server, or the present primary.
     One(Link),
-    /// The one that has the slot.
+    /// The node that has the slot.
     Cluster(Arc<Cluster>),
 }
 
-/// What a script says on one request, later. An enum, since a box for each answer would cost as much as waiting for it.
+/// A script's pending answer to one request. An enum, because a box for each answer would cost as much as the wait.
 pub(super) enum Answers {
     One(Pending),
     Followed(Followed),
@@ -126,7 +126,7 @@ impl Route {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Sends a call, all of whose keys are in one slot of a Cluster; what it returns then is to be awaited, or dropped.
+    /// Sends a call. In a Cluster all its keys are in one slot. The future has to be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
         let slot = match self {
             Self::One(_) => 0,

@@ -4,7 +4,7 @@ use super::{call::Call, run};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows(pub(super) Vec<Row>);
 
-/// Some keys, and what is asked of them.
+/// The keys of a call, and the number of equal requests to them.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) call: Call,
@@ -39,7 +39,7 @@ impl Rows {
         }
     }
 
-    /// Drops the rows of which no request is left.
+    /// Drops the rows without requests.
     pub(super) fn compact(&mut self) {
         self.0.retain(|row| row.times > 0);
     }

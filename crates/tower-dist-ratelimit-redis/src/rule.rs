@@ -38,12 +38,12 @@ pub(super) struct Alone {
     pub(super) rate: Rate,
 }
 
-/// What a quota means to an algorithm.
+/// The unit in which an algorithm counts a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// Units of a pace, also so many microseconds of it.
+    /// Units of a pace. A queue holds `max_wait` microseconds of them.
     Units { max_wait: u64 },
-    /// Tokens, up to so many.
+    /// Tokens, up to this number.
     Tokens(u64),
 }
 
@@ -83,7 +83,7 @@ impl Rule {
     }
 }
 
-/// What an algorithm adds to a script.
+/// An algorithm's part of a script.
 struct Part {
     /// Of the layout of its keys.
     version: String,
@@ -195,7 +195,7 @@ fn paced(
     })
 }
 
-/// One window: `fresh` is the end of one that begins now, and a written one counts if it ends after `after`.
+/// One window. `fresh` is the end of a window that begins now. A written window counts if it ends after `after`.
 fn window(
     fresh: &str,
     after: &str,
@@ -208,7 +208,7 @@ fn window(
     counter(&lua, version, quota, dynamic)
 }
 
-/// A count says nothing to windows of another length, so that is in the name of the layout.
+/// Windows of another length cannot use a count, so the length is in the name of the layout.
 fn counter(lua: &str, version: &str, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
     let micros = as_micros(quota.window());
     let version = match micros.is_multiple_of(1_000_000) {

@@ -1,6 +1,6 @@
-//! Requests of the same cost to one bucket that come in a row: on a hot key nearly all. The script takes what all of them
-//! take in one step, and says what was used before; what each of them is told follows from that, here, with the same
-//! whole numbers. So neither the server's time nor the answer's length grows with their number.
+//! Consecutive requests of the same cost to one bucket: on a hot key nearly all. The script takes the tokens of all of them
+//! in one step, and answers with the used units before that. Each request's answer is computed from this number here,
+//! in the same whole numbers. So neither the server's time nor the answer's length grows with the number of requests.
 
 use super::{
     call::Call,
@@ -8,7 +8,7 @@ use super::{
     reply::Said,
 };
 
-/// Whether a request can be decided as one with the one before it.
+/// Returns whether a request can join the run of the request before it.
 pub(super) fn may_follow(before: &Call, call: &Call) -> bool {
     let ([before], [ask]) = (&before.asks[..], &call.asks[..]) else {
         return false;
@@ -20,7 +20,7 @@ pub(super) fn may_follow(before: &Call, call: &Call) -> bool {
         && ask.text.iter().all(u8::is_ascii_digit)
 }
 
-/// What was decided on requests in a row.
+/// The answer to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     rate: Rate,
@@ -30,7 +30,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Of requests like this one, to a bucket of which so much was used; none if that cannot be.
+    /// The answer to requests like this one to a bucket with these used units. `None` if the number is impossible.
     pub(super) fn new(call: &Call, used: i64) -> Option<Self> {
         let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
         let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;
@@ -41,7 +41,7 @@ impl Run {
         })
     }
 
-    /// What the one is told that has so many before it.
+    /// The answer to the request with `rank` requests before it.
     pub(super) fn said(&self, rank: usize) -> Said {
         let Self { rate, cost, used } = *self;
         let granted = u64::try_from(rank).map_or(u64::MAX, |rank| rank.min(rate.free(used) / cost));
@@ -50,12 +50,12 @@ impl Run {
 }
 
 impl Rate {
-    /// How many tokens are left of a bucket of which so much is used.
+    /// The free tokens of a bucket with these used units.
     fn free(self, used: u64) -> u64 {
         self.burst.saturating_sub(used) / self.token
     }
 
-    /// What a bucket of which so much is used says to a request that would take no more than its cost: as the scripts do.
+    /// The answer of a bucket with these used units to a request for its cost, as the scripts compute it.
     fn say(self, used: u64, cost: u64) -> Said {
         let Self { rate, token, burst } = self;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

@@ -7,7 +7,7 @@ use super::{
 };
 
 /// The longest that anything lasts, in microseconds: a bucket's debts, at the slowest pace. A quarter more, since the clock
-/// may jump back. What ends later has never been written.
+/// may jump back. A later end has never been written.
 const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 
 /// How long a key is kept after it has nothing to say, in milliseconds.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::{rule::Rule, script::Script};
 
-/// The scripts of a set: one for each policy, and one that decides on any of them together.
+/// The scripts of a set: one for each policy, and one for any of them together.
 ///
 /// A request to which some of the policies do not apply uses the same script with [gaps](super::call::Call::asks). So the
 /// number of scripts, here and on the server, does not depend on the combinations that clients cause.

@@ -10,7 +10,7 @@ use super::{
     wire::{Dialer, Wire},
 };
 
-/// How long one sentinel may take, and the primary that it names, before the next is asked.
+/// Timeout of one sentinel and its primary, after which the next sentinel is asked too.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A primary that sentinels know by name.
@@ -25,9 +25,8 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Connects to the server that is primary now: as the first sentinel says whose server can be reached and agrees. The
-    /// next sentinel is asked when one has failed; and when it takes long, since one that is cut off from the others names
-    /// a primary that is gone.
+    /// Connects to the present primary: the first server that a sentinel names, that is reachable and that agrees. The next
+    /// sentinel is asked when one has failed or is slow, because an isolated sentinel names an old primary.
     pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
         let mut sentinels = self.sentinels.iter();

@@ -3,7 +3,7 @@ use std::fmt;
 pub(super) use tower_dist_ratelimit::backend::toolkit::Address;
 use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
-/// What a URL says.
+/// The contents of a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) kind: Kind,

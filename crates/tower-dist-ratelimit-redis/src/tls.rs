@@ -17,7 +17,7 @@ use super::target::Address;
 pub(super) struct Tls(Arc<OnceCell<TlsConnector>>);
 
 impl Tls {
-    /// These certificates, in PEM; or those that the system trusts.
+    /// These certificates in PEM, or the certificates that the system trusts.
     pub(super) fn new(roots: Option<&[u8]>) -> Result<Self, ConnectError> {
         let given = roots.map(|pem| connector(parse(pem)?)).transpose()?;
         Ok(Self(Arc::new(OnceCell::new_with(given))))

@@ -15,10 +15,10 @@ use super::target::Address;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
-/// After so much silence the kernel asks whether the other side is still there.
+/// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The least version: 6 has access control lists, and copies what scripts have written, not scripts, to replicas.
+/// The least version: version 6 has access control lists, and replicates the effects of scripts, not scripts.
 const LEAST: u32 = 6;
 
 /// Something that commands can be sent to.
@@ -45,7 +45,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Commands for C {
     }
 }
 
-/// A connection, and what moves its bytes: it has to be polled, and ends when the connection does.
+/// A connection and its driver, which moves the bytes. The driver has to be polled, and ends with the connection.
 pub(super) struct Wire {
     pub(super) commands: Arc<dyn Commands>,
     pub(super) driver: BoxFuture<'static, ()>,
@@ -82,7 +82,7 @@ impl Dialer {
         })
     }
 
-    /// Connects, says who this is, and asks whether the server can do what is needed.
+    /// Connects, authenticates, and checks that the server is suitable.
     pub(super) async fn dial(&self, address: &Address) -> Result<Wire, ConnectError> {
         let mut wire = self.connect(address).await?;
         let commands = Arc::clone(&wire.commands);
@@ -93,7 +93,7 @@ impl Dialer {
         }
     }
 
-    /// Connects and says who this is.
+    /// Connects and authenticates.
     pub(super) async fn connect(&self, address: &Address) -> Result<Wire, ConnectError> {
         let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
         let stream = TcpStream::connect((address.host.as_str(), address.port))
@@ -118,7 +118,7 @@ impl Dialer {
     {
         let mut who = RedisConnectionInfo::default().set_db(self.db);
         if let Some(user) = &self.user {
-            // A user without a password says who it is, too, and is not taken for the default one.
+            // Without an empty password a user without a password would be taken for the default user.
             who = who.set_username(user).set_password("");
         }
         if let Some(password) = &self.password {
@@ -141,7 +141,7 @@ pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
         _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
             "does not accept this user or password"
         }
-        // A server that takes no more connections, too: what it says then is often lost.
+        // Also a server that takes no more connections, whose message is often lost.
         _ if error.is_io_error() => "closed the connection",
         // The parser's own words are several lines, and say nothing more.
         ErrorKind::Parse => return ConnectError::new(address, "does not speak Redis's protocol"),
@@ -158,7 +158,7 @@ async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), Conne
             let info: String = redis::from_redis_value(answer).unwrap_or_default();
             check_info(address, &info)?;
         }
-        // A user who may not ask: what follows says whether the server will do.
+        // The user may not call INFO. The script below shows whether the server is suitable.
         Err(error) if error.code() == Some("NOPERM") => {}
         Err(error) => return Err(refused(address, error)),
     }
@@ -205,8 +205,8 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Whether an answer means that another server may take what this one does not: it has become a replica, or is a primary
-/// that was cut off from its replicas, of which one is primary by now.
+/// Returns whether another server may accept the write: this one has become a replica, or lost its replicas, one of which
+/// may have been promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
     // In answers of scripts older servers have the code somewhere in the text.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));

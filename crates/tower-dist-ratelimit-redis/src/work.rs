@@ -9,7 +9,7 @@ pub(super) struct Work {
     pub(super) how: How,
 }
 
-/// In what company a call goes.
+/// Whether a call goes out with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// With others to the same script of keys in the same slot.

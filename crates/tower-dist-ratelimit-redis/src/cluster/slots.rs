@@ -47,7 +47,7 @@ impl Slots {
     }
 }
 
-/// Reads an answer to `CLUSTER SLOTS` from a node. A node that does not know its own host means the one it was asked at.
+/// Reads an answer to `CLUSTER SLOTS` from a node. A node that does not know its own host has the host of `asked`.
 pub(super) fn slots(answer: Value, asked: &Address) -> Option<Slots> {
     let mut slots = Slots {
         owners: vec![None; SLOTS],

@@ -23,7 +23,7 @@ const MOST: usize = 32;
 /// The most requests of a call, those included that have gone meanwhile: what a call is remembered by is bounded.
 const MOST_REQUESTS: usize = 256;
 
-/// So many requests do not wait for more, also if they are fewer rows: on one hot key.
+/// With this number of unsent requests a call goes out, also if they are few rows of a hot key.
 const MANY: usize = 64;
 
 /// Number of calls of one kind that go out without a wait, so that the second of two concurrent requests does not wait for
@@ -66,7 +66,7 @@ impl Queue {
         self.open.is_none() && self.full.is_empty()
     }
 
-    /// How many calls what waits would be.
+    /// Number of unsent calls.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.full.len() + usize::from(self.open.is_some())
@@ -86,8 +86,8 @@ impl Queue {
         !self.full.is_empty() || self.waiting.load(Relaxed) >= MANY
     }
 
-    /// Whether one that has just come may make a difference. Where many come at once not each of them looks at the clock,
-    /// but the first, and whoever doubles their number.
+    /// Whether the last request can make a call go out. Of many concurrent requests only the first looks at the clock, and
+    /// each request that doubles their number.
     pub(super) fn has_news(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.is_much()
     }
@@ -103,7 +103,7 @@ impl Queue {
         let (pending, size) = batch.join(call);
         if size.rows >= MOST || size.requests >= MOST_REQUESTS {
             self.full.extend(self.open.take());
-            // Who has gone keeps nobody's place.
+            // Requests that are gone take no place.
             while self.full.front().is_some_and(|batch| batch.is_deserted()) {
                 self.full.pop_front();
             }
@@ -111,11 +111,11 @@ impl Queue {
         Ok(pending)
     }
 
-    /// Takes out what may go in one call now.
+    /// Takes out the next call to send now.
     pub(super) fn take(&mut self) -> Option<Sending> {
         while self.may_go() {
             let batch = self.full.pop_front().or_else(|| self.open.take())?.close();
-            // Of which all have gone, it is none.
+            // A batch of requests that are all gone is not sent.
             if batch.len() > 0 {
                 self.calls += 1;
                 self.sent = Some(Instant::now());
@@ -134,7 +134,7 @@ impl Queue {
         self.calls == 0 && self.is_empty()
     }
 
-    /// Tells all who wait that there is no connection.
+    /// Fails all unsent requests with the lost connection.
     pub(super) fn shut(self) {
         for batch in self.full.into_iter().chain(self.open) {
             drop(batch.close());

@@ -1,4 +1,4 @@
-//! Parts that backends share: what Redis's and Memcached's are made of, for backends of other crates.
+//! Parts for backends of other crates. The backends for Redis and Memcached are made of them.
 //!
 //! A backend registers its sets of policies in a [`Registry`], and keys its values by a [`tag`] of the caller's key. The
 //! rest needs the feature `toolkit`: a backend over a network supervises its connection with [`Health`] and

@@ -9,8 +9,8 @@ use tower_jitter_retry::{Backoff, Schedule};
 use super::{ConnectError, Health, connect_within};
 use crate::backend::BoxFuture;
 
-/// The first and the longest delay after a failure. A server that restarts is reached soon after it listens, and one that
-/// stays down sees two attempts a second from each client.
+/// The first and the longest delay after a failure. A server that restarts is reached soon after it listens. A
+/// server that stays down sees two attempts a second from each client.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ pub struct Reconnect<T> {
 }
 
 impl<T: Send + 'static> Reconnect<T> {
-    /// Connects with `connect`, of which one attempt takes at most `timeout`.
+    /// Connects with `connect`. One attempt takes at most `timeout`.
     #[must_use]
     pub fn new(connect: Connector<T>, timeout: Duration) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<T: Send + 'static> Reconnect<T> {
     /// new](Health::is_new).
     ///
     /// An attempt that hangs does not block the next one: a server that accepts connections and stays silent may recover
-    /// without ever answering the old ones. So the next attempt begins after 1 s, beside the first; at most five run
+    /// without ever answering the old ones. So the next attempt begins after 1 s, while the first one runs; at most five run
     /// concurrently.
     ///
     /// # Cancel safety

@@ -2,7 +2,7 @@ use std::{fmt, sync::Mutex};
 
 /// A caller's key as a store keeps it: the first 128 bits of its BLAKE3, in hexadecimal.
 ///
-/// It is the same on every machine, and has one length whatever a client sends. It has no braces, so a client cannot
+/// It is the same on every machine, and has the same length for any key. It has no braces, so a client cannot
 /// choose the slot of another client's key, or write into that key.
 pub type Tag = [u8; 32];
 

@@ -57,7 +57,7 @@ impl Default for Timeouts {
 ///
 /// # Errors
 ///
-/// The error of the attempt, or one that names the timeout.
+/// The error of the attempt, or an error that names the timeout.
 ///
 /// # Cancel safety
 ///

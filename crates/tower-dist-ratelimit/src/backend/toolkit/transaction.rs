@@ -38,7 +38,7 @@ pub trait TransactionPart: Send + Sized + 'static {
     /// Why a part was not decided.
     type Failure: Into<BackendError> + Send;
 
-    /// Sends the part. The request is on its way when this returns.
+    /// Sends the part. The request is in flight when this returns.
     ///
     /// # Errors
     ///
