@@ -316,7 +316,7 @@ impl Budget {
     /// The count as one word, which every withdrawal, deposit and recorded failure changes unless it is full.
     fn word(&self) -> u64 {
         match &self.0 {
-            Kind::Limited(limited) => limited.word(),
+            Kind::Limited(limited) => limited.bucket.load(),
             Kind::Throttle(throttle) => throttle.count(),
             Kind::Unlimited => 0,
         }

@@ -98,8 +98,8 @@
 //! where a rule of your own asks for the retry, unless the rule names a wait: `Verdict::transient().after(wait)`.
 //!
 //! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
-//! [`replay_limit`](RetryLayerBuilder::replay_limit). A longer one is sent once, and its failures are returned. Bodies of any
-//! other type, such as a server's `Incoming`, become repeatable as a [`ReplayBody`].
+//! [`replay_limit`](RetryLayerBuilder::replay_limit). Once an attempt has read more than that, the request is not resent and
+//! its failure is returned. Bodies of any other type, such as a server's `Incoming`, become repeatable as a [`ReplayBody`].
 //!
 //! A POST becomes as repeatable as a PUT with an `Idempotency-Key`, if the server honours it; the layer can
 //! [generate one](RetryLayerBuilder::generate_idempotency_key). [`idempotent_if`](RetryLayerBuilder::idempotent_if) declares

@@ -74,7 +74,7 @@ pub(super) struct Limited {
     pub(super) settings: Settings,
     /// Time in the bucket counts from here.
     epoch: Instant,
-    bucket: Bucket,
+    pub(super) bucket: Bucket,
 }
 
 impl Limited {
@@ -95,10 +95,6 @@ impl Limited {
         self.bucket.withdraw(|| self.now())
     }
 
-    pub(super) fn refund(&self) {
-        self.bucket.refund();
-    }
-
     /// Whether a new one would have no more: this one is full, or as it was at first.
     pub(super) fn is_idle(&self) -> bool {
         self.bucket.is_idle(self.now())
@@ -106,10 +102,6 @@ impl Limited {
 
     pub(super) fn available(&self) -> u32 {
         self.bucket.available(self.now())
-    }
-
-    pub(super) fn word(&self) -> u64 {
-        self.bucket.load()
     }
 
     /// The bucket's clock, which stands still where no tokens come back with time.

@@ -87,7 +87,7 @@ impl Budgets {
     /// 256.
     #[must_use]
     pub fn capacity(self, partitions: usize) -> Self {
-        Self(Arc::new(Table::new(self.0.template().clone(), partitions)))
+        Self(Arc::new(Table::new(self.0.template.clone(), partitions)))
     }
 
     /// Checks the settings. The layers' `build()` calls this.
@@ -96,18 +96,18 @@ impl Budgets {
     ///
     /// Those of the template, see [`Budget::validate`], and a capacity of 0 or above 1,048,576.
     pub fn validate(&self) -> Result<(), BuildError> {
-        let capacity = self.0.capacity();
+        let capacity = self.0.capacity;
         if !(1..=MAX_CAPACITY).contains(&capacity) {
             let bound = "from 1 to 1048576 partitions";
             return Err(BuildError::new("budgets.capacity", capacity, bound));
         }
-        self.0.template().validate()
+        self.0.template.validate()
     }
 
     /// The budget whose settings each partition has.
     #[must_use]
     pub fn template(&self) -> &Budget {
-        self.0.template()
+        &self.0.template
     }
 
     /// The budget of `key`.
@@ -122,8 +122,8 @@ impl Budgets {
 impl fmt::Debug for Budgets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Budgets")
-            .field("template", self.0.template())
-            .field("capacity", &self.0.capacity())
+            .field("template", &self.0.template)
+            .field("capacity", &self.0.capacity)
             .finish_non_exhaustive()
     }
 }

@@ -30,7 +30,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(limited) = &self.0 {
-            limited.refund();
+            limited.bucket.refund();
         }
     }
 }

@@ -309,7 +309,10 @@ macro_rules! __layer {
         #[cfg(feature = "http")]
         impl<P: $crate::Dialect, O, $($x),+> $builder<P, O, $($x),+> {
             /// The number of bytes to record of a request's body while it streams, so that the request can be
-            /// resent. A longer body is sent once. Bodies in memory are shared and have no limit.
+            /// resent. Bodies in memory are shared and have no limit.
+            ///
+            /// Once an attempt has read more than the limit, the request is not resent any more. The oldest attempt in
+            /// flight goes on with the body, and the other attempts are cancelled.
             ///
             /// A frame counts its content, and at least 64 bytes, so that a record takes at most twice the limit in
             /// memory.

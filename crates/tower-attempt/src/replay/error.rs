@@ -1,13 +1,13 @@
 use std::error::Error;
 use std::fmt;
 
-/// Why a [`ReplayBody`](crate::ReplayBody) broke off.
+/// The error of a [`ReplayBody`](crate::ReplayBody).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayError<E> {
-    /// The body that is read failed.
+    /// The replayed body failed.
     Source(E),
-    /// What is read was not kept for this attempt: see [`Interrupted`].
+    /// The rest of the body was not kept for this attempt: see [`Interrupted`].
     Interrupted,
 }
 
@@ -35,13 +35,12 @@ impl<E: Error + 'static> Error for ReplayError<E> {
     }
 }
 
-/// The rest of a request's body can't be had by this attempt.
+/// This attempt cannot get the rest of the request's body.
 ///
 /// The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and another attempt goes on with
-/// it; or the body failed, and an older attempt receives the error. Whoever sends the request sees to it that
-/// nobody waits for an attempt that is interrupted while another goes on. Found among the sources of
-/// the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and
-/// [`ReplayBody`](crate::ReplayBody).
+/// it; or the body failed, and an older attempt receives the error. A layer does not report an interrupted attempt to its
+/// caller while another attempt goes on. This error is among the sources of the errors of `axum::body::Body`,
+/// `tonic::body::Body`, `reqwest::Body` and [`ReplayBody`](crate::ReplayBody).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interrupted;

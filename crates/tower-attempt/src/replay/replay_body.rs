@@ -58,13 +58,15 @@ impl<S: Body> ReplayBody<S> {
     }
 
     fn unread(body: Unread<S>) -> Self {
-        let content = Content::Source(body);
-        Self { content }
+        Self {
+            content: Content::Source(body),
+        }
     }
 
     pub(super) fn reader(reader: ReaderOf<S>) -> Self {
-        let content = Content::Reader(reader);
-        Self { content }
+        Self {
+            content: Content::Reader(reader),
+        }
     }
 }
 
@@ -84,8 +86,9 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
     }
 
     pub(super) fn memory(content: Bytes) -> Self {
-        let content = Content::Memory(Full::new(content));
-        Self { content }
+        Self {
+            content: Content::Memory(Full::new(content)),
+        }
     }
 
     /// The body for the first attempt, and the source of those of further attempts.
@@ -98,8 +101,9 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
 /// The empty body.
 impl<S: Body> Default for ReplayBody<S> {
     fn default() -> Self {
-        let content = Content::Memory(Full::default());
-        Self { content }
+        Self {
+            content: Content::Memory(Full::default()),
+        }
     }
 }
 

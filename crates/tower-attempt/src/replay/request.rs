@@ -14,21 +14,20 @@ use crate::{Attempt, HttpRequest};
 ///
 /// The head is cloned. The bytes of a body in memory are shared. A body that streams is recorded
 /// frame by frame while the first attempt sends it; nothing is read ahead. A further attempt sends
-/// what is recorded and then goes on with the stream, in step with attempts that still send it: each
-/// gets every frame, and one that stalls holds up none. Nothing is recorded any more once the
-/// request can't be repeated, and what everyone has read is freed.
+/// the recorded frames and then goes on with the stream, in step with attempts that still send it. Each
+/// attempt gets every frame, and an attempt that stalls holds up no other. Recording stops once no copy of the
+/// request remains to be sent. Frames that every attempt has read are then freed.
 ///
-/// A body that turns out to be longer than the [limit](Self::save) can't be repeated from
-/// then on. The oldest attempt that is in flight goes on with it, others are
-/// [`Interrupted`](crate::Interrupted). The oldest attempt in flight receives an error of the
-/// body, which interrupts the others.
+/// Once an attempt has read more of a body than the [limit](Self::save), the request can't be resent any more. The
+/// oldest attempt in flight goes on with the body, and the others are [`Interrupted`](crate::Interrupted). If the body
+/// fails, the oldest attempt in flight receives the error, and the others are interrupted.
 ///
-/// A body that hides what it holds is polled once if it knows its exact size, to see whether it is
-/// in memory; not if the request has `Expect`, since whoever sends it waits for the first poll. A
-/// request with `Upgrade` is sent once: its connection is about to become something else.
+/// A body that hides its content is polled once if it knows its exact size, to see whether it is
+/// in memory. It is not polled if the request has `Expect`, because the client waits for the first poll. A
+/// request with `Upgrade` is sent once: its connection is about to change its protocol.
 ///
-/// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its
-/// extensions private, so there they don't.
+/// Extra attempts carry their [`Attempt`] in the request's extensions, except for `reqwest::Request`, which keeps its
+/// extensions private.
 ///
 /// # Cost
 ///

@@ -25,10 +25,10 @@ const PER_SHARD: usize = 8;
 /// A key draws on the partition that is shared by those without room as long as it has no other; with
 /// its own later, on two budgets in all.
 pub(super) struct Table {
-    template: Budget,
+    pub(super) template: Budget,
     /// For keys for which there is no room.
     shared: Budget,
-    capacity: usize,
+    pub(super) capacity: usize,
     hasher: RandomState,
     shards: Box<[Shard]>,
     /// Whoever holds this may change shards.
@@ -56,14 +56,6 @@ impl Table {
             shards: shards.collect(),
             usage: Mutex::default(),
         }
-    }
-
-    pub(super) fn template(&self) -> &Budget {
-        &self.template
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
     }
 
     pub(super) fn get(&self, key: &(impl Hash + ?Sized)) -> Budget {
