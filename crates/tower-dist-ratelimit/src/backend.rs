@@ -27,15 +27,30 @@ use crate::{BuildError, Decision, Policy};
 
 /// A store of limits that decides on requests.
 ///
-/// Object safe; not stable before 0.2. An implementation keeps these promises:
+/// Object safe; not stable before 0.2. The kit in `conformance` (a feature) checks the promises below; each row names
+/// its check. The [arithmetic](crate::arithmetic) decides as they say.
 ///
-/// - `acquire` is one atomic step, over all its charges: all of them are made, or none.
-/// - A rejected request writes nothing but the change of its key's [quota](Charge::quota), if there is one. A request of
-///   zero cost writes nothing.
-/// - An answer that comes [`Later`](Answer::Later) is not repeated and may be dropped at any time. What is on its way to
+/// | promise | check |
+/// |---|---|
+/// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. | `building` |
+/// | A decision has the quota's limit, the tokens granted and remaining, and a leaky queue's delay. | `decisions` |
+/// | A charge grants at least its cost and at most [`up_to`](Charge::up_to), of the tokens that are there. | `decisions` |
+/// | `retry_after` is zero if allowed, `None` if the cost is above the burst, and else exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
+/// | `reset_after` is the time until nothing counts any more, of allowed and of rejected requests; then the key is as new. | `decisions`, `expiry` |
+/// | A rejected request and one of zero cost write nothing, but the change of the key's [quota](Charge::quota) if it is rejected. | `nothing written` |
+/// | [`settle`](Self::settle) takes tokens that are not there, as a debt; it puts back at most a charge's cost, and never beyond full. | `refunds` |
+/// | [`reset`](Self::reset) forgets one key and no other. | `reset` |
+/// | Any bytes up to 64 KiB are a key, also none; no two keys share a state. | `keys` |
+/// | Concurrent requests get exactly the tokens that are there. | `racing` |
+/// | [`acquire`](Self::acquire) is one atomic step over all its charges: all are made, or none. A policy that would have allowed a rejected set says `allowed`, with nothing granted. | `all or nothing` |
+/// | A charge's quota holds from then on; used tokens stay used; the next charge without one has the policy's own. | `dynamic quotas` |
+///
+/// No check covers these:
+///
+/// - An answer that comes [`Later`](Answer::Later) is not repeated and may be dropped at any time. A request that is in flight to
 ///   a server then stays charged.
-///
-/// Nothing has to be bounded in time: the callers wait at most their deadline.
+/// - Answers need no timeout of their own: callers wait at most their
+///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
     /// What this backend can do; asked once, by those who build a limiter.
     fn capabilities(&self) -> Capabilities;

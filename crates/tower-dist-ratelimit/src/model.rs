@@ -119,7 +119,6 @@ impl Model {
         Some(first(nanos, |time| self.decide(time, cost, cost).allowed))
     }
 
-    #[cfg(test)]
     /// The first time from `nanos` on at which nothing counts any more.
     pub(crate) fn unused_at(&self, nanos: u64) -> u64 {
         first(nanos, |time| match &self.kind {
@@ -129,7 +128,6 @@ impl Model {
     }
 }
 
-#[cfg(test)]
 /// The first time from `start` on at which something is so that stays so.
 fn first(start: u64, is_so: impl Fn(u64) -> bool) -> u64 {
     if is_so(start) {

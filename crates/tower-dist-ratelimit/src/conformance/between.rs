@@ -28,6 +28,14 @@ impl Between {
         ]
     }
 
+    /// The soonest and the latest time at which nothing counts any more.
+    pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
+        [
+            self.most.unused_at(from.max(self.most.seen())),
+            self.least.unused_at(to.max(self.least.seen())),
+        ]
+    }
+
     pub(super) fn take(&mut self, from: u64, to: u64, tokens: u64) {
         self.most.take(from.max(self.most.seen()), tokens);
         self.least.take(to.max(self.least.seen()), tokens);

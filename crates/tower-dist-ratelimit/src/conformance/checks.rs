@@ -17,4 +17,4 @@ pub(super) use self::{
     dynamic_quotas::dynamic_quotas, expiry::expiry, keys::keys, nothing_written::nothing_written,
     racing::racing, refunds::refunds, reset::reset, retry::retry,
 };
-use super::{Conformance, Numbers, Subject, Violation};
+use super::{Conformance, Numbers, Subject, Violation, violation::found};

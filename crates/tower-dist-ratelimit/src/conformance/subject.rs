@@ -2,9 +2,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Conformance, Violation, clock::Clock};
+use super::{
+    Conformance, Violation,
+    clock::Clock,
+    violation::{Found, found},
+};
 use crate::{
-    Algorithm, Decision, Decisions, Policy, Quota,
+    Algorithm, BuildError, Decision, Decisions, Policy, Quota,
     algorithm::saturating_nanos,
     backend::{Answer, Backend, Charge, PolicyId},
     model::Model,
@@ -90,20 +94,24 @@ impl Subject {
         saturating_nanos(self.started.elapsed())
     }
 
-    pub(super) fn broken(&self, what: impl std::fmt::Display) -> Violation {
-        Violation::new(self.check, self.algorithm, what)
+    pub(super) fn broken(&self, found: Found) -> Violation {
+        Violation::new(self.check, self.algorithm, found)
+    }
+
+    fn failed(&self, operation: &str, error: impl std::fmt::Display) -> Violation {
+        self.broken(found(operation, "error", "none", error.to_string()))
     }
 
     /// Fails unless it is so.
     pub(super) fn promise(
         &self,
         kept: bool,
-        what: impl FnOnce() -> String,
+        found: impl FnOnce() -> Found,
     ) -> Result<(), Violation> {
         if kept {
             Ok(())
         } else {
-            Err(self.broken(what()))
+            Err(self.broken(found()))
         }
     }
 
@@ -115,7 +123,7 @@ impl Subject {
         let (allowed, decisions) = self.ask_all(&[charge]).await?;
         let decision = decisions[0];
         self.promise(allowed == decision.allowed, || {
-            format!("the answer is {allowed}, but {decision:?}")
+            found("acquire", "the answer", decision.allowed, allowed)
         })?;
         Ok(decision)
     }
@@ -134,7 +142,7 @@ impl Subject {
         while self.take(key, 1).await?.allowed {
             taken += 1;
             self.promise(taken <= 10 * LIMIT, || {
-                format!("{taken} of {LIMIT} were allowed")
+                found("acquire until rejected", "granted", LIMIT, taken)
             })?;
         }
         Ok(taken)
@@ -145,12 +153,14 @@ impl Subject {
         let answer = self.backend.acquire(charges, &mut out);
         match answer {
             Answer::Done(allowed) => Ok((allowed, out)),
-            Answer::Failed(error) => Err(self.broken(error)),
+            Answer::Failed(error) => Err(self.failed("acquire", error)),
             Answer::Later(answer) => {
-                let verdict = answer.await.map_err(|error| self.broken(error))?;
+                let verdict = answer
+                    .await
+                    .map_err(|error| self.failed("acquire", error))?;
                 let (asked, told) = (charges.len(), verdict.decisions.len());
                 self.promise(asked == told, || {
-                    format!("{told} decisions on {asked} charges")
+                    found("acquire", "the number of decisions", asked, told)
                 })?;
                 Ok((verdict.allowed, verdict.decisions))
             }
@@ -160,14 +170,17 @@ impl Subject {
     pub(super) async fn settle(&self, charge: Charge<'_>, delta: i64) -> Result<(), Violation> {
         match self.backend.settle(&[charge], delta) {
             Answer::Done(_) => Ok(()),
-            Answer::Failed(error) => Err(self.broken(error)),
-            Answer::Later(answer) => answer.await.map(|_| ()).map_err(|error| self.broken(error)),
+            Answer::Failed(error) => Err(self.failed("settle", error)),
+            Answer::Later(answer) => match answer.await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(self.failed("settle", error)),
+            },
         }
     }
 
     pub(super) async fn reset(&self, key: &[u8]) -> Result<(), Violation> {
         let done = self.backend.reset(self.policy, key);
-        done.await.map_err(|error| self.broken(error))
+        done.await.map_err(|error| self.failed("reset", error))
     }
 }
 
@@ -180,7 +193,10 @@ impl Set {
         dynamic: bool,
     ) -> Result<Self, Violation> {
         let (algorithm, _) = policies[0];
-        let broken = |error: &dyn std::fmt::Display| Violation::new(check, algorithm, error);
+        let broken = |error: BuildError| {
+            let found = found("register", "error", "none", error.to_string());
+            Violation::new(check, algorithm, found)
+        };
         let backend = (kit.backend)();
         let started = Instant::now();
         let named = |number: usize, algorithm, quota| {
@@ -202,13 +218,12 @@ impl Set {
             .map(|(number, &(algorithm, quota))| named(number, algorithm, quota))
             .collect();
         for policy in &policies {
-            policy.check().map_err(|error| broken(&error))?;
+            policy.check().map_err(broken)?;
         }
-        let ids = backend
-            .register(&policies)
-            .map_err(|error| broken(&error))?;
+        let ids = backend.register(&policies).map_err(broken)?;
         if ids.len() != policies.len() {
-            return Err(broken(&"not every policy has got a name"));
+            let found = found("register", "the number of ids", policies.len(), ids.len());
+            return Err(Violation::new(check, algorithm, found));
         }
         let members = fitted.into_iter().zip(ids);
         let members = members.map(|((algorithm, quota), policy)| Subject {

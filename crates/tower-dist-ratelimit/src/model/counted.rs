@@ -89,7 +89,6 @@ impl Counted {
         self.quota.limit().saturating_sub(used)
     }
 
-    #[cfg(test)]
     pub(super) fn is_unused(&self, nanos: u64) -> bool {
         self.used(nanos) == 0
     }

@@ -49,7 +49,6 @@ impl Drained {
         self.level.saturating_sub(drained)
     }
 
-    #[cfg(test)]
     pub(super) fn is_unused(&self, nanos: u64) -> bool {
         self.level(nanos) == 0
     }

@@ -98,29 +98,43 @@ async fn each_check_finds_the_backend_that_breaks_what_it_is_about() {
 #[tokio::test(start_paused = true)]
 async fn each_promise_of_a_check_finds_what_no_other_does() {
     for (fault, check, promise) in [
-        (Fault::SaysAnotherLimit, "decisions", "wanted"),
-        (Fault::LetsNobodyWait, "decisions", "wanted"),
-        (Fault::ForgetsRefunds, "decisions", "wanted"),
-        (Fault::TellsThoseWhoPassToWait, "decisions", "cost"),
-        (Fault::ResetIsLate, "expiry", "1 ns before it"),
-        (Fault::ResetIsFarAway, "expiry", "used, but"),
-        (Fault::UnusedKeysHaveAReset, "expiry", "nobody has used"),
-        (Fault::RemainingNeverRises, "expiry", "its time is over"),
+        (Fault::SaysAnotherLimit, "decisions", "up to"),
+        (Fault::LetsNobodyWait, "decisions", "up to"),
+        (Fault::ForgetsRefunds, "decisions", "up to"),
+        (Fault::TellsThoseWhoPassToWait, "decisions", "retry_after"),
+        (Fault::ResetOfRejectionsIsLate, "decisions", "reset_after"),
+        (Fault::ResetOfRejectionsIsEarly, "decisions", "reset_after"),
+        (Fault::ResetIsLate, "expiry", "1 ns before a reset_after"),
+        (Fault::ResetIsFarAway, "expiry", "a used key"),
+        (
+            Fault::UnusedKeysHaveAReset,
+            "expiry",
+            "unused key: reset_after",
+        ),
+        (
+            Fault::RemainingNeverRises,
+            "expiry",
+            "a look after a reset_after",
+        ),
         (
             Fault::ImpossibleRequestsCharge,
             "nothing written",
-            "only rejected",
+            "rejections alone",
         ),
         (Fault::ForgetsExtraCharges, "refunds", "3 more taken"),
         (Fault::MakesNoDebts, "refunds", "the debt refunded"),
         (Fault::ChargesTheNextKeyToo, "refunds", "another key"),
-        (Fault::ResetsAllKeys, "reset", "another key was reset"),
+        (Fault::ResetsAllKeys, "reset", "another key's reset"),
         (
             Fault::AllowsRefusedSets,
             "all or nothing",
-            "the answer is true",
+            "the answer must be false, but is true",
         ),
-        (Fault::GrantsInRefusedSets, "all or nothing", "but charged"),
+        (
+            Fault::GrantsInRefusedSets,
+            "all or nothing",
+            "nothing charged",
+        ),
         (
             Fault::TakesALimitOfZeroForNone,
             "dynamic quotas",
@@ -129,12 +143,12 @@ async fn each_promise_of_a_check_finds_what_no_other_does() {
         (
             Fault::ForgetsWhenALimitIsRaised,
             "dynamic quotas",
-            "is forgotten",
+            "used tokens stay used",
         ),
         (
             Fault::KeepsALimitThatWasRaised,
             "dynamic quotas",
-            "back to the policy's own",
+            "the policy's own quota again",
         ),
     ] {
         let alone = kit(fault).only(check).run().await;
@@ -145,13 +159,32 @@ async fn each_promise_of_a_check_finds_what_no_other_does() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_violation_names_the_check_the_operation_the_field_and_both_values() {
+    let kit = kit(Fault::ForgetsRefunds).algorithms([Algorithm::TokenBucket]);
+    let violation = kit.only("refunds").run().await.unwrap_err();
+    assert_eq!(violation.check(), "refunds");
+    assert_eq!(violation.algorithm(), Algorithm::TokenBucket);
+    assert_eq!(violation.operation(), "2 refunded of 20");
+    assert_eq!(violation.field(), "remaining");
+    assert_eq!(violation.expected(), "17");
+    assert!(violation.actual().contains("remaining: 15"), "{violation}");
+    assert_eq!(
+        violation.to_string(),
+        format!(
+            "refunds, token bucket: 2 refunded of 20: remaining must be 17, but is {}",
+            violation.actual()
+        )
+    );
+}
+
 /// Where nobody knows when exactly a request was decided, only what is wrong by more than that.
 #[tokio::test(start_paused = true)]
 async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
     for (fault, check, promise) in [
-        (Fault::RetryIsMuchTooEarly, "retry", "rejected again"),
-        (Fault::RetryIsMuchTooLate, "retry", "allowed at most"),
-        (Fault::ResetIsMuchTooEarly, "expiry", "were left"),
+        (Fault::RetryIsMuchTooEarly, "retry", "after a retry_after"),
+        (Fault::RetryIsMuchTooLate, "retry", "acquire at most"),
+        (Fault::ResetIsMuchTooEarly, "expiry", "into a reset_after"),
     ] {
         let clock = Sleeping::new(Duration::from_millis(2));
         let kit = Conformance::new(move || Faulty::new(fault), clock);

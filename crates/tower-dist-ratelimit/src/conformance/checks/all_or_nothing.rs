@@ -1,4 +1,4 @@
-use super::{Conformance, Violation};
+use super::{Conformance, Violation, found};
 use crate::{
     Algorithm, Quota,
     conformance::subject::{LIMIT, Set},
@@ -53,14 +53,20 @@ async fn exhausted(
         let (allowed, decisions) = set.take(keys, 1).await?;
         let all = decisions.iter().all(|decision| decision.allowed);
         subject.promise(allowed == all, || {
-            format!("the answer is {allowed}, but {decisions:?}")
+            let operation = format!("acquire of a set: the decisions are {decisions:?}");
+            found(operation, "the answer", all, allowed)
         })?;
         if !allowed {
             break;
         }
         taken += 1;
         subject.promise(taken <= full[tight].remaining, || {
-            format!("{taken} of {full:?} were allowed")
+            found(
+                "acquire until rejected",
+                "granted",
+                full[tight].remaining,
+                taken,
+            )
         })?;
     }
     let counted = |seen: u64, full: u64| seen + taken == full;
@@ -68,15 +74,30 @@ async fn exhausted(
         let (allowed, decisions) = set.take(keys, 1).await?;
         let (rejects, passes) = (&decisions[tight], &decisions[wide]);
         let right = !allowed && !rejects.allowed && passes.allowed;
-        subject.promise(right, || format!("rejected by one, but {decisions:?}"))?;
+        subject.promise(right, || {
+            let expected = "false for the exhausted policy alone";
+            found(
+                "acquire of a set that one policy rejects",
+                "allowed",
+                expected,
+                &decisions,
+            )
+        })?;
         let nothing = passes.granted == 0 && counted(passes.remaining, full[wide].remaining);
         subject.promise(nothing, || {
-            format!("rejected after {taken} of {full:?}, but charged: {decisions:?}")
+            let operation = format!("acquire of a rejected set after {taken}");
+            found(
+                operation,
+                "granted",
+                "zero, and nothing charged",
+                &decisions,
+            )
         })?;
     }
     let (_, left) = set.take(keys, 0).await?;
     let right = left[tight].remaining == 0 && counted(left[wide].remaining, full[wide].remaining);
     subject.promise(right, || {
-        format!("{taken} were taken of {full:?}, and there are {left:?}")
+        let expected = format!("{taken} less than {full:?}");
+        found("a look at an exhausted set", "remaining", expected, &left)
     })
 }

@@ -1,6 +1,6 @@
 use std::mem::discriminant;
 
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::conformance::ALL;
 
 /// What the backend says it has can be built, and what it has not is rejected then and not later.
@@ -11,7 +11,8 @@ pub(in super::super) fn building(kit: &Conformance) -> Result<(), Violation> {
         match (kit.algorithms.iter().any(has), built) {
             (true, Err(violation)) => return Err(violation),
             (false, Ok(subject)) => {
-                return Err(subject.broken("it was built, though the backend does not have it"));
+                let expected = "an error: the backend does not have the algorithm";
+                return Err(subject.broken(found("register", "the answer", expected, "ids")));
             }
             _ => {}
         }

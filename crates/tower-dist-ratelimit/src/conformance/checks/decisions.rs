@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Conformance, Numbers, Subject, Violation};
+use super::{Conformance, Numbers, Subject, Violation, found};
 use crate::{
     Algorithm, Decision, Quota,
     algorithm::saturating_nanos,
@@ -126,10 +126,29 @@ async fn compare(
         && delays.contains(&saturating_nanos(decision.delay))
         && decision.limit == subject.quota.limit();
     subject.promise(fits, || {
-        format!("cost {cost}, wanted {want}: {decision:?}, but {early:?} to {late:?}")
+        let operation = format!("acquire of {cost}, up to {want}");
+        let expected = format!("{early:?} to {late:?} of {}", subject.quota.limit());
+        found(operation, "the decision", expected, decision)
     })?;
     sound(subject, cost, &decision)?;
     between.take(asked, told, decision.granted);
+    // By a clock that goes on, when windows begin is not known.
+    if subject.clock.grain().is_zero() || !subject.algorithm.has_windows() {
+        let [soonest, latest] = between.unused(asked, told);
+        let from = soonest.saturating_sub(told + 2 * grain);
+        let to = (latest + 2 * grain).saturating_sub(asked);
+        let reset = saturating_nanos(decision.reset_after);
+        subject.promise((from..=to).contains(&reset), || {
+            let [from, to] = [from, to].map(Duration::from_nanos);
+            let operation = format!("acquire of {cost}, up to {want}");
+            found(
+                operation,
+                "reset_after",
+                format!("{from:?} to {to:?}"),
+                decision,
+            )
+        })?;
+    }
     if let Some(delta) = settle
         && decision.allowed
     {
@@ -150,5 +169,17 @@ fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Result<(), Violat
             && decision.retry_after != Some(Duration::ZERO)
             && decision.retry_after.is_none() == never
     };
-    subject.promise(sound, || format!("cost {cost}: {decision:?}"))
+    subject.promise(sound, || {
+        let expected = if never {
+            "none"
+        } else {
+            "above zero, and zero if allowed"
+        };
+        found(
+            format!("acquire of {cost}"),
+            "retry_after",
+            expected,
+            decision,
+        )
+    })
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::Algorithm;
 
 /// What was used counts until `reset_after` and not longer.
@@ -12,7 +12,7 @@ pub(in super::super) async fn expiry(
     let key = subject.key("a");
     let unused = subject.look(&key).await?;
     subject.promise(unused.reset_after.is_zero(), || {
-        format!("nobody has used the key, but {unused:?}")
+        found("a look at an unused key", "reset_after", "zero", unused)
     })?;
     subject.take(&key, 3).await?;
     let asked = subject.now();
@@ -22,14 +22,16 @@ pub(in super::super) async fn expiry(
     // Two windows are the longest that anything counts; a queue is a window long and one request more.
     let longest = 2 * subject.quota.window() + subject.clock.grain();
     subject.promise(!wait.is_zero() && wait <= longest, || {
-        format!("used, but {used:?}")
+        let expected = format!("above zero and at most {longest:?}");
+        found("acquire of a used key", "reset_after", expected, used)
     })?;
     if subject.clock.grain().is_zero() {
         let grain = Duration::from_nanos(1);
         subject.clock.pass(wait - grain).await;
         let seen = subject.look(&key).await?;
         subject.promise(seen.reset_after == grain, || {
-            format!("1 ns before it, but {seen:?}")
+            let operation = format!("a look 1 ns before a reset_after of {wait:?}");
+            found(operation, "reset_after", "1ns", seen)
         })?;
         subject.clock.pass(grain).await;
     } else {
@@ -45,7 +47,13 @@ pub(in super::super) async fn expiry(
     let seen = subject.look(&key).await?;
     let as_new = seen.remaining == unused.remaining && seen.reset_after.is_zero();
     subject.promise(as_new, || {
-        format!("its time is over, but {seen:?} and not {unused:?}")
+        let operation = format!("a look after a reset_after of {wait:?}");
+        found(
+            operation,
+            "remaining",
+            format!("as of an unused key, {unused:?}"),
+            seen,
+        )
     })
 }
 
@@ -64,6 +72,7 @@ async fn still(
     let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
     let left = wait.saturating_sub(most + grain)..=(wait + grain).saturating_sub(least);
     subject.promise(left.contains(&seen.reset_after), || {
-        format!("{least:?} to {most:?} after {wait:?} were left, but {seen:?}")
+        let operation = format!("a look {least:?} to {most:?} into a reset_after of {wait:?}");
+        found(operation, "reset_after", format!("{left:?}"), seen)
     })
 }

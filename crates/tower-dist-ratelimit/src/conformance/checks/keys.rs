@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::Algorithm;
 
 /// The length of the longest keys.
@@ -24,7 +24,8 @@ pub(in super::super) async fn keys(
             let own = seen.allowed && seen.remaining == full - turn;
             subject.promise(own, || {
                 let start = String::from_utf8_lossy(&key[..key.len().min(16)]);
-                format!("request {turn} of {start:?}, {} bytes: {seen:?}", key.len())
+                let operation = format!("acquire {turn} of {start:?}, {} bytes", key.len());
+                found(operation, "remaining", full - turn, seen)
             })?;
         }
     }

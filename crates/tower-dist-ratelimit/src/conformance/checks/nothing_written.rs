@@ -1,4 +1,4 @@
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::{Algorithm, conformance::subject::LIMIT};
 
 /// Rejections and looks leave no trace: what is left stays, and a key that nobody has charged stays unused.
@@ -15,7 +15,12 @@ pub(in super::super) async fn nothing_written(
         for cost in [1, 2, LIMIT + 1, u64::MAX, 0] {
             let decision = subject.take(&key, cost).await?;
             subject.promise(decision.allowed == (cost == 0), || {
-                format!("cost {cost} of an exhausted key: {decision:?}")
+                found(
+                    format!("acquire of {cost} from an exhausted key"),
+                    "allowed",
+                    cost == 0,
+                    decision,
+                )
             })?;
         }
         for cost in [0, LIMIT + 1, u64::MAX] {
@@ -27,8 +32,14 @@ pub(in super::super) async fn nothing_written(
     let same = after.remaining == before.remaining
         && after.reset_after <= before.reset_after
         && (!grain.is_zero() || after == before);
-    subject.promise(same, || format!("{before:?} has become {after:?}"))?;
+    subject.promise(same, || {
+        let expected = format!("as before: {before:?}");
+        found("a look after rejections", "the decision", expected, after)
+    })?;
     let unused = subject.look(&fresh).await?;
     let fresh = unused.reset_after.is_zero() && unused.remaining >= LIMIT;
-    subject.promise(fresh, || format!("only rejected, but {unused:?}"))
+    subject.promise(fresh, || {
+        let operation = "a look at a key of rejections alone";
+        found(operation, "remaining", "as of an unused key", unused)
+    })
 }

@@ -1,6 +1,8 @@
+use std::panic::resume_unwind;
+
 use tokio::task::JoinSet;
 
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::{Algorithm, conformance::subject::LIMIT};
 
 /// Tasks at once.
@@ -28,13 +30,20 @@ pub(in super::super) async fn racing(
         }
         let mut granted = 0;
         while let Some(task) = tasks.join_next().await {
-            granted += task.map_err(|error| subject.broken(error))??;
+            granted += task.unwrap_or_else(|error| resume_unwind(error.into_panic()))?;
         }
         subject.promise(granted == full, || {
-            format!("{TASKS} tasks got {granted} of {full}")
+            found(
+                format!("acquire by {TASKS} tasks"),
+                "granted",
+                full,
+                granted,
+            )
         })?;
         let left = subject.look(&key).await?.remaining;
-        subject.promise(left == 0, || format!("all was taken, but {left} is left"))?;
+        subject.promise(left == 0, || {
+            found("a look after all was taken", "remaining", 0, left)
+        })?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::{Algorithm, Decision, conformance::subject::LIMIT};
 
 /// Refunds put back what was taken, and never more; extra charges take what is not there.
@@ -11,7 +11,7 @@ pub(in super::super) async fn refunds(
     let full = subject.look(&key).await?.remaining;
     let left = |what: &'static str, seen: Decision, expected: u64| {
         subject.promise(seen.remaining == expected, || {
-            format!("{what}: {seen:?} instead of {expected} left of {full}")
+            found(format!("{what} of {full}"), "remaining", expected, seen)
         })
     };
     let taken = subject.take(&key, 5).await?;
@@ -32,7 +32,9 @@ pub(in super::super) async fn refunds(
     subject.settle(subject.charge(&key, 4), debt).await?;
     left("more taken than there was", subject.look(&key).await?, 0)?;
     let rejected = subject.take(&key, 1).await?;
-    subject.promise(!rejected.allowed, || format!("in debt, but {rejected:?}"))?;
+    subject.promise(!rejected.allowed, || {
+        found("acquire of a key in debt", "allowed", false, rejected)
+    })?;
     subject.settle(subject.charge(&key, LIMIT), -debt).await?;
     left("the debt refunded", subject.look(&key).await?, full - 7)?;
     let other = subject.look(&subject.key("b")).await?;

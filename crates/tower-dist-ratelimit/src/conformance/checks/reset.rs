@@ -1,4 +1,4 @@
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::Algorithm;
 
 /// A reset forgets one key.
@@ -14,10 +14,17 @@ pub(in super::super) async fn reset(
     subject.reset(&key).await?;
     let seen = subject.look(&key).await?;
     let forgotten = seen.remaining == unused.remaining && seen.reset_after.is_zero();
-    subject.promise(forgotten, || format!("reset, but {seen:?}"))?;
+    subject.promise(forgotten, || {
+        found(
+            "a look after a reset",
+            "remaining",
+            "as of an unused key",
+            seen,
+        )
+    })?;
     let other = subject.take(&other, 1).await?;
     subject.promise(!other.allowed, || {
-        format!("another key was reset, but {other:?}")
+        found("acquire after another key's reset", "allowed", false, other)
     })?;
     // Also one that there is nothing to forget of.
     subject.reset(&subject.key("c")).await

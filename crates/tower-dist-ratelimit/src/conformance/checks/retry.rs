@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Conformance, Subject, Violation};
+use super::{Conformance, Subject, Violation, found};
 use crate::{Algorithm, conformance::subject::LIMIT};
 
 /// Rounds, of which at least one has to say something: windows can be over at once.
@@ -31,7 +31,13 @@ pub(in super::super) async fn retry(
         }
     }
     subject.promise(seen, || {
-        "no wait was long enough to look before it".to_owned()
+        let expected = "long enough to look before it";
+        found(
+            "acquire from an exhausted key",
+            "retry_after",
+            expected,
+            "shorter",
+        )
     })
 }
 
@@ -46,12 +52,14 @@ async fn exactly(
     subject.clock.pass(wait - nano).await;
     let early = subject.take(key, cost).await?;
     subject.promise(!early.allowed, || {
-        format!("allowed {nano:?} before it had waited {wait:?}")
+        let operation = format!("acquire of {cost}, {nano:?} before a retry_after of {wait:?}");
+        found(operation, "allowed", false, early)
     })?;
     subject.clock.pass(nano).await;
     let decision = subject.take(key, cost).await?;
     subject.promise(decision.allowed, || {
-        format!("rejected again after waiting {wait:?}: {decision:?}")
+        let operation = format!("acquire of {cost} after a retry_after of {wait:?}");
+        found(operation, "allowed", true, decision)
     })
 }
 
@@ -74,14 +82,14 @@ async fn about(
         let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
         if decision.allowed {
             subject.promise(most + grain >= wait, || {
-                format!("allowed at most {most:?} after it was to wait {wait:?}")
+                let operation = format!("acquire at most {most:?} into a retry_after of {wait:?}");
+                found(operation, "allowed", false, decision)
             })?;
             return Ok(seen);
         }
         subject.promise(least <= wait + grain, || {
-            format!(
-                "rejected again, at least {least:?} after it was to wait {wait:?}: {decision:?}"
-            )
+            let operation = format!("acquire at least {least:?} after a retry_after of {wait:?}");
+            found(operation, "allowed", true, decision)
         })?;
         seen = true;
     }
@@ -95,6 +103,9 @@ async fn wait(subject: &Subject, key: &[u8], cost: u64) -> Result<Option<Duratio
     }
     match decision.retry_after {
         Some(wait) if !wait.is_zero() => Ok(Some(wait)),
-        _ => Err(subject.broken(format!("rejected, but {decision:?}"))),
+        _ => {
+            let operation = format!("acquire of {cost} from an exhausted key");
+            Err(subject.broken(found(operation, "retry_after", "above zero", decision)))
+        }
     }
 }

@@ -42,6 +42,8 @@ pub(super) enum Fault {
     ResetIsLate,
     ResetIsMuchTooEarly,
     ResetIsFarAway,
+    ResetOfRejectionsIsLate,
+    ResetOfRejectionsIsEarly,
     UnusedKeysHaveAReset,
     RemainingNeverRises,
     ImpossibleRequestsCharge,
@@ -192,6 +194,10 @@ impl Faulty {
                 }
                 Fault::ResetIsFarAway if !out.reset_after.is_zero() => {
                     out.reset_after += 100 * much
+                }
+                Fault::ResetOfRejectionsIsLate if !out.allowed => out.reset_after += much,
+                Fault::ResetOfRejectionsIsEarly if !out.allowed => {
+                    out.reset_after = out.reset_after.saturating_sub(much);
                 }
                 Fault::UnusedKeysHaveAReset => out.reset_after = out.reset_after.max(nano),
                 Fault::RemainingNeverRises => self.with_seen(charge, |seen| {
