@@ -1,5 +1,5 @@
-//! Clients that contend for one row, as in "Exponential Backoff And Jitter" (AWS Architecture
-//! Blog, 2015): the retry layer's strategies against optimistic concurrency control.
+//! Clients contend for one row with optimistic concurrency control, and retry with the strategies of the retry layer
+//! ("Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 
 mod cell;
 mod network;
@@ -22,7 +22,7 @@ use self::trial::Trial;
 use crate::report::Report;
 use crate::{parallel, seeds};
 
-/// Many trials of one strategy with so many clients.
+/// Trials of one strategy with one number of clients.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     clients: u32,
@@ -30,7 +30,7 @@ struct Setting {
     trials: u32,
 }
 
-/// As in the article, from 10 clients to 190; the more there are, the less trials differ.
+/// The article's range, 10 to 190 clients. Trials with more clients differ less, so fewer are needed.
 fn settings() -> Vec<Setting> {
     let clients = (10..=190).step_by(10);
     clients
@@ -77,7 +77,7 @@ impl Setting {
         Trial::run(self.clients, self.strategy, seeds::generator(seed, piece))
     }
 
-    /// About in proportion to the time that a trial takes.
+    /// Roughly proportional to the duration of a trial.
     fn work(self) -> u64 {
         u64::from(self.clients).pow(2)
     }
@@ -85,7 +85,7 @@ impl Setting {
 
 fn report(cells: &[Cell]) -> Result<Report, BoxError> {
     Report::new(
-        "contention: clients that write one row at once, and the article's simulator beside ours",
+        "contention: clients that write one row concurrently, compared with the published simulator",
         cells,
         table::table(cells),
         plots::plots(cells),

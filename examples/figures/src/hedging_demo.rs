@@ -1,5 +1,5 @@
-//! A service that is slow now and then, as in "hedged requests in Go": without hedges, with hedges
-//! after 21 and 42 ms, with three attempts at once, and with a trigger that is learned.
+//! A service that is slow for 3 % of the attempts ("hedged requests in Go"): without hedges, with hedges after 21 and
+//! 42 ms, with three concurrent attempts, and with a learned delay.
 
 mod mode;
 mod plots;
@@ -40,7 +40,7 @@ fn rows(requests: u32, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, Bo
 
 fn report(rows: &[Row]) -> Result<Report, BoxError> {
     Report::new(
-        "hedging-demo: 97 % of the answers take 15 ms, 3 % take 115 ms",
+        "hedging-demo: 97 % of the attempts take 15 ms, 3 % take 115 ms",
         rows,
         table::table(rows),
         vec![plots::tail(rows)],

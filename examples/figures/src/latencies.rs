@@ -1,4 +1,4 @@
-//! How long answers took.
+//! Distributions of latencies.
 
 use crate::plot::{Axis, Mark, Series};
 
@@ -6,14 +6,13 @@ use crate::plot::{Axis, Mark, Series};
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies(Vec<f64>);
 
-/// Points of a plotted tail for each nine: a step is drawn where it is, to a few pixels.
+/// Points of a plotted tail per nine. They place a step within a few pixels.
 const POINTS_PER_NINE: u32 = 60;
-/// How far a plotted tail goes: 99.99 %.
+/// A plotted tail ends at 99.99 %.
 const NINES: u32 = 4;
 
-/// The axis of a tail: between two ticks is a tenth of the calls that were slower than the tick before.
-pub(crate) const TAIL: Axis =
-    Axis::nines("share of the calls that took at most so long", NINES as f64);
+/// The x axis of a tail. Each tick leaves a tenth of the slower calls of the tick before.
+pub(crate) const TAIL: Axis = Axis::nines("percentile", NINES as f64);
 
 /// Returns published points of a tail, as pairs of nines and milliseconds.
 pub(crate) fn published(points: impl Iterator<Item = (f64, f64)>) -> Series {
@@ -25,13 +24,13 @@ pub(crate) fn published(points: impl Iterator<Item = (f64, f64)>) -> Series {
 }
 
 impl Latencies {
-    /// Of at least one.
+    /// Sorts one or more latencies.
     pub(crate) fn new(mut millis: Vec<f64>) -> Self {
         millis.sort_unstable_by(f64::total_cmp);
         Self(millis)
     }
 
-    /// The least time that a share `quantile` of the answers took at most.
+    /// Returns the shortest time within which a share `quantile` of the calls completed.
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
         let rank = (quantile * self.0.len() as f64).ceil();
         #[expect(
@@ -43,7 +42,7 @@ impl Latencies {
         self.0[index]
     }
 
-    /// The quantiles up to the four nines, in nines.
+    /// Returns the quantiles from 0 to 99.99 %, over the number of nines.
     pub(crate) fn tail(&self, name: &'static str, colour: usize) -> Series {
         let point = |step: u32| {
             let nines = f64::from(step) / f64::from(POINTS_PER_NINE);

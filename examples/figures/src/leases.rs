@@ -1,5 +1,4 @@
-//! What leases save, and what they can let through too much: 20 instances of a service with one token bucket, which is some
-//! way off.
+//! Cost and precision of leases: instances of a service share one token bucket in a remote backend.
 
 mod fleet;
 mod mode;
@@ -10,50 +9,73 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use indicatif::ProgressBar;
 use tower::BoxError;
 
+use self::fleet::Fleet;
 use self::mode::Mode;
 use self::row::Row;
 use crate::parallel;
 use crate::report::Report;
 
-/// Instances that share the bucket.
-const INSTANCES: u32 = 20;
+/// Round-trip times to the backend from its own region, across a continent and across an ocean, in milliseconds.
+const REGIONS_MS: [u64; 3] = [1, 40, 80];
 
-/// Tokens per second, and the bucket's size.
-const RATE: u32 = 1000;
-const BURST: u32 = 100;
+const SMALL: Fleet = Fleet {
+    instances: 20,
+    round_trips_ms: &[2],
+    seconds: 60,
+};
+const MEDIUM: Fleet = Fleet {
+    instances: 100,
+    round_trips_ms: &REGIONS_MS,
+    seconds: 60,
+};
+const LARGE: Fleet = Fleet {
+    instances: 1000,
+    round_trips_ms: &REGIONS_MS,
+    seconds: 15,
+};
 
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// To the store and back.
-const ROUND_TRIP: Duration = Duration::from_millis(2);
-
-/// Of the plots.
+/// Lease times of the small fleet, in milliseconds.
 const LEASES_MS: [u64; 6] = [20, 50, 100, 200, 500, 1000];
+/// Lease times of fleets in several regions, in milliseconds. Shorter ones are too close to a round trip.
+const LONG_LEASES_MS: [u64; 3] = [200, 500, 1000];
 
 const LOADS: [f64; 2] = [0.8, 3.0];
 
+/// One fleet with one mode at one load.
+type Setting = (Fleet, Mode, f64);
+
 pub(crate) fn run(seed: u64, progress: &ProgressBar) -> Result<Report, BoxError> {
     progress.set_message("leases");
-    report(&rows(MINUTE, seed, progress)?)
+    report(&rows(&settings(), seed, progress)?)
 }
 
-/// Each way to share the bucket, under each load, for so long.
-fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, BoxError> {
-    let modes = std::iter::once(Mode::Exact)
-        .chain(LEASES_MS.map(Mode::Lease))
-        .chain([Mode::Async(100), Mode::Async(1000)]);
-    let pieces: Vec<(Mode, f64)> = modes
-        .flat_map(|mode| LOADS.map(|load| (mode, load)))
-        .collect();
-    progress.set_length(pieces.len() as u64);
-    let rows = parallel::map(&pieces, |(mode, load)| {
-        let row = Row::run(*mode, *load, time, seed);
-        progress.inc(1);
+fn settings() -> Vec<Setting> {
+    let asynchronous = [100, 1000].map(Mode::Async).to_vec();
+    let fleets = [
+        (SMALL, LEASES_MS.to_vec(), asynchronous),
+        (MEDIUM, LONG_LEASES_MS.to_vec(), Vec::new()),
+        (LARGE, LONG_LEASES_MS.to_vec(), Vec::new()),
+    ];
+    let modes = fleets.into_iter().flat_map(|(fleet, leases, others)| {
+        let leases = leases.into_iter().map(Mode::Lease);
+        let modes = std::iter::once(Mode::Exact).chain(leases).chain(others);
+        modes.map(move |mode| (fleet, mode))
+    });
+    modes
+        .flat_map(|(fleet, mode)| LOADS.map(|load| (fleet, mode, load)))
+        .collect()
+}
+
+fn rows(settings: &[Setting], seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, BoxError> {
+    let work = |(fleet, _, load): &Setting| fleet.work(*load);
+    progress.set_length(settings.iter().map(work).sum());
+    let rows = parallel::map(settings, |setting| {
+        let (fleet, mode, load) = *setting;
+        let row = Row::run(fleet, mode, load, seed);
+        progress.inc(work(setting));
         row
     });
     rows.into_iter().collect()
@@ -61,7 +83,7 @@ fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, B
 
 fn report(rows: &[Row]) -> Result<Report, BoxError> {
     Report::new(
-        "leases: 20 instances on one token bucket of 1000/s, burst 100, two milliseconds away",
+        "leases: a fleet on one token bucket of 50/s per instance; 20 instances 2 ms from the backend, larger fleets in three regions",
         rows,
         table::table(rows),
         plots::plots(rows),

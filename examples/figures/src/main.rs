@@ -1,5 +1,5 @@
-//! Published results, made again: the crates' own layers against simulated servers, on a clock
-//! that jumps from one event to the next. The README says what to run.
+//! Reproduces published results: the shipping layers run against simulated servers, on a clock that jumps from one event to
+//! the next. The README lists the commands.
 
 mod arrivals;
 mod contention;
@@ -11,9 +11,9 @@ mod normal;
 mod options;
 mod parallel;
 mod plot;
+mod plot_dir;
 mod report;
 mod seeds;
-mod svg_dir;
 mod tail_at_scale;
 mod virtual_time;
 mod window_accuracy;
@@ -26,8 +26,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tower::BoxError;
 
 use crate::options::Options;
+use crate::plot::PngRenderer;
+use crate::plot_dir::PlotDir;
 use crate::report::Report;
-use crate::svg_dir::SvgDir;
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -40,16 +41,27 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), BoxError> {
-    // First of all, since it would be a pity to find out after the work.
-    let svg_dir = options.svg.as_deref().map(SvgDir::open).transpose()?;
+    // Errors are reported before the work, which can take a minute.
+    let svg_dir = options.svg.as_deref().map(PlotDir::open).transpose()?;
+    let png_dir = options.png.as_deref().map(PlotDir::open).transpose()?;
+    let png_dir = match png_dir {
+        Some(dir) => Some((dir, PngRenderer::new()?)),
+        None => None,
+    };
     let mut reports = Vec::new();
     for figure in options.figure.figures() {
         let progress = progress()?;
         let report = figure(options.seed, &progress)?;
         progress.finish_and_clear();
-        if let Some(dir) = &svg_dir {
-            for plot in &report.plots {
-                log(&format!("wrote {}", dir.write(plot)?.display()));
+        for plot in &report.plots {
+            let svg = plot.svg()?;
+            if let Some(dir) = &svg_dir {
+                let path = dir.write(&format!("{}.svg", plot.name), svg.as_bytes())?;
+                log(&format!("wrote {}", path.display()));
+            }
+            if let Some((dir, renderer)) = &png_dir {
+                let path = dir.write(&format!("{}.png", plot.name), &renderer.render(&svg)?)?;
+                log(&format!("wrote {}", path.display()));
             }
         }
         reports.push(report);
@@ -58,10 +70,10 @@ fn run(options: &Options) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Hidden where stderr is not a terminal.
+/// Returns a progress bar, which is hidden if stderr is not a terminal.
 fn progress() -> Result<ProgressBar, BoxError> {
     let style = ProgressStyle::with_template("{bar:30} {percent} %, {eta} left: {msg}")?;
-    // A bar of length 0 would be full until its figure says how long it is.
+    // A bar of length 0 would look complete until its figure sets the length.
     Ok(ProgressBar::no_length().with_style(style))
 }
 
@@ -81,7 +93,7 @@ fn print(reports: &[Report], json: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// One line on stderr; unlike `eprintln!` it does not panic when nobody reads there any more.
+/// Writes a line to stderr. Unlike `eprintln!`, it does not panic if stderr is closed.
 fn log(message: &str) {
     let _ = writeln!(io::stderr(), "figures: {message}");
 }
@@ -94,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal that keeps all that is written to it.
+    /// A terminal that records all output.
     #[derive(Clone, Debug, Default)]
     struct Terminal(Arc<Mutex<String>>);
 

@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-/// Two independent standard normal numbers (Box and Muller 1958).
+/// Draws two independent standard normal numbers (Box and Muller 1958).
 pub(crate) fn pair(random: &mut StdRng) -> [f64; 2] {
     // In (0, 1], where the logarithm is finite.
     let uniform = 1.0 - random.random::<f64>();

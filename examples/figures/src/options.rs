@@ -9,43 +9,46 @@ use tower::BoxError;
 use crate::report::Report;
 use crate::{contention, hedging_demo, leases, metastable, tail_at_scale, window_accuracy};
 
-/// Makes published results again: the crates' own layers against simulated servers, in virtual time.
+/// Reproduces published results with the shipping layers and simulated servers, in virtual time.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Options {
-    /// Which one.
+    /// The figure to run.
     #[arg(value_enum)]
     pub(crate) figure: Selection,
     /// Print one JSON array instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also draw the published graphs, as SVG files in this directory, which is made if it is missing.
+    /// Also draw the graphs, as SVG files in this directory, which is created if it is missing.
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
-    /// Seed of all that is left to chance; the same seed gives the same output.
+    /// Also draw the graphs, as PNG files in this directory, which is created if it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) png: Option<PathBuf>,
+    /// Seed of all random numbers; the same seed gives the same output.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Selection {
-    /// All of them, one after another.
+    /// All figures in turn.
     All,
     /// Clients that contend for one row ("Exponential Backoff And Jitter", AWS 2015).
     Contention,
-    /// Hedging a service with two modes ("hedged requests in Go").
+    /// Hedging a service that is slow for 3 % of the requests ("hedged requests in Go").
     HedgingDemo,
-    /// A fleet that shares one bucket by leases.
+    /// Fleets of 20, 100 and 1,000 instances that share one bucket, with and without leases.
     Leases,
     /// Recovery from an outage, with and without retry budgets ("Metastable Failures in Distributed Systems", HotOS 2021).
     Metastable,
     /// Hedging a fan-out over 1,000 keys ("The Tail at Scale", Dean and Barroso 2013).
     TailAtScale,
-    /// What is in a window and what each algorithm believes to be ("Distributed rate limiting algorithms", Criteo).
+    /// The count of each rate limit algorithm and the true count ("Distributed rate limiting algorithms", Criteo).
     WindowAccuracy,
 }
 
-/// Makes one figure from a seed, and says how far it is.
+/// Runs one figure with a seed, and reports its progress.
 pub(crate) type Figure = fn(u64, &ProgressBar) -> Result<Report, BoxError>;
 
 impl Selection {
@@ -80,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_every_one() {
+    fn all_selects_every_figure() {
         let single = Selection::value_variants().len() - 1;
         assert_eq!(Selection::All.figures().len(), single);
     }

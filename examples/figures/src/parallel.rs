@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Applies `work` to every piece, on a thread per core; the results are in the pieces' order.
+/// Applies `work` to every piece, on one thread per core. Returns the results in the order of the pieces.
 pub(crate) fn map<T: Sync, R: Send>(pieces: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! What a figure comes to.
+//! Results of a figure.
 
 #[cfg(test)]
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ use crate::plot::Plot;
 /// The results of one figure, in all their forms.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// One line over the table.
+    /// The line above the table.
     pub(crate) title: &'static str,
-    /// Flat objects.
+    /// Rows of the JSON output, flat objects.
     pub(crate) rows: Vec<Value>,
     pub(crate) table: Table,
-    /// One for each published graph.
+    /// Graphs, in the order of the README.
     pub(crate) plots: Vec<Plot>,
 }
 
@@ -41,7 +41,7 @@ impl Report {
 
 #[cfg(test)]
 impl Report {
-    /// All that a run may write: JSON, table and plots.
+    /// Every output of a run: JSON, table and plots.
     pub(crate) fn output(&self) -> String {
         let plots = self.plots.iter().map(|plot| plot.svg().unwrap());
         let rows = serde_json::to_string(&self.rows).unwrap();
@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// An aligned table: the first `names` columns to the left, the numbers after them to the right.
+/// Builds a table. The first `names` columns are aligned to the left, the numbers after them to the right.
 pub(crate) fn table<const N: usize>(
     header: [&str; N],
     names: usize,

@@ -1,10 +1,10 @@
-//! Random numbers that can be had again.
+//! Reproducible random numbers.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-/// A generator for one piece of the work: what it draws depends on the user's seed and the piece's
-/// coordinates alone, not on which thread does the piece or when.
+/// Returns the generator of one piece of work. Its numbers depend only on the user's seed and the coordinates of the
+/// piece, not on the thread or the time.
 pub(crate) fn generator(seed: u64, piece: [u64; 3]) -> StdRng {
     let [a, b, c] = piece;
     let mut key = [0; 32];
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_piece_has_numbers_of_its_own() {
+    fn each_piece_draws_different_numbers() {
         let first = |seed, piece| generator(seed, piece).random::<u64>();
         let pieces = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]];
         let mut numbers: HashSet<u64> = pieces.iter().map(|piece| first(7, *piece)).collect();

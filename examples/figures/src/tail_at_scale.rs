@@ -1,5 +1,5 @@
-//! A query that reads 1,000 keys and ends with the last, as in "The Tail at Scale" (Dean and Barroso
-//! 2013): one slow key is enough to make it slow.
+//! A query that waits for all of 1,000 keys, so that one slow key makes it slow ("The Tail at Scale", Dean and Barroso
+//! 2013).
 
 mod key;
 mod mode;
@@ -19,7 +19,7 @@ use self::trial::{Trial, trial};
 use crate::report::Report;
 use crate::{parallel, seeds};
 
-/// Queries of one mode, done in pieces.
+/// Queries of one mode, split into pieces.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     mode: Mode,
@@ -27,8 +27,7 @@ struct Setting {
     queries_per_piece: u32,
 }
 
-/// A learned trigger needs every key to go through the layer, so that it has fewer queries. Each piece
-/// learns by itself.
+/// A learned delay needs every key to go through the layer, so that mode has fewer queries. Each piece learns separately.
 const SETTINGS: [Setting; 3] = [
     Setting {
         mode: Mode::None,
@@ -77,7 +76,7 @@ fn rows(settings: &[Setting], seed: u64, progress: &ProgressBar) -> Result<Vec<R
 }
 
 impl Setting {
-    /// Of a piece: the keys that go through the layer.
+    /// Number of keys in a piece that go through the layer.
     fn work(self) -> u64 {
         let keys = match self.mode {
             Mode::None | Mode::Fixed => 30,
@@ -89,7 +88,7 @@ impl Setting {
 
 fn report(rows: &[Row]) -> Result<Report, BoxError> {
     Report::new(
-        "tail-at-scale: a query reads 1,000 keys and ends with the last",
+        "tail-at-scale: a query waits for all of 1,000 keys",
         rows,
         table::table(rows),
         vec![plots::tail(rows)],

@@ -1,5 +1,5 @@
-//! What each algorithm believes to be in the window, and what is, as in "Distributed rate limiting algorithms"
-//! (Criteo Engineering, 2022): the limiter's algorithms under an hour of traffic at 100 requests a minute.
+//! The count of each rate limit algorithm and the true count of the sliding window, over an hour of traffic ("Distributed
+//! rate limiting algorithms", Criteo Engineering, 2022).
 
 mod algorithm;
 mod limited;
@@ -24,12 +24,12 @@ use self::traffic::Traffic;
 use crate::parallel;
 use crate::report::Report;
 
-/// As in the article: 100 calls per minute.
+/// The article's limit, 100 calls per minute.
 const LIMIT: u64 = 100;
 const WINDOW: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Of the plots.
+/// Duration of the plots.
 const TRACE: Duration = Duration::from_secs(480);
 
 pub(crate) fn run(seed: u64, progress: &ProgressBar) -> Result<Report, BoxError> {
@@ -42,7 +42,7 @@ pub(crate) fn run(seed: u64, progress: &ProgressBar) -> Result<Report, BoxError>
     report(&rows, &traces)
 }
 
-/// Each algorithm under each kind of traffic, for so long.
+/// Runs each algorithm with each kind of traffic for `time`.
 fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, BoxError> {
     let pieces: Vec<(Algorithm, Traffic)> = Traffic::ALL
         .into_iter()
@@ -59,7 +59,7 @@ fn rows(time: Duration, seed: u64, progress: &ProgressBar) -> Result<Vec<Row>, B
 
 fn report(rows: &[Row], traces: &[Trace]) -> Result<Report, BoxError> {
     Report::new(
-        "window-accuracy: at most 100 requests a minute, by each algorithm, beside what is published",
+        "window-accuracy: at most 100 requests per minute, by each algorithm, compared with published bounds",
         rows,
         table::table(rows),
         plots::plots(traces),

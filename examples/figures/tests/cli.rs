@@ -1,4 +1,4 @@
-//! The command line, as a user meets it.
+//! Tests of the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ fn figures(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_figures"))
         .args(arguments)
         .output()
-        .expect("cargo built it for this test")
+        .expect("cargo builds the program for this test")
 }
 
-/// Checks that it failed with one line on stderr and nothing on stdout, and returns the line.
+/// Checks that the program fails with one line on stderr and nothing on stdout, and returns the line.
 fn complaint(arguments: &[&str]) -> String {
     let output = figures(arguments);
     assert!(!output.status.success(), "{arguments:?}");
@@ -48,22 +48,24 @@ fn a_bad_option_is_named_with_the_usage() {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn the_version_is_printed() {
     let output = figures(&["--version"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
 }
 
-/// Also before the work: otherwise this test would take minutes.
+/// The error also comes before the work, or this test would take minutes.
 #[test]
 fn a_directory_that_cannot_be_written_to_is_one_line_that_names_it() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("a-file");
     fs::write(&file, "").unwrap();
     for dir in [file.clone(), file.join("below")] {
         let dir = dir.to_str().unwrap();
-        let line = complaint(&["contention", "--svg", dir]);
-        assert!(line.contains(dir), "{line}");
+        for option in ["--svg", "--png"] {
+            let line = complaint(&["contention", option, dir]);
+            assert!(line.contains(dir), "{line}");
+        }
     }
 }
 
@@ -81,7 +83,26 @@ fn help_names_every_figure_and_option() {
         "tail-at-scale",
         "window-accuracy",
     ];
-    for word in figures.into_iter().chain(["--json", "--svg", "--seed"]) {
+    for word in figures
+        .into_iter()
+        .chain(["--json", "--svg", "--png", "--seed"])
+    {
         assert!(text.contains(word), "{word} is missing from\n{text}");
+    }
+}
+
+#[test]
+fn graphs_are_written_as_svg_and_png() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("graphs/new");
+    let path = dir.to_str().unwrap();
+    let output = figures(&["window-accuracy", "--json", "--svg", path, "--png", path]);
+    assert!(output.status.success());
+    let log = String::from_utf8_lossy(&output.stderr);
+    for name in ["fixed", "two", "sub"] {
+        for (extension, start) in [("svg", &b"<svg "[..]), ("png", &b"\x89PNG"[..])] {
+            let file = dir.join(format!("window-accuracy-{name}.{extension}"));
+            assert!(fs::read(&file).unwrap().starts_with(start));
+            assert!(log.contains(file.to_str().unwrap()), "{log}");
+        }
     }
 }

@@ -1,13 +1,13 @@
-//! The average over the trials of one setting.
+//! Means over the trials of one setting.
 
 use serde::Serialize;
 
 use super::strategy::Strategy;
 use super::trial::Trial;
 
-/// Of the calls over time, in milliseconds.
+/// Resolution of the calls over time, in milliseconds.
 pub(crate) const BIN: f64 = 20.0;
-/// Where they end: 6000 ms.
+/// Calls are counted up to 6000 ms.
 const BINS: usize = 300;
 
 /// One row of the results; the names of the fields are the keys of the JSON.
@@ -15,18 +15,18 @@ const BINS: usize = 300;
 pub(crate) struct Cell {
     pub(crate) clients: u32,
     pub(crate) strategy: Strategy,
-    /// Writes that reached the server, on average.
+    /// Writes that reached the server, mean per trial.
     pub(crate) calls: f64,
-    /// The time of the last event, on average.
+    /// Time of the last event, mean per trial.
     pub(crate) completion_ms: f64,
     pub(crate) trials: usize,
-    /// Calls in each bin, on average.
+    /// Calls in each bin, mean per trial.
     #[serde(skip)]
     pub(crate) calls_over_time: Vec<f64>,
 }
 
 impl Cell {
-    /// Of at least one trial.
+    /// Averages one or more trials.
     pub(crate) fn new(clients: u32, strategy: Strategy, trials: &[Trial]) -> Self {
         let mean = |sum: f64| sum / trials.len() as f64;
         let mut calls_over_time = vec![0.0; BINS];

@@ -1,10 +1,10 @@
-//! A network with delays.
+//! A network with random delays.
 
 use rand::rngs::StdRng;
 
 use crate::normal;
 
-/// Of one leg, in milliseconds; from the article, which states the deviation as a variance of 4.
+/// Delay of one leg in milliseconds. The article states the deviation as a variance of 4.
 const MEAN: f64 = 10.0;
 const DEVIATION: f64 = 2.0;
 
@@ -17,8 +17,7 @@ impl Network {
         Self(random)
     }
 
-    /// The delays of the four messages of one try, in milliseconds: normally distributed, and
-    /// turned around should one be below zero.
+    /// Draws the delays of the four messages of one attempt, in milliseconds: the absolute values of normal numbers.
     pub(crate) fn legs(&mut self) -> [f64; 4] {
         let ([a, b], [c, d]) = (normal::pair(&mut self.0), normal::pair(&mut self.0));
         [a, b, c, d].map(|normal| (MEAN + DEVIATION * normal).abs())
@@ -31,7 +30,7 @@ mod tests {
     use crate::seeds;
 
     #[test]
-    fn legs_take_10_ms_give_or_take_2() {
+    fn legs_have_a_mean_of_10_ms_and_a_deviation_of_2_ms() {
         let mut network = Network::new(seeds::generator(1, [0; 3]));
         let legs: Vec<f64> = (0..25_000).flat_map(|_| network.legs()).collect();
         let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / 1e5;

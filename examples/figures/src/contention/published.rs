@@ -1,9 +1,8 @@
-//! What the article's own simulator says.
+//! Results of the article's own simulator.
 
 use super::strategy::Strategy;
 
-/// Averages from the simulator that the article was made with, as its authors published it
-/// (aws-arch-backoff-simulator), since the article's graphs have no numbers to read off.
+/// Means of the simulator that the authors published (aws-arch-backoff-simulator). The article's graphs state no numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Published {
     pub(crate) calls: f64,

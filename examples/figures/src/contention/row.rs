@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// A row that is written only by those who have seen its latest version.
+/// A row that accepts a write only with its current version.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     version: u64,
 }
 
-/// What a reader has seen.
+/// The version at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
-/// Somebody else has written the row since it was read.
+/// The row was written after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict;
 
@@ -21,7 +21,7 @@ impl Row {
         Version(self.version)
     }
 
-    /// Writes the row if it is still as it was `seen`.
+    /// Writes the row if its version is still `seen`.
     pub(crate) fn write(&mut self, seen: Version) -> Result<(), Conflict> {
         if seen != self.read() {
             return Err(Conflict);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_who_saw_the_same_version_only_one_writes() {
+    fn only_one_of_two_writers_with_the_same_version_succeeds() {
         let mut row = Row::default();
         let (one, other) = (row.read(), row.read());
         assert_eq!(row.write(one), Ok(()));

@@ -1,4 +1,4 @@
-//! The simulated server, with the network before it.
+//! The simulated server and its network.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use super::network::Network;
 use super::row::{Conflict, Row};
 use crate::virtual_time::{figure_ms, virtual_ms};
 
-/// What all clients of a trial talk to.
+/// The server of all clients of a trial.
 #[derive(Debug)]
 pub(crate) struct Server {
     start: Instant,
@@ -20,12 +20,12 @@ pub(crate) struct Server {
 struct State {
     network: Network,
     row: Row,
-    /// When writes arrived, in milliseconds.
+    /// Arrival times of the writes, in milliseconds.
     writes: Vec<f64>,
 }
 
 impl Server {
-    /// Its time starts now.
+    /// Starts the server's clock.
     pub(crate) fn start(random: StdRng) -> Self {
         Self {
             start: Instant::now(),
@@ -37,12 +37,12 @@ impl Server {
         }
     }
 
-    /// One client's try: it reads the row, and writes it if it is unchanged by then.
+    /// Reads the row, and writes it if it is unchanged when the write arrives.
     pub(crate) async fn update(&self) -> Result<(), Conflict> {
         let [read, version, write, result] = self.state().network.legs();
         sleep(virtual_ms(read)).await;
         let seen = self.state().row.read();
-        // Nothing happens at the client in between.
+        // The client writes as soon as it has the version.
         sleep(virtual_ms(version + write)).await;
         let written = self.write(|row| row.write(seen));
         sleep(virtual_ms(result)).await;
@@ -56,12 +56,12 @@ impl Server {
         write(&mut state.row)
     }
 
-    /// The time since the start, in milliseconds.
+    /// Returns the time since the start, in milliseconds.
     pub(crate) fn elapsed(&self) -> f64 {
         figure_ms(self.start.elapsed())
     }
 
-    /// When writes arrived so far, in milliseconds.
+    /// Returns the arrival times of the writes so far, in milliseconds.
     pub(crate) fn writes(&self) -> Vec<f64> {
         self.state().writes.clone()
     }

@@ -1,4 +1,4 @@
-//! How clients wait before they try again.
+//! Delays of the clients between attempts.
 
 use serde::Serialize;
 use tower_jitter_retry::{Backoff, Jitter};
@@ -16,8 +16,8 @@ pub(crate) enum Strategy {
     DecorrelatedJitter,
 }
 
-/// The article's, in milliseconds. Its simulator doubles a base of 5 before the first wait already,
-/// except for decorrelated jitter.
+/// The article's values in milliseconds. Except for decorrelated jitter, its simulator doubles a base of 5 before the
+/// first delay.
 const BASE: f64 = 10.0;
 const DECORRELATED_BASE: f64 = 5.0;
 const CAP: f64 = 2000.0;
@@ -31,7 +31,7 @@ impl Strategy {
         Self::DecorrelatedJitter,
     ];
 
-    /// As in the JSON.
+    /// Name in the JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -42,7 +42,7 @@ impl Strategy {
         }
     }
 
-    /// The backoff in virtual time.
+    /// Returns the backoff in virtual time.
     pub(crate) fn backoff(self) -> Backoff {
         let (base, jitter) = match self {
             Self::None => return Backoff::none(),
@@ -61,7 +61,7 @@ mod tests {
     use crate::virtual_time::figure_ms;
 
     #[test]
-    fn waits_are_the_articles() {
+    fn delays_are_the_articles() {
         let waits = |strategy: Strategy| {
             let delays = strategy.backoff().seed(1).schedule().take(10);
             delays.map(figure_ms).collect::<Vec<f64>>()

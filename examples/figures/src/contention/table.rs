@@ -1,4 +1,4 @@
-//! Ours beside the published values.
+//! Measured and published values.
 
 use comfy_table::Table;
 
@@ -39,7 +39,7 @@ fn line(cell: &Cell) -> [String; 9] {
     ]
 }
 
-/// The published value, if there is one, and how far ours is from it.
+/// Returns the published value and the deviation from it, or empty texts without a published value.
 fn beside(ours: f64, published: Option<f64>) -> [String; 2] {
     let Some(published) = published else {
         return Default::default();

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::published::Published;
 use super::*;
+use crate::plot::assert_is_part_of_docs;
 
 const SEED: u64 = 1;
 
@@ -17,8 +18,8 @@ fn run(settings: &[Setting], seed: u64) -> Vec<Cell> {
     cells(settings, seed, &ProgressBar::hidden()).unwrap()
 }
 
-/// A single trial's completion has a standard deviation of at most 23 % with 50 clients and 15 %
-/// with 100 (decorrelated jitter), so that 10 % are at least four standard errors of these means.
+/// The completion of one trial has a standard deviation of at most 23 % with 50 clients and 15 % with 100 (decorrelated
+/// jitter). So 10 % are at least four standard errors of these means.
 #[test]
 fn calls_and_completion_are_the_published_ones() {
     let settings: Vec<Setting> = each_strategy(50, 100)
@@ -48,7 +49,7 @@ fn a_client_alone_needs_one_call() {
     for setting in each_strategy(1, 1) {
         let trial = setting.trial(0, SEED).unwrap();
         assert_eq!(trial.writes.len(), 1);
-        // Four legs of 10 ms ± 2 ms; the result takes one of them.
+        // Four legs of 10 ms ± 2 ms. The result is one of them.
         assert!((20.0..60.0).contains(&trial.completion));
         let result = trial.completion - trial.writes[0];
         assert!((0.0..20.0).contains(&result), "{result}");
@@ -64,7 +65,7 @@ fn one_client_succeeds_in_every_round_without_backoff() {
     };
     let trial = setting.trial(0, SEED).unwrap();
     assert!(trial.writes.is_sorted());
-    // All are at it in the first round, and at least one less in each that follows.
+    // All clients take part in the first round, and at least one less in each later round.
     let calls = trial.writes.len();
     assert!((20..=210).contains(&calls), "{calls}");
 }
@@ -134,7 +135,7 @@ fn everything_is_plotted_within_its_axes() {
         shapes,
         [
             ("contention-calls", 1),
-            ("contention-completion", 2),
+            ("contention-completion", 1),
             ("contention-over-time", 5)
         ]
     );
@@ -161,4 +162,12 @@ fn the_sweep_is_the_articles() {
             if setting.clients <= 100 { 100 } else { 30 }
         );
     }
+}
+
+/// With the numbers of clients that take the least time.
+#[test]
+fn the_plot_in_the_documentation_is_current() {
+    let mut settings = settings();
+    settings.retain(|setting| setting.clients <= 20);
+    assert_is_part_of_docs(&plots::plots(&run(&settings, SEED))[0]);
 }

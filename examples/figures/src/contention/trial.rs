@@ -12,17 +12,17 @@ use super::server::Server;
 use super::strategy::Strategy;
 use crate::virtual_time;
 
-/// What happened in a trial, in milliseconds from its start.
+/// Events of a trial, in milliseconds from its start.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    /// When each write arrived at the server, whether it succeeded or not.
+    /// Arrival times of all writes at the server, the failed ones included.
     pub(crate) writes: Vec<f64>,
-    /// When the last client learned that it had succeeded.
+    /// When the last client received its success.
     pub(crate) completion: f64,
 }
 
 impl Trial {
-    /// So many clients start at once, and each tries until it succeeds.
+    /// Starts all clients at the same time. Each retries until it succeeds.
     pub(crate) fn run(
         clients: u32,
         strategy: Strategy,

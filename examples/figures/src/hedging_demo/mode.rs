@@ -3,27 +3,27 @@ use tower_hedge_latency::{BuildError, HedgeLayer};
 
 use crate::virtual_time::virtual_ms;
 
-/// How the service is called.
+/// How clients call the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
     /// One attempt.
     None,
-    /// A second after 21 ms and a third after 42 ms.
+    /// A second attempt after 21 ms and a third after 42 ms.
     Hedged,
-    /// Three at once.
+    /// Three concurrent attempts.
     FanOut,
-    /// A second when the first is slower than the 95th percentile, for at most 5 % of the requests.
+    /// A second attempt if the first is slower than the 95th percentile, for at most 5 % of the requests.
     Percentile,
 }
 
-/// Of a learned trigger, in milliseconds: the default.
+/// Window of the learned delay in milliseconds, the default.
 const WINDOW: f64 = 10_000.0;
 
 impl Mode {
     pub(crate) const ALL: [Self; 4] = [Self::None, Self::Hedged, Self::FanOut, Self::Percentile];
 
-    /// As in the JSON.
+    /// Name in the JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -33,7 +33,7 @@ impl Mode {
         }
     }
 
-    /// The layer in virtual time, if there is one.
+    /// Builds the layer in virtual time, or `None` for no layer.
     pub(crate) fn layer(self) -> Result<Option<HedgeLayer>, BuildError> {
         let builder = HedgeLayer::builder();
         let builder = match self {
@@ -45,7 +45,7 @@ impl Mode {
         builder.build().map(Some)
     }
 
-    /// The 99th percentile that was published, in milliseconds.
+    /// The published 99th percentile in milliseconds.
     pub(crate) fn published(self) -> Option<f64> {
         match self {
             Self::None => Some(116.9),

@@ -21,7 +21,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// `millis` are the requests' latencies.
+    /// `millis` are the latencies of the requests.
     pub(crate) fn new(mode: Mode, millis: Vec<f64>, requests: u32, attempts: u32) -> Self {
         let latencies = Latencies::new(millis);
         let at = |quantile| latencies.quantile(quantile);

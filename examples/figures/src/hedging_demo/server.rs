@@ -1,4 +1,4 @@
-//! The simulated service, and those who call it.
+//! The simulated service and its callers.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,22 +14,22 @@ use super::mode::Mode;
 use super::row::Row;
 use crate::virtual_time::{self, figure_ms, virtual_ms};
 
-/// Of the article's code, which draws a number below 100 and is slow above 96; its text says 5 %.
+/// Share in the article's code, which draws a number below 100 and is slow above 96. The text of the article states 5 %.
 const SLOW_SHARE: f64 = 0.03;
-/// In milliseconds.
+/// Latencies in milliseconds.
 const FAST: f64 = 15.0;
 const SLOW: f64 = 115.0;
-/// Each sends one request after the other.
+/// Each caller sends one request after the other.
 const CALLERS: u32 = 20;
 
-/// What the service has in common for all attempts.
+/// State that all attempts share.
 struct Server {
     random: StdRng,
     attempts: u32,
 }
 
 impl Server {
-    /// How long the next attempt takes, in milliseconds.
+    /// Draws the latency of the next attempt, in milliseconds.
     fn attempt(&mut self) -> f64 {
         self.attempts += 1;
         if self.random.random_bool(SLOW_SHARE) {
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-/// So many requests, by callers that wait for nothing but the answers.
+/// Sends the requests. Each caller sends the next one when it has the response.
 pub(crate) fn run(mode: Mode, requests: u32, random: StdRng) -> Result<Row, BoxError> {
     virtual_time::block_on(async {
         let attempts = 0;

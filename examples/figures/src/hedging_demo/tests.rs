@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::plot::Drawn;
+use crate::plot::{Drawn, assert_is_in_docs};
 
 fn run(requests: u32, seed: u64) -> Vec<Row> {
     rows(requests, seed, &ProgressBar::hidden()).unwrap()
@@ -11,7 +11,7 @@ fn of(rows: &[Row], mode: Mode) -> &Row {
     rows.iter().find(|row| row.mode == mode).unwrap()
 }
 
-/// For any seed: of 10,000 requests about 300 are slow.
+/// About 300 of 10,000 requests are slow, so the percentiles hold for any seed.
 #[test]
 fn the_99th_percentile_is_the_articles_without_its_network() {
     for seed in 1..=3 {
@@ -30,7 +30,7 @@ fn the_99th_percentile_is_the_articles_without_its_network() {
 }
 
 #[test]
-fn what_is_not_slow_takes_15_ms_in_every_mode() {
+fn a_request_that_is_not_slow_takes_15_ms_in_every_mode() {
     for row in run(2_000, 1) {
         assert!((row.p50_ms - 15.0).abs() < 0.02, "{row:?}");
         assert!(row.max_ms <= 115.02 && row.requests == 2_000);
@@ -82,4 +82,9 @@ fn every_tail_is_plotted_within_its_axes() {
 fn the_tail_is_drawn_in_steps_over_percentiles_with_the_published_points() {
     let drawn = Drawn::new(plots::tail(&run(2_000, 1)).svg().unwrap());
     drawn.assert_is_a_tail_with(3);
+}
+
+#[test]
+fn the_plot_in_the_documentation_is_current() {
+    assert_is_in_docs(&plots::tail(&run(REQUESTS, 1)));
 }

@@ -6,11 +6,11 @@ use tower_dist_ratelimit::Consistency;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mode {
-    /// A round trip for each decision.
+    /// The backend decides each request.
     Exact,
-    /// With a lease time in milliseconds.
+    /// Leases of this length in milliseconds.
     Lease(u64),
-    /// With an interval in milliseconds.
+    /// Eventual consistency with this interval in milliseconds.
     Async(u64),
 }
 
@@ -23,7 +23,7 @@ impl Mode {
         }
     }
 
-    /// The lease time or interval, in milliseconds.
+    /// Lease time or interval in milliseconds; zero for exact decisions.
     pub(crate) fn ms(self) -> u64 {
         match self {
             Self::Exact => 0,
@@ -31,7 +31,7 @@ impl Mode {
         }
     }
 
-    pub(crate) fn sharing(self) -> Consistency {
+    pub(crate) fn consistency(self) -> Consistency {
         let time = Duration::from_millis(self.ms());
         match self {
             Self::Exact => Consistency::Exact,

@@ -1,7 +1,8 @@
-//! One store for all instances, some way off.
+//! One backend for all instances, at a distance.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::sleep;
 use tower_dist_ratelimit::backend::{
@@ -9,34 +10,46 @@ use tower_dist_ratelimit::backend::{
 };
 use tower_dist_ratelimit::{BuildError, Decision, Decisions, Policy};
 
-use super::ROUND_TRIP;
-
-/// The one that decides in memory, a round trip later, for a fleet with one policy.
+/// A backend that decides in memory and answers after a round trip. It holds one policy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Store(Arc<Inner>);
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+    round_trip: Duration,
+}
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Shared {
     memory: Memory,
-    /// Of the first who has registered: the fleet's policy is the same.
+    /// Ids of the first registration. All instances register the same policy.
     ids: Mutex<Vec<PolicyId>>,
-    trips: AtomicU32,
+    round_trips: AtomicU32,
 }
 
 impl Store {
-    pub(crate) fn trips(&self) -> u32 {
-        self.0.trips.load(Ordering::Relaxed)
+    /// Returns the same backend as seen from a distance of `round_trip`.
+    pub(crate) fn at(&self, round_trip: Duration) -> Self {
+        Self {
+            round_trip,
+            ..self.clone()
+        }
     }
 
-    /// The answer is sent half-way through, and is here at the end. Requests come one at a time, so that deciding at the beginning
-    /// makes no other difference than that all is decided half a round trip sooner.
+    /// Number of round trips of all instances.
+    pub(crate) fn round_trips(&self) -> u32 {
+        self.shared.round_trips.load(Ordering::Relaxed)
+    }
+
+    /// Delays the answer by a round trip.
+    ///
+    /// The decision is made at the start of the round trip instead of the middle, in the order in which requests are sent.
     fn later(&self, answer: Answer, decisions: Decisions) -> Answer {
-        self.0.trips.fetch_add(1, Ordering::Relaxed);
+        self.shared.round_trips.fetch_add(1, Ordering::Relaxed);
         let Answer::Done(allowed) = answer else {
             return answer;
         };
+        let round_trip = self.round_trip;
         Answer::Later(Box::pin(async move {
-            sleep(ROUND_TRIP).await;
+            sleep(round_trip).await;
             Ok(JointDecision { allowed, decisions })
         }))
     }
@@ -48,24 +61,29 @@ impl Backend for Store {
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        let mut ids = self.0.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self
+            .shared
+            .ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if ids.is_empty() {
-            *ids = self.0.memory.register(policies)?;
+            *ids = self.shared.memory.register(policies)?;
         }
         Ok(ids.clone())
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
         let mut decisions = Decisions::rejected(charges.len());
-        let answer = self.0.memory.acquire(charges, &mut decisions);
+        let answer = self.shared.memory.acquire(charges, &mut decisions);
         self.later(answer, decisions)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        self.later(self.0.memory.settle(charges, delta), Decisions::rejected(0))
+        let answer = self.shared.memory.settle(charges, delta);
+        self.later(answer, Decisions::rejected(0))
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        self.0.memory.reset(policy, key)
+        self.shared.memory.reset(policy, key)
     }
 }

@@ -1,4 +1,4 @@
-//! The results, and what holds for them.
+//! The results, and their bounds.
 
 use comfy_table::Table;
 
@@ -8,6 +8,7 @@ use crate::report;
 pub(crate) fn table(rows: &[Row]) -> Table {
     let header = [
         "mode",
+        "instances",
         "load",
         "lease ms",
         "admitted / limit",
@@ -15,14 +16,18 @@ pub(crate) fn table(rows: &[Row]) -> Table {
         "worst second / limit",
         "admitted",
         "round trips per decision",
+        "per second",
+        "p50 ms",
+        "p99 ms",
     ];
     report::table(header, 1, rows.iter().map(line))
 }
 
-fn line(row: &Row) -> [String; 8] {
+fn line(row: &Row) -> [String; 12] {
     let bound = row.bound_over_limit;
     [
         row.mode.into(),
+        row.instances.to_string(),
         format!("{:.1}", row.load),
         row.lease_ms.map_or_else(String::new, |ms| ms.to_string()),
         format!("{:.3}", row.admitted_over_limit),
@@ -30,5 +35,8 @@ fn line(row: &Row) -> [String; 8] {
         format!("{:.2}", row.worst_second_over_limit),
         format!("{:.1} %", 100.0 * row.admitted_ratio),
         format!("{:.3}", row.round_trips_per_decision),
+        format!("{:.0}", row.round_trips_per_second),
+        format!("{:.0}", row.p50_ms),
+        format!("{:.0}", row.p99_ms),
     ]
 }

@@ -1,10 +1,20 @@
 use super::*;
-use crate::plot::Drawn;
+use crate::plot::{Drawn, assert_is_part_of_docs};
+
+/// Runs the small fleet for a second.
+fn small(seed: u64) -> Vec<Row> {
+    let mut settings = settings();
+    settings.retain(|(fleet, ..)| *fleet == SMALL);
+    for (fleet, ..) in &mut settings {
+        fleet.seconds = 1;
+    }
+    rows(&settings, seed, &ProgressBar::hidden()).unwrap()
+}
 
 #[test]
 fn leases_keep_their_bound_and_save_round_trips_for_any_seed() {
     for seed in [1, 2] {
-        let row = |mode, load| Row::run(mode, load, MINUTE, seed).unwrap();
+        let row = |mode, load| Row::run(SMALL, mode, load, seed).unwrap();
         let (above, below) = (row(Mode::Lease(1000), 3.0), row(Mode::Lease(1000), 0.8));
         for row in [&above, &below] {
             assert!(
@@ -15,7 +25,7 @@ fn leases_keep_their_bound_and_save_round_trips_for_any_seed() {
         }
         assert!(above.admitted_over_limit >= 0.95, "{above:?}");
         assert!(below.admitted_ratio > 0.98, "{below:?}");
-        // What is for comparison has no bound, and passes that of leases.
+        // Eventual consistency has no bound, and exceeds the bound of leases.
         let asynchronous = row(Mode::Async(1000), 3.0);
         let (other, ours) = (
             asynchronous.worst_second_over_limit,
@@ -26,34 +36,80 @@ fn leases_keep_their_bound_and_save_round_trips_for_any_seed() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_rows() {
-    let time = Duration::from_secs(1);
-    let rows = |seed| {
-        let rows = rows(time, seed, &ProgressBar::hidden()).unwrap();
-        serde_json::to_string(&rows).unwrap()
+fn leases_save_round_trips_and_waiting_in_three_regions() {
+    let fleet = Fleet {
+        seconds: 10,
+        ..MEDIUM
     };
+    let row = |mode, load| Row::run(fleet, mode, load, 1).unwrap();
+    for load in LOADS {
+        let (exact, leased) = (row(Mode::Exact, load), row(Mode::Lease(1000), load));
+        assert!((exact.round_trips_per_decision - 1.0).abs() < 1e-9);
+        assert!(leased.round_trips_per_decision <= 0.1, "{leased:?}");
+        assert!(
+            Some(leased.admitted_over_limit) <= leased.bound_over_limit,
+            "{leased:?}"
+        );
+        // A third of the instances is in each region. Timers are at most 1 ms late.
+        assert!((40.0..=41.0).contains(&exact.p50_ms), "{exact:?}");
+        assert!((80.0..=81.0).contains(&exact.p99_ms), "{exact:?}");
+        assert!(leased.p50_ms < 0.1, "{leased:?}");
+    }
+}
+
+#[test]
+fn the_bucket_grows_with_the_fleet() {
+    let sizes = [SMALL, MEDIUM, LARGE].map(|fleet| (fleet.rate(), fleet.burst()));
+    assert_eq!(sizes, [(1_000, 100), (5_000, 500), (50_000, 5_000)]);
+}
+
+#[test]
+fn every_fleet_runs_exactly_and_with_leases_at_both_loads() {
+    let settings = settings();
+    assert_eq!(settings.len(), 2 * ((1 + 6 + 2) + 2 * (1 + 3)));
+    for fleet in [SMALL, MEDIUM, LARGE] {
+        for load in LOADS {
+            for mode in [Mode::Exact, Mode::Lease(1000)] {
+                assert!(
+                    settings.contains(&(fleet, mode, load)),
+                    "{fleet:?} {mode:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_rows() {
+    let rows = |seed| serde_json::to_string(&small(seed)).unwrap();
     assert_eq!(rows(5), rows(5));
     assert_ne!(rows(5), rows(6));
 }
 
 #[test]
-fn there_is_a_plot_of_all_lease_times() {
-    let rows = rows(Duration::from_secs(1), 1, &ProgressBar::hidden()).unwrap();
-    let plots = report(&rows).unwrap().plots;
-    let series = &plots[0].panels[0].series;
-    assert!(
-        series
-            .iter()
-            .all(|series| series.points.len() == LEASES_MS.len())
-    );
+fn all_lease_times_are_plotted_at_each_load() {
+    let plots = report(&small(1)).unwrap().plots;
+    assert_eq!(plots[0].panels.len(), LOADS.len());
+    for panel in &plots[0].panels {
+        let points = panel.series.iter().map(|series| series.points.len());
+        assert_eq!(points.collect::<Vec<_>>(), [LEASES_MS.len(), 0, 0]);
+    }
 }
 
 #[test]
 fn the_ticks_of_the_plot_are_round_numbers_that_fit() {
-    let report = report(&rows(Duration::from_secs(1), 1, &ProgressBar::hidden()).unwrap()).unwrap();
+    let report = report(&small(1)).unwrap();
     let drawn = Drawn::new(report.plots[0].svg().unwrap());
     drawn.assert_ticks_are_short_and_whole();
     for tick in ["0", "0.3", "0.6", "1", "200", "1000"] {
         assert!(drawn.has_text(tick), "{tick}");
     }
+}
+
+/// With the points that take the least time.
+#[test]
+fn the_plot_in_the_documentation_is_current() {
+    let settings = LOADS.map(|load| (SMALL, Mode::Lease(1000), load));
+    let rows = rows(&settings, 1, &ProgressBar::hidden()).unwrap();
+    assert_is_part_of_docs(&plots::plots(&rows)[0]);
 }

@@ -2,35 +2,48 @@
 
 use super::PLOTTED_LOAD;
 use super::row::Row;
-use crate::plot::{Axis, Corner, Mark, Panel, Plot, Series};
+use crate::plot::{Axis, Mark, Panel, Plot, Series};
+
+/// The highest value of the plot.
+const MOST: f64 = 4000.0;
 
 pub(crate) fn plots(rows: &[Row]) -> Vec<Plot> {
     let plotted = |row: &&Row| (row.load - PLOTTED_LOAD).abs() < 1e-9;
-    let rows: Vec<&Row> = rows.iter().filter(plotted).collect();
-    let panel = |label, end, counts: fn(&Row) -> &[f64]| Panel {
-        y: Axis::linear(label, end),
-        series: rows.iter().map(|row| series(row, counts(row))).collect(),
-    };
     vec![Plot {
         name: "metastable-over-time",
-        title: "A server at 80 % load stops from 20 s to 30 s",
+        title: "An outage of ten seconds: only retries without a budget outlast it",
+        caption: "A server for 1,000 requests per second stops from 20 s to 30 s, at a load of 800 calls per second. Attempts time out \
+                  after 1 s; all retries use three attempts with full jitter. no-budget: RetryLayer without its budget. budget: RetryLayer as it \
+                  comes. hedge: the same over HedgeLayer. tower-budget: tower's Retry with TpsBudget. After Bronson et al., \
+                  \"Metastable Failures in Distributed Systems\" (HotOS 2021).",
         x: Axis::linear("seconds", 120.0),
-        legend: Corner::Right,
-        height: 360,
-        panels: vec![
-            panel("successful calls per second", 1500.0, |row| {
-                &row.traffic.goodput
-            }),
-            panel("attempts per second", 4500.0, |row| &row.traffic.offered),
-        ],
+        height: 140,
+        panels: rows.iter().filter(plotted).map(panel).collect(),
     }]
 }
 
-fn series(row: &Row, counts: &[f64]) -> Series {
-    let middles = (0_u32..).map(|second| f64::from(second) + 0.5);
-    Series {
-        name: row.mode.name(),
-        mark: Mark::Curve(row.mode as usize),
-        points: middles.zip(counts.iter().copied()).collect(),
+fn panel(row: &Row) -> Panel {
+    let over_time = |name, mark, counts: &[f64]| {
+        let middles = (0_u32..).map(|second| f64::from(second) + 0.5);
+        Series {
+            name,
+            mark,
+            points: middles.zip(counts.iter().copied()).collect(),
+        }
+    };
+    let outage = Series {
+        name: "server stopped",
+        mark: Mark::Band,
+        points: vec![(20.0, MOST), (30.0, MOST)],
+    };
+    let traffic = &row.traffic;
+    Panel {
+        title: row.mode.name(),
+        y: Axis::linear("per second", MOST),
+        series: vec![
+            outage,
+            over_time("successful calls", Mark::Area(0), &traffic.goodput),
+            over_time("attempts", Mark::Curve(1), &traffic.offered),
+        ],
     }
 }

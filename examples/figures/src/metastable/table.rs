@@ -1,4 +1,4 @@
-//! Our results next to those of an independent simulation.
+//! Our results and the results of an independent simulation.
 
 use comfy_table::Table;
 

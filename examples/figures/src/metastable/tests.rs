@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::plot::assert_is_in_docs;
 
 /// A short outage of a server that is mostly idle.
 const QUIET: (Scenario, [f64; 1]) = (
@@ -118,21 +119,30 @@ fn the_table_shows_the_independent_recovery_times_and_never_for_null() {
 #[test]
 fn goodput_and_offered_load_of_every_mode_are_plotted_over_time() {
     let mut rows = run(QUIET, 1);
-    assert!(plots::plots(&rows)[0].panels[0].series.is_empty());
+    assert!(plots::plots(&rows)[0].panels.is_empty());
     for row in &mut rows {
         row.load = PLOTTED_LOAD;
     }
     let plot = &plots::plots(&rows)[0];
-    assert_eq!(plot.panels.len(), 2);
-    for (panel, counts) in plot.panels.iter().zip([
-        |row: &Row| row.traffic.goodput.clone(),
-        |row: &Row| row.traffic.offered.clone(),
-    ]) {
-        for (series, row) in panel.series.iter().zip(&rows) {
-            assert_eq!(series.name, row.mode.name());
-            let heights: Vec<f64> = series.points.iter().map(|(_, count)| *count).collect();
-            assert_eq!(heights, counts(row));
-        }
-        assert_eq!(panel.series.len(), 5);
+    assert_eq!(plot.panels.len(), 5);
+    for (panel, row) in plot.panels.iter().zip(&rows) {
+        assert_eq!(panel.title, row.mode.name());
+        let counts = |number: usize| -> Vec<f64> {
+            let points = panel.series[number].points.iter();
+            points.map(|(_, count)| *count).collect()
+        };
+        assert_eq!(counts(1), row.traffic.goodput);
+        assert_eq!(counts(2), row.traffic.offered);
     }
+}
+
+#[test]
+fn the_plot_in_the_documentation_is_current() {
+    let rows = rows(
+        Scenario::PUBLISHED,
+        &[PLOTTED_LOAD],
+        1,
+        &ProgressBar::hidden(),
+    );
+    assert_is_in_docs(&plots::plots(&rows.unwrap())[0]);
 }

@@ -1,4 +1,4 @@
-//! Where values stand on an axis, and its ticks.
+//! Scales and ticks of axes.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use plotters::coord::ranged1d::{
     KeyPointHint, KeyPointWeight, NoDefaultFormatting, Ranged, ValueFormatter,
 };
 
-/// From its first value to `end`. What lies beyond is cut off.
+/// An axis that ends at `end`. Values outside of its range are drawn at its ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
-    /// With the unit.
+    /// Text with the unit.
     label: &'static str,
     scale: Scale,
     end: f64,
@@ -17,11 +17,11 @@ pub(crate) struct Axis {
 
 #[derive(Clone, Copy, Debug)]
 enum Scale {
-    /// From 0.
+    /// Starts at 0.
     Linear,
-    /// From this value. Each factor of 10 has the same length.
+    /// Starts at this value. Each factor of 10 has the same length.
     Logarithmic(f64),
-    /// Shares of calls as their number of nines, from 0: 1 is 90 %, 2 is 99 %.
+    /// Shares of calls as the number of nines, from 0: 1 is 90 %, 2 is 99 %.
     Nines,
 }
 
@@ -56,7 +56,7 @@ impl Axis {
         (self.start()..=self.end).contains(&value)
     }
 
-    /// Returns how far along the axis a value is, from 0 to 1; for one that is cut off, 0 or 1.
+    /// Returns the position of a value on the axis, from 0 to 1.
     fn fraction(self, value: f64) -> f64 {
         let place = |value: f64| match self.scale {
             Scale::Linear | Scale::Nines => value,
@@ -66,13 +66,14 @@ impl Axis {
         (place(value.clamp(self.start(), self.end)) - start) / (end - start)
     }
 
-    fn ticks(self) -> Vec<f64> {
+    /// Returns round values. On a linear axis there are at most `most`.
+    fn ticks(self, most: usize) -> Vec<f64> {
         let round = || (-9..9).flat_map(|power| [1.0, 2.0, 5.0].map(|n| n * 10_f64.powi(power)));
         let values: Vec<f64> = match self.scale {
             Scale::Linear => {
-                let step = round().find(|step| self.end / step < 10.5);
+                let step = round().find(|step| self.end / step < most as f64 - 0.5);
                 let step = step.unwrap_or(self.end);
-                (0..=10).map(|n| f64::from(n) * step).collect()
+                (0..most).map(|n| n as f64 * step).collect()
             }
             Scale::Logarithmic(_) => round().collect(),
             Scale::Nines => (0..=9).map(f64::from).collect(),
@@ -100,7 +101,7 @@ impl Ranged for Axis {
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
         match hint.weight() {
-            KeyPointWeight::Bold => self.ticks(),
+            KeyPointWeight::Bold => self.ticks(hint.max_num_points()),
             KeyPointWeight::Any => Vec::new(),
         }
     }
@@ -113,7 +114,7 @@ impl Ranged for Axis {
 /// Formats a tick.
 impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, value: &f64) -> String {
-        // Multiples of a tenth are no binary numbers: without rounding 3 of them are 0.30000000000000004.
+        // 3 times a tenth is 0.30000000000000004 in binary.
         let rounded = |value: f64| ((value * 1e6).round() / 1e6).to_string();
         match self.scale {
             Scale::Linear | Scale::Logarithmic(_) => rounded(*value),
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     fn ticks(axis: Axis) -> Vec<String> {
-        let ticks = axis.ticks().into_iter();
+        let ticks = axis.ticks(11).into_iter();
         ticks.map(|value| axis.format_ext(&value)).collect()
     }
 
@@ -140,6 +141,8 @@ mod tests {
         assert_eq!(tenths, expected);
         let expected = ["0", "20", "40", "60", "80", "100", "120", "140"];
         assert_eq!(ticks(Axis::linear("", 140.0)), expected);
+        let few = Axis::linear("", 4000.0).ticks(5);
+        assert!(few.is_sorted() && few.len() == 5, "{few:?}");
         let expected = ["10", "20", "50", "100", "200", "500"];
         assert_eq!(ticks(Axis::logarithmic("", 10.0, 600.0)), expected);
         let expected = ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"];
@@ -150,6 +153,10 @@ mod tests {
     fn each_factor_of_a_logarithmic_axis_has_the_same_length() {
         let axis = Axis::logarithmic("", 10.0, 1000.0);
         let pixels = [1.0, 10.0, 100.0, 1000.0, 5000.0].map(|value| axis.map(&value, (400, 0)));
-        assert_eq!(pixels, [400, 400, 200, 0, 0], "what is beyond is cut off");
+        assert_eq!(
+            pixels,
+            [400, 400, 200, 0, 0],
+            "values outside of the axis are drawn at its ends"
+        );
     }
 }

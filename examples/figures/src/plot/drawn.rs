@@ -1,9 +1,11 @@
-//! Reads a drawn plot back, for tests.
+//! Parses drawn plots, for tests.
+
+use super::Plot;
 
 /// The elements of an SVG file.
 pub(crate) struct Drawn(String);
 
-/// A text and where it stands.
+/// A text and its position.
 struct Text<'a> {
     text: &'a str,
     x: f64,
@@ -41,13 +43,13 @@ impl Drawn {
         self.texts().iter().any(|one| one.text == text)
     }
 
-    /// Where a text stands, from the top.
+    /// Returns the distance of a text from the top.
     fn height(&self, text: &str) -> Option<f64> {
         let texts = self.texts();
         texts.iter().find(|one| one.text == text).map(|one| one.y)
     }
 
-    /// The corners of each line.
+    /// Returns the corners of each line.
     fn lines(&self) -> Vec<Vec<(f64, f64)>> {
         self.elements("polyline")
             .map(|element| {
@@ -62,7 +64,7 @@ impl Drawn {
             .collect()
     }
 
-    /// Circles that are not filled: those in the plot and one in each legend.
+    /// Counts circles that are not filled, in the plot and in the legend.
     fn rings(&self) -> usize {
         let circles = self.elements("circle");
         circles
@@ -70,12 +72,12 @@ impl Drawn {
             .count()
     }
 
-    /// Fails if this is not a tail in steps over percentiles, with so many published points and a logarithmic axis.
+    /// Fails unless this is a tail in steps over percentiles, with this number of published points and a logarithmic axis.
     pub(crate) fn assert_is_a_tail_with(&self, published: usize) {
         for tick in ["90 %", "99 %", "99.9 %", "99.99 %", "10", "100"] {
             assert!(self.has_text(tick), "{tick}");
         }
-        // As far apart as 10 and 100.
+        // 100 and 1000 are as far apart as 10 and 100.
         let ticks = ["10", "100", "1000"].iter();
         let heights: Vec<f64> = ticks.filter_map(|tick| self.height(tick)).collect();
         for three in heights.windows(3) {
@@ -83,13 +85,13 @@ impl Drawn {
             assert!(uneven.abs() < 2.0, "{heights:?}");
         }
         assert!(self.has_text("published"));
-        // And one in the legend.
+        // The legend has one more ring.
         assert_eq!(self.rings(), published + 1);
         self.assert_curves_are_steps();
         self.assert_ticks_are_short_and_whole();
     }
 
-    /// Fails if a tick does not fit into the image, or has digits that come from rounding.
+    /// Fails if a tick exceeds the image or shows rounding errors.
     pub(crate) fn assert_ticks_are_short_and_whole(&self) {
         for Text {
             text, x, anchor, ..
@@ -97,7 +99,7 @@ impl Drawn {
         {
             if text.trim_end_matches(" %").parse::<f64>().is_ok() {
                 assert!(text.len() <= 7, "{text}");
-                // Wider than any digit in this size.
+                // An upper bound of the width of a digit.
                 let width = 9.0 * text.len() as f64;
                 let (left, right) = match anchor {
                     "end" => (x - width, x),
@@ -131,4 +133,35 @@ impl Drawn {
 fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = element.split_once(&format!("{name}=\""))?;
     rest.split('"').next()
+}
+
+/// Fails unless the documentation has exactly this plot.
+pub(crate) fn assert_is_in_docs(plot: &Plot) {
+    let is_same = in_docs(plot) == plot.svg().unwrap();
+    assert!(is_same, "{}.svg {OUT_OF_DATE}", plot.name);
+}
+
+/// Fails unless the plot in the documentation has every element of this one, which is drawn from a part of the data.
+pub(crate) fn assert_is_part_of_docs(plot: &Plot) {
+    let (whole, part) = (in_docs(plot), plot.svg().unwrap());
+    let missing = part.lines().find(|element| {
+        let corners = attribute(element, "points");
+        let has_corners = |line: &str| {
+            let (all, some) = (attribute(line, "points"), corners);
+            all.zip(some)
+                .is_some_and(|(all, some)| all.contains(some.trim()))
+        };
+        !whole
+            .lines()
+            .any(|line| line == *element || has_corners(line))
+    });
+    assert_eq!(missing, None, "{}.svg {OUT_OF_DATE}", plot.name);
+}
+
+const OUT_OF_DATE: &str = "in docs/figures is out of date; scripts/figures draws it";
+
+fn in_docs(plot: &Plot) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures");
+    let file = format!("{folder}/{}.svg", plot.name);
+    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"))
 }

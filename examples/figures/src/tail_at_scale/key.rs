@@ -1,31 +1,32 @@
-//! How long it takes to read a key.
+//! Latency of reading a key.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
 use crate::normal;
 
-/// When the published experiment hedges, in milliseconds; nearly all keys are read by then.
+/// Delay of the hedges in the published experiment, in milliseconds. 98 % of the reads complete earlier.
 pub(crate) const TRIGGER: f64 = 10.0;
-/// Of the reads, these take longer.
+/// Share of the reads that take longer than the trigger.
 const SLOW_SHARE: f64 = 0.02;
 
-/// Logarithms of a lognormal distribution's median in milliseconds, and its σ.
+/// Median in milliseconds and σ of a lognormal distribution.
 const FAST: (f64, f64) = (3.0, 0.4);
 const SLOW: (f64, f64) = (4.825, 1.5207);
-/// A fast read takes less than the trigger.
+/// Fast reads take less than the trigger.
 const FASTEST_SLOW: f64 = TRIGGER;
 const SLOWEST_FAST: f64 = 9.9;
 
-/// One read of one key; the first one's time is known beforehand.
+/// One read of one key. The latency of the first read is drawn in advance.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// In milliseconds.
+    /// A read with this latency in milliseconds.
     Taking(f64),
+    /// A read whose latency is drawn when it starts.
     Another,
 }
 
-/// A copy is another read, which takes a time of its own.
+/// A copy is another read, with a latency of its own.
 impl Clone for Read {
     fn clone(&self) -> Self {
         Self::Another
@@ -33,7 +34,7 @@ impl Clone for Read {
 }
 
 impl Read {
-    /// How long it takes, in milliseconds.
+    /// Returns the latency in milliseconds.
     pub(crate) fn millis(&self, random: &mut StdRng) -> f64 {
         match self {
             Self::Taking(millis) => *millis,
@@ -42,7 +43,7 @@ impl Read {
     }
 }
 
-/// How long a read takes, in milliseconds.
+/// Draws the latency of a read, in milliseconds.
 pub(crate) fn millis(random: &mut StdRng) -> f64 {
     let lognormal = |(median, sigma): (f64, f64), random: &mut StdRng| {
         let [normal, _] = normal::pair(random);

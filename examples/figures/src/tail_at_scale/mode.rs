@@ -4,23 +4,23 @@ use tower_hedge_latency::{Budget, BuildError, HedgeLayer};
 use super::key::TRIGGER;
 use crate::virtual_time::virtual_ms;
 
-/// How keys are read.
+/// How a query reads its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// Once.
+    /// Reads each key once.
     None,
-    /// Again after 10 ms.
+    /// Reads a key again after 10 ms.
     Fixed,
-    /// Again after the 98th percentile.
+    /// Reads a key again after the 98th percentile of the reads.
     Percentile,
 }
 
-/// Of a learned trigger, in milliseconds: the default.
+/// Window of the learned delay in milliseconds, the default.
 const WINDOW: f64 = 10_000.0;
 
 impl Mode {
-    /// As in the JSON.
+    /// Name in the JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -29,7 +29,7 @@ impl Mode {
         }
     }
 
-    /// The layer in virtual time, if there is one.
+    /// Builds the layer in virtual time, or `None` for no layer.
     pub(crate) fn layer(self) -> Result<Option<HedgeLayer>, BuildError> {
         let builder = HedgeLayer::builder();
         let builder = match self {
@@ -43,8 +43,8 @@ impl Mode {
         builder.build().map(Some)
     }
 
-    /// Of the keys that can't pass the trigger, one in so many goes through the layer all the same, to
-    /// show that it is left alone. What is learned is learned from all of them.
+    /// Returns n if one in n of the fast keys goes through the layer. A sample shows that the layer does not hedge them. A learned
+    /// delay needs all of them.
     pub(crate) fn one_of(self) -> u32 {
         match self {
             Self::None | Self::Fixed => 100,
@@ -52,7 +52,7 @@ impl Mode {
         }
     }
 
-    /// Queries before those that count.
+    /// Number of queries before the measurement.
     pub(crate) fn warm_up(self) -> u32 {
         match self {
             Self::None | Self::Fixed => 0,

@@ -19,7 +19,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Of at least one query.
+    /// Summarises the trials, which have at least one query.
     pub(crate) fn new(mode: Mode, trials: Vec<Trial>) -> Self {
         let sum = |count: fn(&Trial) -> u64| trials.iter().map(count).sum::<u64>() as f64;
         let extra_load = sum(|trial| trial.hedges) / sum(|trial| trial.keys);

@@ -1,4 +1,4 @@
-//! Ours beside the published values.
+//! Measured and published values.
 
 use comfy_table::Table;
 

@@ -15,7 +15,7 @@ fn setting(mode: Mode, queries: u32) -> Setting {
     }
 }
 
-/// Of 500 queries the 99th percentile is the sixth slowest; for the 99.9th it takes a run of the figure.
+/// The 99th percentile of 500 queries is the sixth slowest. The 99.9th percentile needs a run of the figure.
 #[test]
 fn a_second_read_after_10_ms_takes_the_tail_away_for_2_per_cent_more() {
     let settings = [setting(Mode::None, 500), setting(Mode::Fixed, 500)];
@@ -31,7 +31,7 @@ fn a_second_read_after_10_ms_takes_the_tail_away_for_2_per_cent_more() {
 }
 
 #[test]
-fn a_learned_trigger_finds_the_10_ms_by_itself() {
+fn a_learned_delay_hedges_2_per_cent_of_the_reads() {
     let rows = run(&[setting(Mode::Percentile, 60)], 1);
     let row = &rows[0];
     assert!(

@@ -1,4 +1,4 @@
-//! One piece of the work: queries one after the other, the keys of each at once.
+//! One piece of work: queries in turn, each with concurrent reads of its keys.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +16,17 @@ use crate::virtual_time::{self, figure_ms, virtual_ms};
 
 const KEYS: u32 = 1000;
 
-/// What came of it.
+/// Results of a piece.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    /// Of each query, in milliseconds.
+    /// Latency of each query in milliseconds.
     pub(crate) latencies: Vec<f64>,
     pub(crate) hedges: u64,
-    /// Also those that did not go through the layer.
+    /// All keys, including the keys that did not go through the layer.
     pub(crate) keys: u64,
 }
 
-/// `random` draws the first reads, `others` the hedges, which come in another order in each mode.
+/// Runs a piece. `random` draws the first reads and `others` the hedges, so that all modes have the same first reads.
 pub(crate) fn trial(
     mode: Mode,
     queries: u32,
@@ -56,7 +56,7 @@ pub(crate) fn trial(
             }
             let start = Instant::now();
             let mut reads = JoinSet::new();
-            // What does not go through the layer takes what it takes.
+            // The slowest key that did not go through the layer.
             let mut rest = 0.0_f64;
             for key in 0..KEYS {
                 let millis = key::millis(&mut random);

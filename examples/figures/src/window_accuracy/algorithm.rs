@@ -1,4 +1,4 @@
-//! The algorithms, as a user sets them.
+//! The algorithms, configured as a user does.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tower_dist_ratelimit::{Limiter, Policy, Quota};
 
 use super::{LIMIT, WINDOW};
 
-/// Tokens that a request costs: so that what is left, which is told in whole tokens, is told to the hundredth of a
-/// request.
+/// Tokens per request. The limiter reports the remaining tokens as an integer, so this gives a resolution of a hundredth
+/// of a request.
 pub(crate) const COST: u64 = 100;
 
-/// Four sub-windows of 15 seconds, and the one that is half gone: the article's five.
+/// Buckets of 15 seconds. With the weighted oldest bucket they are the article's five.
 const SUB_WINDOWS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +24,7 @@ pub(crate) enum Algorithm {
     SubWindowsInterpolated,
     SubWindowsWhole,
     TokenBucket,
-    /// As a queue of a minute: what it lets through comes evenly.
+    /// A queue of one minute, which evens out the admitted requests.
     LeakyBucket,
     SlidingLog,
 }
@@ -40,7 +40,7 @@ impl Algorithm {
         Self::SlidingLog,
     ];
 
-    /// Those that the article plots.
+    /// The algorithms that the article plots.
     pub(crate) const IN_THE_ARTICLE: [Self; 3] = [
         Self::FixedWindow,
         Self::TwoWindow,
@@ -74,7 +74,7 @@ impl Algorithm {
         Ok(Limiter::new(Memory::default(), policy)?)
     }
 
-    /// How often what it counts changes at once: an adversary comes just before it does.
+    /// Interval at which the count drops. An adversary sends its requests just before.
     pub(crate) fn turn(self) -> Duration {
         match self {
             Self::SubWindowsInterpolated | Self::SubWindowsWhole => WINDOW / SUB_WINDOWS,

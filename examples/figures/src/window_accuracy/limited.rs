@@ -1,4 +1,4 @@
-//! A limiter under observation.
+//! A limiter with a log of its admitted requests.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use tower_dist_ratelimit::{Decision, Limiter};
 use super::algorithm::{Algorithm, COST};
 use super::{LIMIT, WINDOW};
 
-/// A limiter, and when it has let requests through.
+/// A limiter, and the times of its admitted requests.
 #[derive(Debug)]
 pub(crate) struct Limited {
     limiter: Limiter,
     start: Instant,
-    /// Tokens that are left of an unused key.
+    /// Remaining tokens of an unused key.
     full: u64,
-    /// Since the start; in order, and for a queue also those yet to come.
+    /// Times since the start, sorted. A queue also has times in the future.
     passed: Vec<Duration>,
 }
 
-/// All share it.
+/// The key of all requests.
 const KEY: &str = "client";
 
 impl Limited {
-    /// On the paused clock of the current runtime.
+    /// Starts on the paused clock of the current runtime.
     pub(crate) async fn start(algorithm: Algorithm) -> Result<Self, BoxError> {
         let limiter = algorithm.limiter()?;
         let full = limiter.peek(KEY).await?.remaining;
@@ -40,18 +40,18 @@ impl Limited {
         self.start.elapsed()
     }
 
-    /// Lets time pass until then.
+    /// Advances the clock to `time`.
     pub(crate) async fn until(&self, time: Duration) {
         advance(time.saturating_sub(self.now())).await;
     }
 
-    /// The requests that the algorithm believes to be in the window.
+    /// Returns the algorithm's count of the requests in the window.
     pub(crate) async fn believed(&self) -> Result<f64, BoxError> {
         let left = self.limiter.peek(KEY).await?.remaining;
         Ok((self.full - left) as f64 / COST as f64)
     }
 
-    /// The requests that have passed in the window that ends then.
+    /// Returns the number of requests that were admitted in the window up to `end`.
     pub(crate) fn passed_until(&self, end: Duration) -> u64 {
         let until = |time| self.passed.partition_point(|passed| *passed <= time) as u64;
         let before = end.checked_sub(WINDOW).map_or(0, until);
@@ -66,7 +66,7 @@ impl Limited {
         Ok(decision)
     }
 
-    /// Whether the window of the latest that has passed has more than the limit.
+    /// Returns whether the window up to the latest admitted request exceeds the limit.
     pub(crate) fn is_over(&self) -> bool {
         self.passed
             .last()
@@ -77,7 +77,7 @@ impl Limited {
         self.passed.len()
     }
 
-    /// The most that have passed in any window.
+    /// Returns the largest number of requests that were admitted in any window.
     pub(crate) fn worst_window(&self) -> u64 {
         let windows = self.passed.iter().map(|end| self.passed_until(*end));
         windows.max().unwrap_or(0)

@@ -3,28 +3,31 @@
 use super::TRACE;
 use super::algorithm::Algorithm;
 use super::trace::Trace;
-use crate::plot::{Axis, Corner, Mark, Panel, Plot, Series};
+use crate::plot::{Axis, Mark, Panel, Plot, Series};
 
 pub(crate) fn plots(traces: &[Trace]) -> Vec<Plot> {
     traces.iter().filter_map(plot).collect()
 }
 
 fn plot(trace: &Trace) -> Option<Plot> {
-    let (name, title, counter) = match trace.algorithm {
+    let (name, title, caption) = match trace.algorithm {
         Algorithm::FixedWindow => (
             "window-accuracy-fixed",
-            "A fixed window of 60 s",
-            "the fixed window's count",
+            "How well a fixed window counts",
+            "Requests at random, at 0.8 times a limit of 100 per minute. The count of a fixed window starts from zero every minute, so it \
+             misses requests of the last 60 s.",
         ),
         Algorithm::TwoWindow => (
             "window-accuracy-two",
-            "Two windows of 60 s, weighted",
-            "the two windows' count",
+            "How well two weighted windows count",
+            "Requests at random, at 0.8 times a limit of 100 per minute. The sliding window adds a share of the previous window's \
+             count to the current one. It is off by one or two requests on average.",
         ),
         Algorithm::SubWindowsInterpolated => (
             "window-accuracy-sub",
-            "Five windows of 15 s, the oldest weighted",
-            "the five windows' count",
+            "How well five windows of 15 s count",
+            "Requests at random, at 0.8 times a limit of 100 per minute. The window is split into buckets of 15 s, and the oldest of \
+             the five is weighted by its remaining share.",
         ),
         _ => return None,
     };
@@ -35,7 +38,7 @@ fn plot(trace: &Trace) -> Option<Plot> {
             points: trace.passed.clone(),
         },
         Series {
-            name: counter,
+            name: "the algorithm's count",
             mark: Mark::Curve(1),
             points: trace.believed.clone(),
         },
@@ -43,10 +46,11 @@ fn plot(trace: &Trace) -> Option<Plot> {
     Some(Plot {
         name,
         title,
+        caption,
         x: Axis::linear("seconds", TRACE.as_secs_f64()),
-        legend: Corner::Right,
-        height: 400,
+        height: 330,
         panels: vec![Panel {
+            title: "",
             y: Axis::linear("requests", 140.0),
             series,
         }],

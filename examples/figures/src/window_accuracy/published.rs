@@ -1,9 +1,9 @@
-//! What is known of the algorithms' worst windows.
+//! Known bounds of the worst window.
 
 use super::algorithm::Algorithm;
 use super::row::Row;
 
-/// The most requests in any window, over the limit.
+/// Most requests in any window, as a multiple of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Published {
     About(f64),
@@ -11,9 +11,9 @@ pub(crate) enum Published {
 }
 
 impl Published {
-    /// The article: a fixed window lets twice the limit in. The others follow from how they count: two windows give an
-    /// adversary one request less than that, and stay close to the limit on real traffic; what counts whole
-    /// sub-windows or each request is never above it; a bucket adds its burst.
+    /// The article states that a fixed window admits twice the limit. The other bounds follow from the algorithms. Two windows
+    /// admit one request less against an adversary, and stay close to the limit on real traffic. Whole sub-windows and the log
+    /// never exceed the limit. A token bucket adds its burst.
     pub(crate) fn of(row: &Row) -> Option<Self> {
         let adversarial = row.traffic == "adversarial";
         let poisson = row.traffic == "poisson";

@@ -1,4 +1,4 @@
-//! One algorithm under one kind of traffic.
+//! One algorithm with one kind of traffic.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::virtual_time;
 pub(crate) struct Row {
     pub(crate) algorithm: Algorithm,
     pub(crate) traffic: &'static str,
-    /// Requests that came, over what the limit allows in the time.
+    /// Requests, as a multiple of the limit over the time.
     pub(crate) load: f64,
-    /// The most requests that passed in any window, over the limit.
+    /// Most requests admitted in any window, as a multiple of the limit.
     pub(crate) worst_window_over_limit: f64,
-    /// Of the requests that came.
+    /// Admitted requests, as a share of all requests.
     pub(crate) admitted_ratio: f64,
-    /// What the algorithm believed to be in the window less what was, in requests, just before each decision.
+    /// The algorithm's count minus the true count just before each decision, in requests.
     pub(crate) mean_count_error: f64,
     pub(crate) mean_abs_error: f64,
-    /// Refused though there was room in the window; of the requests that came.
+    /// Requests rejected below the limit, as a share of all requests.
     pub(crate) wrongly_refused: f64,
-    /// Passed though there was none; of the requests that came.
+    /// Requests admitted above the limit, as a share of all requests.
     pub(crate) wrongly_admitted: f64,
 }
 
@@ -41,11 +41,11 @@ struct Tally {
     wrongly_admitted: u32,
 }
 
-/// An adversary attacks, and then waits until the algorithm has forgotten it.
+/// An adversary attacks, and then waits until the algorithm's state is empty.
 const ATTACK: Duration = Duration::from_secs(150);
 const CYCLE: Duration = Duration::from_secs(300);
 
-/// How long before the turn of a window an adversary comes.
+/// Time between the first requests of an adversary and the end of a window.
 const BEFORE: Duration = Duration::from_millis(1);
 
 impl Row {
@@ -78,7 +78,7 @@ impl Row {
     }
 }
 
-/// As much as passes just before the count changes, and then each request at the first instant that it can pass.
+/// Sends requests until one is rejected, just before the count drops, and then each request as early as it can be admitted.
 async fn attack(
     algorithm: Algorithm,
     limited: &mut Limited,
@@ -94,7 +94,7 @@ async fn attack(
 }
 
 impl Tally {
-    /// One request, and how long it has to wait if it was refused.
+    /// Sends one request and returns its `retry_after`, or zero.
     async fn request(&mut self, limited: &mut Limited) -> Result<Duration, BoxError> {
         let passed = limited.passed_until(limited.now());
         let error = limited.believed().await? - passed as f64;

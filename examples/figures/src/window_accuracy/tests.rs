@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::published::Published;
 use super::*;
+use crate::plot::assert_is_in_docs;
 
 const SEED: u64 = 1;
 const TWENTY_MINUTES: Duration = Duration::from_secs(1200);
@@ -50,7 +51,7 @@ fn more_windows_count_better_at_every_load() {
 }
 
 #[test]
-fn the_log_is_never_wrong_and_hard_caps_never_let_too_many_in() {
+fn the_log_is_never_wrong_and_hard_caps_never_exceed_the_limit() {
     for row in &run(SEED) {
         match row.algorithm {
             Algorithm::SlidingLog => {
@@ -117,7 +118,7 @@ fn rows_are_flat_objects_with_these_keys() {
 }
 
 #[test]
-fn each_algorithm_is_under_each_traffic_by_its_name() {
+fn each_algorithm_runs_with_each_traffic_under_its_name() {
     let rows = rows(Duration::from_secs(60), SEED, &ProgressBar::hidden()).unwrap();
     assert_eq!(rows.len(), 5 * 7);
     for row in &rows {
@@ -140,4 +141,10 @@ fn the_article_s_three_graphs_are_plotted_within_their_axes() {
             }
         }
     }
+}
+
+#[test]
+fn the_plot_in_the_documentation_is_current() {
+    let trace = Trace::run(Algorithm::TwoWindow, TRACE, SEED).unwrap();
+    assert_is_in_docs(&plots::plots(&[trace])[0]);
 }

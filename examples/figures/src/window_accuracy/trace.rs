@@ -1,4 +1,4 @@
-//! How the counts go over time.
+//! Counts over time.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use super::limited::Limited;
 use super::traffic::Traffic;
 use crate::virtual_time;
 
-/// What one algorithm believed to be in the window, and what was, over the same traffic.
+/// The count of one algorithm and the true count, over the same traffic.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) algorithm: Algorithm,
-    /// At so many seconds.
+    /// Requests admitted in the last 60 s, over the time in seconds.
     pub(crate) passed: Vec<(f64, f64)>,
+    /// The algorithm's count, over the time in seconds.
     pub(crate) believed: Vec<(f64, f64)>,
 }
 
-/// Between two points.
+/// Time between two points.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Near the limit, where an error matters, and below it, so that few are refused and all see about the same requests.
+/// Near the limit, where an error matters. Below it, so that few requests are rejected and all algorithms count the same ones.
 const TRAFFIC: Traffic = Traffic::Poisson(0.8);
 
 impl Trace {

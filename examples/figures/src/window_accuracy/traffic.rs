@@ -1,4 +1,4 @@
-//! When requests come.
+//! Arrival times of the requests.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use crate::{arrivals, seeds};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Traffic {
-    /// At random, at this multiple of the limit.
+    /// Random requests, at this multiple of the limit.
     Poisson(f64),
-    /// As many as the limit at once, again and again.
+    /// Bursts of the size of the limit.
     Bursty,
     /// The algorithm's own worst case.
     Adversarial,
 }
 
-/// Between two bursts.
+/// Time between two bursts.
 const BETWEEN_BURSTS: Duration = Duration::from_secs(37);
 
 impl Traffic {
@@ -35,8 +35,7 @@ impl Traffic {
         }
     }
 
-    /// When requests come that do not look at what becomes of them; the same for all algorithms. An adversary's are not
-    /// known before.
+    /// Returns arrival times, which are the same for all algorithms. `None` for an adversary, which reacts to the decisions.
     pub(crate) fn arrivals(self, time: Duration, seed: u64) -> Option<Vec<Duration>> {
         match self {
             Self::Poisson(load) => {

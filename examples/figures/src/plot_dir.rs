@@ -1,18 +1,16 @@
-//! The directory for plots.
+//! A directory for plots.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tower::BoxError;
 
-use crate::plot::Plot;
-
-/// A directory that can be written to.
+/// A writable directory.
 #[derive(Debug)]
-pub(crate) struct SvgDir(PathBuf);
+pub(crate) struct PlotDir(PathBuf);
 
-impl SvgDir {
-    /// Makes the directory if it is missing, and tries whether a file can be made there.
+impl PlotDir {
+    /// Creates the directory if it is missing. Fails if no file can be created there.
     pub(crate) fn open(dir: &Path) -> Result<Self, BoxError> {
         let probe = dir.join(format!(".figures-{}", std::process::id()));
         fs::create_dir_all(dir)
@@ -22,10 +20,10 @@ impl SvgDir {
         Ok(Self(dir.to_owned()))
     }
 
-    /// Draws a plot into its file, and says where that is.
-    pub(crate) fn write(&self, plot: &Plot) -> Result<PathBuf, BoxError> {
-        let path = self.0.join(plot.name).with_extension("svg");
-        fs::write(&path, plot.svg()?)
+    /// Writes a file and returns its path.
+    pub(crate) fn write(&self, file: &str, contents: &[u8]) -> Result<PathBuf, BoxError> {
+        let path = self.0.join(file);
+        fs::write(&path, contents)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(path)
     }
