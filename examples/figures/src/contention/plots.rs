@@ -35,7 +35,7 @@ fn completion(cells: &[Cell]) -> Plot {
     Plot {
         name: "contention-completion",
         title: "Time until every client has written the row",
-        caption: "The same runs. The time axis is logarithmic: exponential backoff without jitter takes ten times as long as \
+        caption: "Clients start together and write one row. The time axis is logarithmic: exponential backoff without jitter takes ten times as long as \
                   with jitter, because clients that collided retry at the same time again. Rings: the published simulator.",
         x: CLIENTS,
         height: 430,
@@ -96,7 +96,7 @@ fn over_time(cells: &[Cell]) -> Plot {
         name: "contention-over-time",
         title: "Arrival times of the calls of 100 clients",
         caption: "Calls that reach the server in each 20 ms, mean over 100 trials; the first peaks are cut off. Without jitter the \
-                  calls arrive in waves with idle time between them. Jitter spreads them evenly.",
+                  calls arrive in waves with idle time between them. Full and decorrelated jitter spread them.",
         x: Axis::linear("ms since all clients started", 6000.0),
         height: 150,
         panels: cells.map(panel).collect(),

@@ -11,11 +11,11 @@ pub(crate) fn plots(rows: &[Row]) -> Vec<Plot> {
     let plotted = |row: &&Row| (row.load - PLOTTED_LOAD).abs() < 1e-9;
     vec![Plot {
         name: "metastable-over-time",
-        title: "An outage of ten seconds: only retries without a budget outlast it",
-        caption: "A server for 1,000 requests per second stops from 20 s to 30 s, at a load of 800 calls per second. Attempts time out \
-                  after 1 s; all retries use three attempts with full jitter. no-budget: RetryLayer without its budget. budget: RetryLayer as it \
-                  comes. hedge: the same over HedgeLayer. tower-budget: tower's Retry with TpsBudget. After Bronson et al., \
-                  \"Metastable Failures in Distributed Systems\" (HotOS 2021).",
+        title: "An outage of ten seconds, with and without a retry budget",
+        caption: "A server for 1,000 requests per second stops from 20 s to 30 s, at a load of 800 calls per second. Attempts time \
+                  out after 1 s. Retries use three attempts with full jitter. no-budget: RetryLayer with an unlimited budget. budget: \
+                  RetryLayer with its default budget. hedge: the same over HedgeLayer. tower-budget: tower's Retry with TpsBudget. \
+                  After Bronson et al., \"Metastable Failures in Distributed Systems\" (HotOS 2021).",
         x: Axis::linear("seconds", 120.0),
         height: 140,
         panels: rows.iter().filter(plotted).map(panel).collect(),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tower::BoxError;
 
 use super::{Axis, Mark, Panel, Plot, Series};
@@ -111,14 +112,16 @@ impl Panel {
             .x_desc(if label > 0 { x.label() } else { "" })
             .y_desc(self.y.label())
             .x_labels(11)
-            .y_labels(((height - TICKS) / TICKS).min(11) as usize)
+            .y_labels(((height - label) / TICKS).min(11) as usize)
             .light_line_style(WHITE)
             .draw()?;
         for (number, series) in self.series.iter().enumerate() {
             series.draw(&mut chart, x, self.series.len() - number)?;
         }
-        let right = i32::try_from(WIDTH as usize - 52 - CHARACTER * self.title.len())?;
-        text(area, self.title, (right, 14), TEXT)
+        let right = TextStyle::from(TEXT).pos(Pos::new(HPos::Right, VPos::Top));
+        let place = (i32::try_from(WIDTH)? - 56, 14);
+        area.draw(&Text::new(self.title, place, right))?;
+        Ok(())
     }
 }
 

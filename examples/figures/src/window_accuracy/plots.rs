@@ -21,7 +21,7 @@ fn plot(trace: &Trace) -> Option<Plot> {
             "window-accuracy-two",
             "How well two weighted windows count",
             "Requests at random, at 0.8 times a limit of 100 per minute. The sliding window adds a share of the previous window's \
-             count to the current one. It is off by one or two requests on average.",
+             count to the current one. Its mean absolute error is below three requests.",
         ),
         Algorithm::SubWindowsInterpolated => (
             "window-accuracy-sub",
