@@ -147,7 +147,7 @@ async fn every_rule_of_the_first_retry_example_does_what_it_says() {
     let counts = handle.counts();
     // A 404 counts as a success once its rule is used up.
     assert_eq!((counts.retries, counts.recovered), (7, 4));
-    // The server's authority has a budget of its own, and that of requests without one is full.
+    // The retries used the budget of the server's authority. The budget of requests without an authority is full.
     assert_eq!(handle.budget().available(), 100);
 }
 

@@ -21,8 +21,8 @@ pub enum Mode {
     /// Sends no extra attempt and changes no call, but counts and reports the extra attempts that it would send.
     /// Requests are not copied, so it cannot tell whether a body is too long to resend.
     ///
-    /// A retry layer takes the tokens for them from its budget, so give it a budget of its own. A hedge layer asks neither
-    /// its budget nor whether the service is ready. It keeps learning latencies.
+    /// A retry layer takes the tokens for them from its budget, so give it a budget of its own. A hedge layer uses neither
+    /// its budget nor the readiness of the service. It keeps learning latencies.
     Shadow,
     /// Sends no extra attempt, copies nothing, changes nothing and learns nothing.
     ///

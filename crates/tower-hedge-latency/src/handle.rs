@@ -68,7 +68,7 @@ impl HedgeHandle {
         settings.percentile().map(delays).unwrap_or_default()
     }
 
-    /// Sets the trigger to a percentile. Hedges are due by it immediately, from what was learned before.
+    /// Sets the trigger to a percentile. It takes effect immediately, with the latencies learned before.
     ///
     /// # Errors
     ///

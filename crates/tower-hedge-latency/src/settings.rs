@@ -37,7 +37,7 @@ pub(crate) struct Tuning {
     pub(crate) deposits: bool,
 }
 
-/// The settings of a builder, `None` for those that were left out.
+/// The settings of a builder. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
     pub(crate) common: Common,
@@ -67,7 +67,7 @@ impl Knobs {
         self.validate_together()
     }
 
-    /// Rejects settings of a percentile that are `given` besides another trigger.
+    /// Rejects settings of a percentile in `given` if another trigger is set.
     fn validate_unused(&self, given: &Self) -> Result<(), BuildError> {
         match (self.trigger.get(), self.trigger.setter()) {
             (None | Some(Trigger::Percentile), _) | (_, None) => Ok(()),
@@ -112,7 +112,7 @@ impl Knobs {
         }
     }
 
-    /// The settings of `given`, and those of `self` that it leaves out.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         let (trigger, max_hedges) = match given.trigger.get() {
             None => (&self.trigger, self.max_hedges),
@@ -174,7 +174,7 @@ impl Settings {
         }
     }
 
-    /// These settings, changed to those that are `given`.
+    /// Returns these settings with the changes in `given`.
     pub(crate) fn changed(&self, given: &Knobs) -> Result<Self, BuildError> {
         let knobs = self.knobs.overridden_by(given)?;
         knobs.validate_unused(given)?;

@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     pub(crate) may_repeat: bool,
     /// How long after a call's start attempts may go out.
     last_start: Option<Duration>,
-    /// Whether the layer can end what is in flight.
+    /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
     /// Shared by all versions with the same backoff, so that none gives out a sequence again.
     seeds: Arc<Seeds>,
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings of a builder, `None` for those that were left out.
+/// The settings of a builder. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
     pub(crate) common: Common,
@@ -68,7 +68,7 @@ impl Knobs {
         ]
     }
 
-    /// The settings of `given`, and those of `self` that it leaves out.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         Ok(Self {
             common: self.common.overridden_by(&given.common)?,
@@ -83,14 +83,14 @@ impl Knobs {
 }
 
 impl Settings {
-    /// The settings of a layer, given whether it can end what is in flight.
+    /// The settings of a layer, given whether it can end attempts in flight.
     pub(crate) fn new(knobs: Knobs, has_time_limits: bool) -> Self {
         let budget = knobs.common.budget().cloned().unwrap_or_default();
         let seeds = Arc::new(knobs.backoff.unwrap_or_default().seeds());
         Self::of(knobs, budget, has_time_limits, seeds, Arc::default())
     }
 
-    /// These settings, changed to those that are `given`.
+    /// Returns these settings with the changes in `given`.
     pub(crate) fn changed(&self, given: &Knobs) -> Result<Self, BuildError> {
         given.validate()?;
         for (name, limit) in given.time_limits() {

@@ -60,7 +60,7 @@ fn never(_: &Result<(), BoxError>, _: &Attempt) -> Verdict {
     Verdict::Fatal
 }
 
-/// The group of setters, of which only one may be called.
+/// Whether both setters belong to a group that allows only one of them.
 fn is_in_both(group: &[&str], first: &str, second: &str) -> bool {
     first != second && group.contains(&first) && group.contains(&second)
 }

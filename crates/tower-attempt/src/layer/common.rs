@@ -62,7 +62,8 @@ impl Common {
         }
     }
 
-    /// The settings of `given`, and those of `self` that it leaves out. The name stays, and so do budgets by key.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out. The name and budgets by key
+    /// stay.
     ///
     /// # Errors
     ///

@@ -424,8 +424,8 @@ macro_rules! __layer {
 
         $(#[$idempotent_if])*
         impl<$($dialect)* O, $($x),+> $builder<$protocol, O, $($x),+> {
-            /// Declares the requests idempotent for which a closure returns `true`, besides those that the protocol
-            /// knows.
+            /// Declares the requests idempotent for which a closure returns `true`, in addition to the protocol's own
+            /// idempotent requests.
             ///
             /// For a POST that only reads, or that the server deduplicates, and for gRPC methods. A
             /// [`classify`](Self::classify) rule never makes another attempt safe; this setting does.
@@ -453,12 +453,12 @@ macro_rules! __layer {
 
         #[cfg(feature = "http")]
         impl<O, $($x),+> $builder<$crate::Http, O, $($x),+> {
-            /// The statuses to retry for idempotent requests, besides the default ones. In a hedge layer, a response with
+            /// Further statuses to retry for idempotent requests, in addition to the default ones. In a hedge layer, a response with
             /// such a status does not win while another attempt is in flight.
             ///
             /// # Default
             ///
-            /// None besides 408, 425, 429, 500, 502, 503 and 504.
+            /// No further ones. The default statuses are 408, 425, 429, 500, 502, 503 and 504.
             ///
             /// # Errors
             ///
@@ -479,7 +479,7 @@ macro_rules! __layer {
 
             /// Adds an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) to each request that has none and whose
             /// method is not idempotent, so that it may be resent like any other. For servers that keep the promise:
-            /// with one that ignores the key, a resent POST acts twice.
+            /// if a server ignores the key, a resent POST acts twice.
             ///
             /// A key has to be new for every request, such as a random UUID. All attempts of a request have the same
             /// key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it.
@@ -522,7 +522,7 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// `build` rejects an empty list. That of a hedge layer also rejects a layer that declares no method at all.
+            /// `build` rejects an empty list. A hedge layer that declares no method at all is rejected, too.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
