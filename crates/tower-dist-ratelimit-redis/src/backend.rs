@@ -37,7 +37,7 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 /// | URL | |
 /// |---|---|
 /// | `redis://[user][:password@]host[:port][/db]` | one server, Redis 6 or later or Valkey |
-/// | `redis-sentinel://[user][:password@]host[:port],../name[/db]` | the primary of this name, as the sentinels report it; user and password belong to the server, and the sentinels have [their own](RedisBuilder::sentinel_password) |
+/// | `redis-sentinel://[user][:password@]host[:port],../name[/db]` | the primary of this name, as the sentinels report it; user and password belong to the server, and the sentinels have [their own](crate::RedisBuilder::sentinel_password) |
 /// | `redis-cluster://[user][:password@]host[:port],..` | a Cluster, known by some of its nodes |
 ///
 /// A URL with `rediss` instead of `redis` encrypts the connection. It needs the feature `tls`.
@@ -73,7 +73,7 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 /// five hang. The backend replaces a connection in these cases:
 ///
 /// - the connection is closed;
-/// - two consecutive calls get no answer [in time](RedisBuilder::answer_timeout);
+/// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
 /// - the server has become a replica;
 /// - the server rejects writes because it lost its replicas (`min-replicas-to-write`), one of which may have been promoted.
 ///

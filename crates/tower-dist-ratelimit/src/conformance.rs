@@ -127,7 +127,7 @@ impl Conformance {
         }
     }
 
-    /// Not that more than the cost is granted where more is [wanted](crate::backend::Charge::want).
+    /// Not that more than the cost is granted where more is [wanted](crate::backend::Charge::up_to).
     pub fn without_leases(self) -> Self {
         Self {
             leases: false,

@@ -38,7 +38,7 @@ pub struct Decision {
     pub limit: u64,
     /// Whole tokens that are left after this decision.
     pub remaining: u64,
-    /// The tokens that were taken: the cost; or more, up to what was [wanted](crate::backend::Charge::want). Zero when
+    /// The tokens that were taken: the cost; or more, up to what was [wanted](crate::backend::Charge::up_to). Zero when
     /// rejected, and when another policy of the set rejects.
     pub granted: u64,
     /// How long to wait before the same request can pass, if nobody else takes the tokens. It is exact: a request is

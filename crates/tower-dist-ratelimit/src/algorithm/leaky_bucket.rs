@@ -13,7 +13,7 @@ use crate::{BuildError, Decision, Quota};
 ///
 /// (A leaky bucket as a meter is the token bucket, seen from the other side.)
 ///
-/// Kept as one number: the instant at which the last of the queue has had its time, in units of its [`Pace`]. 0 stands
+/// Kept as one number: the instant at which the last of the queue has had its time, in units of its `Pace`. 0 stands
 /// for a queue that nobody has used.
 #[derive(Clone, Copy, Debug)]
 pub struct LeakyQueue {

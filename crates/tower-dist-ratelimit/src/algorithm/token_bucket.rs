@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{BuildError, Decision, Quota};
 
-/// A token bucket kept as one number: the instant at which it is full again (GCRA), in units of its [`Pace`].
+/// A token bucket kept as one number: the instant at which it is full again (GCRA), in units of its `Pace`.
 ///
 /// A bucket whose instant has passed is full: 0 stands for one that nobody has used.
 ///
