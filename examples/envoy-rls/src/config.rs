@@ -145,10 +145,14 @@ impl TryFrom<Vec<Descriptor>> for Level {
 impl From<Descriptor> for Node {
     fn from(descriptor: Descriptor) -> Self {
         let rule = descriptor.rate_limit.map(|Limit(mut limit)| {
-            if let Some(RateLimit { name, .. }) = &mut limit
-                && name.is_empty()
-            {
-                *name = descriptor.key;
+            if let Some(RateLimit { name, .. }) = &mut limit {
+                let given = if name.is_empty() {
+                    &descriptor.key
+                } else {
+                    &*name
+                };
+                // It goes into headers, in quotes.
+                *name = given.replace(|c: char| !matches!(c, ' '..='~') || "\"\\".contains(c), "_");
             }
             let shadow = descriptor.shadow_mode;
             Rule { limit, shadow }

@@ -10,7 +10,7 @@ use crate::proto::{
     Code, Descriptor, DescriptorStatus, LimitOverride, RateLimitRequest, RateLimitResponse, Unit,
 };
 
-const CONFIG: &str = "
+const CONFIG: &str = r#"
 domain: shop
 descriptors:
   - key: user
@@ -27,11 +27,11 @@ descriptors:
       - key: to_number
         rate_limit: { name: marketing, unit: week, requests_per_unit: 1 }
   - key: path
-    rate_limit: { unit: year, requests_per_unit: 100 }
+    rate_limit: { name: 'the "größte" \path', unit: year, requests_per_unit: 100 }
   - key: experiment
     shadow_mode: true
     rate_limit: { unit: day, requests_per_unit: 1 }
-";
+"#;
 
 /// A running service, and a connection to it.
 struct Running {
@@ -256,6 +256,15 @@ async fn a_limit_in_the_descriptor_replaces_the_one_of_the_configuration() {
             .unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
     }
+}
+
+#[tokio::test]
+async fn a_name_is_text_that_fits_into_a_header() {
+    let service = in_memory().await;
+    let path = descriptor(&[("path", "/")]);
+    let response = service.call(request(vec![path])).await.unwrap();
+    let policy = &response.response_headers_to_add[0].value;
+    assert_eq!(policy, r#""the _gr__te_ _path";q=100;w=31536000"#);
 }
 
 #[tokio::test]
