@@ -4,23 +4,24 @@ use smallvec::SmallVec;
 use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
-        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
-        toolkit::{ConnectError, MAX_POLICIES, PendingVerdict, Registry, Transactions, tag},
+        Answer, Backend, BackendError, BoxFuture, Capabilities, CasBackend, Charge, PolicyId,
+        toolkit::{ConnectError, MAX_POLICIES, Registry, Transactions, tag},
     },
 };
 
 use crate::{
     builder::MemcachedBuilder,
-    job::{Asked, Verb},
-    link::Link,
-    parts::Part,
-    set::Kept,
+    counted::Counted,
+    items::{Items, Servers},
+    job::Verb,
+    key::server,
+    part::Part,
 };
 
 /// Keeps limits in Memcached, for a whole fleet.
 ///
-/// Memcached runs no scripts: it adds to counters, and it writes what nobody has changed meanwhile. Windows are counted
-/// the first way, everything else is decided the second. Neither ever admits more than the limit, whatever number of
+/// Memcached runs no scripts: it adds to counters, and it writes a value if it is unchanged. Fixed windows are counted
+/// the first way, all other algorithms are decided the second way. Neither ever admits more than the limit, whatever number of
 /// processes asks.
 ///
 /// ```no_run
@@ -45,10 +46,8 @@ use crate::{
 /// |---|---|---|---|
 /// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that ends with its window | 1 | the server |
 /// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1 | this machine |
-/// | [`sliding_window`](Policy::sliding_window), [`sliding_window_buckets`](Policy::sliding_window_buckets), [`sliding_window_strict`](Policy::sliding_window_strict) | a counter per window, all asked at once: those that count, and the next | 1 | this machine |
-/// | token bucket, [`leaky_bucket`](Policy::leaky_bucket), [`leaky_queue`](Policy::leaky_queue), `fixed_window_from_first_request` of other windows | a value that is swapped | 2, more when others change the key at the same time | this machine |
+/// | all others, and `fixed_window_from_first_request` of other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while others change the key; 1 for a rejection | this machine |
 /// | several policies in a set | one value for each key | the same | this machine |
-/// | [`sliding_window_log`](Policy::sliding_window_log) | not at all: it is refused when it is built | | |
 ///
 /// Waits are exact, but for a `fixed_window_from_first_request` window that the server ends: its clock ticks once a second, so that window is
 /// up to a second longer than it should be, and waits are whole seconds, rounded up.
@@ -65,36 +64,29 @@ use crate::{
 ///
 /// # Values
 ///
-/// Who asks about one key in one process at the same time goes together, in one swap. Among processes one at a time
-/// succeeds in a round trip; the others try again, after the second failure with a jittered pause of up to 1 ms that
-/// doubles up to 8 ms, for as long as the [answer's deadline](MemcachedBuilder::answer_timeout). Somebody always gets
-/// on, so that nothing can lock up; but a key that hundreds of processes want at once is better a window.
+/// Values are those of a [`CasBackend`]: see there for concurrent requests, lost races, sets with different keys, refunds,
+/// and the longest sliding window log. A charge is retried after lost races for as long as the
+/// [answer's timeout](MemcachedBuilder::answer_timeout). A key that hundreds of processes charge concurrently is better a fixed
+/// window.
 ///
-/// Policies of a set that have the same key are one value, and are charged all or nothing. With different keys they are
-/// asked at the same time. If one rejects or fails, the charges to the others are refunded, even if the caller has left by
-/// then. A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections). A refund that is given up admits less and not more. A refund is made in the window in
-/// which it arrives: if the window of its charge has ended, it adds its tokens to the next one. Until a refund arrives, a
-/// request that would have passed can be rejected, and its decision says so ([`Source::Parts`](tower_dist_ratelimit::Source::Parts)). A policy that is
-/// in two sets, or in one and also alone, has a count in each.
+/// A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
+/// [counted](Self::lost_corrections). A policy that is in two sets, or in one and also alone, has a count in each.
 ///
 /// # Clocks
 ///
 /// What goes by this machine's clock supposes that those of the fleet agree (NTP keeps them within milliseconds). If the
 /// fastest is ahead of the slowest by `s`, then in any time `D` as much can be admitted as the algorithm would in `D + s`;
-/// and the slowest waits up to `s` longer than it has to. Sliding windows keep to that while `s`, and the time that a charge
-/// is on its way, are shorter than one of their sub-windows: the next one is looked at, and none after that. Windows are kept a minute longer than they count (no longer than
-/// they are), so a process that is behind by more than that can find its window forgotten. A clock that jumps back admits
-/// no more than one that is as far behind; of what is swapped nothing more at all. A clock that was far ahead, or that jumps
-/// back, blocks a key only until the item ends by the server's clock. A bucket ends when it would have drained, a window
-/// that is swapped at most a minute after it would have ended. Windows begin at whole multiples since 2020 (UTC).
+/// and the slowest waits up to `s` longer than it has to. Windows are kept a minute longer than they count (no longer than
+/// they are), so a process that is behind by more than that can find its window forgotten. After a clock jumps back, a counter admits
+/// no more than a machine that is as far behind, and a value admits nothing more. A clock that was far ahead
+/// blocks a key only until the item ends by the server's clock. Windows begin at multiples of their length since 2020 (UTC).
 ///
 /// # What is kept
 ///
 /// Keys are `prefix:version:hash:policy`, and the number of the window; with 128 bits of the BLAKE3 of what a client is
 /// known by. So keys are short whatever clients send, the same on every machine, and do not show who the clients are to
 /// those who cannot guess. A set's last part is a hash of its policies' names. A counter takes 120 to 150 bytes of the
-/// server, a bucket 150; each has a time to live, but for what would end after 2038. A refused request leaves nothing
+/// server, a bucket 150, a log up to 72 KiB; each has a time to live, but for what would end after 2038. A refused request leaves nothing
 /// changed, nor does one of zero cost. Values that are not ours count as nothing and are replaced.
 ///
 /// When a policy is deployed with another limit, what was used in a window counts on, also while instances with the old one
@@ -130,16 +122,24 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Building a limiter fails with a sliding log; with a window's limit above 2⁴⁸; and with what
+/// Building a limiter fails with a fixed window's limit above 2⁴⁸; with sliding window logs of a set that are longer than
+/// 4,000 tokens together; and with what
 /// [`Quota`](tower_dist_ratelimit::Quota) cannot be. A set has at most 16 policies.
 #[derive(Clone)]
 pub struct Memcached {
-    /// By their seeds.
-    pub(crate) servers: Arc<[(u64, Link)]>,
-    pub(crate) seeds: Arc<[u64]>,
-    pub(crate) prefix: Arc<str>,
-    pub(crate) registry: Arc<Registry<Box<[Kept]>>>,
-    pub(crate) transactions: Transactions,
+    servers: Servers,
+    prefix: Arc<str>,
+    registry: Arc<Registry<Kept>>,
+    /// Corrections of counters.
+    corrections: Transactions,
+    values: Arc<CasBackend<Items>>,
+}
+
+/// How a set of policies is kept.
+enum Kept {
+    Counted(Arc<Counted>),
+    /// As values, by these names of the policies.
+    Values(Vec<PolicyId>),
 }
 
 impl Memcached {
@@ -222,7 +222,7 @@ impl Memcached {
     /// ```
     #[must_use]
     pub fn lost_corrections(&self) -> u64 {
-        self.transactions.lost()
+        self.corrections.lost() + self.values.lost_corrections()
     }
 
     /// Waits until the corrections in progress are made or given up, at most `limit`.
@@ -252,50 +252,104 @@ impl Memcached {
     /// # }
     /// ```
     pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
-        self.transactions.finish(limit).await
+        let counters = self.corrections.finish(limit);
+        let values = self.values.finish_corrections(limit);
+        let (counters, values) = tokio::join!(counters, values);
+        counters.and(values)
     }
 
-    pub(crate) fn new(servers: Vec<(u64, Link)>, prefix: Arc<str>) -> Self {
+    pub(crate) fn new(servers: Servers, prefix: Arc<str>, timeout: Duration) -> Self {
+        let items = Items {
+            servers: Arc::clone(&servers),
+            prefix: Arc::clone(&prefix),
+        };
+        let values = CasBackend::new(items);
+        let values = values.prefix(&*prefix).timeout(timeout);
         Self {
-            seeds: servers.iter().map(|(seed, _)| *seed).collect(),
-            servers: servers.into(),
+            servers,
             prefix,
             registry: Arc::default(),
-            transactions: Transactions::current(),
+            corrections: Transactions::current(),
+            values: Arc::new(values),
         }
     }
 
-    /// What is asked by these charges: as many parts as there are items, which nearly always is one.
-    fn parts(
+    /// The operation on a policy's counter.
+    fn part(&self, rule: &Arc<Counted>, charge: &Charge<'_>, verb: Verb) -> Part {
+        let tag = tag(charge.key);
+        let mut owned = Charge::new(charge.policy, &[], charge.cost).up_to(charge.up_to);
+        owned.quota = charge.quota;
+        Part {
+            link: server(&self.servers, &tag).clone(),
+            rule: Arc::clone(rule),
+            tag,
+            verb,
+            charge: owned,
+        }
+    }
+
+    /// The same charges, by the names of their policies among the values. Fails while a server of theirs is down.
+    fn renamed<'a>(
         &self,
-        charges: &[Charge<'_>],
-        verb: Verb,
-    ) -> Result<SmallVec<[Part; 1]>, BackendError> {
-        let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
-        for (place, charge) in charges.iter().enumerate() {
-            let (set, slot) = self.registry.find(charge)?;
-            let kept = &set[slot];
-            let (tag, asked) = (tag(charge.key), Asked::of(charge));
-            let joined = parts
-                .iter_mut()
-                .any(|part| part.join(kept, &tag, place, asked));
-            if !joined {
-                parts.push(Part::new(self, kept.clone(), tag, verb, place, asked));
+        charges: &[Charge<'a>],
+        ids: &[PolicyId],
+    ) -> Result<SmallVec<[Charge<'a>; 4]>, BackendError> {
+        let renamed = charges.iter().map(|charge| {
+            let (_, place) = self.registry.find(charge)?;
+            server(&self.servers, &tag(charge.key)).check()?;
+            let mut charge = *charge;
+            charge.policy = ids[place];
+            Ok(charge)
+        });
+        renamed.collect()
+    }
+
+    fn try_acquire(&self, charges: &[Charge<'_>]) -> Result<Answer, BackendError> {
+        let Some(first) = charges.first() else {
+            return Ok(Answer::Done(true));
+        };
+        match self.registry.find(first)? {
+            (Kept::Counted(rule), _) => {
+                let answer = self.part(rule, first, Verb::Acquire).ask()?;
+                Ok(Answer::Later(Box::pin(async move { Ok(answer.await?) })))
+            }
+            (Kept::Values(ids), _) => {
+                let charges = self.renamed(charges, ids)?;
+                Ok(self.values.acquire(&charges, &mut []))
             }
         }
-        Ok(parts)
     }
 
-    fn ask(&self, charges: &[Charge<'_>], verb: Verb) -> Result<PendingVerdict, BackendError> {
-        let parts = self.parts(charges, verb)?;
-        if let Verb::Settle(_) = verb {
-            return self.transactions.settle(parts.into_vec());
-        }
-        let [part] = &parts[..] else {
-            return self.transactions.acquire(parts.into_vec());
+    fn try_settle(&self, charges: &[Charge<'_>], delta: i64) -> Result<Answer, BackendError> {
+        let Some(first) = charges.first().filter(|_| delta != 0) else {
+            return Ok(Answer::Done(true));
         };
-        let answer = part.ask()?;
-        Ok(Box::pin(async move { Ok(answer.await?) }))
+        match self.registry.find(first)? {
+            (Kept::Counted(rule), _) => {
+                let part = self.part(rule, first, Verb::Settle(delta));
+                Ok(Answer::Later(self.corrections.settle(vec![part])?))
+            }
+            (Kept::Values(ids), _) => {
+                let charges = self.renamed(charges, ids)?;
+                Ok(self.values.settle(&charges, delta))
+            }
+        }
+    }
+
+    fn try_reset(
+        &self,
+        charge: &Charge<'_>,
+    ) -> Result<BoxFuture<'static, Result<(), BackendError>>, BackendError> {
+        match self.registry.find(charge)? {
+            (Kept::Counted(rule), _) => {
+                let answer = self.part(rule, charge, Verb::Reset).ask()?;
+                Ok(Box::pin(async move {
+                    answer.await?;
+                    Ok(())
+                }))
+            }
+            (Kept::Values(ids), place) => Ok(self.values.reset(ids[place], charge.key)),
+        }
     }
 }
 
@@ -307,32 +361,30 @@ impl Backend for Memcached {
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.registry
-            .register(policies, || Kept::new(&self.prefix, policies))
+        self.registry.register(policies, || {
+            if let [policy] = policies {
+                let counted = Counted::new(&self.prefix, policy);
+                let counted = counted.map_err(|error| error.in_policy(policy.name()))?;
+                if let Some(counted) = counted {
+                    return Ok(Kept::Counted(Arc::new(counted)));
+                }
+            }
+            Ok(Kept::Values(self.values.register(policies)?))
+        })
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {
-        if charges.is_empty() {
-            return Answer::Done(true);
-        }
-        self.ask(charges, Verb::Acquire)
-            .map_or_else(Answer::Failed, Answer::Later)
+        self.try_acquire(charges).unwrap_or_else(Answer::Failed)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        if charges.is_empty() || delta == 0 {
-            return Answer::Done(true);
-        }
-        self.ask(charges, Verb::Settle(delta))
-            .map_or_else(Answer::Failed, Answer::Later)
+        self.try_settle(charges, delta)
+            .unwrap_or_else(Answer::Failed)
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let asked = self.ask(&[Charge::new(policy, key, 0)], Verb::Reset);
-        Box::pin(async move {
-            asked?.await?;
-            Ok(())
-        })
+        let reset = self.try_reset(&Charge::new(policy, key, 0));
+        reset.unwrap_or_else(|error| Box::pin(async { Err(error) }))
     }
 }
 

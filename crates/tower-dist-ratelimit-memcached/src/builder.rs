@@ -81,7 +81,7 @@ impl MemcachedBuilder {
         for (seed, target) in targets {
             servers.push((seed, Link::new(target).await?));
         }
-        Ok(Memcached::new(servers, prefix))
+        Ok(Memcached::new(servers.into(), prefix, self.timeouts.answer))
     }
 
     /// Returns at once and connects to all servers in the background, until it succeeds. This is the way to start a
@@ -119,7 +119,11 @@ impl MemcachedBuilder {
         let links = targets
             .into_iter()
             .map(|(seed, target)| (seed, Link::later(target)));
-        Ok(Memcached::new(links.collect(), prefix))
+        Ok(Memcached::new(
+            links.collect(),
+            prefix,
+            self.timeouts.answer,
+        ))
     }
 
     /// Checks all settings; the servers by their seeds.

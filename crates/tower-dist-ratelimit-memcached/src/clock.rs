@@ -5,7 +5,7 @@ use std::time::Duration;
 )]
 use std::time::SystemTime;
 
-use tower_dist_ratelimit::algorithm::saturating_nanos;
+use tower_dist_ratelimit::arithmetic::saturating_nanos;
 
 /// 2020 began so many seconds after 1970. Times count from there: windows of days begin at midnight (UTC), and what the
 /// algorithms call 100 years lasts until 2119.

@@ -1,198 +1,166 @@
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tower_dist_ratelimit::{
     Algorithm, BuildError, Decision, Policy, Quota,
-    algorithm::{Arithmetic, Ask, Counter, FirstHit, FixedWindow, SlidingWindow},
+    arithmetic::{Limit, decide_count, saturating_nanos},
+    backend::{Charge, toolkit::Tag},
 };
 
 use super::{
     clock::{SKEW, SLACK, Time},
-    key::{Keys, layout},
+    key::{Keys, bits},
     request::Ttl,
-    slot::At,
 };
 
-/// The most that a counter counts in a window. Reservations and debts come on top; the server's counters wrap at 2⁶⁴.
+/// The highest count of a window. Reservations and debts come on top; the server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// The longest window whose end can be told to the server in seconds from its beginning.
-const LONGEST_FIRST_HIT: Duration = Duration::from_secs(30 * 86_400);
+/// Windows from the first request are shorter than this: the server takes their end in seconds from now.
+const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
-const SECOND: u64 = 1_000_000_000;
-
-/// A policy that stands alone and is counted by the server, each window in an item of its own.
+/// A policy that stands alone and is counted by the server, each fixed window in an item of its own.
 pub(super) struct Counted {
     pub(super) keys: Keys,
     quota: Quota,
     windows: Windows,
 }
 
-/// The windows of a policy, as counters.
+/// When a policy's windows begin.
+#[derive(Clone, Copy)]
 enum Windows {
-    /// One item, that ends when the window does. In seconds.
-    FirstHit {
-        arithmetic: FirstHit,
-        seconds: u64,
-    },
-    Fixed(FixedWindow),
-    Sliding(SlidingWindow),
-}
-
-/// What has been counted, and where.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counts<'a> {
-    /// Of the present window, without what is asked now.
-    pub(super) present: u64,
-    /// Of those before it, the newest first.
-    pub(super) older: &'a [u64],
-    /// The present window's.
-    pub(super) number: Option<u64>,
-    /// Of the present window's item, as the server says, in seconds.
-    pub(super) ttl: Option<i64>,
+    /// With a key's first request. The item ends with its window, whose length is in seconds.
+    FromFirst(u64),
+    /// At multiples of their length, or for each key some time earlier.
+    Aligned { staggered: bool },
 }
 
 impl Counted {
-    /// None if it is not windows that counters can count.
+    /// Returns `None` if a counter cannot count the policy's windows.
     ///
     /// # Errors
     ///
     /// A quota that cannot be counted.
     pub(super) fn new(prefix: &str, policy: &Policy) -> Result<Option<Self>, BuildError> {
-        let quota = policy.quota();
-        let sliding = |windows: SlidingWindow| Some(Windows::Sliding(windows));
-        let windows = match policy.algorithm() {
+        let (quota, algorithm) = (policy.quota(), policy.algorithm());
+        let window = quota.window();
+        let (windows, letter) = match algorithm {
             Algorithm::FixedWindowFromFirstRequest => {
-                let window = quota.window();
                 let seconds = window.as_secs();
-                // By the server's clock, which has no parts of seconds; shorter ones could not be told from the next.
-                let fits = window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FIRST_HIT;
-                let arithmetic = FirstHit::new(quota)?;
-                fits.then_some(Windows::FirstHit {
-                    arithmetic,
-                    seconds,
-                })
+                // The server's clock has no parts of seconds, and shorter windows could not be told from the next.
+                let fits =
+                    window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FROM_FIRST;
+                if !fits {
+                    return Ok(None);
+                }
+                (Windows::FromFirst(seconds), 'H')
             }
             Algorithm::FixedWindow { staggered } => {
-                Some(Windows::Fixed(FixedWindow::new(quota, staggered)?))
+                let letter = if staggered { 'P' } else { 'F' };
+                (Windows::Aligned { staggered }, letter)
             }
-            Algorithm::SlidingWindow => sliding(SlidingWindow::interpolated(quota, 1)?),
-            Algorithm::SlidingWindowBuckets { count } => {
-                sliding(SlidingWindow::interpolated(quota, count)?)
-            }
-            Algorithm::SlidingWindowStrict { count } => {
-                sliding(SlidingWindow::whole(quota, count)?)
-            }
-            _ => None,
+            _ => return Ok(None),
         };
-        let Some(windows) = windows else {
-            return Ok(None);
-        };
+        Limit::new(algorithm, quota)?;
         if quota.limit() > MOST {
-            let bound = format_args!("at most {MOST} with windows on Memcached");
+            let bound = format_args!("at most {MOST} with fixed windows on Memcached");
             return Err(BuildError::new("limit", quota.limit(), bound));
         }
+        let layout = format!("{letter}1.{}", window.as_nanos());
         Ok(Some(Self {
-            keys: Keys::new(prefix, &layout(policy).to_uppercase(), policy.name()),
+            keys: Keys::new(prefix, &layout, policy.name()),
             quota,
             windows,
         }))
     }
 
-    /// The limit that holds by this quota.
+    /// The limit of this quota, or of the policy's own.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
-        quota.unwrap_or(self.quota).limit().min(MOST)
-    }
-
-    /// How many windows before the present one count.
-    pub(super) fn older(&self) -> u64 {
-        match &self.windows {
-            Windows::Sliding(windows) => windows.older(),
-            _ => 0,
+        let quota = quota.unwrap_or(self.quota);
+        match quota.burst_size() {
+            0 => 0,
+            _ => quota.limit().min(MOST),
         }
     }
 
-    /// The number of the present window, if windows have numbers.
-    pub(super) fn number(&self, at: At) -> Option<u64> {
-        match &self.windows {
-            Windows::FirstHit { .. } => None,
-            Windows::Fixed(window) => Some(window.number(window.at(at.nanos, at.key))),
-            Windows::Sliding(windows) => Some(windows.at(at.nanos, at.key) / windows.length()),
-        }
+    /// The number of the present window, and the time until it ends, if windows have numbers.
+    pub(super) fn present(&self, nanos: u64, tag: &Tag) -> Option<(u64, Duration)> {
+        let Windows::Aligned { staggered } = self.windows else {
+            return None;
+        };
+        let window = saturating_nanos(self.quota.window());
+        let phase = match staggered {
+            true => (u128::from(bits(tag)) * u128::from(window)) >> 64,
+            false => 0,
+        };
+        let nanos = nanos.saturating_add(u64::try_from(phase).unwrap_or(0));
+        let left = window - nanos % window;
+        Some((nanos / window, Duration::from_nanos(left)))
     }
 
-    /// How long a window counts from its first request on, and is kept.
+    /// How long the item of a window that begins now is kept.
     pub(super) fn ttl(&self, time: Time) -> Ttl {
         let window = self.quota.window();
-        let seconds = match &self.windows {
+        let seconds = match self.windows {
             // One more, so that it is not shorter when it begins just before a tick.
-            Windows::FirstHit { seconds, .. } => seconds + 1,
-            _ => {
+            Windows::FromFirst(seconds) => seconds + 1,
+            Windows::Aligned { .. } => {
                 let span = window.as_secs().saturating_add(1);
-                let span = match self.older() {
-                    0 => span,
-                    older => span.saturating_add(span.div_ceil(older)),
-                };
                 span.saturating_add(window.min(SKEW).as_secs() + SLACK)
             }
         };
         Ttl::seconds(seconds, time.unix)
     }
 
-    /// The whole window that a first request begins, if its end is the server's affair.
-    pub(super) fn fixed_window_from_first_request(&self) -> Option<Duration> {
-        match &self.windows {
-            Windows::FirstHit { seconds, .. } => Some(Duration::from_secs(*seconds)),
-            _ => None,
+    /// The length of a window from the first request.
+    pub(super) fn from_first(&self) -> Option<Duration> {
+        match self.windows {
+            Windows::FromFirst(seconds) => Some(Duration::from_secs(seconds)),
+            Windows::Aligned { .. } => None,
         }
     }
 
-    /// Whether a window that the server keeps for so long, in seconds, ends when one of ours can. What somebody else has written
-    /// there may stay for ever.
+    /// Whether an item with this time to live can be a window of ours. Foreign items may stay for ever.
     pub(super) fn ends(&self, ttl: Option<i64>) -> bool {
-        let Windows::FirstHit { seconds, .. } = self.windows else {
+        let Windows::FromFirst(seconds) = self.windows else {
             return true;
         };
         let ttl = ttl.and_then(|ttl| u64::try_from(ttl).ok());
         ttl.is_some_and(|ttl| ttl <= seconds + 1)
     }
 
-    pub(super) fn decide(&self, counts: Counts<'_>, at: At, ask: &Ask<'_>, out: &mut Decision) {
-        match &self.windows {
-            Windows::Fixed(window) => {
-                let state = window.counted(counts.number.unwrap_or(0), counts.present);
-                Arithmetic::decide(window, &state, window.at(at.nanos, at.key), ask, out);
+    /// Decides by the count in the window of this number, without the charge. `ttl` is that of its item, in seconds.
+    pub(super) fn decide(
+        &self,
+        count: u64,
+        number: Option<u64>,
+        ttl: Option<i64>,
+        (nanos, tag): (u64, &Tag),
+        charge: &Charge<'_>,
+    ) -> Decision {
+        let ttl = ttl.and_then(|ttl| u64::try_from(ttl).ok());
+        let (count, left) = match self.present(nanos, tag) {
+            Some((present, left)) if Some(present) <= number => {
+                // By a clock that has jumped back, the window ends later.
+                let ahead = number.unwrap_or(present) - present;
+                let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+                let ahead = self.quota.window().saturating_mul(ahead);
+                (count, left.saturating_add(ahead))
             }
-            Windows::Sliding(windows) => {
-                let mut all: SmallVec<[u64; 8]> = SmallVec::new();
-                all.push(counts.present);
-                all.extend_from_slice(counts.older);
-                let ring = windows.counted(counts.number.unwrap_or(0), &all);
-                Arithmetic::decide(windows, &ring, windows.at(at.nanos, at.key), ask, out);
-            }
-            Windows::FirstHit { arithmetic, .. } => {
-                let seconds = counts.ttl.and_then(|ttl| u64::try_from(ttl).ok());
-                let left = seconds.map(|seconds| seconds.saturating_mul(SECOND));
-                let end = at.nanos.saturating_add(left.unwrap_or(0));
-                let state = Counter::until(end, counts.present);
-                let now = Arithmetic::at(arithmetic, at.nanos, at.key);
-                Arithmetic::decide(arithmetic, &state, now, ask, out);
-                // The server says when the window ends, also of one that begins now.
-                if let Some(left) = left.map(Duration::from_nanos) {
-                    if !out.reset_after.is_zero() {
-                        out.reset_after = left;
-                    }
-                    if !out.allowed && out.retry_after.is_some() {
-                        out.retry_after = Some(left);
-                    }
-                }
-            }
-        }
+            // The window has ended since it was charged.
+            Some((_, left)) => (0, left),
+            // The server says when a window ends, also one that begins now.
+            None => (count, ttl.map_or(self.quota.window(), Duration::from_secs)),
+        };
+        let limit = self.limit(charge.quota);
+        let up_to = charge.up_to.min(limit).max(charge.cost);
+        decide_count(limit, count, left, &charge.up_to(up_to))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tower_dist_ratelimit::backend::{PolicyId, toolkit::tag};
+
     use super::*;
 
     fn counted(policy: Policy) -> Option<Counted> {
@@ -205,44 +173,56 @@ mod tests {
 
     #[test]
     fn windows_from_the_first_hit_are_counted_if_the_server_can_be_told_their_end() {
-        let month = LONGEST_FIRST_HIT.as_secs();
+        let month = LONGEST_FROM_FIRST.as_secs();
         for (seconds, can) in [(1, false), (2, true), (month - 1, true), (month, false)] {
-            assert_eq!(
-                counted(of(seconds).fixed_window_from_first_request()).is_some(),
-                can,
-                "{seconds}"
-            );
+            let policy = of(seconds).fixed_window_from_first_request();
+            assert_eq!(counted(policy).is_some(), can, "{seconds}");
         }
     }
 
     #[test]
     fn windows_are_kept_for_as_long_as_they_count_by_clocks_that_differ() {
-        let time = Time { nanos: 0, unix: 0 };
-        for (policy, windows) in [
-            (of(60).fixed_window(), 61),
-            (of(60).sliding_window(), 61 + 61),
-            (of(60).sliding_window_buckets(4), 61 + 16),
-        ] {
-            let kept = windows + SKEW.as_secs() + SLACK;
-            let ttl = counted(policy).unwrap().ttl(time);
-            assert_eq!(ttl, Ttl::seconds(kept, 0));
-        }
+        let kept = 61 + SKEW.as_secs() + SLACK;
+        let ttl = counted(of(60).fixed_window())
+            .unwrap()
+            .ttl(Time { nanos: 0, unix: 0 });
+        assert_eq!(ttl, Ttl::seconds(kept, 0));
     }
 
     #[test]
     fn a_window_of_which_all_was_put_back_has_nothing_to_reset() {
         let rule = counted(of(60).fixed_window_from_first_request()).unwrap();
-        let counts = Counts {
-            present: 0,
-            older: &[],
-            number: None,
-            ttl: Some(30),
+        let decide = |cost| {
+            let charge = Charge::new(PolicyId::new(0), b"", cost);
+            rule.decide(0, None, Some(30), (0, &tag(b"")), &charge)
         };
-        let mut out = Decision::default();
-        let at = At { nanos: 0, key: 0 };
-        rule.decide(counts, at, &Ask::own(0), &mut out);
-        assert_eq!((out.remaining, out.reset_after), (5, Duration::ZERO));
-        rule.decide(counts, at, &Ask::own(1), &mut out);
-        assert_eq!(out.reset_after, Duration::from_secs(30));
+        assert_eq!(
+            (decide(0).remaining, decide(0).reset_after),
+            (5, Duration::ZERO)
+        );
+        assert_eq!(decide(1).reset_after, Duration::from_secs(30));
+    }
+
+    /// The arithmetic of all backends: a counter decides as the state does.
+    #[test]
+    fn a_counted_window_decides_as_the_arithmetic_does() {
+        let second = 1_000_000_000;
+        for policy in [of(7).fixed_window(), of(7).fixed_window_staggered()] {
+            let rule = Counted::new("rl", &policy).unwrap().unwrap();
+            let tag = tag(b"k");
+            let limit = Limit::new(policy.algorithm(), policy.quota()).unwrap();
+            let (mut state, mut count, mut window) = (limit.unused(bits(&tag)), 0, None);
+            for step in 0..200_u64 {
+                let nanos = step * step * second / 7;
+                let number = rule.present(nanos, &tag).map(|(number, _)| number);
+                if number != window {
+                    (window, count) = (number, 0);
+                }
+                let charge = Charge::new(PolicyId::new(0), b"", step % 4);
+                let decision = rule.decide(count, number, None, (nanos, &tag), &charge);
+                assert_eq!(decision, state.charge(nanos, &charge), "{step}");
+                count += decision.granted;
+            }
+        }
     }
 }

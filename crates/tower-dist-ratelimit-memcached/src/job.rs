@@ -1,44 +1,47 @@
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tokio::{sync::oneshot, time::Instant};
 use tower_dist_ratelimit::{
-    Decision, Decisions, Quota,
-    algorithm::Ask,
+    Decision, Decisions,
     backend::{Charge, JointDecision, toolkit::Tag},
 };
 
-use super::{counted::Counted, failure::Failure, set::Set};
+use super::{counted::Counted, failure::Failure, reply::Meta, request::Command};
 
 /// Where an answer goes.
 pub(super) type Answer = oneshot::Sender<Result<JointDecision, Failure>>;
 
-/// What is asked of a server.
+/// A request to a server.
 pub(super) enum Job {
+    /// Decide by a counter.
     Count(Box<Counting>),
-    Swap(Swapping),
+    /// Send one command.
+    Ask {
+        command: Command,
+        answer: oneshot::Sender<Result<Meta, Failure>>,
+    },
 }
 
 impl Job {
     pub(super) fn fail(self, failure: Failure) {
         match self {
             Self::Count(job) => job.answer(Err(failure)),
-            Self::Swap(job) => {
-                let _ = job.answer.send(Err(failure));
+            Self::Ask { answer, .. } => {
+                let _ = answer.send(Err(failure));
             }
         }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Returns whether the caller has left.
     pub(super) fn is_left(&self) -> bool {
         match self {
             Self::Count(job) => job.answer.as_ref().is_none_or(oneshot::Sender::is_closed),
-            Self::Swap(job) => job.answer.is_closed(),
+            Self::Ask { answer, .. } => answer.is_closed(),
         }
     }
 }
 
-/// What a charge is for.
+/// The operation on a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Acquire,
@@ -46,53 +49,19 @@ pub(super) enum Verb {
     Reset,
 }
 
-/// A charge that owns what it needs, but for its key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) cost: u64,
-    pub(super) want: u64,
-    pub(super) quota: Option<Quota>,
-}
-
-impl Asked {
-    pub(super) fn of(charge: &Charge<'_>) -> Self {
-        Self {
-            cost: charge.cost,
-            want: charge.up_to.max(charge.cost),
-            quota: charge.quota,
-        }
-    }
-
-    pub(super) fn ask(&self) -> Ask<'_> {
-        Ask {
-            cost: self.cost,
-            want: self.want,
-            quota: self.quota.as_ref(),
-        }
-    }
-
-    /// A correction, which puts back no more than was taken.
-    pub(super) fn delta(&self, delta: i64) -> i64 {
-        delta.max(-i64::try_from(self.cost).unwrap_or(i64::MAX))
-    }
-}
-
 /// A question about one policy that the server counts, and how far its answer has come.
 pub(super) struct Counting {
     pub(super) rule: Arc<Counted>,
     pub(super) tag: Tag,
     pub(super) verb: Verb,
-    pub(super) asked: Asked,
+    /// Without its key.
+    pub(super) charge: Charge<'static>,
     /// None once it is answered, and something is still to be put in order.
     pub(super) answer: Option<Answer>,
     /// How often it was tried.
     pub(super) tries: u32,
     /// The window that is charged.
     pub(super) number: Option<u64>,
-    /// What was counted in those before it.
-    pub(super) older: SmallVec<[u64; 1]>,
-    /// What is counted in the next one, by those whose clocks are ahead.
-    pub(super) ahead: u64,
     /// What was added, and has to be taken back.
     pub(super) over: u64,
     pub(super) sent: Instant,
@@ -109,19 +78,17 @@ impl Counting {
         rule: Arc<Counted>,
         tag: Tag,
         verb: Verb,
-        asked: Asked,
+        charge: Charge<'static>,
         answer: Answer,
     ) -> Self {
         Self {
             rule,
             tag,
             verb,
-            asked,
+            charge,
             answer: Some(answer),
             tries: 0,
             number: None,
-            older: SmallVec::new(),
-            ahead: 0,
             over: 0,
             sent: Instant::now(),
             nanos: 0,
@@ -163,15 +130,4 @@ pub(super) fn done() -> JointDecision {
         allowed: true,
         decisions: Decisions::rejected(0),
     }
-}
-
-/// A question about policies whose states are one item.
-pub(super) struct Swapping {
-    pub(super) set: Arc<Set>,
-    pub(super) tag: Tag,
-    pub(super) verb: Verb,
-    /// The policies' places in the set, and what is asked of each.
-    pub(super) asked: SmallVec<[(usize, Asked); 1]>,
-    pub(super) answer: Answer,
-    pub(super) since: Instant,
 }

@@ -1,6 +1,6 @@
 //! Rate limits that a whole fleet shares, in Memcached: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
 //!
-//! Windows are counters, which take one round trip. Buckets, queues and sets of policies are one value that a
+//! Fixed windows are counters, which take one round trip. All other algorithms and sets of policies are one value that a
 //! compare-and-swap changes, which takes two. Several limits of one key are decided all or nothing.
 //!
 //! ```
@@ -25,22 +25,19 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backend;
-mod batch;
 mod builder;
-mod cell;
 mod clock;
 mod counted;
 mod counting;
 mod failure;
+mod items;
 mod job;
 mod key;
 mod link;
-mod parts;
+mod part;
 mod pipe;
 mod reply;
 mod request;
-mod set;
-mod slot;
 mod target;
 mod wire;
 

@@ -4,9 +4,8 @@ use tokio::{
     net::TcpStream,
     sync::{mpsc, oneshot},
 };
-use tower_dist_ratelimit::backend::{
-    JointDecision,
-    toolkit::{Address, ConnectError, Health, Reconnect, Timeouts, connect_within},
+use tower_dist_ratelimit::backend::toolkit::{
+    Address, ConnectError, Health, Reconnect, Timeouts, connect_within,
 };
 
 use super::{
@@ -77,9 +76,7 @@ impl Link {
 
     /// Asks; the job has where to answer.
     pub(super) fn send(&self, job: Job) -> Result<(), Failure> {
-        if !self.health.is_up() {
-            return Err(self.lost());
-        }
+        self.check()?;
         self.inbox.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 Failure::busy(format_args!("{INBOX} requests wait already"))
@@ -88,15 +85,23 @@ impl Link {
         })
     }
 
+    /// Fails while there is no connection.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self.health.is_up() {
+            true => Ok(()),
+            false => Err(self.lost()),
+        }
+    }
+
     fn lost(&self) -> Failure {
         lost(&self.health)
     }
 
-    /// What a question that was sent is answered.
-    pub(super) async fn answer(
-        receiver: oneshot::Receiver<Result<JointDecision, Failure>>,
+    /// Waits for the answer to a job that was sent.
+    pub(super) async fn answer<T>(
+        receiver: oneshot::Receiver<Result<T, Failure>>,
         health: Arc<Health>,
-    ) -> Result<JointDecision, Failure> {
+    ) -> Result<T, Failure> {
         let answer = receiver.await;
         answer.unwrap_or_else(|_| Err(lost(&health)))
     }

@@ -1,14 +1,8 @@
 mod sent;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    future::pending,
-    io,
-    time::Duration,
-};
+use std::{collections::VecDeque, future::pending, io, time::Duration};
 
 use bytes::BytesMut;
-use smallvec::SmallVec;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::mpsc,
@@ -19,11 +13,11 @@ use tokio::{
 use self::sent::Sent;
 pub(super) use self::sent::Then;
 use super::{
-    cell::{Cell, CellKey},
     clock::{Clock, Time},
     failure::{Failure, is_no_number},
     job::Job,
     reply::{Meta, Nonsense, Parser, Reply},
+    request::Command,
 };
 
 /// How many commands may be on their way. More than a server has any use for at once; beyond it requests wait where they
@@ -49,18 +43,11 @@ pub(super) struct End {
 // connection to one operation at a time, memcache's client for tokio takes one of a pool for each (and is an experiment),
 // vmemcached does not speak the meta protocol, and mtop-client is under the GPL.
 pub(super) struct Pipe {
-    pub(super) out: BytesMut,
+    out: BytesMut,
     sent: VecDeque<Sent>,
     opaque: u64,
-    /// The counts of older windows that were read for the next question, as far as the server could say.
-    pub(super) parts: SmallVec<[Result<u64, Failure>; 4]>,
-    /// What a counter said that was charged for the next question.
-    pub(super) added: Option<Result<Meta, Failure>>,
-    pub(super) cells: HashMap<CellKey, Cell>,
-    /// Items to try again, and when.
-    pub(super) later: Vec<(Instant, CellKey)>,
-    /// How long the server may take, and anything may be tried.
-    pub(super) timeout: Duration,
+    /// Maximum time for an answer of the server.
+    timeout: Duration,
     /// When the present event came: clocks are read once for all that it brings.
     pub(super) now: Instant,
     pub(super) time: Time,
@@ -74,10 +61,6 @@ impl Pipe {
             out: BytesMut::with_capacity(2 * FULL),
             sent: VecDeque::new(),
             opaque: 0,
-            parts: SmallVec::new(),
-            added: None,
-            cells: HashMap::new(),
-            later: Vec::new(),
             timeout,
             now: Instant::now(),
             time: clock(),
@@ -104,7 +87,7 @@ impl Pipe {
         let mut timer = std::pin::pin!(sleep_until(Instant::now()));
         let mut due = None;
         loop {
-            if !open && self.sent.is_empty() && self.cells.is_empty() {
+            if !open && self.sent.is_empty() {
                 return None;
             }
             // Only when it is to ring sooner: mostly it rings for a command that was answered long ago.
@@ -171,19 +154,19 @@ impl Pipe {
         }
         match job {
             Job::Count(job) => self.count(job),
-            Job::Swap(job) => self.swap(job),
+            Job::Ask { command, answer } => self.send(&command, Then::Told(answer)),
         }
     }
 
-    /// A number for a command whose answer is for this.
-    pub(super) fn expect(&mut self, then: Then) -> u64 {
+    /// Sends a command whose answer is for this.
+    pub(super) fn send(&mut self, command: &Command, then: Then) {
         self.opaque = self.opaque.wrapping_add(1) & 0xFFFF_FFFF;
         self.sent.push_back(Sent {
             opaque: self.opaque,
             at: self.now,
             then,
         });
-        self.opaque
+        command.write(&mut self.out, self.opaque);
     }
 
     fn replies(&mut self, parser: &mut Parser, input: &mut BytesMut) -> Result<(), String> {
@@ -222,54 +205,30 @@ impl Pipe {
 
     fn then(&mut self, then: Then, answer: Result<Meta, Failure>) {
         match then {
-            Then::Nothing => {}
-            Then::Part => self.part(answer),
+            Then::Told(told) => {
+                let _ = told.send(answer);
+            }
             Then::Look(job) => self.looked(job, answer),
             Then::Charged(job) => self.charged(job, answer),
-            Then::Added => self.added = Some(answer),
-            Then::Beside(job) => self.beside(job, answer),
             Then::TakenBack(job) => self.taken_back(job, answer),
             Then::Reread(job) => self.reread(job, answer),
             Then::Inspected(job) => self.inspected(job, answer),
             Then::Healed(job) => self.healed(job, answer),
-            Then::Refund(job) => self.refund(job, answer),
             Then::Settled(job) => match answer {
                 Ok(_) => job.done(),
                 Err(failure) => job.answer(Err(failure)),
             },
-            Then::Read(key) => self.item_read(key, answer),
-            Then::Wrote(key) => self.item_written(key, answer),
         }
     }
 
-    /// When something is to be done that no answer does.
+    /// When the server has been silent for too long. `None` if that is later than a clock can tell.
     fn next_due(&self) -> Option<Instant> {
-        // None, too, if that is longer than a clock can tell.
-        let silent = self.sent.front();
-        let silent = silent.and_then(|sent| sent.at.checked_add(self.timeout));
-        let later = self.later.iter().map(|(at, _)| *at).min();
-        match (silent, later) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        self.sent.front()?.at.checked_add(self.timeout)
     }
 
-    fn due(&mut self) -> Option<String> {
-        let now = self.now;
-        let first = self.sent.front();
-        if first.is_some_and(|sent| now.saturating_duration_since(sent.at) >= self.timeout) {
-            return Some(format!("no answer within {:?}", self.timeout));
-        }
-        let mut place = 0;
-        while let Some(&(at, key)) = self.later.get(place) {
-            if at <= now {
-                self.later.swap_remove(place);
-                self.item_due(key);
-            } else {
-                place += 1;
-            }
-        }
-        None
+    fn due(&self) -> Option<String> {
+        let is_late = self.next_due().is_some_and(|due| due <= self.now);
+        is_late.then(|| format!("no answer within {:?}", self.timeout))
     }
 }
 

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 /// The longest line that a server sends.
 const LONGEST_LINE: usize = 2048;
 
-/// The longest value that is read: more than any of ours.
-pub(super) const LONGEST_VALUE: usize = 16 << 10;
+/// The longest value that is read, in bytes: that of a `CasBackend`.
+pub(super) const LONGEST_VALUE: usize = 96 << 10;
 
 /// The longest value that is skipped: what servers can be told to store at most.
 const LONGEST_SKIP: u64 = 1 << 30;

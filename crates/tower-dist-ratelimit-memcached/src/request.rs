@@ -1,9 +1,11 @@
 use bytes::BytesMut;
 
-/// A meta command on one key, written flag by flag into what is to be sent. Its opaque number comes back with the
+/// A meta command on one key, built flag by flag. The connection adds an opaque number, which comes back with the
 /// answer.
-pub(super) struct Request<'a> {
-    out: &'a mut BytesMut,
+pub(super) struct Command {
+    text: Vec<u8>,
+    /// The length of the part before the opaque number.
+    head: usize,
 }
 
 /// For how long an item is kept, as the protocol says it: seconds up to 30 days, or else a time since 1970; 0 for ever.
@@ -29,27 +31,29 @@ impl Ttl {
     }
 }
 
-impl<'a> Request<'a> {
-    pub(super) fn new(out: &'a mut BytesMut, command: &str, key: &[u8], opaque: u64) -> Self {
-        out.extend_from_slice(command.as_bytes());
-        out.extend_from_slice(b" ");
-        out.extend_from_slice(key);
-        Self { out }.flag(" O", opaque)
+impl Command {
+    pub(super) fn new(command: &str, key: &[u8]) -> Self {
+        let text = [command.as_bytes(), b" ", key].concat();
+        Self {
+            head: text.len(),
+            text,
+        }
     }
 
     /// `ms`, whose value has this length and comes [last](Self::value).
-    pub(super) fn set(out: &'a mut BytesMut, key: &[u8], length: usize, opaque: u64) -> Self {
-        out.extend_from_slice(b"ms ");
-        out.extend_from_slice(key);
-        let request = Self { out };
+    pub(super) fn set(key: &[u8], length: usize) -> Self {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
-        request.flag(" ", length).flag(" O", opaque)
+        let command = Self::new("ms", key).flag(" ", length);
+        Self {
+            head: command.text.len(),
+            ..command
+        }
     }
 
     /// A flag with its number.
-    pub(super) fn flag(self, flag: &str, number: u64) -> Self {
-        self.out.extend_from_slice(flag.as_bytes());
-        self.out.extend_from_slice(digits(&mut [0; 20], number));
+    pub(super) fn flag(mut self, flag: &str, number: u64) -> Self {
+        self.text.extend_from_slice(flag.as_bytes());
+        self.text.extend_from_slice(digits(&mut [0; 20], number));
         self
     }
 
@@ -58,17 +62,25 @@ impl<'a> Request<'a> {
     }
 
     /// Flags without numbers: the last ones. Ends the line.
-    pub(super) fn end(self, flags: &str) {
-        self.out.extend_from_slice(flags.as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+    pub(super) fn end(mut self, flags: &str) -> Self {
+        self.text.extend_from_slice(flags.as_bytes());
+        self.text.extend_from_slice(b"\r\n");
+        self
     }
 
-    /// Ends the line, and sends this behind it.
-    pub(super) fn value(self, flags: &str, value: &[u8]) {
-        self.out.extend_from_slice(flags.as_bytes());
-        self.out.extend_from_slice(b"\r\n");
-        self.out.extend_from_slice(value);
-        self.out.extend_from_slice(b"\r\n");
+    /// Ends the line, and sends this value after it.
+    pub(super) fn value(self, flags: &str, value: &[u8]) -> Self {
+        let mut command = self.end(flags);
+        command.text.extend_from_slice(value);
+        command.text.extend_from_slice(b"\r\n");
+        command
+    }
+
+    pub(super) fn write(&self, out: &mut BytesMut, opaque: u64) {
+        out.extend_from_slice(&self.text[..self.head]);
+        out.extend_from_slice(b" O");
+        out.extend_from_slice(digits(&mut [0; 20], opaque));
+        out.extend_from_slice(&self.text[self.head..]);
     }
 }
 
@@ -91,13 +103,11 @@ mod tests {
     #[test]
     fn commands_are_lines_and_a_value_follows() {
         let mut out = BytesMut::new();
-        Request::new(&mut out, "ma", b"k", 7)
-            .flag(" D", u64::MAX)
-            .ttl(" N", Ttl::seconds(60, 0))
-            .end(" t v");
-        Request::set(&mut out, b"k", 2, 8)
-            .flag(" C", 0)
-            .value(" c", b"ab");
+        let add = Command::new("ma", b"k").flag(" D", u64::MAX);
+        let add = add.ttl(" N", Ttl::seconds(60, 0)).end(" t v");
+        add.write(&mut out, 7);
+        let set = Command::set(b"k", 2).flag(" C", 0).value(" c", b"ab");
+        set.write(&mut out, 8);
         let text = "ma k O7 D18446744073709551615 N60 t v\r\nms k 2 O8 C0 c\r\nab\r\n";
         assert_eq!(out, text.as_bytes());
     }

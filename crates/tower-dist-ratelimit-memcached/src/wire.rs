@@ -9,7 +9,7 @@ use tower_dist_ratelimit::backend::toolkit::{Address, ConnectError};
 
 use super::{
     reply::{Code, Meta, Parser, Reply},
-    request::{Request, Ttl},
+    request::{Command, Ttl},
 };
 
 /// After so much silence the kernel asks whether the other side is still there.
@@ -57,12 +57,12 @@ async fn check(stream: &mut TcpStream) -> Result<(), String> {
 async fn check_swapping(stream: &mut TcpStream, prefix: &str) -> Result<(), String> {
     let mut request = BytesMut::new();
     let key = format!("{prefix}:probe");
-    Request::set(&mut request, key.as_bytes(), 1, 1)
-        .ttl(" T", Ttl::seconds(10, 0))
-        .value("", b"1");
+    let set = Command::set(key.as_bytes(), 1).ttl(" T", Ttl::seconds(10, 0));
+    set.value("", b"1").write(&mut request, 1);
     let set = ask(stream, &request).await?;
     request.clear();
-    Request::new(&mut request, "mg", key.as_bytes(), 2).end(" v c");
+    let get = Command::new("mg", key.as_bytes()).end(" v c");
+    get.write(&mut request, 2);
     let got = ask(stream, &request).await?;
     match (set, got) {
         (Reply::Error(error), _) | (_, Reply::Error(error)) => {

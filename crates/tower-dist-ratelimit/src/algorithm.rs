@@ -12,6 +12,7 @@ mod token_bucket;
 
 use std::time::Duration;
 
+pub(crate) use self::fixed_window::decide_count;
 pub use self::sliding_log::MAX_LOG;
 pub use self::{
     adjusted::Adjusted,
@@ -145,7 +146,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// In nanoseconds, at most `u64::MAX` of them, which are 584 years.
+/// Returns a duration in nanoseconds, at most `u64::MAX`, which are 584 years.
 #[inline]
 pub fn saturating_nanos(duration: Duration) -> u64 {
     // What fits for certain, 136 years, needs no more than this.

@@ -64,12 +64,15 @@ use std::{fmt, time::Duration};
 use crate::{
     Algorithm, BuildError, Decision, Quota,
     algorithm::{
-        Adjusted, Ask, FirstHit, FixedWindow, LeakyQueue, Restored, SlidingLog, SlidingWindow,
-        TokenBucket, Words,
+        self, Adjusted, Ask, FirstHit, FixedWindow, LeakyQueue, Restored, SlidingLog,
+        SlidingWindow, TokenBucket, Words,
     },
     backend::Charge,
 };
-pub use crate::{algorithm::MAX_LOG, quota::HORIZON};
+pub use crate::{
+    algorithm::{MAX_LOG, saturating_nanos},
+    quota::HORIZON,
+};
 
 /// The arithmetic of one policy: its algorithm under its quota.
 ///
@@ -86,16 +89,16 @@ impl Limit {
     ///
     /// A quota that the algorithm cannot count, or a number of the algorithm that is out of its bounds.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
+        algorithm.check(quota)?;
         Self::with_longest_log(algorithm, quota, MAX_LOG)
     }
 
-    /// The same, with a bound on a log's tokens and requests.
+    /// The same for a policy that its builder has checked, with a bound on a log's tokens and requests.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,
         longest_log: u64,
     ) -> Result<Self, BuildError> {
-        algorithm.check(quota)?;
         // A window that ended a window ago no longer counts. A window that begins in the far future,
         // because a clock was wrong, is not kept until then. Buckets drain as slowly as their quota says.
         let longest = match algorithm.has_windows() {
@@ -265,6 +268,24 @@ pub fn charge_all(
         }
     }
     allowed
+}
+
+/// Decides on a charge to a fixed window whose count the store keeps, such as a counter of a server.
+///
+/// `count` tokens of `limit` were taken in a window that ends after `left`. The quota of the charge is not read.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_dist_ratelimit::arithmetic::decide_count;
+/// use tower_dist_ratelimit::backend::{Charge, PolicyId};
+///
+/// let (left, charge) = (Duration::from_secs(20), Charge::new(PolicyId::new(0), b"alice", 2));
+/// assert_eq!(decide_count(10, 7, left, &charge).remaining, 1);
+/// assert_eq!(decide_count(10, 9, left, &charge).retry_after, Some(left));
+/// ```
+#[must_use]
+pub fn decide_count(limit: u64, count: u64, left: Duration, charge: &Charge<'_>) -> Decision {
+    algorithm::decide_count(limit, count, left, &Ask::of(charge))
 }
 
 /// One key's state, with its arithmetic.

@@ -9,7 +9,7 @@ use tower_dist_ratelimit::{
 
 use crate::support::{HOUR, Set, answered, away_from_boundaries, connect, every, limiter};
 
-const ALGORITHMS: [Algorithm; 8] = [
+const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
     Algorithm::LeakyQueue {
@@ -20,6 +20,7 @@ const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::SlidingWindow,
     Algorithm::SlidingWindowBuckets { count: 4 },
     Algorithm::SlidingWindowStrict { count: 4 },
+    Algorithm::SlidingWindowLog,
 ];
 
 /// Runs these checks of the kit with a tolerance of `grain` between clocks.
@@ -72,13 +73,13 @@ async fn waits_for_a_first_hit_window_conform_by_the_servers_clock() {
 }
 
 #[tokio::test]
-async fn a_sliding_log_is_refused_when_it_is_built() {
+async fn a_limit_that_memcached_cannot_count_is_rejected_when_it_is_built() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
-    let policy = Policy::new("log", Quota::per_hour(5)).sliding_window_log();
+    let policy = Policy::new("log", Quota::per_hour(4_001)).sliding_window_log();
     let error = memcached.register(&[policy]).unwrap_err();
-    assert_eq!((error.field(), error.policy()), ("algorithm", Some("log")));
-    assert!(error.bound().contains("sliding_window_strict"), "{error}");
+    assert_eq!((error.field(), error.policy()), ("limit", Some("log")));
+    assert_eq!(error.bound(), "at most 4000");
     let policy = Policy::new("p", Quota::per_second(1 << 49)).fixed_window();
     let error = memcached.register(&[policy]).unwrap_err();
     assert_eq!((error.field(), error.policy()), ("limit", Some("p")));
@@ -138,7 +139,7 @@ async fn several_policies_of_a_client_are_one_item_in_two_round_trips() {
 }
 
 #[tokio::test]
-async fn a_window_is_decided_in_one_round_trip() {
+async fn a_fixed_window_takes_one_command_and_every_other_algorithm_two() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
     let quota = Quota::new(100, HOUR);
@@ -148,8 +149,10 @@ async fn a_window_is_decided_in_one_round_trip() {
             1,
         ),
         (Policy::new("fixed", quota).fixed_window(), 1),
-        (Policy::new("two", quota).sliding_window(), 3),
-        (Policy::new("sub", quota).sliding_window_buckets(4), 6),
+        (Policy::new("bucket", quota), 2),
+        (Policy::new("two", quota).sliding_window(), 2),
+        (Policy::new("sub", quota).sliding_window_buckets(100), 2),
+        (Policy::new("log", quota).sliding_window_log(), 2),
     ] {
         let set = Set::new(&memcached, &[policy]);
         assert!(set.take("k", 3).await.unwrap().allowed);

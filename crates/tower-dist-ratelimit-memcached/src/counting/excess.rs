@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{TRIES, count, decide, present};
+use super::{TRIES, count, decide, present_key};
 use crate::{
     failure::Failure,
     job::Counting,
     pipe::{Pipe, Then},
     reply::{Code, Meta},
-    request::Request,
+    request::Command,
 };
 
 /// How often it is tried to take something back from a window that others are charging.
@@ -17,14 +17,13 @@ const TAKE_BACKS: u32 = 16;
 impl Pipe {
     /// Takes back what was too much. From a window that the server ends, only if it is still the same one.
     pub(super) fn take_back(&mut self, job: Box<Counting>, cas: Option<u64>) {
-        let (key, over) = (present(&job), job.over);
-        let fixed_window_from_first_request = job.rule.fixed_window_from_first_request().is_some();
-        let opaque = self.expect(Then::TakenBack(job));
-        let request = Request::new(&mut self.out, "ma", &key, opaque).flag(" MD D", over);
-        match cas.filter(|_| fixed_window_from_first_request) {
-            Some(cas) => request.flag(" C", cas).end(" v t c"),
-            None => request.end(" v"),
-        }
+        let (key, over) = (present_key(&job), job.over);
+        let command = Command::new("ma", &key).flag(" MD D", over);
+        let command = match cas.filter(|_| job.rule.from_first().is_some()) {
+            Some(cas) => command.flag(" C", cas).end(" v t c"),
+            None => command.end(" v"),
+        };
+        self.send(&command, Then::TakenBack(job));
     }
 
     pub(crate) fn taken_back(&mut self, mut job: Box<Counting>, answer: Result<Meta, Failure>) {
@@ -35,9 +34,8 @@ impl Pipe {
         match meta.code {
             Code::Exists if job.tries < TAKE_BACKS => {
                 job.tries += 1;
-                let key = present(&job);
-                let opaque = self.expect(Then::Reread(job));
-                Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
+                let command = Command::new("mg", &present_key(&job)).end(" v t c");
+                self.send(&command, Then::Reread(job));
             }
             // It stays charged until the window ends.
             Code::Exists => refuse(job),
@@ -51,10 +49,7 @@ impl Pipe {
             Ok(meta) => meta,
             Err(failure) => return job.answer(Err(failure)),
         };
-        let window = job
-            .rule
-            .fixed_window_from_first_request()
-            .unwrap_or_default();
+        let window = job.rule.from_first().unwrap_or_default();
         // The next one has less left than this had, too, but only when as much time has passed as a window takes, less a
         // tick of the server's clock at each end.
         let ticks = Duration::from_secs(2);

@@ -1,12 +1,12 @@
 //! What is found where a limit counts, and is no count.
 
-use super::{count, present};
+use super::{count, present_key};
 use crate::{
     failure::Failure,
     job::Counting,
     pipe::{Pipe, Then},
     reply::{Code, Meta},
-    request::Request,
+    request::Command,
 };
 
 /// What somebody else's number stays in the way with.
@@ -15,9 +15,8 @@ const FOREIGN: &str = "something else is kept where a limit counts";
 impl Pipe {
     /// Sees what is there that is no count, to delete that and nothing else.
     pub(super) fn inspect(&mut self, job: Box<Counting>) {
-        let key = present(&job);
-        let opaque = self.expect(Then::Inspected(job));
-        Request::new(&mut self.out, "mg", &key, opaque).end(" v t c");
+        let command = Command::new("mg", &present_key(&job)).end(" v t c");
+        self.send(&command, Then::Inspected(job));
     }
 
     pub(crate) fn inspected(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {
@@ -30,11 +29,10 @@ impl Pipe {
         let (false, Some(cas)) = (fine, meta.cas) else {
             return self.again(job, FOREIGN);
         };
-        let key = present(&job);
-        let opaque = self.expect(Then::Healed(job));
-        Request::new(&mut self.out, "md", &key, opaque)
+        let command = Command::new("md", &present_key(&job))
             .flag(" C", cas)
             .end("");
+        self.send(&command, Then::Healed(job));
     }
 
     pub(crate) fn healed(&mut self, job: Box<Counting>, answer: Result<Meta, Failure>) {

@@ -7,7 +7,6 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex, split},
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::Instant,
 };
 use tower_dist_ratelimit::{
     Policy, Quota,
@@ -19,40 +18,30 @@ use crate::{
     clock,
     counted::Counted,
     failure::Failure,
-    job::{Asked, Counting, Job, Swapping, Verb},
-    set::Set,
+    job::{Counting, Job, Verb},
+    reply::Meta,
+    request::Command,
 };
 
 type Receiver = oneshot::Receiver<Result<JointDecision, Failure>>;
 
-fn asked(cost: u64) -> Asked {
-    Asked::of(&Charge::new(PolicyId::new(0), b"k", cost).up_to(cost + 2))
-}
-
 fn counting(policy: &Policy, verb: Verb) -> (Job, Receiver) {
     let rule = Counted::new("rl", policy).unwrap().unwrap();
     let (answer, receiver) = oneshot::channel();
-    let job = Counting::new(Arc::new(rule), tag(b"k"), verb, asked(3), answer);
+    let charge = Charge::new(PolicyId::new(0), b"", 3).up_to(5);
+    let job = Counting::new(Arc::new(rule), tag(b"k"), verb, charge, answer);
     (Job::Count(Box::new(job)), receiver)
 }
 
-fn swapping(set: &Arc<Set>, verb: Verb) -> (Job, Receiver) {
+/// A command by itself, and its answer.
+fn asking_for(command: Command) -> (Job, oneshot::Receiver<Result<Meta, Failure>>) {
     let (answer, receiver) = oneshot::channel();
-    let job = Swapping {
-        set: Arc::clone(set),
-        tag: tag(b"k"),
-        verb,
-        asked: [(0, asked(3))].into_iter().collect(),
-        answer,
-        since: Instant::now(),
-    };
-    (Job::Swap(job), receiver)
+    (Job::Ask { command, answer }, receiver)
 }
 
-/// One of each that has steps of its own.
+/// One of each operation that has steps of its own.
 fn jobs() -> Vec<(Job, Receiver)> {
     let policy = || Policy::new("p", Quota::per_hour(5));
-    let set = Arc::new(Set::new("rl", &[policy()]).unwrap());
     let mut jobs = Vec::new();
     for verb in [
         Verb::Acquire,
@@ -62,8 +51,6 @@ fn jobs() -> Vec<(Job, Receiver)> {
     ] {
         jobs.push(counting(&policy().fixed_window_from_first_request(), verb));
         jobs.push(counting(&policy().fixed_window(), verb));
-        jobs.push(counting(&policy().sliding_window_buckets(2), verb));
-        jobs.push(swapping(&set, verb));
     }
     jobs
 }
@@ -124,143 +111,6 @@ async fn nothing_is_taken_back_from_a_window_that_others_began() {
     wire.answer(" N61 J5 D5 t v c", "VA", "5", " t61 c14").await;
     let verdict = receiver.await.unwrap().unwrap();
     assert!(verdict.allowed && verdict.decisions[0].granted == 5);
-}
-
-#[tokio::test]
-async fn nobody_is_refused_by_what_was_not_looked_at() {
-    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(5))]).unwrap());
-    let (first, took_all) = swapping(&set, Verb::Acquire);
-    let (second, receiver) = swapping(&set, Verb::Acquire);
-    let mut wire = Wire::new();
-    wire.send(first);
-    wire.answer("mg ", "EN", "", "").await;
-    // It comes while the first is being written.
-    wire.send(second);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    wire.answer(" ME c", "HD", "", " c5").await;
-    assert_eq!(took_all.await.unwrap().unwrap().decisions[0].granted, 5);
-    // There is nothing left by that; but somebody may have put it back, and somebody has.
-    wire.answer("mg ", "EN", "", "").await;
-    wire.answer(" ME c", "HD", "", " c6").await;
-    assert!(receiver.await.unwrap().unwrap().allowed);
-}
-
-#[tokio::test]
-async fn who_has_lost_a_race_goes_before_those_who_have_come_meanwhile() {
-    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(13))]).unwrap());
-    let mut wire = Wire::new();
-    let (mut jobs, mut told) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
-        let (job, receiver) = swapping(&set, Verb::Acquire);
-        jobs.push(job);
-        told.push(receiver);
-    }
-    let last = jobs.pop().unwrap();
-    jobs.into_iter().for_each(|job| wire.send(job));
-    wire.answer("mg ", "EN", "", "").await;
-    wire.send(last);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    wire.answer(" ME c", "NS", "", "").await;
-    wire.answer("mg ", "EN", "", "").await;
-    wire.answer(" ME c", "HD", "", " c5").await;
-    let mut granted = Vec::new();
-    for told in told {
-        granted.push(told.await.unwrap().unwrap().decisions[0].granted);
-    }
-    assert_eq!(granted, [5, 5, 3]);
-}
-
-/// With a pause between the attempts, and an end to them.
-#[tokio::test(start_paused = true)]
-async fn who_always_comes_too_late_pauses_and_is_told_at_the_deadline() {
-    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(5))]).unwrap());
-    let (job, mut receiver) = swapping(&set, Verb::Acquire);
-    let mut wire = Wire::new();
-    let started = Instant::now();
-    wire.send(job);
-    let mut writes = 0;
-    let told = loop {
-        wire.answer("mg ", "EN", "", "").await;
-        wire.answer(" ME c", "NS", "", "").await;
-        writes += 1;
-        // The second attempt comes at once; from then on there are pauses of 4 ms in the mean, so that even the luckiest
-        // makes fewer than this.
-        assert!(
-            writes < 5_000,
-            "{writes} attempts in {:?}",
-            started.elapsed()
-        );
-        if writes == 2 {
-            assert_eq!(started.elapsed(), Duration::ZERO);
-        }
-        tokio::task::yield_now().await;
-        if let Ok(told) = receiver.try_recv() {
-            break told;
-        }
-    };
-    let error = tower_dist_ratelimit::backend::BackendError::from(told.unwrap_err()).to_string();
-    assert!(error.contains("again and again for 5s"), "{error}");
-    let late = started.elapsed() - Duration::from_secs(5);
-    assert!(late <= Duration::from_millis(10), "{late:?}");
-}
-
-#[tokio::test]
-async fn who_has_gone_before_it_is_written_is_not_charged() {
-    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(100))]).unwrap());
-    let mut wire = Wire::new();
-    let (first, told) = swapping(&set, Verb::Acquire);
-    wire.send(first);
-    wire.answer("mg ", "EN", "", "").await;
-    let (second, gone) = swapping(&set, Verb::Acquire);
-    wire.send(second);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    drop(gone);
-    wire.answer(" ME c", "HD", "", " c5").await;
-    assert!(told.await.unwrap().unwrap().allowed);
-    // Nothing is written for the second: what comes next is the third's question.
-    let (third, _told) = swapping(&set, Verb::Acquire);
-    wire.send(third);
-    wire.answer("mg ", "EN", "", "").await;
-}
-
-/// Of two who charge two sub-windows at the same time one sees the other, whatever the server does in between.
-#[tokio::test]
-async fn sub_windows_are_read_after_one_of_them_is_charged() {
-    let policy = Policy::new("p", Quota::per_hour(5)).sliding_window_strict(2);
-    let (job, _told) = counting(&policy, Verb::Acquire);
-    let mut wire = Wire::new();
-    wire.send(job);
-    let mut asked = vec![0; 4096];
-    let n = wire.server.read(&mut asked).await.unwrap();
-    let asked = String::from_utf8_lossy(&asked[..n]).into_owned();
-    let commands: Vec<&str> = asked.lines().map(|line| &line[..2]).collect();
-    // The charge, the two before it, and the one behind it.
-    assert_eq!(commands, ["ma", "mg", "mg", "mg"]);
-}
-
-/// What is not known is not nothing: an older sub-window could be full.
-#[tokio::test]
-async fn who_cannot_be_told_of_older_sub_windows_is_not_let_in() {
-    let policy = Policy::new("p", Quota::per_hour(5)).sliding_window_strict(2);
-    for verb in [Verb::Acquire, Verb::Settle(-2)] {
-        let (job, told) = counting(&policy, verb);
-        let mut wire = Wire::new();
-        wire.send(job);
-        let mut asked = vec![0; 4096];
-        let n = wire.server.read(&mut asked).await.unwrap();
-        let commands = String::from_utf8_lossy(&asked[..n]).lines().count();
-        let answers: String = (1..=commands)
-            .map(|number| match number {
-                1 => reply(number, "VA", "5", ""),
-                2 => reply(number, "SERVER_ERROR out of memory", "", ""),
-                _ => reply(number, "EN", "", ""),
-            })
-            .collect();
-        wire.server.write_all(answers.as_bytes()).await.unwrap();
-        let failure = told.await.unwrap().unwrap_err();
-        let error = tower_dist_ratelimit::backend::BackendError::from(failure).to_string();
-        assert!(error.contains("out of memory"), "{error}");
-    }
 }
 
 /// What a server could say to the command of this number, right or wrong.

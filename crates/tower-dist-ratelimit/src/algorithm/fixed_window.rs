@@ -91,25 +91,9 @@ impl Arithmetic for FixedWindow {
     fn decide(&self, state: &u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, self.most());
         let (number, count) = self.read(*state, now);
-        let free = limit.saturating_sub(count);
         // Windows are counted from 1, so this is where the next one begins.
-        let to_the_end = Duration::from_nanos(number * self.window - now.nanos);
-        let reset_after = |count| {
-            if count == 0 {
-                Duration::ZERO
-            } else {
-                to_the_end
-            }
-        };
-        *out = match ask.granted(free) {
-            Some(granted) => {
-                Decision::allow(granted, limit, free - granted, reset_after(count + granted))
-            }
-            None => {
-                let retry_after = (ask.cost <= limit).then_some(to_the_end);
-                Decision::reject(limit, free, retry_after, reset_after(count))
-            }
-        };
+        let left = Duration::from_nanos(number * self.window - now.nanos);
+        *out = decide_count(limit, count, left, ask);
     }
 
     fn take(&self, state: &mut u64, now: Tick, _: &Ask<'_>, tokens: u64) {
@@ -167,6 +151,22 @@ impl super::Restored for FixedWindow {
             [] => Some(0),
             [state] => Some(state),
             _ => None,
+        }
+    }
+}
+
+/// Decides by the count of a window that ends in this time.
+#[inline(always)]
+pub(crate) fn decide_count(limit: u64, count: u64, left: Duration, ask: &Ask<'_>) -> Decision {
+    let free = limit.saturating_sub(count);
+    let reset_after = |count| if count == 0 { Duration::ZERO } else { left };
+    match ask.granted(free) {
+        Some(granted) => {
+            Decision::allow(granted, limit, free - granted, reset_after(count + granted))
+        }
+        None => {
+            let retry_after = (ask.cost <= limit).then_some(left);
+            Decision::reject(limit, free, retry_after, reset_after(count))
         }
     }
 }

@@ -64,6 +64,13 @@ proptest! {
                 sender.try_send(job).unwrap_or_else(|_| panic!("there is room"));
                 receivers.push(receiver);
             }
+            let value = Command::set(b"k", 1).value("", b"1");
+            let commands = [Command::new("mg", b"k").end(" v c"), value];
+            let asked = commands.map(|command| {
+                let (job, receiver) = asking_for(command);
+                sender.try_send(job).unwrap_or_else(|_| panic!("there is room"));
+                receiver
+            });
             let speaking = async {
                 // All that was asked at first; then the answers, to that and to what follows from them.
                 let mut asked = [0; 16_384];
@@ -83,6 +90,10 @@ proptest! {
             let (end, ()) = tokio::join!(serving, speaking);
             assert!(end.is_some());
             for mut receiver in receivers {
+                let told = receiver.try_recv();
+                assert_ne!(told.err(), Some(oneshot::error::TryRecvError::Empty));
+            }
+            for mut receiver in asked {
                 let told = receiver.try_recv();
                 assert_ne!(told.err(), Some(oneshot::error::TryRecvError::Empty));
             }

@@ -124,21 +124,6 @@ async fn after_a_server_without_memory_has_said_so_it_is_asked_again() {
     assert!(told(receiver).await.unwrap().allowed);
 }
 
-/// One that is told to number no changes says zero.
-#[tokio::test(start_paused = true)]
-async fn what_is_written_without_a_number_is_read_before_it_is_changed() {
-    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(13))]).unwrap());
-    let (first, second) = (swapping(&set, Verb::Acquire), swapping(&set, Verb::Acquire));
-    let mut wire = Wire::new();
-    wire.send(first.0);
-    wire.answer("mg ", "EN", "", "").await;
-    wire.send(second.0);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    wire.answer(" ME c", "HD", "", " c0").await;
-    wire.answer("mg ", "EN", "", "").await;
-    assert!(told(first.1).await.unwrap().allowed);
-}
-
 #[tokio::test]
 async fn what_others_keep_changing_is_given_up_and_stays_charged() {
     let (mut wire, receiver) = asking(5);
@@ -161,28 +146,6 @@ async fn who_finds_room_only_after_it_was_too_much_is_refused_in_the_end() {
     assert!(!told(receiver).await.unwrap().allowed);
 }
 
-#[tokio::test]
-async fn of_each_sub_window_no_more_is_put_back_than_the_newer_ones_have_left_over() {
-    let policy = Policy::new("p", Quota::per_hour(5)).sliding_window_strict(2);
-    let (job, _told) = counting(&policy, Verb::Settle(-2));
-    let mut wire = Wire::new();
-    wire.send(job);
-    let mut text = vec![0; 4096];
-    assert!(wire.server.read(&mut text).await.unwrap() > 0);
-    // The two before the present one, the newer first; and that.
-    let counts = [("VA", "5"), ("EN", ""), ("VA", "1")];
-    let answers = counts.into_iter().zip(1..);
-    let answers: String = answers
-        .map(|((code, value), opaque)| reply(opaque, code, value, ""))
-        .collect();
-    wire.server.write_all(answers.as_bytes()).await.unwrap();
-    let n = wire.server.read(&mut text).await.unwrap();
-    let text = String::from_utf8_lossy(&text[..n]);
-    let commands: Vec<&str> = text.lines().collect();
-    assert_eq!(commands.len(), 2, "{commands:?}");
-    assert!(commands.iter().all(|command| command.ends_with(" MD D1")));
-}
-
 /// Whoever connects again pauses only if nothing came of the last time.
 #[tokio::test(start_paused = true)]
 async fn a_connection_was_of_use_if_anything_was_answered() {
@@ -196,22 +159,4 @@ async fn a_connection_was_of_use_if_anything_was_answered() {
         let end = wire.end.await.unwrap().unwrap();
         assert_eq!(end.had_answers, of_use, "{end:?}");
     }
-}
-
-/// Races that others have lost before.
-#[tokio::test(start_paused = true)]
-async fn after_a_success_the_next_lost_race_is_run_again_at_once() {
-    let set = Arc::new(Set::new("rl", &[Policy::new("p", Quota::per_hour(13))]).unwrap());
-    let (first, second) = (swapping(&set, Verb::Acquire), swapping(&set, Verb::Acquire));
-    let (mut wire, began) = (Wire::new(), Instant::now());
-    wire.send(first.0);
-    wire.answer("mg ", "EN", "", "").await;
-    wire.answer(" ME c", "NS", "", "").await;
-    wire.answer("mg ", "EN", "", "").await;
-    wire.send(second.0);
-    wire.answer(" ME c", "HD", "", " c5").await;
-    assert!(told(first.1).await.unwrap().allowed);
-    wire.answer(" C5 c", "EX", "", "").await;
-    wire.answer("mg ", "EN", "", "").await;
-    assert_eq!(began.elapsed(), Duration::ZERO);
 }

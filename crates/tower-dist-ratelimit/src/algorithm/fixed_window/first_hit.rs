@@ -54,24 +54,7 @@ impl Arithmetic for FirstHit {
     fn decide(&self, state: &Counter, now: u64, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, MAX_COUNT);
         let Counter { end, count } = self.read(state, now);
-        let free = limit.saturating_sub(count);
-        let to_the_end = Duration::from_nanos(end - now);
-        let reset_after = |count| {
-            if count == 0 {
-                Duration::ZERO
-            } else {
-                to_the_end
-            }
-        };
-        *out = match ask.granted(free) {
-            Some(granted) => {
-                Decision::allow(granted, limit, free - granted, reset_after(count + granted))
-            }
-            None => {
-                let retry_after = (ask.cost <= limit).then_some(to_the_end);
-                Decision::reject(limit, free, retry_after, reset_after(count))
-            }
-        };
+        *out = super::decide_count(limit, count, Duration::from_nanos(end - now), ask);
     }
 
     fn take(&self, state: &mut Counter, now: u64, _: &Ask<'_>, tokens: u64) {

@@ -52,8 +52,8 @@ pub(super) struct Job {
     /// Each with the place of its policy in the set.
     charges: SmallVec<[(usize, Charge<'static>); 1]>,
     answer: oneshot::Sender<Result<JointDecision, Failure>>,
-    /// When it is no longer retried.
-    end: Instant,
+    /// When it is no longer retried. `None` if that is later than a clock can tell.
+    end: Option<Instant>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -100,7 +100,7 @@ impl Job {
             verb,
             charges,
             answer,
-            end: Instant::now() + cells.timeout,
+            end: Instant::now().checked_add(cells.timeout),
             _room: room.map_err(|_| Failure::busy(format!("{MOST} charges wait already")))?,
         })
     }
@@ -160,19 +160,26 @@ impl<C: CompareAndSwap> Cells<C> {
     /// Queues a job, and starts a task for its value unless there is one.
     pub(super) fn push(&self, set: &Arc<Set>, tag: Tag, job: Job) {
         let cell = (Arc::as_ptr(set).addr(), tag);
-        match self.shared.waiting().entry(cell) {
-            Entry::Occupied(mut jobs) => jobs.get_mut().push_back(job),
+        let is_new = match self.shared.waiting().entry(cell) {
+            Entry::Occupied(mut jobs) => {
+                jobs.get_mut().push_back(job);
+                false
+            }
             Entry::Vacant(place) => {
                 place.insert(VecDeque::from([job]));
-                let task = Task {
-                    cells: self.clone(),
-                    set: Arc::clone(set),
-                    tag,
-                    cell,
-                    is_over: false,
-                };
-                self.shared.runtime.spawn(task.run());
+                true
             }
+        };
+        if is_new {
+            let task = Task {
+                cells: self.clone(),
+                set: Arc::clone(set),
+                tag,
+                cell,
+                is_over: false,
+            };
+            // Not under the lock: a runtime that has ended drops the task here, which takes the lock.
+            self.shared.runtime.spawn(task.run());
         }
     }
 }
@@ -262,7 +269,10 @@ impl<C: CompareAndSwap> Task<C> {
             return false;
         };
         jobs.retain(|job| !job.answer.is_closed());
-        while jobs.front().is_some_and(|job| job.end <= now)
+        while jobs
+            .front()
+            .and_then(|job| job.end)
+            .is_some_and(|end| end <= now)
             && let Some(late) = jobs.pop_front()
         {
             let reason = format!("others changed the key for {:?}", self.cells.timeout);

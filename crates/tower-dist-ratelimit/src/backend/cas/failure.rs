@@ -24,7 +24,8 @@ impl Failure {
 
     /// The task that decided about the key has ended: its runtime has, or the store has panicked.
     pub(super) fn ended() -> Self {
-        BackendError::new("the task that asks the store has ended").into()
+        BackendError::new("the runtime that it was made on has ended, or the store has panicked")
+            .into()
     }
 }
 

@@ -1,5 +1,6 @@
 mod combining;
 mod failing;
+mod fleet;
 mod racing;
 mod store;
 

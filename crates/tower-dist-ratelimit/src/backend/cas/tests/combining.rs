@@ -130,3 +130,24 @@ async fn charges_above_the_bound_fail_and_are_not_queued() {
             .allowed
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn charges_that_lost_a_race_are_decided_before_those_that_arrived_later() {
+    let delay = Duration::from_millis(2);
+    let store = Store::new(Script {
+        delay,
+        lost_races: 1,
+        ..Script::default()
+    });
+    let backend = backend(&store);
+    let id = backend.register(&[policy(3)]).unwrap()[0];
+    let first = charges(&backend, id, 2);
+    // During the swap that will fail.
+    tokio::time::sleep(delay * 3 / 2).await;
+    let second = charges(&backend, id, 2);
+    let mut allowed = Vec::new();
+    for answer in first.into_iter().chain(second) {
+        allowed.push(answer.await.unwrap().allowed);
+    }
+    assert_eq!(allowed, [true, true, true, false]);
+}

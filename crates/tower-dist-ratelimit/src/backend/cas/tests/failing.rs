@@ -161,3 +161,26 @@ async fn a_refund_whose_swap_fails_is_counted() {
         (1, 3)
     );
 }
+
+#[test]
+fn a_backend_whose_runtime_has_ended_fails_immediately() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+    };
+    let first = runtime();
+    let backend = first.block_on(async { CasBackend::new(Store::default()) });
+    drop(first);
+    let id = backend.register(&[policy(5)]).unwrap()[0];
+    for _ in 0..2 {
+        let asked = ask(&backend, Charge::new(id, b"k", 1));
+        let error = runtime().block_on(asked).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("the runtime that it was made on has ended"),
+            "{error}"
+        );
+    }
+}
