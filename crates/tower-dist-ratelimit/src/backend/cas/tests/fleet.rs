@@ -56,6 +56,9 @@ fn excess(admitted: &[Instant], most: impl Fn(Duration) -> u64) -> u64 {
     excess.max().unwrap_or_default()
 }
 
+/// A policy, and the most requests that it admits in a time.
+type Case<'a> = (&'a dyn Fn() -> Policy, &'a dyn Fn(Duration) -> u64);
+
 /// The bound that the docs state. The times of two answers differ by at most their round trips.
 #[tokio::test(start_paused = true)]
 async fn clocks_that_differ_admit_the_tokens_of_that_much_more_time() {
@@ -65,7 +68,7 @@ async fn clocks_that_differ_admit_the_tokens_of_that_much_more_time() {
     let bucket = |time: Duration| 11 + u64::try_from(time.as_millis() / 100).unwrap();
     let strict = |time: Duration| 40 * (u64::try_from(time.as_millis() / 4000).unwrap() + 1);
     let fixed = |time: Duration| 10 * (time.as_secs() + 2);
-    let cases: [(&dyn Fn() -> Policy, &dyn Fn(Duration) -> u64); 4] = [
+    let cases: [Case<'_>; 4] = [
         (&|| Policy::new("bucket", quota), &bucket),
         (
             &|| Policy::new("queue", quota.burst(1)).leaky_queue(SKEW),
