@@ -112,7 +112,7 @@ impl Counted {
     }
 
     /// The length of a window from the first request.
-    pub(super) fn from_first(&self) -> Option<Duration> {
+    pub(super) fn server_window(&self) -> Option<Duration> {
         match self.windows {
             Windows::FromFirst(seconds) => Some(Duration::from_secs(seconds)),
             Windows::Aligned { .. } => None,

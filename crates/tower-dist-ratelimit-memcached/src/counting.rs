@@ -55,7 +55,7 @@ impl Pipe {
         if add == 0 {
             return self.send(&Command::new("mg", &key).end(" v t"), Then::Look(job));
         }
-        let flags = match job.rule.from_first() {
+        let flags = match job.rule.server_window() {
             Some(_) => " t v c",
             None => " v",
         };

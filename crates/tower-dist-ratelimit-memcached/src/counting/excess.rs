@@ -19,7 +19,7 @@ impl Pipe {
     pub(super) fn take_back(&mut self, job: Box<Counting>, cas: Option<u64>) {
         let (key, over) = (present_key(&job), job.over);
         let command = Command::new("ma", &key).flag(" MD D", over);
-        let command = match cas.filter(|_| job.rule.from_first().is_some()) {
+        let command = match cas.filter(|_| job.rule.server_window().is_some()) {
             Some(cas) => command.flag(" C", cas).end(" v t c"),
             None => command.end(" v"),
         };
@@ -49,7 +49,7 @@ impl Pipe {
             Ok(meta) => meta,
             Err(failure) => return job.answer(Err(failure)),
         };
-        let window = job.rule.from_first().unwrap_or_default();
+        let window = job.rule.server_window().unwrap_or_default();
         // The next one has less left than this had, too, but only when as much time has passed as a window takes, less a
         // tick of the server's clock at each end.
         let ticks = Duration::from_secs(2);
