@@ -101,7 +101,7 @@ fn the_ticks_of_the_plot_are_round_numbers_that_fit() {
     let report = report(&small(1)).unwrap();
     let drawn = Drawn::new(report.plots[0].svg().unwrap());
     drawn.assert_ticks_are_short_and_whole();
-    for tick in ["0", "0.3", "0.6", "1", "200", "1000"] {
+    for tick in ["0", "0.2", "0.6", "1", "200", "1000"] {
         assert!(drawn.has_text(tick), "{tick}");
     }
 }
