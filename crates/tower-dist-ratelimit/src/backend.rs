@@ -20,6 +20,8 @@ pub(crate) use bounded::{Bounded, DEADLINE};
 pub use cas::{CasBackend, CompareAndSwap};
 pub use charge::{Charge, PolicyId};
 pub use error::BackendError;
+#[cfg(feature = "metrics")]
+pub(crate) use error::CircuitOpen;
 pub(crate) use memory::Alone;
 pub use memory::Memory;
 

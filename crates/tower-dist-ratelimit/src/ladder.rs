@@ -10,7 +10,6 @@ mod recovery;
 
 use std::{
     collections::hash_map::RandomState,
-    error::Error,
     fmt,
     hash::BuildHasher,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -50,18 +49,6 @@ pub(crate) enum Instead {
     Decide(Box<Fallback>),
 }
 
-/// The store was not asked.
-#[derive(Debug)]
-pub(crate) struct NotAsked;
-
-impl fmt::Display for NotAsked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it has failed too often, and is not asked for a while")
-    }
-}
-
-impl Error for NotAsked {}
-
 impl Ladder {
     pub(crate) fn new(
         on_error: FailureMode,
@@ -99,8 +86,7 @@ impl Ladder {
     pub(crate) fn leave(&self) -> Result<Leave, BackendError> {
         self.breaker
             .leave(|| self.now())
-            // Takes no allocation, since the cause has no size.
-            .map_err(|_| BackendError::new(NotAsked))
+            .map_err(|_| BackendError::circuit_open())
     }
 
     /// How long the store is left alone, if it is.

@@ -16,7 +16,7 @@ use crate::{
     BuildError, Decided, Decision, NoObserver, Observer, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
-    ladder::{Instead, NotAsked},
+    ladder::Instead,
     limits::{Applies, Limits, Outcome, Question, Quoted, Rule},
 };
 
@@ -267,7 +267,7 @@ impl<O: Observer> Limiter<O> {
                 }
             }
             if limits.ladder.shut_for().is_some() {
-                return Err(BackendError::new(NotAsked));
+                return Err(BackendError::circuit_open());
             }
             let resets = charges.iter();
             let resets = resets.map(|(_, charge)| limits.backend.reset(charge.policy, charge.key));

@@ -21,7 +21,7 @@ pub(crate) use self::{
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
     backend::{Alone, Backend, BackendError, DEADLINE, Memory},
-    ladder::{Ladder, NotAsked},
+    ladder::Ladder,
     lease::Leasing,
     nearby::{Front, Nearby},
     register::{check, register_checked},
@@ -73,7 +73,7 @@ impl Limits {
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),
-            Some(_) if self.ladder.shut_for().is_some() => Err(BackendError::new(NotAsked)),
+            Some(_) if self.ladder.shut_for().is_some() => Err(BackendError::circuit_open()),
             Some(leasing) => leasing.give_back().await,
         }
     }

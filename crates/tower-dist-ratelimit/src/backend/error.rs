@@ -1,14 +1,29 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-/// The store did not decide: it cannot be reached, does not answer in time, or answers nonsense.
+/// A backend did not decide: it is unreachable, it did not answer within the timeout, or its answer is invalid.
 ///
-/// In a [`RateLimitLayer`](crate::RateLimitLayer) it becomes what [`FailureMode`](crate::FailureMode) says;
-/// [`Limiter`](crate::Limiter) returns it with [`FailureMode::Closed`](crate::FailureMode::Closed). [`Memory`](super::Memory) never fails.
+/// On a decision the [`FailureMode`](crate::FailureMode) applies: a layer never returns this error, and
+/// [`Limiter`](crate::Limiter) returns it only with [`FailureMode::Closed`](crate::FailureMode::Closed). Refunds, resets
+/// and returned leases report it with every failure mode. [`Memory`](super::Memory) fails only on a policy that is not
+/// registered, and on a quota that the policy's algorithm cannot count.
 #[derive(Clone, Debug)]
 pub struct BackendError {
     late: bool,
-    source: Arc<dyn Error + Send + Sync>,
+    /// `None`: the circuit breaker is open. A cause in an `Arc` would cost an allocation.
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
+
+/// The circuit breaker is open, so the backend was not asked.
+#[derive(Debug)]
+pub(crate) struct CircuitOpen;
+
+impl fmt::Display for CircuitOpen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the circuit breaker is open after repeated failures")
+    }
+}
+
+impl Error for CircuitOpen {}
 
 impl BackendError {
     /// A failure with this cause, which may be text.
@@ -16,7 +31,22 @@ impl BackendError {
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             late: false,
-            source: cause.into().into(),
+            source: Some(cause.into().into()),
+        }
+    }
+
+    /// A decision that was not asked for, because the circuit breaker is open.
+    pub(crate) const fn circuit_open() -> Self {
+        Self {
+            late: false,
+            source: None,
+        }
+    }
+
+    fn cause(&self) -> &(dyn Error + 'static) {
+        match &self.source {
+            Some(source) => &**source,
+            None => &CircuitOpen,
         }
     }
 
@@ -29,7 +59,7 @@ impl BackendError {
         }
     }
 
-    /// Whether the answer did not come within the deadline. Then nobody knows whether the request was charged.
+    /// Whether the backend did not answer within the timeout. Then it may have charged the request.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.late
@@ -38,12 +68,12 @@ impl BackendError {
 
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the rate limit's store did not decide: {}", self.source)
+        write!(f, "the rate limit's store did not decide: {}", self.cause())
     }
 }
 
 impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
+        Some(self.cause())
     }
 }

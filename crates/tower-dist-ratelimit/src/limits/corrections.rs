@@ -10,7 +10,7 @@ use super::{Limits, Question};
 use crate::{
     Algorithm, Decision, Source,
     backend::{Answer, Backend, BackendError, Bounded, Charge},
-    ladder::{Instead, NotAsked},
+    ladder::Instead,
 };
 
 /// The most corrections of one layer that travel at a time: as many requests as a busy instance has at once.
@@ -46,7 +46,7 @@ impl Limits {
             }
             // There it was charged nothing.
             (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
-            _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::new(NotAsked)),
+            _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::circuit_open()),
             _ => {
                 let charges = charges.iter().map(|&(_, charge)| charge);
                 let charges: SmallVec<[Charge<'_>; 2]> = charges.collect();

@@ -1,7 +1,10 @@
 use std::{error::Error, time::Duration};
 
 use super::Observer;
-use crate::{Decided, Reason, Rejection, backend::BackendError, ladder::NotAsked};
+use crate::{
+    Decided, Reason, Rejection,
+    backend::{BackendError, CircuitOpen},
+};
 
 /// Counts what a limit decides with the `metrics` facade.
 ///
@@ -79,7 +82,7 @@ impl Observer for MetricsObserver {
     fn failed(&self, error: &BackendError) {
         let kind = match error.source() {
             _ if error.is_late() => "late",
-            Some(cause) if cause.is::<NotAsked>() => "open",
+            Some(cause) if cause.is::<CircuitOpen>() => "open",
             _ => "error",
         };
         metrics::counter!("ratelimit_backend_failures_total", "kind" => kind).increment(1);
