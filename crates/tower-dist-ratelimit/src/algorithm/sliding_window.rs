@@ -197,7 +197,8 @@ impl super::Restored for SlidingWindow {
             .iter()
             .try_fold(0_u64, |sum, &count| sum.checked_add(count))?;
         let fits = u64::try_from(counts.len()) == Ok(self.sub_windows + 1)
-            && total <= MAX_COUNT
+            // The last n sub-windows admit at most MAX_COUNT, and so did the sub-window before them.
+            && total <= 2 * MAX_COUNT
             && *newest <= clamp(u64::MAX) / self.length;
         fits.then(|| Ring::restored(*newest, counts))
     }

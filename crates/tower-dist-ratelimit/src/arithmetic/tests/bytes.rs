@@ -82,6 +82,19 @@ fn the_longest_log_is_read_as_it_was_written() {
     assert_eq!(read.decide(60 * SECOND + 4, &charge(0)).remaining, 5);
 }
 
+/// Little of the previous window counts near the end of the present one, so both can be full.
+#[test]
+fn two_full_windows_are_read_as_they_were_written() {
+    let quota = Quota::new(1 << 61, Duration::from_secs(1));
+    let limit = Limit::new(Algorithm::SlidingWindow, quota).unwrap();
+    let mut state = limit.unused(0);
+    assert!(state.charge(0, &charge(1 << 61)).allowed);
+    let taken = (1 << 61) - (1 << 32);
+    assert!(state.charge(2 * SECOND - 1, &charge(taken)).allowed);
+    let bytes = state.to_bytes();
+    assert_eq!(limit.read(0, &bytes).unwrap().to_bytes(), bytes);
+}
+
 #[test]
 fn a_state_is_kept_for_as_long_as_it_counts_and_no_longer_than_two_windows() {
     for algorithm in ALL {
