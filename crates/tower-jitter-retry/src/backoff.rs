@@ -10,7 +10,7 @@ pub use self::schedule::Schedule;
 pub(crate) use self::schedule::Seeds;
 use crate::Jitter;
 
-/// How long to wait before each retry.
+/// The delays before retries.
 ///
 /// # Default
 ///
@@ -48,11 +48,11 @@ enum Growth {
     },
 }
 
-/// AWS SDKs' base, in the article's and today's standard mode.
+/// The base of the AWS SDKs, in the article and in their present standard mode.
 const BASE: Duration = Duration::from_millis(100);
-/// AWS SDKs' cap in standard mode.
+/// The cap of the AWS SDKs in standard mode.
 const CAP: Duration = Duration::from_secs(20);
-/// AWS SDKs' base for answers that ask for less load.
+/// The base of the AWS SDKs for throttled requests.
 const THROTTLED_BASE: Duration = Duration::from_secs(1);
 
 impl Backoff {
@@ -81,10 +81,10 @@ impl Backoff {
         Self::new(Growth::Constant(delay)).jitter(Jitter::None)
     }
 
-    /// No wait: a retry yields to the executor once and goes out.
+    /// No delay: a retry yields to the executor once, and is sent.
     ///
-    /// For services where another attempt reaches another place. Against one server, it is the
-    /// quickest way to bring it down.
+    /// For services where another attempt reaches another server. Against a single server, immediate retries are the
+    /// quickest way to overload it.
     #[must_use]
     pub fn none() -> Self {
         Self::new(Growth::None)
@@ -98,11 +98,12 @@ impl Backoff {
         }
     }
 
-    /// What an exponential backoff is multiplied by for each retry: a finite number, at least 1.
+    /// The factor by which an exponential backoff grows with each retry: a finite number, at least 1. It has no effect
+    /// on the other kinds.
     ///
     /// # Default
     ///
-    /// 2. Of no effect on the other kinds.
+    /// 2.
     #[must_use]
     pub fn factor(mut self, value: f64) -> Self {
         if let Growth::Exponential { factor, .. } = &mut self.growth {
@@ -111,12 +112,12 @@ impl Backoff {
         self
     }
 
-    /// The base of an exponential backoff after an answer that asks for less load, if it is longer
-    /// than the usual one.
+    /// The base of an exponential backoff after a throttled request, if it is longer than the usual base. It has no
+    /// effect on the other kinds.
     ///
     /// # Default
     ///
-    /// 1 s, as in the AWS SDKs. Never above the cap. Of no effect on the other kinds.
+    /// 1 s, as in the AWS SDKs, and never above the cap.
     #[must_use]
     pub fn throttled_base(mut self, value: Duration) -> Self {
         if let Growth::Exponential { throttled_base, .. } = &mut self.growth {
@@ -125,27 +126,27 @@ impl Backoff {
         self
     }
 
-    /// How much is left to chance.
+    /// The jitter strategy.
     #[must_use]
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Makes the jitter repeatable: the same seed gives the same delays.
+    /// The seed of the jitter. The same seed gives the same delays.
     ///
     /// # Default
     ///
-    /// Seeded at random. Either way each call of a retry layer has a sequence of its own.
+    /// A random seed. With every seed, each call of a retry layer has its own sequence.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The delays, without end. Serves outside of tower, too.
+    /// Returns an endless sequence of delays, also for use outside of tower.
     ///
-    /// With a [seed](Self::seed) each schedule is the same, otherwise each is another.
+    /// With a [seed](Self::seed), every schedule is the same. Otherwise each schedule differs.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         Schedule::new(*self, self.seeds().next())
@@ -178,7 +179,7 @@ impl Backoff {
         Seeds::new(self.seed)
     }
 
-    /// The delay before the 0-based `retry`; `previous` is the one before it.
+    /// The delay before the 0-based `retry`, given the previous delay.
     fn delay(
         &self,
         retry: u32,
@@ -196,7 +197,7 @@ impl Backoff {
             }
             Jitter::Decorrelated => {
                 let base = self.growth.ceiling(0, reason);
-                // A base that grew since, because the server now asks for less load, counts too.
+                // The base can grow between retries, because the server now throttles.
                 let previous = previous.unwrap_or(base).max(base);
                 let spread = previous.saturating_mul(3) - base;
                 let delay = base.saturating_add(crate::jitter::share(spread, random));
@@ -243,7 +244,7 @@ impl Growth {
 
 /// `base · factorⁿ`, exact for a factor of 2 as long as it fits 53 bits of nanoseconds (104 days).
 fn power(base: Duration, factor: f64, n: u32) -> Duration {
-    // Nothing times infinity is not a number.
+    // Zero times infinity is not a number.
     if base.is_zero() {
         return Duration::ZERO;
     }

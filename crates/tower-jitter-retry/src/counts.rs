@@ -2,13 +2,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::StopReason;
 
-/// More than there are reasons.
+/// More than the number of reasons.
 const REASONS: usize = 16;
 
-/// What the services of a retry layer have done since it was made.
+/// Counts of a retry layer since it was built, over all of its services.
 ///
-/// Calls whose first attempt succeeded are not counted, so that they touch no shared counter, nor are calls that
-/// their callers dropped. An observer sees both. Each number is exact. They are not read at one instant.
+/// Calls whose first attempt succeeded are not counted, so that they touch no shared counter. Calls that their callers
+/// dropped are not counted either. An observer receives both. Each number is exact, but the numbers are not read at one
+/// instant.
 ///
 /// ```
 /// use tower::{Layer, ServiceExt, service_fn};
@@ -42,7 +43,7 @@ impl RetryCounts {
     }
 }
 
-/// One counter per number of [`RetryCounts`].
+/// One counter for each number of [`RetryCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     retries: AtomicU64,

@@ -15,19 +15,19 @@ use crate::time_limit::{Limited, TimeLimit, Timer};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
-/// A call and its repeats; made by [`Retry`](crate::Retry).
+/// The future of a call and its retries; made by [`Retry`](crate::Retry).
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the attempt that is in flight or ends the wait for the next one. The token for
-/// an attempt that was not sent yet goes back to the budget.
+/// Dropping the future drops the attempt in flight, or ends the wait for the next attempt. The token of an attempt that
+/// was not sent yet returns to the budget.
 ///
 /// # Panics
 ///
-/// When it is polled again after it was ready.
+/// Panics if it is polled again after it was ready.
 ///
-/// `F` is the future of the service `S`. No bound of this type and no type of a field mentions the error
-/// type, which a compiler that forgets lifetimes inside `tokio::spawn` could not prove to be `'static`.
+/// `F` is the future of the service `S`. No bound of this type and no type of a field mentions the error type, because the
+/// compiler, which erases lifetimes inside `tokio::spawn`, could not prove it to be `'static`.
 #[pin_project]
 pub struct ResponseFuture<F, S, P, O, T, Req>
 where
@@ -35,7 +35,7 @@ where
     O: Observe,
     T: Limited,
 {
-    /// `None` while the next one is waited for.
+    /// `None` during the wait for the next attempt.
     #[pin]
     attempt: Option<F>,
     #[pin]
@@ -71,7 +71,7 @@ where
 {
     type Output = Outcome<S, Req>;
 
-    /// Polls the attempt before the timer, so that an answer in the last moment counts.
+    /// Polls the attempt before the timer, so that a response at the last moment counts.
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -91,16 +91,16 @@ where
                             }
                             return Poll::Ready(this.call.recovered(outcome));
                         }
-                        // Its future goes before the wait, too, so that the wait holds no permit.
+                        // The attempt's future is dropped before the wait, so that the wait holds no permit.
                         this.attempt.set(None);
                         let elapsed = match verdict.is_retry() {
                             true => this.timer.as_mut().poll(cx, false),
-                            // No deadline makes this outcome worse.
+                            // A deadline does not replace this outcome.
                             false => Poll::Pending,
                         };
                         match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
-                            // The service may have a timer of its own, for the same instant.
+                            // The service may have its own timer for the same instant.
                             Poll::Ready(elapsed) => {
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))
                             }

@@ -49,7 +49,7 @@ impl RetryHandle {
 
     /// Sets the maximum `Retry-After` to honour.
     pub fn set_max_retry_after(&self, longest: Duration) {
-        // It contradicts no other setting.
+        // This setting contradicts no other.
         let _ = self.change(|given| given.max_retry_after = Some(longest));
     }
 

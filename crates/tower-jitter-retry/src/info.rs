@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use crate::StopReason;
 
-/// What a retry layer did for a call, in the extensions of its HTTP response.
+/// A retry layer's report on a call, in the extensions of its HTTP response.
 ///
-/// It is there when something was repeated, or should have been and was not. A response without one
-/// is the first attempt's, and there is nothing to tell.
+/// A response has a report if its call was retried, or if a retry was due and was not sent. A response without a report
+/// belongs to a first attempt that needed no retry.
 ///
 /// ```
 /// use tower_jitter_retry::RetryInfo;
@@ -33,19 +33,19 @@ impl RetryInfo {
         }
     }
 
-    /// How many attempts were made, the first included.
+    /// The number of attempts, the first one included.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// How long the call waited between its attempts.
+    /// The time that the call waited between its attempts.
     #[must_use]
     pub fn slept(&self) -> Duration {
         self.slept
     }
 
-    /// Why there was no further attempt.
+    /// The reason why no further attempt was sent.
     #[must_use]
     pub fn stop(&self) -> StopReason {
         self.stop

@@ -11,7 +11,8 @@ thread_local! {
     static RETRIES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Polls an attempt, and returns how many retries layers below sent meanwhile. The layers above count them, too.
+/// Polls an attempt, and returns the number of retries that layers below sent during the poll. The layers above count
+/// them, too.
 #[inline]
 pub(crate) fn count<T>(poll: impl FnOnce() -> T) -> (T, u32) {
     let above = RETRIES.replace(0);
@@ -21,7 +22,7 @@ pub(crate) fn count<T>(poll: impl FnOnce() -> T) -> (T, u32) {
     (polled, below)
 }
 
-/// A retry is sent.
+/// Counts a retry that this layer sends.
 pub(crate) fn sent() {
     RETRIES.set(RETRIES.get().saturating_add(1));
 }

@@ -1,16 +1,16 @@
-//! What a server's demand to wait makes of the backoff.
+//! The delay before a retry when the server names one.
 
 use std::time::Duration;
 
 use crate::jitter;
 
-/// The most that is added to a hint.
+/// Maximum jitter on a server's delay.
 const MAX_JITTER: Duration = Duration::from_secs(1);
 
-/// The delay where the backoff says `backoff` and the server says `hint`.
+/// The delay for the layer's `backoff` and the server's `hint`.
 ///
-/// The hint is a floor. Up to a tenth of it, at most a second, is added by chance: all clients that
-/// a server turned away together were told the same.
+/// The hint is a lower bound. Jitter adds up to a tenth of the hint, at most a second, because the server sent the same
+/// hint to all clients that it rejected together.
 pub(crate) fn delay(backoff: Duration, hint: Duration, random: u64) -> Duration {
     let jitter = jitter::share((hint / 10).min(MAX_JITTER), random);
     backoff.max(hint.saturating_add(jitter))

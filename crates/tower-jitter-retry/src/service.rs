@@ -10,10 +10,10 @@ use crate::settings::Settings;
 use crate::time_limit::{Limits, TimeLimit, Timer};
 use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 
-/// Repeats failed calls of a service; made by [`RetryLayer`](crate::RetryLayer).
+/// A service that retries failed calls; made by [`RetryLayer`](crate::RetryLayer).
 ///
-/// The first attempt goes to the very instance that was polled ready. Only if the request may be
-/// repeated are it and the service cloned.
+/// The first attempt uses the instance that was polled ready. The layer clones the request and the service only if the
+/// request can be resent.
 #[derive(Clone)]
 pub struct Retry<S, P = Generic, O = NoObserver, T = NoTimeLimit> {
     pub(crate) inner: S,
@@ -74,7 +74,7 @@ where
         let name = &settings.knobs.common.name;
         let record = self.parts.observer.start(LayerKind::Retry, name, line);
         let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        // Last, so that nothing can unwind while it exists: the compiler then builds it in place.
+        // Built last, so that no panic can unwind while it exists: the compiler then builds it in place.
         let settings = Arc::clone(settings);
         let call = Call::new(
             protocol, record, settings, context, last_start, service, saved,

@@ -7,12 +7,12 @@ use tower_attempt::{Budget, BuildError, Deadline, Mode, RetryOverride};
 use crate::backoff::{Backoff, Schedule, Seeds};
 use crate::counts::Counters;
 
-/// Longest `Retry-After` that is honoured: a minute is about as long as a caller still waits.
+/// Maximum `Retry-After` to honour: callers rarely wait longer than a minute.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// AWS SDKs, and the SRE book's chapter on handling overload.
+/// The default of the AWS SDKs, and of the SRE book's chapter on overload.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// The settings in force. One call sees one version of them throughout.
+/// The settings in force. A call uses one version of them throughout.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
@@ -20,15 +20,15 @@ pub(crate) struct Settings {
     pub(crate) max_attempts: u32,
     pub(crate) max_retry_after: Duration,
     pub(crate) budget: Budget,
-    /// Whether successful calls deposit into the budget, or another layer's do.
+    /// Whether this layer's successful calls deposit into the budget, or another layer's.
     pub(crate) deposits: bool,
-    /// Whether there can be a second attempt.
+    /// Whether a second attempt is possible.
     pub(crate) may_repeat: bool,
-    /// How long after a call's start attempts may go out.
+    /// The time after a call's start from which no attempt is sent.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
-    /// Shared by all versions with the same backoff, so that none gives out a sequence again.
+    /// Shared by all versions with the same backoff, so that no sequence is used twice.
     seeds: Arc<Seeds>,
     /// Shared by all versions.
     pub(crate) counters: Arc<Counters>,
@@ -141,7 +141,8 @@ impl Settings {
         }
     }
 
-    /// When a call that begins now sends no further attempt. Reads the clock only if it has to.
+    /// The time from which a call that begins now sends no further attempt. Reads the clock only if such a limit is
+    /// set.
     #[inline]
     pub(crate) fn last_start(&self) -> Deadline {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
@@ -155,7 +156,8 @@ impl Settings {
         &self.counters
     }
 
-    /// The settings of a request with an override. Its deadline is an instant, and not a setting.
+    /// The settings of a request with an override. The override's deadline is an instant, and so not part of the
+    /// settings.
     pub(crate) fn overridden(&self, own: &RetryOverride) -> Arc<Self> {
         let mut settings = self.clone();
         settings.max_attempts = own.max_attempts.unwrap_or(self.max_attempts);

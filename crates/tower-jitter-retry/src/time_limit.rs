@@ -8,16 +8,16 @@ use tower_attempt::{Deadline, Elapsed, TimedOut};
 use self::clock::Clock;
 use crate::settings::Knobs;
 
-/// A layer without hard time limits: what is in flight is never ended.
+/// No hard time limits: attempts in flight are never ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimeLimit;
 
-/// Hard time limits, answered as the protocol has it: with what the service's error type says (see
-/// [`TimeoutAnswer`](crate::TimeoutAnswer)), or gRPC's DEADLINE_EXCEEDED.
+/// Hard time limits whose outcome comes from the protocol: the service's error type makes it (see
+/// [`TimeoutAnswer`](crate::TimeoutAnswer)), or it is gRPC's DEADLINE_EXCEEDED.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardAnswer;
 
-/// Hard time limits, answered by a closure.
+/// Hard time limits whose outcome comes from a closure.
 #[derive(Clone, Copy, Debug)]
 pub struct OnTimeout<F>(pub(crate) F);
 
@@ -25,31 +25,31 @@ pub struct OnTimeout<F>(pub(crate) F);
 pub trait Limited {
     /// The timer of one call.
     type Timer: Timer;
-    /// The same with hard time limits.
+    /// The same kind with hard time limits.
     type Hard: Limited<Timer = Clock>;
 
-    /// Whether it ends what is in flight.
+    /// Whether the limits end attempts in flight.
     const IS_HARD: bool = true;
 
     /// Turns hard time limits on.
     fn hard(self) -> Self::Hard;
 }
 
-/// The outcome of a hard time limit that ran out, for a protocol of type `P`.
+/// Makes the outcome of an expired time limit, for a protocol of type `P`.
 pub trait TimeLimit<P, Res, E>: Limited {
-    /// The outcome that the caller gets.
+    /// Returns the outcome for the caller.
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
 }
 
 /// Watches one call's time.
 pub trait Timer: Sized {
-    /// Begins with a call's first attempt; the request's own limits win over the layer's.
+    /// Starts with a call's first attempt. The request's own limits override the layer's.
     fn start(limits: Limits<'_>) -> Self;
 
-    /// Another attempt goes out.
+    /// Restarts the attempt's limit for another attempt.
     fn attempt_started(self: Pin<&mut Self>);
 
-    /// Ready when a limit has run out; the attempt's counts only while one is in flight.
+    /// Ready when a limit has expired. The attempt's limit counts only while an attempt is in flight.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, in_flight: bool) -> Poll<Elapsed>;
 }
 

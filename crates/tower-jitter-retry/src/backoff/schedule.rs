@@ -8,10 +8,9 @@ use tower_attempt::RetryReason;
 
 use super::Backoff;
 
-/// The delays of a [`Backoff`], one after another, without end.
+/// The delays of a [`Backoff`], in an endless sequence.
 ///
-/// It is not `Clone`: a copy would wait just as long as the original, which is what jitter is
-/// there to prevent.
+/// A schedule is not `Clone`: a copy would wait exactly as long as the original, and jitter exists to prevent that.
 #[derive(Debug)]
 pub struct Schedule {
     backoff: Backoff,
@@ -24,7 +23,7 @@ impl Schedule {
     pub(crate) fn new(backoff: Backoff, seed: u64) -> Self {
         Self {
             backoff,
-            // Stable over versions and platforms, as a seed promises; `SmallRng` is not.
+            // A seed promises the same sequence on every version and platform, which `SmallRng` does not.
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             retry: 0,
             previous: None,
@@ -42,7 +41,7 @@ impl Schedule {
         delay
     }
 
-    /// Random bits of this schedule's own.
+    /// Returns random bits of this schedule's generator.
     pub(crate) fn random(&mut self) -> u64 {
         self.random.next_u64()
     }
@@ -60,7 +59,7 @@ impl Iterator for Schedule {
     }
 }
 
-/// Gives each schedule a seed of its own.
+/// Gives each schedule its own seed.
 #[derive(Debug)]
 pub(crate) struct Seeds {
     first: u64,
@@ -69,10 +68,10 @@ pub(crate) struct Seeds {
 
 impl Seeds {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        // std's own random keys: no system call can fail, and no two of them are the same.
+        // std's random keys differ from one another, and need no fallible system call.
         let first = seed.unwrap_or_else(|| RandomState::new().hash_one(()));
         Self {
-            // Spreads seeds that lie close together, which would otherwise share their successors.
+            // Spreads adjacent seeds, which would otherwise share their successors.
             first: Xoshiro256PlusPlus::seed_from_u64(first).next_u64(),
             given: AtomicU64::new(0),
         }

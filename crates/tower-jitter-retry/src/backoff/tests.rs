@@ -6,7 +6,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The random bits that stand for `r`.
+/// The random bits that stand for the fraction `r`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -75,7 +75,7 @@ fn each_jitter_follows_its_formula() {
     );
 }
 
-/// tower 0.5.3 cuts jitter to whole seconds: a base of 1 s with jitter always gives 1 s.
+/// tower 0.5.3 rounds jitter down to whole seconds: a base of 1 s with jitter always gives 1 s.
 #[test]
 fn jitter_keeps_its_precision() {
     let delays = Backoff::exponential(ms(1_000), CAP).seed(1).schedule();
@@ -188,7 +188,7 @@ fn backoffs() -> impl Strategy<Value = Backoff> {
 }
 
 proptest! {
-    /// Also when it was never checked.
+    /// The cap holds even for an unchecked backoff.
     #[test]
     fn no_delay_is_ever_above_the_cap(
         backoff in backoffs(),

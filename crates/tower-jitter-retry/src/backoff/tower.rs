@@ -3,8 +3,8 @@ use tower::retry::backoff::{Backoff as TowerBackoff, MakeBackoff};
 
 use super::{Backoff, Schedule};
 
-/// In the place of tower's `ExponentialBackoffMaker`, whose jitter is the same for every request of a
-/// layer and cut to whole seconds. Here each [`Schedule`] that is made has a sequence of its own.
+/// Replaces tower's `ExponentialBackoffMaker`, which uses the same jitter for every request of a layer, in whole
+/// seconds. Here each [`Schedule`] has its own sequence.
 impl MakeBackoff for Backoff {
     type Backoff = Schedule;
 

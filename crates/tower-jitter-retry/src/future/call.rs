@@ -15,10 +15,9 @@ use crate::backoff::Schedule;
 use crate::settings::Settings;
 use crate::{DelaySource, Event, RetryInfo, StopReason, nested, retry_after};
 
-/// All that a call keeps while an attempt is out, and what is decided after it.
+/// The state of a call during an attempt, and the decisions after it.
 ///
-/// In this order, so that nothing large follows what ends in padding: together with the padding before it,
-/// it would be copied once more on the way of every call.
+/// The order of the fields keeps large fields away from padding: the compiler would copy both once more in each call.
 #[repr(C)]
 pub(crate) struct Call<S, P, O, Req>
 where
@@ -27,9 +26,9 @@ where
 {
     protocol: P,
     settings: Arc<Settings>,
-    /// With `saved`, what further attempts are made from, as long as there may be any.
+    /// With `saved`, the source of further attempts; `None` once no further attempt is possible.
     service: Option<S>,
-    /// Boxed, since most calls never wait: it keeps the future small.
+    /// Boxed to keep the future small, because most calls never wait.
     wait: Option<Box<Wait<Req>>>,
     saved: Option<P::Saved>,
     context: P::Context,
@@ -39,27 +38,27 @@ where
     record: O::Record,
 }
 
-/// What a call has besides once it has to wait.
+/// The additional state of a call that waits for a retry.
 struct Wait<Req> {
     schedule: Schedule,
     step: Step,
-    /// All waits of this call so far.
+    /// The sum of this call's waits.
     slept: Duration,
-    /// How many attempts the server did not process.
+    /// The number of attempts that the server did not process.
     unprocessed: u32,
-    /// How many retries layers below sent.
+    /// The number of retries that layers below sent.
     below: u32,
     /// Whether the one free retry is used up.
     had_free_retry: bool,
-    /// The 1-based retry that the user's backoff rule was asked about last.
+    /// The 1-based retry for which the user's backoff rule was last called.
     retry: u32,
-    /// What goes out after the wait; one that is free has no permit.
+    /// The next request; a free retry has no permit.
     next: Option<(Req, Option<Permit>)>,
 }
 
 enum Step {
     Sleeping(Pin<Box<Sleep>>),
-    /// A zero sleep, without the millisecond that tokio's timer would make of it.
+    /// A zero delay, which tokio's timer would round up to a millisecond.
     Yielding,
     Readying,
 }
@@ -96,7 +95,7 @@ where
         self.attempt
     }
 
-    /// Polls the current attempt. Returns how many retries layers below sent meanwhile.
+    /// Polls the current attempt. Returns the number of retries that layers below sent during the poll.
     #[inline]
     pub(crate) fn poll<R>(&self, poll: impl FnOnce() -> R) -> (R, u32) {
         nested::count(|| self.record.enter(self.attempt, poll))
@@ -119,19 +118,19 @@ where
         verdict
     }
 
-    /// The call ends with a success.
+    /// Ends the call with a success.
     #[inline]
     pub(crate) fn succeed(&mut self) {
         if self.settings.deposits {
             self.budget().deposit();
         }
-        // The caller may keep this future, which needs no copy of the request any longer.
+        // The caller may keep this future, which no longer needs the copy of the request.
         self.saved = None;
         self.service = None;
         self.stop(StopReason::Success);
     }
 
-    /// Decides what follows a time limit that ran out, with this answer.
+    /// Handles an expired time limit, with the outcome that it creates.
     #[cold]
     #[inline(never)]
     pub(crate) fn after_timeout(
@@ -152,7 +151,7 @@ where
         }
     }
 
-    /// Decides what follows a failure: another attempt, or the end with this outcome.
+    /// Handles a failure: prepares another attempt, or ends the call with this outcome.
     #[cold]
     #[inline(never)]
     pub(crate) fn after(
@@ -161,8 +160,8 @@ where
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
         let protocol = &self.protocol;
-        // Another retry layer, below or above, sees to this failure. One that never repeats anything
-        // has no say in it.
+        // Another retry layer, below or above, is responsible for this failure. A layer that never retries does not
+        // check.
         if verdict.is_retry()
             && self.settings.may_repeat
             && (protocol.was_given_up(&mut self.context, &outcome)
@@ -173,8 +172,8 @@ where
         self.decide(verdict, outcome)
     }
 
-    /// When another attempt follows, the response is dropped here, before the wait. The outcome is taken
-    /// by value so that one that is a success stays in registers.
+    /// If another attempt follows, the response is dropped here, before the wait. The outcome is passed by value so
+    /// that a success stays in registers.
     fn decide(
         &mut self,
         verdict: Verdict,
@@ -194,9 +193,10 @@ where
         decided.map_err(|reason| self.end(outcome, reason))
     }
 
-    /// Makes what goes out next, after a failure with a `reason`, or one that the server did not process.
+    /// Prepares the next attempt after a failure for `reason`, or, without a reason, after an attempt that the server
+    /// did not process.
     ///
-    /// The budget comes last, so that nothing stops an attempt that was paid for.
+    /// The budget comes last, so that an attempt with a token is always sent.
     fn prepare_next(
         &mut self,
         reason: Option<RetryReason>,
@@ -262,7 +262,7 @@ where
         Ok(())
     }
 
-    /// The call ends with this outcome.
+    /// Ends the call with this outcome.
     #[cold]
     pub(crate) fn end(
         &mut self,
@@ -276,20 +276,20 @@ where
             self.protocol.give_up(&self.context, &mut outcome);
         }
         let outcome = match (self.attempt.number(), reason) {
-            // What the other layer has to say of it stays.
+            // The report of the other layer stays.
             (1, StopReason::Fatal | StopReason::Nested) => outcome,
             _ if is_on => self.with_info(outcome, reason),
             _ => outcome,
         };
-        // A body that still streams need not be recorded any more, and neither a token nor a place in
-        // a queue is kept for as long as somebody keeps this future.
+        // The caller may keep this future. It must not record a body that still streams, nor hold a token or a place in
+        // a queue.
         self.saved = None;
         self.wait = None;
         self.service = None;
         outcome
     }
 
-    /// The success of a retry.
+    /// Ends the call with the success of a retry.
     #[cold]
     #[inline(never)]
     pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
@@ -297,7 +297,7 @@ where
         self.with_info(outcome, StopReason::Success)
     }
 
-    /// The outcome, with word of what it took.
+    /// Adds the call's report to the outcome.
     fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
         let info = RetryInfo::new(self.attempt.number(), slept.unwrap_or_default(), stop);
@@ -305,7 +305,7 @@ where
         outcome
     }
 
-    /// The next attempt's request, if there can be one.
+    /// The request of the next attempt, if the request can be resent.
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
         match attempt.number() == self.settings.max_attempts {
@@ -352,7 +352,7 @@ where
         )
     }
 
-    /// Layers below sent this many retries, which count as attempts of this call.
+    /// Adds retries of layers below, which count as attempts of this call.
     #[cold]
     pub(crate) fn add_retries_below(&mut self, retries: u32) {
         let wait = self.wait();
@@ -384,8 +384,7 @@ where
         })
     }
 
-    /// Sends the attempt that [`after`](Self::after) decided on, once it is time and the service is
-    /// ready for it.
+    /// Sends the attempt that [`after`](Self::after) prepared, when its delay is over and the service is ready.
     #[inline(never)]
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
         let (Some(service), Some(wait)) = (&mut self.service, &mut self.wait) else {
@@ -419,14 +418,14 @@ where
         Poll::Ready(Ok(self.record.enter(attempt, || service.call(request))))
     }
 
-    /// The call ends with the current attempt's outcome.
+    /// Ends the call with the current attempt's outcome.
     pub(crate) fn stop(&mut self, reason: StopReason) {
         let winner = (reason == StopReason::Success).then_some(self.attempt);
         self.record.send(Event::CallEnded { reason, winner });
     }
 }
 
-/// Whether the request was retried as often as is right, so that a layer above should not retry it either.
+/// Whether the retries of this request are exhausted, so that a layer above should not retry it either.
 fn is_in_vain(reason: StopReason) -> bool {
     matches!(
         reason,

@@ -9,13 +9,13 @@ use tower_attempt::{Deadline, Elapsed};
 
 use super::{Limits, Timer};
 
-/// Nobody waits for longer. tokio's timer adds to its deadline, which the end of the clock leaves no room for.
+/// Longer than any call. A later deadline would overflow tokio's timer.
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Watches hard time limits.
 ///
-/// One timer serves the attempt and the call: it is made when an attempt is first waited for, and
-/// moved to whatever ends next.
+/// One timer serves the attempt and the call. It is created at the first wait for an attempt, and moved to the limit
+/// that expires next.
 #[pin_project]
 #[derive(Debug)]
 pub struct Clock {
