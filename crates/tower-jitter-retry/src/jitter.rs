@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// How much of a backoff is left to chance.
+/// The jitter strategy.
 ///
-/// Clients that failed together and wait equally long come back together. Jitter spreads them.
-/// With `c` the capped backoff before the retry and `r` uniform in [0, 1), from the AWS article
+/// Clients that fail together and wait equally long return together. Jitter spreads them. With `c` the capped backoff
+/// before the retry and `r` uniform in [0, 1), from the AWS article
 /// *Exponential Backoff And Jitter* (2015):
 ///
 /// | | delay | in the article's simulation |
@@ -18,26 +18,26 @@ use std::time::Duration;
 /// `Full`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jitter {
-    /// The backoff as it is: for a single client, or where something else spreads the load.
+    /// The backoff without jitter: for a single client, or if something else spreads the load.
     None,
-    /// Anything from nothing to the whole backoff.
+    /// A random delay between zero and the whole backoff.
     #[default]
     Full,
-    /// At least half of the backoff: for when a very short wait would be useless.
+    /// At least half of the backoff, for cases in which a very short wait would be useless.
     Equal,
-    /// Between the base and three times the previous delay. For a backoff that grows: of a
-    /// [constant](crate::Backoff::constant) one, whose base is its cap, it leaves nothing to chance.
+    /// A random delay between the base and three times the previous delay, for a backoff that grows. It has no effect
+    /// on a [constant](crate::Backoff::constant) backoff, whose base is its cap.
     Decorrelated,
 }
 
 /// A uniform share of `whole`, rounded to the nearest nanosecond.
 ///
-/// The share is the upper 53 bits of `random`, as in the usual float in [0, 1), but in integers: no
-/// precision is lost however long `whole` is, up to the 584 years that fit a word.
+/// The share is the upper 53 bits of `random`, as in a float in [0, 1), but in integers, so long durations lose no
+/// precision. `u64` nanoseconds cover 584 years.
 pub(crate) fn share(whole: Duration, random: u64) -> Duration {
     let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
     let share = (u128::from(nanos) * u128::from(random >> 11) + (1 << 52)) >> 53;
-    // At most `nanos`, so it fits.
+    // The share is at most `nanos`, so it fits.
     Duration::from_nanos(u64::try_from(share).unwrap_or(nanos))
 }
 

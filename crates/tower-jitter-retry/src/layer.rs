@@ -13,11 +13,10 @@ use crate::settings::{Knobs, Settings};
 use crate::time_limit::Limited;
 use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, RetryHandle};
 
-/// Puts [`Retry`] around services.
+/// A layer that wraps services in [`Retry`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `T` the kind
-/// of time limits. Every service that this layer or a clone of it makes
-/// shares the budget, the jitter's seed, the settings and the counts.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `T` the kind of time limits.
+/// All services of this layer and its clones share the budget, the jitter's seed, the settings and the counts.
 #[derive(Clone)]
 pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
     pub(crate) Parts<P, O, T, Live<Settings>>,
@@ -42,9 +41,8 @@ impl RetryLayer<Http> {
 
 #[cfg(feature = "grpc")]
 impl RetryLayer<Grpc> {
-    /// Retries gRPC calls as gRFC A6 has it, with the defaults of [`RetryLayerBuilder`] and the rules of
-    /// [`Grpc`]: proof that the server did not process the call, and pushback. Declare methods
-    /// [idempotent](RetryLayerBuilder::idempotent_methods) to retry UNAVAILABLE, too.
+    /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`]:
+    /// after proof that the server did not process the call, and after pushback. Declare methods
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;
@@ -81,26 +79,22 @@ impl RetryLayer {
 /// # fn random_uuid() -> http::HeaderValue { http::HeaderValue::from_static("8e03978e-40d5-43dd-bc93-6894a57f9324") }
 /// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
 ///
-/// let retry: RetryLayer<Http> = RetryLayer::builder()
-///     .http()
-///     .name("payments")                                             // label of metrics, spans and log lines
-///     .budget_by(Budgets::new(Budget::default()), |request| request.authority())
-///     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to resend
-///     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
-///     .classify(|outcome| match outcome.status() {                  // the last word on what happened, not on what is safe
-///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
-///         _ => outcome.verdict(),
-///     })
-///     .backoff_by(|retry, outcome| (outcome.status() == Some(StatusCode::CONFLICT)).then(|| retry * Duration::from_millis(10)))
-///     .generate_idempotency_key(|| random_uuid())
-///     .max_attempts(4)
-///     .build()?;
+/// let retry: RetryLayer<Http> = RetryLayer::builder()     .http()     .name("payments")
+/// // label of metrics, spans and log lines     .budget_by(Budgets::new(Budget::default()), |request|
+/// request.authority())     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to
+/// resend     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
+/// .classify(|outcome| match outcome.status() {                  // the last word on what happened, not on what is safe
+/// Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),         _ =>
+/// outcome.verdict(),     })     .backoff_by(|retry, outcome| (outcome.status() == Some(StatusCode::CONFLICT)).then(||
+/// retry * Duration::from_millis(10)))     .generate_idempotency_key(|| random_uuid())     .max_attempts(4)
+/// .build()?;
 /// # assert_eq!(retry.handle().budget().available(), 100);
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// Any other service needs a rule only if not every `Err` is worth a retry. (Here the closure needs its annotation.)
+/// A service of another kind needs a rule only if some `Err` must not be retried. (Here the closure needs its
+/// annotation.)
 ///
 /// ```
 /// # use tower_jitter_retry::RetryLayer;
@@ -108,7 +102,8 @@ impl RetryLayer {
 /// # struct Failure;
 /// # impl Failure { fn is_busy(&self) -> bool { true } }
 /// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
-/// let layer = RetryLayer::builder().retry_if(|outcome: &Result<Reply, Failure>| matches!(outcome, Err(e) if e.is_busy())).build()?;
+/// let layer = RetryLayer::builder().retry_if(|outcome: &Result<Reply, Failure>| matches!(outcome, Err(e) if
+/// e.is_busy())).build()?;
 /// # let _ = (layer, Reply, Failure);
 /// # Ok(())
 /// # }
@@ -171,22 +166,23 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// How long after a call's start further attempts may go out. A failure whose repeat would come
-    /// later is returned at once, without a wait.
+    /// The time after a call's start from which no further attempt is sent. A failure whose retry would be later is
+    /// returned immediately, without a wait.
     ///
-    /// Ends nothing that is in flight, nor the wait for the service to become ready for an attempt that
-    /// was decided on in time: there is no answer to give by then. For that, see
-    /// [`deadline`](Self::deadline). The deadline of a [`RetryOverride`](crate::RetryOverride) wins
-    /// over it.
+    /// This limit does not end an attempt in flight, nor the wait for the service to become ready for an attempt that
+    /// was scheduled in time. For that, see [`deadline`](Self::deadline). The deadline of a
+    /// [`RetryOverride`](crate::RetryOverride) replaces this limit.
     pub fn retry_until(mut self, limit: Duration) -> Self {
         self.0.settings.retry_until = Some(limit);
         self
     }
 
-    /// Sets what the caller gets when a time limit ran out, and turns hard time limits on: without
-    /// [`attempt_timeout`](Self::attempt_timeout) and [`deadline`](Self::deadline), those of the requests themselves.
+    /// The outcome for the caller when a time limit expires. Turns hard time limits on: without
+    /// [`attempt_timeout`](Self::attempt_timeout) and [`deadline`](Self::deadline), the limits of the requests
+    /// themselves apply.
     ///
-    /// For error types that can't say it themselves, and for other answers than theirs.
+    /// For error types that do not implement [`TimeoutAnswer`](crate::TimeoutAnswer), and for other outcomes than
+    /// theirs.
     ///
     /// ```
     /// use std::time::Duration;
@@ -215,8 +211,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range, or that contradicts
-    /// another one.
+    /// Names the first setting that is out of its range, with its value and its range, or two settings that contradict
+    /// each other.
     pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError>
     where
         P: Protocol,
@@ -227,7 +223,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         Ok(self.finish())
     }
 
-    /// The layer, if the settings are known to be valid.
+    /// Builds a layer from valid settings.
     fn finish(self) -> RetryLayer<P, O, T>
     where
         T: Limited,
@@ -238,15 +234,15 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
 }
 
 impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
-    /// How long an attempt may take until it is answered, from when it is sent. One that takes longer is
-    /// dropped, and repeated if its request is idempotent. For services without a protocol, the rule decides:
-    /// the default rule repeats it, and [`retry_if`](RetryLayerBuilder::retry_if) is asked about the timeout's answer.
+    /// Maximum time from sending an attempt to its response. A slower attempt is dropped, and retried if its request is
+    /// idempotent. For services without a protocol the rule decides: the default rule retries, and
+    /// [`retry_if`](RetryLayerBuilder::retry_if) receives the timeout's outcome.
     ///
-    /// The [`RetryOverride`](crate::RetryOverride) of a request wins over it. Choose
-    /// what the slowest good answers take, such as the 99.9th percentile.
+    /// The [`RetryOverride`](crate::RetryOverride) of a request replaces this limit. Choose the duration of the slowest
+    /// successful responses, such as the 99.9th percentile.
     ///
-    /// The last attempt's timeout is the call's answer. What it looks like is up to the service's error
-    /// type, see [`TimeoutAnswer`](crate::TimeoutAnswer), or to [`on_timeout`](RetryLayerBuilder::on_timeout).
+    /// The timeout of the last attempt is the call's outcome. The service's error type makes that outcome, see
+    /// [`TimeoutAnswer`](crate::TimeoutAnswer), or [`on_timeout`](RetryLayerBuilder::on_timeout).
     ///
     /// # Default
     ///
@@ -269,11 +265,11 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
         RetryLayerBuilder(self.0.options(T::hard))
     }
 
-    /// How long a call may take in all until it is answered: attempts, waits and readiness for further
-    /// attempts. Then whatever it does is dropped.
+    /// Maximum duration of a call until its response: attempts, waits and readiness of the service. Then the layer
+    /// drops the attempt in flight, or ends the wait.
     ///
-    /// The deadline of a [`RetryOverride`](crate::RetryOverride) wins over it; a `grpc-timeout` only
-    /// shortens it, since it comes from the other side.
+    /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` only shortens
+    /// it, because it comes from the other side.
     ///
     /// # Default
     ///
@@ -286,8 +282,8 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
 
 #[cfg(feature = "http")]
 impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
-    /// Computes delays with a closure of the retry, counted from 1, and the outcome before it. With
-    /// `None` the layer's [`backoff`](Self::backoff) counts. A server's hint is still a floor.
+    /// Computes delays with a closure, from the 1-based retry and the outcome before it. If the closure returns `None`,
+    /// the layer's [`backoff`](Self::backoff) applies. A server's hint remains a lower bound.
     ///
     /// # Default
     ///
@@ -322,19 +318,18 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// # Default
     ///
-    /// A 429 is retried for every method, POST included, as a rejection comes before the work. A
-    /// server that answers 429 after it has begun needs this setting.
+    /// A 429 is retried for every method, POST included, because a server rejects before it processes. Use this setting
+    /// for a server that sends 429 after it has begun to process.
     pub fn retry_429_for_idempotent_only(self) -> Self {
         self.rule(|settings| settings.spare_429 = true)
     }
 
-    /// Declares that the client below follows no redirects, so that its errors are about the request
-    /// that it was given.
+    /// Declares that the client below follows no redirects, so that its errors refer to the original request.
     ///
     /// # Default
     ///
-    /// reqwest's client is taken to follow redirects, as it does by default. Then a connection that is
-    /// refused may be that of the page after the order was placed, and is no proof.
+    /// reqwest's client is assumed to follow redirects, its default. Then a refused connection may be the connection to
+    /// the next page, after the order was placed, and is no proof.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;
