@@ -1,4 +1,4 @@
-//! Classes of requests, each with latencies of its own.
+//! Classes of requests, each with its own latencies.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -13,10 +13,10 @@ use crate::estimator::{Estimator, Lesson};
 use crate::guard::Guard;
 use crate::trigger::Percentile;
 
-/// Each takes about 16 KB: 4 MB in all.
+/// A class takes about 16 KB, so all classes take 4 MB.
 const MAX_CLASSES: usize = 256;
 
-/// What is known of one class.
+/// The learned latencies of one class.
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) estimator: Estimator,
@@ -25,12 +25,12 @@ pub(crate) struct Class {
 
 /// All classes of a layer.
 ///
-/// Found by a 64-bit hash with a secret key, so that neither a look-up nor a table of long keys costs
-/// an allocation; two keys with the same hash would share a class. Nobody waits for anybody: the table
-/// is replaced whole when a class is added, which happens 256 times at most.
+/// A class is found by a 64-bit hash with a secret key, so that a look-up allocates nothing and the table holds no long
+/// keys. Two keys with the same hash share a class. No thread waits for another: a new class replaces the whole table,
+/// which happens at most 256 times.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    /// Of requests without a key, and of those that come after 256 other keys.
+    /// The class of requests without a key, and of requests with a key beyond the first 256.
     pub(crate) rest: Class,
     table: ArcSwap<HashMap<u64, Entry>>,
     hasher: RandomState,
@@ -73,7 +73,7 @@ impl Classes {
         self.table.rcu(|table| {
             let mut table = HashMap::clone(table);
             if table.len() < MAX_CLASSES {
-                // Another thread may have been faster.
+                // Another thread may have added the class first.
                 table.entry(hash).or_insert_with(|| entry.clone());
             }
             table
@@ -82,7 +82,7 @@ impl Classes {
         table.get(&hash).map(|entry| Arc::clone(&entry.class))
     }
 
-    /// Reads the thresholds of another lesson from what all classes have learned.
+    /// Applies another lesson to the samples of all classes.
     pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
         self.rest.estimator.apply(now, lesson);
         for entry in self.table.load().values() {
@@ -90,7 +90,7 @@ impl Classes {
         }
     }
 
-    /// Names and delays of all that have a key, by name.
+    /// The names and delays of all keyed classes, sorted by name.
     pub(crate) fn delays(&self, percentile: &Percentile) -> Vec<(Arc<str>, Option<Duration>)> {
         let table = self.table.load();
         let delay = |entry: &Entry| (Arc::clone(&entry.name), entry.class.delay(percentile));
@@ -103,7 +103,7 @@ impl Classes {
 impl PerKey for Classes {
     type Found = Arc<Class>;
 
-    /// `None` stands for [`rest`](Self::rest).
+    /// The class of a key; `None` stands for [`rest`](Self::rest).
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Arc<Class>> {
         let hash = self.hasher.hash_one(key);
         let table = self.table.load();

@@ -2,19 +2,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::SkipReason;
 
-/// Declares the counts that users read, and a counter for each.
+/// Declares the public counts, and a counter for each.
 macro_rules! counts {
     ($($(#[$doc:meta])* pub $name:ident: u64,)*) => {
-        /// What a layer's services have done since it was made.
+        /// Counts of a hedge layer since it was built, over all of its services.
         ///
-        /// Each number is exact; together they are not of one instant.
+        /// Each number is exact, but the numbers are not read at one instant.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct HedgeCounts {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// One counter per number of [`HedgeCounts`].
+        /// One counter for each number of [`HedgeCounts`].
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
@@ -31,27 +31,27 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Calls that have ended, all of them.
+    /// Calls that have ended.
     pub calls: u64,
-    /// Calls whose request may not be hedged, such as one that is a hedge of another client. They neither deposit
+    /// Calls whose request must not be hedged, such as a request that is another client's hedge. They neither deposit
     /// into the budget nor train the trigger.
     pub ineligible: u64,
-    /// Calls that were still out when their first hedge was due. With a percentile `q` that is
-    /// learned, they settle at a share of 1 − q of the eligible ones.
+    /// Calls that were still in flight when their first hedge was due. With a learned percentile `q`, their share of
+    /// the eligible calls approaches 1 − q.
     pub late: u64,
     /// Hedges that were sent.
     pub hedges: u64,
     /// Calls whose outcome is a hedge's success.
     pub hedge_wins: u64,
-    /// Hedges that were due, but the budget had no token.
+    /// Hedges that were due while the budget had no token.
     pub denied: u64,
-    /// Hedges that were due, but were held back since hedges hardly ever win.
+    /// Hedges that were due, but were held back because hedges of their class hardly ever win.
     pub held_back: u64,
-    /// Hedges that were due, but no instance of the service was ready in time.
+    /// Hedges that were due while no instance of the service became ready in time.
     pub not_ready: u64,
-    /// Hedges that were due, but the request can't be copied, or not any more.
+    /// Hedges that were due for a request that cannot be copied.
     pub not_resendable: u64,
-    /// Hedges that would have been sent, but the layer only counts.
+    /// Hedges that would have been sent, in a layer that only counts.
     pub shadowed: u64,
     /// Calls that their callers dropped.
     pub cancelled: u64,
@@ -67,7 +67,7 @@ counts! {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Says how many there were before.
+    /// Increments the counter, and returns its previous value.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.0.fetch_add(1, Relaxed)

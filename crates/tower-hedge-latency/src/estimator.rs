@@ -1,4 +1,4 @@
-//! What the late calls of the recent past have in common: the time that a set share of them exceeds.
+//! Learns the latency that a given share of the recent calls exceeds.
 
 #[cfg(all(test, tower_hedge_latency_loom))]
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -8,67 +8,66 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::quantile::{Sample, quantile};
 
-/// A threshold is read off anew after so many samples, or so many microseconds: often enough to
-/// follow a change within a hundredth of the default window, rarely enough that the reading costs a
-/// busy service a few nanoseconds per call.
+/// The threshold is refreshed after this number of samples or microseconds: often enough to follow a change within a
+/// hundredth of the default window, and rarely enough to cost a busy service a few nanoseconds per call.
 ///
-/// Nobody counts the samples: a bucket that has taken in another 256 is a sign of about as many.
+/// Samples are not counted. A bucket that has received another 256 samples indicates about that many.
 const REFRESH_SAMPLES: u32 = 256;
 const REFRESH_MICROS: u64 = 100_000;
-/// Of a window that has this many times the samples that it needs, 1,000 beyond the threshold, more
-/// would not make the threshold better than its buckets are: from there on, not every call is one.
+/// A window with this many times its required samples has 1,000 samples beyond the threshold. More samples would not
+/// make the threshold more precise than its bucket, so the estimator then samples fewer calls.
 const PLENTY: u64 = 100;
-/// At least one of 2⁴ calls is a sample. Rarer ones would save next to nothing, and make a service
-/// whose calls get rare hard to follow.
+/// At least one of 2⁴ calls is a sample. A lower rate would save next to nothing, and would follow a service slowly
+/// when its calls become rare.
 const RAREST: u32 = 4;
 /// 2⁶⁴ ÷ the golden ratio, an odd number whose multiples are spread evenly (Knuth, *The Art of Computer
 /// Programming*, 6.4).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// No threshold is known.
+/// The value of an unknown threshold.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Learns from live latency when a call is late.
+/// Learns from live latencies when a call is late.
 ///
-/// Two windows of samples, the current one and the one before it, count together, so that a quiet
-/// moment does not forget what was learned. No thread waits for another: whoever finds that it is
-/// time claims the refresh, and everybody else goes on with the old threshold.
+/// Two windows of samples count together, the current one and the previous one, so that a quiet moment forgets nothing.
+/// No thread waits for another: the first thread that finds a refresh due claims it, and the others use the old
+/// threshold.
 ///
-/// Pure of clocks: `now` is an argument, in microseconds from any fixed instant.
+/// The estimator reads no clock: `now` is an argument, in microseconds since a fixed instant.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     windows: [Sample; 2],
-    /// Which window samples go to.
+    /// The index of the current window.
     current: AtomicUsize,
-    /// When it was opened.
+    /// The time at which the current window was opened.
     opened: AtomicU64,
-    /// When the threshold was refreshed.
+    /// The time of the last refresh.
     refreshed: AtomicU64,
-    /// Held by the one that refreshes.
+    /// Set while a thread refreshes the threshold.
     busy: AtomicBool,
-    /// One of 2 to this power of the calls is a sample, and counts for as many.
+    /// One of 2 to this power calls is a sample, and represents that many calls.
     rarity: AtomicU32,
     /// In microseconds.
     threshold: AtomicU64,
 }
 
-/// What is to be learned.
+/// The quantile to learn, and the size of its windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lesson {
-    /// The share of calls that are to exceed the threshold, in billionths.
+    /// The share of calls that exceed the threshold, in billionths.
     pub(crate) above: u64,
-    /// The least time, in microseconds, before a window is closed.
+    /// Minimum duration of a window, in microseconds.
     pub(crate) window: u64,
-    /// The least number of samples before a window is closed, and before there is a threshold.
+    /// Minimum number of samples in a closed window, and for the first threshold.
     pub(crate) samples: u64,
 }
 
-/// What was seen of a call's first attempt, in microseconds.
+/// The observed latency of a call's first attempt, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It took so long, or was waited for so long.
+    /// The attempt ended after this time, or its caller gave up after this time.
     End(u64),
-    /// It was out for so long when a hedge overtook it.
+    /// A hedge overtook the attempt after this time.
     CutOff(u64),
 }
 
@@ -85,8 +84,8 @@ impl Estimator {
         }
     }
 
-    /// The latest threshold in microseconds; `None` until there are samples enough. It stays while
-    /// nothing is recorded.
+    /// The latest threshold in microseconds; `None` until the first window has enough samples. It stays while no call
+    /// is recorded.
     pub(crate) fn threshold(&self) -> Option<u64> {
         match self.threshold.load(Relaxed) {
             UNKNOWN => None,
@@ -94,17 +93,16 @@ impl Estimator {
         }
     }
 
-    /// For how many calls the one with this number counts, if it is to be recorded at all.
+    /// The number of calls that the call with this number represents, or `None` if it is not sampled.
     ///
-    /// Whether it is has nothing to do with what becomes of it, so that what is recorded is no other
-    /// than what is not.
+    /// The choice is independent of the call's latency, so that the samples are not biased.
     #[inline]
     pub(crate) fn counts_for(&self, call: u64) -> Option<u32> {
         let rarity = self.rarity.load(Relaxed);
         (scattered(call).leading_zeros() >= rarity).then(|| 1 << rarity)
     }
 
-    /// Takes in what was seen of a call that counts for so many.
+    /// Records a sample that represents `calls` calls.
     #[inline]
     pub(crate) fn record(
         &self,
@@ -113,8 +111,8 @@ impl Estimator {
         now: impl FnOnce() -> u64,
         lesson: &Lesson,
     ) {
-        // A thread that is held up here adds to a window that was closed meanwhile, where its sample
-        // counts all the same. One that is held up for a whole window longer adds it to the next.
+        // A delayed thread may add to a window that was closed in the meantime, which still counts. A thread delayed by
+        // a whole window more adds to the next window.
         let Some(window) = self.windows.get(self.current.load(Relaxed)) else {
             return;
         };
@@ -130,7 +128,7 @@ impl Estimator {
         }
     }
 
-    /// Reads the threshold of another lesson from the samples that are there, however few, if one is known.
+    /// Applies another lesson to the present samples, however few, if a threshold is known.
     pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
         // A refresh takes microseconds.
         while !self.refresh(now, lesson) {
@@ -138,10 +136,10 @@ impl Estimator {
         }
     }
 
-    /// Returns `false` if another thread refreshes.
+    /// Returns `false` if another thread is refreshing.
     #[cold]
     fn refresh(&self, now: u64, lesson: &Lesson) -> bool {
-        // Acquire and release: the next one sees which window is current, and since when.
+        // Acquire pairs with the release below: the next refresh sees the current window and its opening time.
         let claim = self.busy.compare_exchange(false, true, Acquire, Relaxed);
         if claim.is_err() {
             return false;
@@ -149,7 +147,7 @@ impl Estimator {
         self.refreshed.store(now, Relaxed);
         self.rotate(now, lesson);
         let [one, other] = &self.windows;
-        // A threshold of another quantile is worse than one of few samples.
+        // A threshold of another quantile is worse than a threshold from few samples.
         let least = self.threshold().map_or(lesson.samples, |_| 1);
         if let Some(threshold) = quantile([one, other], lesson.above, least) {
             self.threshold.store(threshold, Relaxed);
@@ -158,7 +156,7 @@ impl Estimator {
         true
     }
 
-    /// Closes the current window if it is full, and forgets the one before it.
+    /// Closes the current window if it is full, and clears the previous one.
     fn rotate(&self, now: u64, lesson: &Lesson) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))
@@ -168,7 +166,7 @@ impl Estimator {
         let rarity = self.rarity.load(Relaxed);
         let (calls, mut calls_before) = (full.total(), next.total());
         let is_over = now.saturating_sub(self.opened.load(Relaxed)) >= lesson.window;
-        // The counts of a bucket must not overflow, however long a window is.
+        // A window also closes before a bucket's count could overflow.
         let is_full = calls >> rarity >= lesson.samples;
         if (is_over && is_full) || calls > u64::from(u32::MAX / 2) {
             next.clear();
@@ -177,8 +175,7 @@ impl Estimator {
             self.opened.store(now, Relaxed);
         }
         let rarity = match is_over && !is_full {
-            // What was plenty has become little: a few samples, each for many calls, would fill the window
-            // and say less than they seem to.
+            // Calls became rare: a few samples that represent many calls each would fill the window too early.
             true if rarity > 0 => {
                 full.clear();
                 0
@@ -190,13 +187,13 @@ impl Estimator {
     }
 }
 
-/// A hash, so that samples are in step with no rhythm of the calls.
+/// Hashes a call's number, so that sampling follows no rhythm of the calls.
 fn scattered(call: u64) -> u64 {
     let spread = call.wrapping_mul(SPREAD);
     (spread ^ spread >> 32).wrapping_mul(SPREAD)
 }
 
-/// How rare samples may be where so many calls come in a window.
+/// The sampling rate for this number of calls per window.
 fn rarity_of(calls: u64, lesson: &Lesson) -> u32 {
     let plenty = lesson.samples.saturating_mul(PLENTY).max(1);
     let times = (calls / plenty).checked_ilog2();

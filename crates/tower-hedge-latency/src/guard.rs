@@ -1,27 +1,27 @@
-//! Turns hedging down where it does not help.
+//! Sends fewer hedges where hedges do not win.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Over so many hedges in a row, fewer wins than [`WINS`] are a sign that what makes a first attempt
-/// slow makes the second slow, too.
+/// The number of consecutive hedges that is judged together. With fewer wins than [`WINS`] among them, the cause that
+/// slows the first attempt probably slows the second, too.
 const HEDGES: u32 = 200;
-/// 2 % of them.
+/// 2 % of [`HEDGES`].
 const WINS: u32 = 4;
-/// Of so many hedges that are due, one is sent: half as many with each step, down to 1 %, which is
-/// left to find out when hedges help again.
+/// One of this number of due hedges is sent, at each step. The number doubles up to 100; the remaining 1 % detects when
+/// hedges win again.
 const ONE_OF: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 100];
 const LAST_STEP: u32 = 7;
 
-/// Watches what hedges come to.
+/// Watches whether hedges win.
 ///
-/// One word: the step, and the hedges and wins since it was taken. Two hundred hedges with fewer than
-/// four wins lead to the next step; the fourth win leads back, without waiting for the rest of the
-/// two hundred, which would take long where few are sent.
+/// The state is one word: the step, and the hedges and wins since that step began. Two hundred hedges with fewer than
+/// four wins lead to the next step. The fourth win leads one step back immediately, because the rest of the two hundred
+/// would take long where few hedges are sent.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     state: AtomicU32,
-    /// Hedges that came due while fewer are sent.
+    /// The number of hedges that came due while not all are sent.
     due: AtomicU32,
 }
 
@@ -33,7 +33,7 @@ struct State {
 }
 
 impl Guard {
-    /// Whether a hedge that is due may be sent.
+    /// Whether a due hedge may be sent.
     pub(crate) fn allows(&self) -> bool {
         let step = State::from_word(self.state.load(Relaxed)).step;
         match one_of(step) {
@@ -42,10 +42,10 @@ impl Guard {
         }
     }
 
-    /// Takes in how a call with `hedges` sent has ended.
+    /// Records the end of a call that sent `hedges` hedges.
     pub(crate) fn record(&self, hedges: u32, won: bool) {
         let next = |word| Some(State::from_word(word).after(hedges, won).word());
-        // `next` is never `None`, so this can't fail.
+        // `next` never returns `None`, so the update succeeds.
         let _ = self.state.fetch_update(Relaxed, Relaxed, next);
     }
 }
@@ -93,7 +93,7 @@ fn one_of(step: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Of `due` hedges, how many are sent, when one in `win_every` wins.
+    /// The number of hedges sent out of `due`, if one in `win_every` wins.
     fn sent(guard: &Guard, due: u32, win_every: Option<u32>) -> u32 {
         let mut sent = 0;
         for _ in 0..due {
@@ -132,7 +132,7 @@ mod tests {
     fn when_wins_return_so_do_the_hedges() {
         let guard = Guard::default();
         sent(&guard, 200_000, None);
-        // From one in a hundred to all of them: four wins for each step.
+        // From one in a hundred back to all: four wins for each step.
         sent(&guard, 4 * (100 + 64 + 32 + 16 + 8 + 4 + 2) + 100, Some(1));
         assert_eq!(sent(&guard, 1000, Some(10)), 1000);
     }

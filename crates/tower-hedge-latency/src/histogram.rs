@@ -1,4 +1,4 @@
-//! Counts of latencies, fine enough to read a quantile from, coarse enough to be a few kilobytes.
+//! Counts of latencies, fine enough for quantiles and coarse enough for a few kilobytes.
 
 #[cfg(all(test, tower_hedge_latency_loom))]
 use loom::sync::atomic::{AtomicU32, AtomicUsize};
@@ -6,23 +6,22 @@ use std::sync::atomic::Ordering::Relaxed;
 #[cfg(not(all(test, tower_hedge_latency_loom)))]
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Sub-buckets per octave: a bucket is at most 1/32 as wide as its values are large.
+/// Buckets per octave: the width of a bucket is at most 1/32 of its values.
 const FINE: u64 = 32;
-/// 32 exact ones below 32 µs, and 31 octaves of 32 from there to 2³⁶ µs, which is 19 hours.
+/// 32 exact buckets below 32 µs, and 31 octaves of 32 buckets up to 2³⁶ µs, which is 19 hours.
 const BUCKETS: usize = match cfg!(all(test, tower_hedge_latency_loom)) {
     false => 1024,
     true => 2,
 };
 
-/// A log-linear histogram of times in microseconds, in 4 KB, that any number of threads add to.
+/// A log-linear histogram of times in microseconds, in 4 KB, to which any number of threads add.
 ///
-/// Relaxed ordering throughout: no count says anything about another, and a reader that misses one
-/// that is being added sees it the next time.
+/// All orderings are relaxed: no count depends on another, and a reader that misses a concurrent count sees it the next
+/// time.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[AtomicU32]>,
-    /// Where counts may be other than 0. A service's answers lie within a few octaves, and these
-    /// keep a reader from walking through all the others.
+    /// The range of buckets with counts. A service's latencies span a few octaves, so a reader skips the other buckets.
     lowest: AtomicUsize,
     highest: AtomicUsize,
 }
@@ -36,8 +35,8 @@ impl Histogram {
         }
     }
 
-    /// Counts a time so many times; one that is too long counts as the longest. Says how many there
-    /// were in its bucket before.
+    /// Adds `times` to the count of a latency; latencies beyond the range count as the longest. Returns the bucket's previous
+    /// count.
     #[inline]
     pub(crate) fn add(&self, micros: u64, times: u32) -> u32 {
         let bucket = bucket(micros);
@@ -51,13 +50,13 @@ impl Histogram {
         count.map_or(0, |count| count.fetch_add(times, Relaxed))
     }
 
-    /// How many times were counted.
+    /// The sum of all counts.
     pub(crate) fn total(&self) -> u64 {
         let buckets = self.lowest()..=self.highest();
         buckets.map(|bucket| self.count(bucket)).sum()
     }
 
-    /// Takes everything out.
+    /// Clears all counts.
     pub(crate) fn clear(&self) {
         self.lowest.store(BUCKETS - 1, Relaxed);
         self.highest.store(0, Relaxed);
@@ -92,7 +91,7 @@ fn bucket(micros: u64) -> usize {
     usize::try_from(index).map_or(BUCKETS - 1, |index| index.min(BUCKETS - 1))
 }
 
-/// The least time, in microseconds, that falls into `bucket`.
+/// The minimum time in `bucket`, in microseconds.
 pub(crate) fn lower_bound(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     match bucket / FINE {

@@ -1,20 +1,20 @@
-//! The time that a set share of calls exceeds, read from what was seen of them.
+//! Computes a quantile of latency from samples.
 
 use crate::histogram::{Histogram, lower_bound};
 
 /// One billion.
 const WHOLE: u64 = 1_000_000_000;
-/// One call, in the fixed-point numbers that calls are weighed with.
+/// One call, in the fixed-point numbers of the weights.
 const ONE: u128 = 1 << 32;
-/// What so few calls have shown is chance: a hundredth of those that are to exceed the time, and ten.
+/// Fewer calls beyond a time are noise: ten, and a hundredth of the calls that should exceed the time.
 const FEW: u64 = 10;
 
-/// What was seen of some calls.
+/// The observed latencies of some calls.
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// How long first attempts took.
+    /// Latencies of first attempts that ended.
     pub(crate) ended: Histogram,
-    /// How long first attempts were out that a hedge has overtaken: they would have taken longer.
+    /// Times at which hedges overtook first attempts, which would have taken longer.
     pub(crate) cut_off: Histogram,
 }
 
@@ -44,21 +44,23 @@ impl Sample {
     }
 }
 
-/// The time that `above` billionths of the calls in two samples exceed, in microseconds; `None` if
-/// there are fewer than `least` calls.
+/// The latency in microseconds that `above` billionths of the calls in two samples exceed; `None` if there are fewer
+/// than
+/// `least` calls.
 ///
-/// A call that was cut off counts as all the calls together that took longer than it was out: its
-/// weight is shared out among them (Kaplan and Meier's estimate of 1958, as Efron wrote it in 1967). That
-/// is without bias as far as the time of a hedge's answer has nothing to do with what the first attempt would
-/// have taken, and up to the trigger, before which nothing is cut off, in any case. Where too few took
-/// longer, as with attempts that never end, it counts as if it had ended when it was cut off: too short, but
-/// on the right side of the trigger of that time, so that the threshold rises until no more are late than
-/// should be, and not at once to what a few have shown. The bucket is then taken whole: inside it, the
-/// threshold would never get past the cuts of hedges that answer at once.
+/// A call that was cut off by a hedge has an unknown latency above its cut. Its weight is shared among all calls that
+/// took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The estimate is unbiased
+/// if the hedge's latency is independent of the first attempt's. Below the trigger it is always unbiased, because no
+/// call is cut off there.
 ///
-/// Otherwise interpolated inside its bucket, so at most one bucket off. A bucket that holds more than a
-/// quarter of everything is taken whole: times that are all nearly the same lie anywhere in it, and
-/// a value below them would make nearly all of them late.
+/// If too few calls took longer, as with attempts that never end, the call counts as if it had ended at its cut. That
+/// is too short, but above the trigger of that time. So the threshold rises until the right share of calls is late, and
+/// does not jump to the latency of a few calls. The bucket is then taken whole: inside the bucket, the threshold would
+/// never pass the cuts of hedges that answer immediately.
+///
+/// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. A bucket with more than
+/// a quarter of all calls is taken whole: nearly equal latencies lie anywhere in it, and a threshold below them would
+/// make nearly all of the calls late.
 pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> {
     let [one, other] = of;
     let total = one.total() + other.total();
@@ -88,8 +90,8 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
     })
 }
 
-/// Where so many calls have ended, given how many have ended and were cut off in each bucket. `None` if no more
-/// than a few show it, or somebody has taken them out meanwhile.
+/// The bucket at which this number of calls has ended, given the ended and the cut-off calls of each bucket. `None` if
+/// only a few calls reach it, or if another thread cleared the samples in the meantime.
 fn reach(
     buckets: impl Iterator<Item = (usize, u64, u64)>,
     total: u64,
@@ -112,11 +114,11 @@ fn reach(
             return Some(start.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)));
         }
         below += weighed;
-        // Somebody may be adding meanwhile.
+        // Another thread may be adding samples.
         left = left.saturating_sub(ended);
         let longer = left.saturating_sub(cut_off);
         if cut_off > 0 && longer > 0 {
-            // Rounded up, so that the last of them brings no less than all.
+            // Rounded up, so that the last of the longer calls receives the full weight.
             weight = (weight * u128::from(left)).div_ceil(u128::from(longer));
         }
         left = longer;

@@ -13,10 +13,10 @@ use crate::options::Options;
 use crate::settings::Settings;
 use crate::{NoObserver, ResponseFuture};
 
-/// Sends another attempt when the first is late; made by [`HedgeLayer`](crate::HedgeLayer).
+/// A service that hedges late calls; made by [`HedgeLayer`](crate::HedgeLayer).
 ///
-/// The first attempt goes to the very instance that was polled ready. Only if the request may be
-/// hedged are it and the service cloned.
+/// The first attempt uses the instance that was polled ready. The layer clones the request and the service only if the
+/// request may be hedged.
 #[derive(Clone)]
 pub struct Hedge<S, P = Generic, O = NoObserver, A = Anywhere, L = Cancel> {
     pub(crate) inner: S,
@@ -67,7 +67,7 @@ where
         }
         let Options { elsewhere, losers } = self.parts.options.clone();
         let mut spare = None;
-        // When no hedge will be sent, no copy is needed.
+        // A call that will not be hedged needs no copy.
         let delay = settings
             .due(0, learned)
             .filter(|_| watched && settings.sends());
@@ -83,8 +83,8 @@ where
         let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         let primary = losers.hold(primary);
-        // Last, and from plain values, so that nothing can unwind while it exists: the compiler then
-        // builds it in place.
+        // Built last and from plain values, so that no panic can unwind while it exists: the compiler then builds it in
+        // place.
         let settings = Arc::clone(settings);
         let timing = Timing::new(start, class, learned);
         let race = Race::new(

@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::estimator::Seen;
 use crate::trigger::{Knobs as PercentileKnobs, Percentile, Trigger, micros};
 
-/// The settings in force. One call sees one version of them throughout.
+/// The settings in force. A call uses one version of them throughout.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The settings of the user.
@@ -33,7 +33,7 @@ pub(crate) struct Tuning {
     /// Whether an attempt's failure is a reason for the next hedge.
     pub(crate) on_failure: bool,
     pub(crate) budget: Budget,
-    /// Whether eligible calls deposit into the budget, or another layer's do.
+    /// Whether this layer's eligible calls deposit into the budget, or another layer's.
     pub(crate) deposits: bool,
 }
 
@@ -47,15 +47,15 @@ pub(crate) struct Knobs {
     pub(crate) on_failure: Option<bool>,
 }
 
-/// What a layer has learned and counted.
+/// The learned latencies and the counts of a layer.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) classes: Classes,
     pub(crate) counters: Counters,
-    /// Times count from here.
+    /// The origin of all times.
     pub(crate) epoch: Instant,
-    /// The share of late calls that is learned at present, in billionths. Calls that began when it was another
-    /// teach nothing.
+    /// The share of late calls that is being learned, in billionths. A call that began with another share is not
+    /// recorded.
     above: AtomicU64,
 }
 
@@ -92,13 +92,13 @@ impl Knobs {
         let budget = match (self.common.budget(), &trigger) {
             (Some(budget), _) => budget.clone(),
             (None, Trigger::Percentile) => {
-                // As much load as the trigger adds (*The Tail at Scale*).
+                // The budget equals the share of calls that the trigger makes late (*The Tail at Scale*).
                 let budget = Budget::ratio(self.percentile.share());
                 let former = former.map(|former| &former.budget);
                 let former = former.filter(|former| former.share() == budget.share());
                 former.cloned().unwrap_or(budget)
             }
-            // The caller knows when hedges go out, and so how many.
+            // The caller chooses the time of hedges, and so their number.
             (None, _) => Budget::unlimited(),
         };
         Tuning {
@@ -116,7 +116,7 @@ impl Knobs {
     fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         let (trigger, max_hedges) = match given.trigger.get() {
             None => (&self.trigger, self.max_hedges),
-            // These say themselves how many hedges there are.
+            // These triggers set the number of hedges themselves.
             Some(Trigger::Delays(_) | Trigger::FanOut(_)) => (&given.trigger, None),
             Some(_) => (&given.trigger, self.max_hedges),
         };
@@ -201,7 +201,7 @@ impl Settings {
         &self.state.counters
     }
 
-    /// The percentile that is learned, if the trigger learns.
+    /// The learned percentile, if the trigger is one.
     #[inline]
     pub(crate) fn percentile(&self) -> Option<&Percentile> {
         match self.tuning.trigger {
@@ -210,7 +210,8 @@ impl Settings {
         }
     }
 
-    /// The settings of a request with an override. Its deadline is an instant, and not a setting.
+    /// The settings of a request with an override. The override's deadline is an instant, and so not part of the
+    /// settings.
     pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
         Arc::new(Self {
             tuning: self.tuning.overridden(own),
@@ -229,7 +230,7 @@ impl Settings {
         trigger.due(hedge, *max_hedges, learned)
     }
 
-    /// The class, `None` being that of all the rest.
+    /// The class; `None` is the class of all other requests.
     pub(crate) fn class<'a>(&'a self, class: Option<&'a Class>) -> &'a Class {
         class.unwrap_or(&self.state.classes.rest)
     }
@@ -240,7 +241,7 @@ impl Settings {
         class.delay(self.percentile()?)
     }
 
-    /// Learns from a call that ends `now` and counts for so many, if the trigger learns.
+    /// Records a call that ends `now` and represents `calls` calls, if the trigger learns.
     pub(crate) fn learn(&self, class: &Class, seen: Seen, calls: u32, now: Instant) {
         if let Some(percentile) = self.percentile()
             && percentile.lesson.above == self.state.above.load(Relaxed)
@@ -255,19 +256,19 @@ impl Settings {
         self.percentile().is_some()
     }
 
-    /// Whether anything is learned from or counted of a call, given whether its request may be hedged.
+    /// Whether a call is recorded or counted at all, given whether its request may be hedged.
     pub(crate) fn watches(&self, may_hedge: bool) -> bool {
         may_hedge && self.tuning.mode != Mode::Off
     }
 
-    /// Whether hedges are sent, and not only counted.
+    /// Whether hedges are sent, not only counted.
     pub(crate) fn sends(&self) -> bool {
         self.tuning.mode == Mode::On
     }
 
-    /// Deposits a call that succeeded, unless the layer above does.
+    /// Deposits a successful call, unless the layer above deposits.
     ///
-    /// A ratio is one of the eligible calls; gRPC's throttle, which has no ratio, counts every call (gRFC A6).
+    /// A ratio refers to eligible calls. gRPC's throttle has no ratio and counts every call (gRFC A6).
     #[inline]
     pub(crate) fn deposit(&self, is_eligible: bool, budget: &Budget) {
         if self.tuning.deposits && (is_eligible || budget.share().is_none()) {

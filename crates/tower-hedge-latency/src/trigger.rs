@@ -6,25 +6,25 @@ use tower_attempt::BuildError;
 
 pub(crate) use self::percentile::{Knobs, Percentile, micros};
 
-/// More attempts at once than any tail is worth; each keeps a place in its call.
+/// More attempts would help no tail, and each takes memory in its call.
 const MAX_HEDGES: usize = 100;
 
 /// When hedges are due, as offsets from the call's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// Hedge k after k times the delay that is learned.
+    /// Hedge k is due after k times the learned delay.
     Percentile,
-    /// Hedge k after k times the delay.
+    /// Hedge k is due after k times the delay.
     Fixed(Duration),
-    /// Hedge k after the k-th delay.
+    /// Hedge k is due after the k-th delay.
     Delays(Vec<Duration>),
-    /// So many attempts in all, at once.
+    /// This number of attempts is sent concurrently.
     FanOut(u32),
 }
 
 impl Trigger {
-    /// When the 0-based `hedge` is due, given what was learned, if anything is; `None` if there is
-    /// no such hedge.
+    /// The time at which the 0-based `hedge` is due, given the learned delay. `None` means that the hedge does not
+    /// exist or that no delay is known.
     #[inline]
     pub(crate) fn due(
         &self,
@@ -54,7 +54,7 @@ impl Trigger {
         }
     }
 
-    /// Checks the trigger, and the number of hedges that goes with it.
+    /// Checks the trigger together with the number of hedges.
     pub(crate) fn validate(&self, max_hedges: Option<u32>) -> Result<(), BuildError> {
         match (self, max_hedges) {
             (Self::Delays(delays), _) if !(1..=MAX_HEDGES).contains(&delays.len()) => {

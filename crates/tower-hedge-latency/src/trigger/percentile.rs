@@ -4,20 +4,20 @@ use tower_attempt::{Budget, BuildError};
 
 use crate::estimator::Lesson;
 
-/// A request is late when it takes longer than 95 of 100 (Dean and Barroso, *The Tail at Scale*).
+/// The slowest 5 % of requests are late (Dean and Barroso, *The Tail at Scale*).
 const QUANTILE: f64 = 0.95;
-/// tokio's grain: it rounds every timer up to a millisecond.
+/// The resolution of tokio's timers, which round up to a millisecond.
 const MIN_DELAY: Duration = Duration::from_millis(1);
-/// Long enough for a stable estimate at a hundred calls a second, short enough to follow a service
-/// that changes within half a minute.
+/// Long enough for a stable estimate at a hundred calls per second, and short enough to follow a service that changes
+/// within half a minute.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Fewer samples say nothing of a percentile, and of a high one it takes ten beyond it.
+/// A percentile of fewer samples is noise. A high percentile needs ten samples beyond it.
 const MIN_SAMPLES: u64 = 100;
 const SAMPLES_BEYOND: u64 = 10;
 /// One billion.
 const WHOLE: u64 = 1_000_000_000;
 
-/// The numbers of a learned trigger, as a builder has them.
+/// The settings of a learned trigger in a builder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knobs {
     pub(crate) quantile: Option<f64>,
@@ -27,7 +27,7 @@ pub(crate) struct Knobs {
     pub(crate) window: Option<Duration>,
 }
 
-/// A trigger that is learned from live latency.
+/// A trigger that is learned from live latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Percentile {
     pub(crate) lesson: Lesson,
@@ -37,7 +37,7 @@ pub(crate) struct Percentile {
 }
 
 impl Knobs {
-    /// Checks the settings against each other, and a quantile that is set against a budget that is set.
+    /// Checks the settings against each other, and an explicit quantile against an explicit budget.
     pub(crate) fn validate(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
         let (quantile, window) = (self.quantile(), self.window());
         if !(quantile > 0.0 && quantile < 1.0) {
@@ -57,13 +57,13 @@ impl Knobs {
         }
     }
 
-    /// The trigger, for hedges out of this budget.
+    /// The trigger for hedges that this budget pays for.
     ///
-    /// A budget for fewer hedges than the default quantile asks for moves it up: otherwise the tokens would
-    /// go to the first late calls, and not to the slowest. A quantile that is set stays.
+    /// If the budget pays for fewer hedges than the default quantile needs, the quantile rises. Otherwise the tokens
+    /// would go to the first late calls instead of the slowest. An explicit quantile stays.
     pub(crate) fn percentile(&self, budget: &Budget) -> Percentile {
         let wanted = self.share();
-        // A budget that grows with time alone says nothing about a share of the calls.
+        // A budget that refills only with time pays for no particular share of the calls.
         let affordable = budget.share().filter(|ratio| *ratio > 0.0);
         let affordable = affordable.filter(|_| self.quantile.is_none());
         let above = billionths(affordable.map_or(wanted, |ratio| ratio.min(wanted)));
@@ -94,7 +94,7 @@ impl Knobs {
         }
     }
 
-    /// The settings of `given`, and for those that it leaves out these.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out.
     pub(crate) fn overridden_by(&self, given: &Self) -> Self {
         Self {
             quantile: given.quantile.or(self.quantile),
@@ -105,7 +105,7 @@ impl Knobs {
         }
     }
 
-    /// The share of the calls that are to be late.
+    /// The share of calls that the trigger makes late.
     pub(crate) fn share(&self) -> f64 {
         1.0 - self.quantile()
     }
@@ -122,7 +122,7 @@ impl Knobs {
         self.min_delay.unwrap_or(MIN_DELAY)
     }
 
-    /// Rejects settings besides the `setter` of a trigger that learns nothing.
+    /// Rejects settings of a percentile together with the `setter` of another trigger.
     pub(crate) fn validate_unset(&self, setter: &str) -> Result<(), BuildError> {
         let Self {
             quantile: _,
@@ -154,18 +154,18 @@ impl Percentile {
         1.0 - above / 1e9
     }
 
-    /// When the first hedge is due, given the estimator's threshold in microseconds.
+    /// The time of the first hedge, given the estimator's threshold in microseconds.
     pub(crate) fn delay(&self, threshold: Option<u64>) -> Option<Duration> {
         let delay = match threshold {
             Some(micros) => Duration::from_micros(micros),
             None => self.initial_delay?,
         };
-        // Not `clamp`, which would panic on what `validate` rules out.
+        // `clamp` would panic on bounds that `validate` rejects.
         Some(delay.max(self.min_delay).min(self.max_delay))
     }
 }
 
-/// Whole microseconds; 585,000 years at most.
+/// Whole microseconds; they saturate after 585,000 years.
 pub(crate) fn micros(time: Duration) -> u64 {
     let whole = time.as_secs().saturating_mul(1_000_000);
     whole.saturating_add(time.subsec_micros().into())
