@@ -19,20 +19,18 @@ use crate::losers::{Holds, Losers};
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
-/// A call and its hedges; made by [`Hedge`](crate::Hedge).
+/// The future of a call and its hedges; made by [`Hedge`](crate::Hedge).
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops every attempt that is in flight. A hedge that was not sent yet has no token
-/// of the budget.
+/// Dropping the future drops every attempt in flight. A hedge that was not sent yet holds no token of the budget.
 ///
 /// # Panics
 ///
-/// When it is polled again after it was ready.
+/// Panics if it is polled again after it was ready.
 ///
-/// `F` is the future of the service `S`, and `V` its output. No bound of this type and no type of a field
-/// mentions the error type, which a compiler that forgets lifetimes inside `tokio::spawn` could not prove to
-/// be `'static`.
+/// `F` is the future of the service `S`, and `V` its output. No bound of this type and no type of a field mentions the error
+/// type, because the compiler, which erases lifetimes inside `tokio::spawn`, could not prove it to be `'static`.
 #[pin_project]
 pub struct ResponseFuture<F, S, V, P, O, A, L, Req>
 where
@@ -44,9 +42,9 @@ where
     /// The first attempt, until it ends.
     #[pin]
     primary: Option<L::Attempt>,
-    /// Its failure, while hedges are still in flight. Boxed, since most calls have none.
+    /// The first attempt's failure while hedges are in flight. Boxed, because most calls have none.
     failure: Option<Box<V>>,
-    /// Inline, since every call that is hedged and does not answer at once has one.
+    /// Inline, because every hedged call that does not answer immediately needs it.
     #[pin]
     timer: Option<Sleep>,
     race: Race<F, S, P, O, A, L, Req>,
@@ -119,7 +117,7 @@ where
                     Due::Never => return Poll::Pending,
                     Due::At(instant) => {
                         match this.timer.as_mut().as_pin_mut() {
-                            // A server has asked to wait since it was set.
+                            // A server's pushback has moved the hedge since the timer was set.
                             Some(timer) if timer.deadline() != instant => timer.reset(instant),
                             Some(_) => {}
                             None => this.timer.set(Some(sleep_until(instant))),

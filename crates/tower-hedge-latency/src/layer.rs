@@ -15,11 +15,11 @@ use crate::options::Options;
 use crate::settings::{Knobs, Settings};
 use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 
-/// Puts [`Hedge`] around services.
+/// A layer that wraps services in [`Hedge`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, `A` says where hedges go,
-/// and `L` what becomes of losers. Every service that this layer or a clone of
-/// it makes shares the budget, the settings, the counts and what is learned.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, `A` chooses the destination of
+/// hedges, and `L` disposes of losers. All services of this layer and its clones share the budget, the settings, the
+/// counts and the learned latencies.
 #[derive(Clone)]
 pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
     pub(crate) Parts<P, O, Options<A, L>, Live<Settings>>,

@@ -8,7 +8,7 @@ use tower_service::Service;
 use crate::SkipReason;
 use crate::losers::Losers;
 
-/// One hedge: its own instance of the service, then its own attempt.
+/// One hedge: first its own instance of the service, then its attempt.
 pub(super) struct Hedge<S, H, Req> {
     pub(super) attempt: Attempt,
     state: State<S, H, Req>,
@@ -16,14 +16,14 @@ pub(super) struct Hedge<S, H, Req> {
 
 enum State<S, H, Req> {
     Readying(S, Option<Req>),
-    /// Boxed, since a call has no room for hedges that it most likely does not need.
+    /// Boxed, so that a call needs no room for hedges that it most likely never sends.
     Sent(Pin<Box<H>>),
 }
 
-/// How a hedge ends.
+/// The end of a hedge.
 pub(super) enum End<T> {
     Answered(T),
-    /// It was not sent at all.
+    /// The hedge was never sent.
     Skipped(SkipReason),
 }
 
@@ -39,10 +39,10 @@ impl<S, H, Req> Hedge<S, H, Req> {
         matches!(self.state, State::Sent(_))
     }
 
-    /// The request, once its service is ready for it; `None` if it never will be.
+    /// Returns the request once the hedge's service is ready; `None` if it never will be.
     ///
-    /// Only then its token is taken: one whose service is never ready costs nothing, and keeps none
-    /// from hedges and retries that could be sent.
+    /// The token is taken only then. A hedge whose service is never ready costs nothing, and blocks no token that
+    /// another hedge or retry could use.
     pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Option<Req>>
     where
         S: Service<Req>,
@@ -54,7 +54,7 @@ impl<S, H, Req> Hedge<S, H, Req> {
         Poll::Ready(next.take().filter(|_| is_ready))
     }
 
-    /// Sends the request that [`poll_ready`](Self::poll_ready) gave out.
+    /// Sends the request that [`poll_ready`](Self::poll_ready) returned.
     pub(super) fn send<L>(&mut self, request: Req, losers: &L)
     where
         S: Service<Req>,
@@ -76,7 +76,7 @@ impl<S, H, Req> Hedge<S, H, Req> {
         }
     }
 
-    /// Another attempt has won; whether this one was sent.
+    /// Disposes of this hedge, because another attempt won. Returns whether it was sent.
     pub(super) fn lose<F: Future, L: Losers<F, Attempt = H>>(mut self, losers: &L) -> bool {
         match &mut self.state {
             State::Sent(future) => losers.lose(future.as_mut()),

@@ -15,7 +15,7 @@ use crate::losers::Holds;
 use crate::settings::Settings;
 use crate::{Event, SkipReason};
 
-/// All of a call but its first attempt and its timer.
+/// The state of a call, except its first attempt and its timer.
 pub(crate) struct Race<F, S, P, O, A, L, Req>
 where
     P: Requests<Req>,
@@ -30,29 +30,29 @@ where
     settings: Arc<Settings>,
     context: P::Context,
     deadline: Deadline,
-    /// Whether its request may be hedged, so that there is something to learn and to count.
+    /// Whether the request may be hedged, so that the call is recorded and counted.
     watched: bool,
     timing: Timing,
-    /// `None` if this call is not hedged, or not any more.
+    /// The source of hedges; `None` if no further hedge is possible.
     spare: Option<Spare<S, P::Saved, A::Call>>,
-    /// How many hedges came due, sent or not.
+    /// The number of hedges that came due, sent or not.
     stage: u32,
-    /// How many attempts were sent, the first included.
+    /// The number of attempts sent, the first one included.
     attempts: u32,
     /// In flight, the oldest first.
     hedges: Vec<Hedge<S, L::Attempt, Req>>,
-    /// An attempt has failed, so the next hedge is due whatever its time.
+    /// An attempt failed, so the next hedge is due immediately.
     hurry: bool,
-    /// The end of the waits that servers have asked for.
+    /// The end of the waits that servers demanded.
     earliest: Option<Instant>,
-    /// Whether the last outcome was a success, and so whether the call was, once it has ended.
+    /// Whether the last outcome was a success; after the end, whether the call succeeded.
     succeeded: bool,
-    /// Whether the last outcome was a failure that a retry could mend.
+    /// Whether the last outcome was a retryable failure.
     is_retryable: bool,
     ended: bool,
 }
 
-/// What hedges are made from.
+/// The service and the request from which hedges are made.
 pub(crate) struct Spare<S, V, E> {
     service: S,
     saved: V,
@@ -115,9 +115,9 @@ where
         }
     }
 
-    /// When the next hedge is due; never if there is nothing to make it from, or no time left.
+    /// The time of the next hedge; never if no hedge is possible or the deadline has passed.
     pub(super) fn due(&self) -> Due {
-        // A hedge that was due before the deadline may get its turn later.
+        // A hedge that was due before the deadline may be polled after it.
         if self.spare.is_none() || !self.deadline.leaves(Duration::ZERO) {
             return Due::Never;
         }

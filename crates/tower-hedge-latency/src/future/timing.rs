@@ -9,23 +9,23 @@ use crate::estimator::Seen;
 use crate::settings::Settings;
 use crate::trigger::micros;
 
-/// In seconds: nobody waits for longer.
+/// In seconds; longer than any call.
 const CENTURY: u64 = 100 * 366 * 24 * 3600;
 
-/// When a call began, and when it is late.
+/// The start of a call, and the times of its hedges.
 pub(crate) struct Timing {
     start: Instant,
-    /// `None`: the class of all the rest.
+    /// The call's class; `None` is the class of all other requests.
     class: Option<Arc<Class>>,
-    /// What its class knew when it began.
+    /// The delay that the class had learned when the call began.
     learned: Option<Duration>,
-    /// The hedge that a server's pushback has moved, and the instant to which. Later hedges keep their distance to it.
+    /// The hedge that a server's pushback moved, and its new time. Later hedges keep their distance to it.
     moved: Option<(u32, Instant)>,
-    /// How long the first attempt took, if it has failed.
+    /// The latency of the first attempt, if it failed.
     failed_after: Option<Duration>,
 }
 
-/// When the next hedge is due.
+/// The time of the next hedge.
 pub(crate) enum Due {
     Now,
     At(Instant),
@@ -33,18 +33,18 @@ pub(crate) enum Due {
 }
 
 impl Due {
-    /// So long after `start`; `None` for never.
+    /// The time `delay` after `start`; `None` means never.
     pub(super) fn after(start: Instant, delay: Option<Duration>) -> Self {
         match delay {
             None => Self::Never,
             Some(Duration::ZERO) => Self::Now,
-            // tokio's timer adds to it, which the end of the clock leaves no room for.
+            // A later deadline would overflow tokio's timer.
             Some(delay) if delay.as_secs() > CENTURY => Self::Never,
             Some(delay) => start.checked_add(delay).map_or(Self::Never, Self::At),
         }
     }
 
-    /// Never, if the call's deadline comes first.
+    /// Returns `Never` if the call's deadline comes first.
     pub(super) fn before(self, deadline: &Deadline) -> Self {
         match self {
             Self::At(due) if !deadline.is_after(due) => Self::Never,
@@ -55,7 +55,7 @@ impl Due {
     /// Whether a hedge that is due after this delay would be sent before the deadline.
     #[inline]
     pub(crate) fn is_in_time(start: Instant, delay: Option<Duration>, deadline: &Deadline) -> bool {
-        // Most calls have no deadline, and need no sum to be compared with it.
+        // Most calls have no deadline, and need no addition.
         match *deadline {
             Deadline::NEVER => delay.is_some(),
             _ => !matches!(Self::after(start, delay).before(deadline), Self::Never),
@@ -83,12 +83,12 @@ impl Timing {
         settings.class(self.class.as_deref())
     }
 
-    /// When the 0-based `hedge` is due, as an offset from the start; `None` if there is none.
+    /// The time of the 0-based `hedge`, as an offset from the start; `None` if there is no such hedge.
     pub(super) fn delay(&self, settings: &Settings, hedge: u32) -> Option<Duration> {
         settings.due(hedge, self.learned)
     }
 
-    /// When the 0-based `hedge` is due.
+    /// The time of the 0-based `hedge`.
     pub(super) fn due(&self, settings: &Settings, hedge: u32) -> Due {
         let delay = self.delay(settings, hedge);
         let (Some(delay), Some((moved, instant))) = (delay, self.moved) else {
@@ -101,7 +101,7 @@ impl Timing {
         }
     }
 
-    /// Moves the 0-based `hedge` to `instant`, and those after it along.
+    /// Moves the 0-based `hedge` to `instant`, and later hedges by the same time.
     pub(super) fn move_to(&mut self, hedge: u32, instant: Instant) {
         self.moved = Some((hedge, instant));
     }
@@ -114,14 +114,13 @@ impl Timing {
         self.failed_after = Some(self.start.elapsed());
     }
 
-    /// What the first attempt shows when the call ends `now`, if it shows anything. `succeeded` says whether
-    /// the call did, `overtaken` whether a hedge has won.
+    /// The observation of the first attempt when the call ends `now`, if there is one. `succeeded`: the call succeeded.
+    /// `overtaken`: a hedge won.
     ///
-    /// An attempt that is overtaken is cancelled, so what it would have taken is never seen, only that
-    /// it would have been more. What the winner took says nothing about first attempts. A failure
-    /// before the trigger, and a caller that leaves before it, say nothing about how long an answer
-    /// would have taken; after it they count as late, so that a service that stalls does not seem
-    /// fast.
+    /// An overtaken attempt is cancelled, so its latency is only known to be longer than its time in flight. The
+    /// winner's latency is no observation of a first attempt. A failure before the trigger, or a caller that leaves
+    /// before it, does not show how long a response would have taken. After the trigger both count as late, so that a
+    /// stalled service does not seem fast.
     pub(super) fn seen(&self, succeeded: bool, overtaken: bool, now: Instant) -> Option<Seen> {
         let out = now.saturating_duration_since(self.start);
         let (out, succeeded, overtaken) = match self.failed_after {

@@ -1,4 +1,4 @@
-//! How a call ends.
+//! The end of a call.
 
 use std::future::Future;
 
@@ -81,7 +81,7 @@ where
     A: Destinations,
     L: Holds<F>,
 {
-    /// Counts and learns from a call that ends. `overtaken`: with the outcome of a hedge.
+    /// Counts and records a call that ends. `overtaken`: with the outcome of a hedge.
     #[inline]
     fn settle(&mut self, overtaken: bool) {
         let call = self.settings.state.counters.calls.count();
@@ -109,7 +109,7 @@ where
         }
     }
 
-    /// Counts the hedges that would have been sent by now.
+    /// Counts the hedges that shadow mode would have sent by now.
     #[cold]
     fn shadow(&mut self, now: Instant) {
         for hedge in 0.. {

@@ -1,4 +1,4 @@
-//! What follows from failures.
+//! Failures of attempts, and their consequences.
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,7 +22,8 @@ where
     A: Elsewhere<S, Req>,
     L: Losers<F>,
 {
-    /// Classifies an attempt's outcome, once. Returns whether it decides the race: a retry would not mend it.
+    /// Classifies an attempt's outcome, once. Returns whether it decides the race, which every outcome does that a
+    /// retry would not improve.
     #[inline]
     pub(in crate::future) fn decides(
         &mut self,
@@ -44,7 +45,7 @@ where
         false
     }
 
-    /// A server that asks to wait or to stop is obeyed.
+    /// Obeys a server that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: &Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
         self.record_failure(attempt, outcome);
@@ -73,8 +74,8 @@ where
         }
     }
 
-    /// Sends no hedge before `wait` has passed. The next one goes out then if its own time comes before, or if the
-    /// server asks for exactly this wait.
+    /// Holds hedges back until `wait` has passed. The next hedge is sent then if it was due earlier, or if the server
+    /// demanded exactly this wait.
     fn push_back(&mut self, wait: Duration, exactly: bool) {
         let now = Instant::now();
         let end = match Due::after(now, Some(wait)) {
@@ -90,17 +91,17 @@ where
         }
     }
 
-    /// No hedge goes out any more, nor one that was due already.
+    /// Cancels all further hedges, due ones included.
     fn call_off(&mut self) {
         self.spare = None;
         self.deadline = Deadline::at(Instant::now());
     }
 
-    /// Whether the call goes on when its first attempt has failed.
+    /// Whether the call continues after the failure of its first attempt.
     ///
-    /// Without others in flight it does not, since retries belong to another layer. With hedges on failure the
-    /// next hedge goes out, which may be one that waits for the permit of the attempt that has just failed. It is
-    /// polled once: a hedge whose service is not ready then does not delay the failure.
+    /// Without another attempt in flight it ends, because retries belong to another layer. With hedges on failure the
+    /// next hedge is sent, which may be a hedge that waits for the permit of the failed attempt. It is polled once: a
+    /// hedge whose service is not ready then does not delay the failure.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
@@ -109,17 +110,17 @@ where
         self.timing.primary_failed();
     }
 
-    /// Whether a hedge may go out now because an attempt has failed.
+    /// Whether the failure of an attempt sends a hedge now.
     fn sends_on_failure(&self) -> bool {
         self.settings.tuning.on_failure && self.may_send()
     }
 
-    /// Whether a hedge that is due waits for its service.
+    /// Whether a due hedge waits for its service.
     fn is_readying(&self) -> bool {
         self.hedges.iter().any(|hedge| !hedge.is_sent())
     }
 
-    /// Whether a hedge may go out now: before the deadline, and not while a server has asked to wait.
+    /// Whether a hedge may be sent now: before the deadline, and not during a wait that a server demanded.
     pub(super) fn may_send(&self) -> bool {
         let is_over = |earliest| earliest <= Instant::now();
         self.deadline.leaves(Duration::ZERO) && self.earliest.is_none_or(is_over)

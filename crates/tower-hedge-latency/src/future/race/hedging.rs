@@ -1,4 +1,4 @@
-//! Hedges, from the moment they are due.
+//! Hedges, from the time they are due.
 
 use std::future::Future;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ where
     A: Elsewhere<S, Req>,
     L: Losers<F>,
 {
-    /// Adds the hedge whose time has come.
+    /// Adds the hedge that is due.
     pub(in crate::future) fn add_late_hedge(&mut self) {
         if self.stage == 0 {
             self.settings.state.counters.late.count();
@@ -30,12 +30,12 @@ where
         self.add_hedge();
     }
 
-    /// Adds the next hedge, unless hedges do not help or the budget has no token for it anyway.
+    /// Adds the next hedge, unless hedges do not win or the budget is empty.
     pub(in crate::future) fn add_hedge(&mut self) {
         self.hurry = false;
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
-        // After the last hedge, sent or not, no copy of the request is needed.
+        // After the last hedge, sent or not, the copy of the request is dropped.
         let is_last = self.timing.delay(&self.settings, self.stage).is_none();
         let last = self.spare.take_if(|_| is_last);
         if !self.is_worth_it() {
@@ -62,14 +62,14 @@ where
         self.hedges.push(Hedge::new(attempt, service, request));
     }
 
-    /// What a fixed trigger sends is the caller's own decision.
+    /// A fixed trigger is the caller's explicit decision, and is not held back.
     fn is_worth_it(&self) -> bool {
         !self.settings.learns() || self.timing.class(&self.settings).guard.allows()
     }
 
-    /// The first outcome of a hedge that decides the race.
+    /// Returns the first outcome of a hedge that decides the race.
     ///
-    /// Drops a hedge's failure: if all attempts fail, the caller receives the primary's.
+    /// Drops the failures of hedges: if all attempts fail, the caller receives the first attempt's failure.
     pub(in crate::future) fn poll_hedges(
         &mut self,
         cx: &mut Context<'_>,
@@ -91,7 +91,7 @@ where
                 }
                 End::Answered(failure) => {
                     self.losers.discard(failure);
-                    // Its permit may be the one that an older hedge waits for.
+                    // An older hedge may wait for the permit of this one.
                     next = 0;
                 }
                 End::Skipped(reason) => self.skip(attempt, reason),
@@ -100,7 +100,7 @@ where
         Poll::Pending
     }
 
-    /// Sends the hedge at this place once its service is ready for it, and polls it.
+    /// Sends the hedge at this place once its service is ready, and polls it.
     fn send(&mut self, cx: &mut Context<'_>, place: usize) -> Poll<End<Outcome<S, Req>>> {
         let may_send = self.may_send();
         let Some(hedge) = self.hedges.get_mut(place) else {
