@@ -1,7 +1,9 @@
 use std::{
     io,
     net::{Ipv4Addr, TcpListener, TcpStream},
+    ops::Range,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -9,6 +11,9 @@ use tempfile::TempDir;
 
 /// Maximum time for the start of a server on a busy machine.
 const START: Duration = Duration::from_secs(20);
+
+/// Ports for servers. A connection to a free ephemeral port can even connect to itself.
+const PORTS: Range<u32> = 10_000..32_000;
 
 /// A server's process and its directory.
 #[derive(Debug)]
@@ -205,16 +210,23 @@ fn spawn(command: &[String], dir: &TempDir) -> Child {
     }
 }
 
-/// A free port. Another program can take the port before the server does; then the server does not start, and the test
-/// fails with that message.
+/// A free port below the ephemeral ports of Linux and macOS, so that no client's connection takes it before the server
+/// does. Another server can still take the port; then the server does not start, and the test fails with that message.
 ///
 /// # Panics
 ///
 /// Panics if no port is free.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
+    /// Counts the ports that this process has tried. Processes begin at different ports.
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(97);
+    let numbers = PORTS.end - PORTS.start;
+    (0..numbers)
+        .map(|_| first.wrapping_add(TRIED.fetch_add(1, Relaxed)) % numbers + PORTS.start)
+        .filter_map(|port| u16::try_from(port).ok())
+        .find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+        .expect("a free port")
 }
 
 /// Sleeps in code without a runtime, and so without a pausable clock.
