@@ -1,4 +1,4 @@
-//! Where hedges go.
+//! The destinations of hedges.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,22 +11,22 @@ mod used;
 #[cfg(feature = "http")]
 pub use self::used::UsedEndpoints;
 
-/// The facts that a call keeps to choose the destinations of its hedges.
+/// The per-call state for choosing the destinations of hedges.
 pub trait Destinations {
     /// Per-call state.
     type Call;
 }
 
-/// Chooses the instance of the service that a hedge goes to.
+/// Chooses the instance of the service that receives a hedge.
 pub trait Elsewhere<S, Req>: Destinations {
     /// Prepares the first attempt of a call that may be hedged.
     fn begin(&self, request: &mut Req) -> Self::Call;
 
-    /// The instance for a hedge; `own` is a clone of the one that has the first attempt.
+    /// Returns the instance for a hedge; `own` is a clone of the instance with the first attempt.
     fn service(&self, call: &Self::Call, attempt: Attempt, own: S) -> S;
 }
 
-/// To a clone of the service below.
+/// Sends hedges to a clone of the service below.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 
@@ -42,9 +42,9 @@ impl<S, Req> Elsewhere<S, Req> for Anywhere {
     }
 }
 
-/// To the services of a list in turn.
+/// Sends hedges to the services of a list in turn.
 ///
-/// The lock is taken only for a hedge. It lets services be shared that are `Send` and not `Sync`, such as boxed ones.
+/// The lock is taken only for a hedge. It allows services that are `Send` and not `Sync`, such as boxed ones.
 pub struct Alternates<S>(Arc<[Mutex<S>]>);
 
 impl<S> Alternates<S> {
@@ -84,7 +84,7 @@ impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
     }
 }
 
-/// To wherever a balancer below sends what has [`UsedEndpoints`] in its extensions.
+/// Leaves the destination to a balancer below, which reads [`UsedEndpoints`] in the request's extensions.
 #[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread;
@@ -96,7 +96,7 @@ impl Destinations for Spread {
 
 #[cfg(feature = "http")]
 impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
-    /// Copies for hedges are made from this request, so that they have the same extension.
+    /// The copies for hedges are made from this request, so they have the same extension.
     fn begin(&self, request: &mut http::Request<B>) {
         UsedEndpoints::of(request);
     }
@@ -106,7 +106,7 @@ impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
     }
 }
 
-/// To what a closure says.
+/// Sends hedges to the service that a closure chooses.
 #[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen<F>(pub(crate) F);

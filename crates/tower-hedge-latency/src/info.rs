@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use tower_attempt::Attempt;
 
-/// What a hedge layer did for a call, in the extensions of its HTTP response.
+/// A hedge layer's report on a call, in the extensions of its HTTP response.
 ///
-/// It is there when a hedge was sent, whichever attempt won. A response without it comes from a call with a
-/// single attempt.
+/// A response has a report if a hedge was sent, whichever attempt won. A response without a report comes from a call
+/// with a single attempt.
 ///
 /// ```
 /// use tower_hedge_latency::{AttemptKind, HedgeInfo};
@@ -39,13 +39,13 @@ impl HedgeInfo {
         self.winner
     }
 
-    /// How many attempts were sent, the first included.
+    /// The number of attempts that were sent, the first one included.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// When the first hedge was due, as an offset from the call's start.
+    /// The time at which the first hedge was due, as an offset from the call's start.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay

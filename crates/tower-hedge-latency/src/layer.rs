@@ -27,9 +27,8 @@ pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
 
 #[cfg(feature = "http")]
 impl HedgeLayer<Http> {
-    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY) that take longer than 95 of
-    /// 100, once each, and no more than 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules
-    /// of [`Http`].
+    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), once each, after the 95th percentile of
+    /// latency, within a budget of 5 %: the defaults of [`HedgeLayerBuilder`] and the rules of [`Http`].
     ///
     /// ```
     /// use tower_hedge_latency::HedgeLayer;
@@ -45,9 +44,8 @@ impl HedgeLayer<Http> {
 
 #[cfg(feature = "grpc")]
 impl HedgeLayer<Grpc> {
-    /// Hedges gRPC calls of these methods that take longer than 95 of 100, once each, and no more than
-    /// 5 % of them: the defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`]. The methods, by
-    /// their full names, have to be idempotent.
+    /// Hedges gRPC calls of these methods, once each, after the 95th percentile of latency, within a budget of 5 %: the
+    /// defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`]. The methods are full names, and must be idempotent.
     ///
     /// # Errors
     ///

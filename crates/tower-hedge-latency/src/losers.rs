@@ -1,4 +1,4 @@
-//! What becomes of attempts that are not needed any more.
+//! The fate of attempts that lost a race.
 
 #[cfg(feature = "drain")]
 mod drain;
@@ -11,25 +11,25 @@ pub use self::drain::Drain;
 
 /// The type that holds an attempt with the future `F` while it is in flight.
 ///
-/// Without a bound on `F`, so that a call's future is `Send` whatever the lifetimes in the error type.
+/// The trait has no bound on `F`, so that a call's future is `Send` with any lifetimes in the error type.
 pub trait Holds<F> {
     /// An attempt in flight.
     type Attempt;
 }
 
-/// Holds attempts while they are out, and disposes of the losers.
+/// Holds attempts in flight, and disposes of losers.
 pub trait Losers<F: Future>: Holds<F, Attempt: Future<Output = F::Output>> {
-    /// An attempt begins.
+    /// Takes the future of a new attempt.
     fn hold(&self, future: F) -> Self::Attempt;
 
-    /// Another attempt has won. This one is dropped right after.
+    /// Disposes of an attempt because another attempt won. The attempt is dropped right after.
     fn lose(&self, attempt: Pin<&mut Self::Attempt>);
 
-    /// An attempt has failed, and others go on or have won.
+    /// Disposes of the failure of an attempt while others are in flight or after another won.
     fn discard(&self, failure: F::Output);
 }
 
-/// Drops them.
+/// Drops losers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cancel;
 

@@ -1,15 +1,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The endpoints that the attempts of one call went to, in the extensions of their requests.
+/// The endpoints that received the attempts of one call, in the extensions of the attempts' requests.
 ///
-/// All attempts of a call share one list. Whoever picks an endpoint for an attempt, such as a
-/// balancer, avoids those that are on it and adds its own choice. With
-/// [`spread`](crate::HedgeLayerBuilder::spread) or
-/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn) every request that may be hedged has one.
+/// All attempts of a call share one list. A balancer that picks an endpoint for an attempt avoids the endpoints on the
+/// list, and adds its choice. With [`spread`](crate::HedgeLayerBuilder::spread) or
+/// [`alternates_fn`](crate::HedgeLayerBuilder::alternates_fn), every request that may be hedged has a list.
 ///
 /// # Cost
 ///
-/// Four allocations per call, and a lock of its own for each look at the list.
+/// Four allocations per call, and a lock for each access.
 ///
 /// ```
 /// use tower_hedge_latency::UsedEndpoints;
@@ -36,24 +35,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct UsedEndpoints(Arc<Mutex<Vec<Box<str>>>>);
 
 impl UsedEndpoints {
-    /// The request's list, which it has from now on.
+    /// Returns the request's list, and adds one if the request has none.
     pub(super) fn of<B>(request: &mut http::Request<B>) -> Self {
         let extensions = request.extensions_mut();
         extensions.get_or_insert_with(Self::default).clone()
     }
 
-    /// Puts an endpoint on the list: an address, a name, whatever tells it from others.
+    /// Adds an endpoint to the list: an address, a name, or any other unique text.
     pub fn add(&self, endpoint: &str) {
         self.list().push(endpoint.into());
     }
 
-    /// Whether an attempt of this call went there.
+    /// Whether an attempt of this call used the endpoint.
     #[must_use]
     pub fn contains(&self, endpoint: &str) -> bool {
         self.list().iter().any(|used| **used == *endpoint)
     }
 
-    /// All of them, in the order of the attempts.
+    /// All endpoints, in the order of the attempts.
     #[must_use]
     pub fn to_vec(&self) -> Vec<Box<str>> {
         self.list().clone()

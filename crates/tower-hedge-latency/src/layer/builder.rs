@@ -13,7 +13,7 @@ use crate::{HedgeLayer, NoObserver};
 /// Configures a [`HedgeLayer`].
 ///
 /// One of [`percentile`](Self::percentile), [`fixed`](Self::fixed), [`delays`](Self::delays) and
-/// [`fan_out`](Self::fan_out) says when hedges are due.
+/// [`fan_out`](Self::fan_out) sets the time of hedges.
 ///
 /// # Default
 ///
@@ -51,101 +51,95 @@ pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Canc
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// Hedge k goes out at k times the time that a share `quantile` of the calls takes at most, learned
-    /// from the calls themselves.
+    /// The quantile of latency, from live calls, after which hedges are sent: hedge k is due after k times that
+    /// latency.
     ///
-    /// `quantile` is above 0 and below 1: 0.95 hedges the slowest 5 % of the calls. It follows a
-    /// service that changes within about two [windows](Self::window). Choose it by the load that you
-    /// can afford. The default budget pays for it, and a [`budget`](Self::budget) that cannot is an error of
-    /// [`build`](Self::build). It can't help where the
-    /// service has a slow mode that more than 1 − `quantile` of the calls fall into: then the
-    /// trigger lies inside the slow mode, and a hedge comes too late to win.
+    /// `quantile` is above 0 and below 1: 0.95 hedges the slowest 5 % of the calls. The learned latency follows a changing service
+    /// within about two [windows](Self::window). Choose the quantile by the additional load that you can afford. The
+    /// default budget pays for it, and an explicit [`budget`](Self::budget) that cannot is an error of
+    /// [`build`](Self::build). A percentile does not help a service with a slow mode for more than 1 − `quantile` of
+    /// the calls: then the trigger lies inside the slow mode, and hedges are too late to win.
     ///
     /// # Cost
     ///
-    /// Two readings of the clock and three or four atomic operations per call, less with very many calls,
-    /// of which only a share is looked at; 16 KB per [key](Self::key), so 4 MB at most.
+    /// Two clock reads and three or four atomic operations per call, and fewer at high rates, because only a share of
+    /// the calls is sampled. 16 KB per [key](Self::key), so 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
     }
 
-    /// Hedge k goes out `k · delay` after the call's start.
+    /// A fixed delay: hedge k is sent `k · delay` after the call's start.
     ///
-    /// Choose a delay that only the slowest calls exceed, such as the 95th percentile: an earlier
-    /// hedge costs more load, a later one leaves more of the tail. tokio's timer has a grain of
-    /// 1 ms.
+    /// Choose a delay that only the slowest calls exceed, such as the 95th percentile. A shorter delay adds load, and a
+    /// longer one leaves more of the tail. tokio's timers have a resolution of 1 ms.
     pub fn fixed(self, delay: Duration) -> Self {
         self.trigger("fixed", Trigger::Fixed(delay))
     }
 
-    /// Hedge k goes out at the k-th of these offsets from the call's start: at most 100, in ascending
-    /// order.
+    /// The offsets from the call's start at which hedges are sent: at most 100, in ascending order.
     pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
         self.trigger("delays", Trigger::Delays(delays.into_iter().collect()))
     }
 
-    /// So many attempts in all go out at once; from 2 to 101.
+    /// The number of attempts that are sent concurrently, from 2 to 101.
     ///
-    /// Multiplies the load by this number.
+    /// This multiplies the load by that number.
     pub fn fan_out(self, attempts: u32) -> Self {
         self.trigger("fan_out", Trigger::FanOut(attempts))
     }
 
-    /// How many hedges a call may have with [`percentile`](Self::percentile) and
-    /// [`fixed`](Self::fixed), the first attempt not counted; from 1 to 100.
+    /// Maximum number of hedges per call, from 1 to 100, with [`percentile`](Self::percentile) and
+    /// [`fixed`](Self::fixed). The first attempt does not count.
     pub fn max_hedges(mut self, hedges: u32) -> Self {
         self.0.settings.max_hedges = Some(hedges);
         self
     }
 
-    /// The earliest that a percentile lets a hedge go out, as an offset from the call's start.
+    /// Lower bound on the learned delay before the first hedge.
     pub fn min_delay(mut self, delay: Duration) -> Self {
         self.0.settings.percentile.min_delay = Some(delay);
         self
     }
 
-    /// The latest that a percentile lets the first hedge go out, as an offset from the call's start.
+    /// Upper bound on the learned delay before the first hedge.
     ///
-    /// When the service gets slower than this, more calls are hedged than the percentile says, as far
-    /// as the budget goes.
+    /// If the service becomes slower than this, more calls are hedged than the percentile says, as far as the budget
+    /// allows.
     ///
-    /// Set it below every timeout above this layer, by at least the time that a response usually takes. The
-    /// latency of a call that its caller drops is unknown, so a percentile that more than 1 − q of the calls
-    /// would exceed by then settles right below the timeout, where no hedge can win, and most are
-    /// [held back](crate::SkipReason::HeldBack). Count
-    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) to detect this.
+    /// Set the bound below every timeout above this layer, by at least the time of a usual response. The latency of a
+    /// call that its caller drops is unknown. If more than 1 − q of the calls would exceed such a timeout, the
+    /// percentile settles right below it: no hedge can win there, and most hedges are [held
+    /// back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts such calls.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.0.settings.percentile.max_delay = Some(delay);
         self
     }
 
-    /// When the first hedge goes out while too little is known for a percentile.
+    /// The delay before the first hedge until the percentile has enough samples.
     ///
     /// # Default
     ///
-    /// None: calls are not hedged until there are [samples enough](Self::window).
+    /// None: no call is hedged until the first [window](Self::window) has enough samples.
     pub fn initial_delay(mut self, delay: Duration) -> Self {
         self.0.settings.percentile.initial_delay = Some(delay);
         self
     }
 
-    /// For how long a percentile remembers answers: those of the current window and of the one before
-    /// it count.
+    /// The duration of a window of samples. The current and the previous window count.
     ///
-    /// A window is also not closed before it has `max(100, 10 ÷ (1 − q))` samples, so that a service
-    /// with few calls has a longer memory.
+    /// A window also stays open until it has `max(100, 10 ÷ (1 − q))` samples, so a service with few calls has a longer
+    /// memory.
     pub fn window(mut self, window: Duration) -> Self {
         self.0.settings.percentile.window = Some(window);
         self
     }
 
-    /// Whether the next hedge also goes out when an attempt fails, without waiting for its time.
+    /// Whether the failure of an attempt sends the next hedge immediately.
     ///
-    /// For services whose failures are quick and pass quickly, where a retry layer above would wait
-    /// first. The hedge costs a token like any other. Only failures that a retry would repeat count. A hedge that
-    /// is due already and waits for a permit goes out if the failed attempt has held that permit; if its service
-    /// is still not ready, the failure is returned.
+    /// For services whose failures are fast and short, so that a retry layer's wait would be too long. The hedge costs
+    /// a token like any other, and only retryable failures count. A due hedge that waits for a permit is sent if the
+    /// failed attempt held that permit; if its service is still not ready, the failure is returned.
     ///
     /// # Default
     ///
@@ -159,9 +153,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range, or that contradicts
-    /// another one: two triggers, a percentile that the budget cannot pay for, settings that a trigger does not
-    /// use, and gRPC without idempotent methods.
+    /// Names the first setting that is out of its range, with its value and its range, or two settings that contradict
+    /// each other: two triggers, a percentile that the budget cannot pay for, or a setting that the trigger does not
+    /// use. gRPC without idempotent methods is an error, too.
     pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,
@@ -171,7 +165,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         Ok(self.finish())
     }
 
-    /// The layer, if the settings are known to be valid.
+    /// Builds a layer from valid settings.
     pub(super) fn finish(self) -> HedgeLayer<P, O, A, L> {
         HedgeLayer(self.0.settings(|knobs| Live::new(Settings::new(knobs))))
     }

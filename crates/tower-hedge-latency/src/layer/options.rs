@@ -1,4 +1,4 @@
-//! The setters of requests that are hedged, their classes, where hedges go, and what becomes of losers.
+//! The setters of hedged requests, their classes, the destinations of hedges, and losers.
 
 use std::fmt::Display;
 use std::hash::Hash;
@@ -20,8 +20,8 @@ use crate::elsewhere::{Chosen, Spread, UsedEndpoints};
 use crate::options::Options;
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// Sends hedges to other services than the first attempt: the first hedge of a call to the first of
-    /// these, the second to the second, and around. With none of them, hedges go to the same service.
+    /// The services that receive hedges: the first hedge of a call uses the first service, the second hedge the second,
+    /// in rotation. An empty list means the same service as the first attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -46,8 +46,8 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.elsewhere(Alternates::new(services))
     }
 
-    /// Sends each hedge to the service that a closure says, which sees the attempt and what the
-    /// call's earlier attempts have put into its [`UsedEndpoints`].
+    /// Chooses the service of each hedge with a closure, which receives the attempt and the endpoints of the call's
+    /// earlier attempts in [`UsedEndpoints`].
     #[cfg(feature = "http")]
     pub fn alternates_fn<F, S>(self, choose: F) -> HedgeLayerBuilder<P, O, Chosen<F>, L>
     where
@@ -56,18 +56,18 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.elsewhere(Chosen(choose))
     }
 
-    /// Gives the attempts of a call a list of [`UsedEndpoints`] in their extensions, for a balancer
-    /// below to send each to an endpoint of its own.
+    /// Gives the attempts of a call a shared list of [`UsedEndpoints`] in their extensions, so that a balancer below
+    /// can send each attempt to another endpoint.
     ///
-    /// A replica that is slow for some time is slow for the hedge, too: the more so the fewer there
-    /// are.
+    /// A replica that is slow for a while is slow for a hedge, too. The fewer replicas there are, the more often a
+    /// hedge meets it.
     #[cfg(feature = "http")]
     pub fn spread(self) -> HedgeLayerBuilder<P, O, Spread, L> {
         self.elsewhere(Spread)
     }
 
-    /// Lets the losers of a race end in the background instead of dropping them, so that their HTTP/1
-    /// connections can be used again.
+    /// Lets the losers of a race end in the background, instead of dropping them, so that their HTTP/1 connections stay
+    /// usable.
     #[cfg(feature = "drain")]
     pub fn drain(self, drain: Drain) -> HedgeLayerBuilder<P, O, A, Drain> {
         HedgeLayerBuilder(self.0.options(|options| Options {
@@ -85,11 +85,11 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 }
 
 impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
-    /// Learns a percentile for each class of requests by itself. The closure names a request's class.
+    /// Learns a separate percentile for each class of requests. The closure names a request's class.
     ///
-    /// Where some requests take much longer than others for a reason of their own, they would be the late ones, and
-    /// take all hedges. With a key per class each class has 1 − q of its own calls hedged. Choose keys of which there are
-    /// few, such as a route or a method: each needs its own samples. Beyond 256 keys the rest share one class.
+    /// If some kinds of requests always take longer than others, they would be the late ones, and take all hedges. With
+    /// a key for each class, 1 − q of each class's calls are hedged. Choose a key with few values, such as a route or a
+    /// method, because each class needs its own samples. Beyond 256 keys, all other requests share one class.
     ///
     /// # Default
     ///
@@ -119,16 +119,17 @@ impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     }
 }
 
-/// For each protocol by itself: one `impl` for all of them would overlap with that for [`Generic`].
+/// One impl for each protocol, because a common one would overlap with the impl for [`Generic`].
 #[cfg(feature = "http")]
 macro_rules! key {
     ($protocol:ty) => {
         impl<O, A, L> HedgeLayerBuilder<$protocol, O, A, L> {
-            /// Learns a percentile for each class of requests by itself. The closure names a request's class.
+            /// Learns a separate percentile for each class of requests. The closure names a request's class.
             ///
-            /// Where some requests take much longer than others for a reason of their own, they would be the late ones, and
-            /// take all hedges. With a key per class each class has 1 − q of its own calls hedged. Choose keys of which there are
-            /// few, such as a route or a method: each needs its own samples. Beyond 256 keys the rest share one class.
+            /// If some kinds of requests always take longer than others, they would be the late ones, and take all
+            /// hedges. With a key for each class, 1 − q of each class's calls are hedged. Choose a key with few values,
+            /// such as a route or a method, because each class needs its own samples. Beyond 256 keys, all other
+            /// requests share one class.
             ///
             /// # Default
             ///
@@ -138,7 +139,8 @@ macro_rules! key {
             ///
             /// # Cost
             ///
-            /// A hash and a look-up per call without a lock, and the cost of the closure. 16 KB per key, so 4 MB at most.
+            /// A hash and a look-up per call without a lock, and the cost of the closure. 16 KB per key, so 4 MB at
+            /// most.
             ///
             /// ```
             /// use tower_hedge_latency::HedgeLayer;

@@ -14,38 +14,37 @@ use tokio::time::timeout;
 
 use super::{Holds, Losers};
 
-/// As many losers as a client keeps idle connections to one host at most, if it keeps many.
+/// The usual maximum number of idle connections that a client keeps to one host.
 const CAPACITY: usize = 64;
-/// A connection is worth no longer wait than it takes to open some hundred others.
+/// A connection is worth waiting for at most as long as a few hundred new connections take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Reading more than this costs more than a new connection.
+/// Reading more bytes than this costs more than a new connection.
 const BODY_LIMIT: u64 = 64 * 1024;
 
-/// Lets losers end in the background, so that their connections can be used again.
+/// Lets losers end in the background, so that their connections stay usable.
 ///
-/// To drop an HTTP/1 response that has not come yet closes its connection, and the next request pays
-/// for a new one. Over HTTP/2 it only resets a stream, so there draining gains nothing.
+/// Dropping a pending HTTP/1 response closes its connection, and the next request pays for a new one. Over HTTP/2 a
+/// drop only resets a stream, so draining gains nothing.
 ///
-/// Use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A load metric records a
-/// dropped attempt with the time until it was dropped. So a slow endpoint looks as fast as its hedges, and the balancer
-/// keeps choosing it. Measured with ten endpoints, one of them ten times slower, and hedges after 20 ms: the 99th
-/// percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones; the 99.9th was 125,
-/// 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest answers.
+/// Use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A load metric records
+/// a dropped attempt with the time until it was dropped, so a slow endpoint looks as fast as its hedges, and the
+/// balancer keeps choosing it. Measured with ten endpoints, one of them ten times slower, and hedges after 20 ms: the
+/// 99th percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones; the 99.9th was
+/// 125, 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
 ///
-/// A loser's response is awaited and its body read to the end, and so is the body of one that failed
-/// while others were in flight; it is dropped after all when that takes too long or the body is too large. When as many are draining as the pool holds, a further loser is
-/// dropped at once. What drains is dropped with the layer and its services. The attempts of a call
-/// that its caller gives up are always dropped.
+/// The pool awaits a loser's response and reads its body to the end. It does the same for a failed response while other
+/// attempts are in flight. If that takes too long or the body is too large, the loser is dropped. If the pool is full,
+/// a further loser is dropped immediately. Draining losers are dropped with the layer and its services. If a caller
+/// drops a call, its attempts are always dropped.
 ///
 /// # Default
 ///
-/// 64 at once, 10 s and 64 KiB for each.
+/// 64 concurrent losers, 10 s and 64 KiB for each.
 ///
 /// # Cost
 ///
-/// Each attempt's future is boxed, also the first. A loser takes a task and a lock. It keeps a server
-/// busy with work that nobody wants.
-///
+/// Each attempt's future is boxed, also the first. A loser takes a task and a lock, and keeps a server busy with work
+/// that is no longer needed.
 /// ```
 /// use std::time::Duration;
 /// use tower_hedge_latency::{Drain, HedgeLayer};
@@ -67,13 +66,13 @@ pub struct Drain {
 
 #[derive(Default)]
 struct Pool {
-    /// Aborts what is left when it is dropped.
+    /// Aborts the remaining tasks when it is dropped.
     tasks: Mutex<JoinSet<()>>,
     dropped: AtomicU64,
 }
 
 impl Drain {
-    /// So many at once at most; with 0 all are dropped.
+    /// Maximum number of concurrent losers; with 0 all losers are dropped.
     #[must_use]
     pub fn capacity(self, losers: usize) -> Self {
         Self {
@@ -82,7 +81,7 @@ impl Drain {
         }
     }
 
-    /// So long for the response and its body, from the moment another attempt has won.
+    /// Maximum time for a loser's response and its body, from the moment another attempt wins.
     #[must_use]
     pub fn time_limit(self, limit: Duration) -> Self {
         Self {
@@ -91,7 +90,7 @@ impl Drain {
         }
     }
 
-    /// So many bytes of a response's body at most.
+    /// Maximum size of a loser's response body, in bytes.
     #[must_use]
     pub fn body_limit(self, bytes: u64) -> Self {
         Self {
@@ -100,7 +99,7 @@ impl Drain {
         }
     }
 
-    /// How many losers were dropped since the pool was full or there was no runtime to run it.
+    /// The number of losers that were dropped because the pool was full or no runtime was running.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pool.dropped.load(Relaxed)
@@ -114,7 +113,7 @@ impl Drain {
             Ok(runtime) if tasks.len() < self.capacity => {
                 let time_limit = self.time_limit;
                 let bounded = async move {
-                    // Dropped when the time is up, which is all there is to do.
+                    // A loser that exceeds the limit is dropped here.
                     let _ = timeout(time_limit, loser).await;
                 };
                 tasks.spawn_on(bounded, &runtime);
@@ -180,7 +179,7 @@ where
     }
 }
 
-/// Reads a body to its end, unless it is longer than `limit` bytes.
+/// Reads a body to its end, up to `limit` bytes.
 async fn read<B: Body>(body: B, limit: u64) {
     let mut body = pin!(body);
     let mut length = 0_u64;
@@ -195,7 +194,7 @@ async fn read<B: Body>(body: B, limit: u64) {
     }
 }
 
-/// An attempt that can be taken out of its call.
+/// An attempt that can be moved out of its call.
 #[derive(Debug)]
 pub struct Held<F>(Option<Pin<Box<F>>>);
 
