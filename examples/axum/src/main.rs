@@ -22,7 +22,7 @@ use tower_jitter_retry::{Http, Retry, RetryLayer};
 
 type Outbound = Retry<Hedge<Client<HttpConnector, Empty<Bytes>>, Http>, Http>;
 
-/// The service: `/` answers with what it gets from `upstream`.
+/// The service: `/` forwards the response of `upstream`.
 fn app(upstream: Uri) -> Result<Router, BoxError> {
     let retry = RetryLayer::http();
     let hedge = HedgeLayer::builder()
@@ -32,9 +32,9 @@ fn app(upstream: Uri) -> Result<Router, BoxError> {
         .shared_budget(retry.handle().budget())
         .build()?;
     let outbound = ServiceBuilder::new()
-        // Repeats what failed, after a pause.
+        // Retries failed requests after a backoff.
         .layer(retry)
-        // Sends a second request when the first takes longer than usual.
+        // Hedges requests that take longer than usual.
         .layer(hedge)
         .service(Client::builder(TokioExecutor::new()).build_http());
     let limit = RateLimitLayer::builder(Memory::default())
@@ -43,7 +43,7 @@ fn app(upstream: Uri) -> Result<Router, BoxError> {
     Ok(Router::new()
         .route("/", get(relay))
         .with_state((outbound, upstream))
-        // Refuses before the handler runs.
+        // Rejects before the handler runs.
         .layer(limit))
 }
 
@@ -56,7 +56,7 @@ async fn relay(State((outbound, upstream)): State<(Outbound, Uri)>) -> Response 
     }
 }
 
-/// Something to call: fails at first and every fourth time.
+/// An upstream that fails at first and every fourth time.
 async fn unreliable() -> Result<&'static str, StatusCode> {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     match CALLS.fetch_add(1, Ordering::Relaxed) % 4 {
@@ -74,7 +74,7 @@ async fn main() -> Result<(), BoxError> {
 
     let listener = TcpListener::bind("127.0.0.1:3001").await?;
     println!("try: curl -i http://{}/", listener.local_addr()?);
-    // With the addresses of clients, which are the keys of the limit.
+    // The limit's keys are the clients' addresses, which this call provides.
     let app = app(uri)?.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, app).await?;
     Ok(())

@@ -13,8 +13,7 @@ async fn serve(app: Router) -> Uri {
     format!("http://{addr}/").parse().unwrap()
 }
 
-/// The service in front of an upstream that does this with its n-th request (the first is 0), and
-/// how many those were.
+/// The service in front of an upstream that treats its 0-based n-th request as `answer(n)`, and the number of requests.
 async fn before<F, R>(upstream: F) -> (Uri, Arc<AtomicU32>)
 where
     F: Fn(u32) -> R + Clone + Send + Sync + 'static,
@@ -71,7 +70,7 @@ async fn ten_requests_at_once_pass_and_most_of_the_next_ten_do_not() {
     for _ in 0..10 {
         refused += u32::from(ask(&uri).await.0 == StatusCode::TOO_MANY_REQUESTS);
     }
-    // Five come back per second.
+    // Five tokens refill per second.
     assert!(refused >= 5, "{refused}");
     assert_eq!(calls.load(Ordering::Relaxed), 20 - refused);
 }

@@ -24,17 +24,17 @@ fn hyper_client() -> Result<
 > {
     let retry = RetryLayer::builder()
         .http()
-        // A failing host does not use up the budget of the others.
+        // A failing host does not exhaust the budget of the others.
         .budget_by(Budgets::new(Budget::default()), |request| {
             request.authority()
         })
-        // A stalled attempt leaves time for the next.
+        // A stalled attempt leaves time for the next one.
         .attempt_timeout(Duration::from_millis(500))
         .deadline(Duration::from_secs(3))
         .build()?;
     Ok(ServiceBuilder::new()
         .layer(retry)
-        // A timeout is an error of its own, which hyper-util's type has no room for.
+        // A timeout is a separate error, for which hyper-util's error type has no constructor.
         .map_err(BoxError::from)
         .service(Client::builder(TokioExecutor::new()).build_http()))
 }
@@ -65,7 +65,7 @@ async fn get<B>(
     Ok(response.status())
 }
 
-/// A POST through reqwest's client, with a body that streams and a key that makes it repeatable.
+/// A POST through reqwest's client, with a streaming body and a key that makes it safe to resend.
 async fn post(
     client: impl Service<reqwest::Request, Response = reqwest::Response, Error = reqwest::Error>,
     url: &str,

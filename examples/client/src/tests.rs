@@ -57,7 +57,7 @@ async fn requests_one_after_another_share_a_connection() {
     for _ in 0..20 {
         get(hyper.clone(), url.parse().unwrap()).await.unwrap();
     }
-    // A connection can be opened while the one before is on its way back to the pool.
+    // A connection may be opened while the previous one returns to the pool.
     let opened = connections.swap(0, Ordering::Relaxed);
     assert!(opened <= 5, "{opened} connections for 20 GETs");
     for _ in 0..20 {

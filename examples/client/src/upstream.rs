@@ -1,4 +1,4 @@
-//! Something to call that does not always work.
+//! An upstream that fails in several ways.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
 
-/// | path | what it does |
+/// | path | behaviour |
 /// |---|---|
 /// | `/busy` | answers 503 at first, then 200 |
 /// | `/stalls` | never answers at first, then 200 |
 /// | `/broken` | answers 500 |
-/// | `/upload` | answers 503 at first, then 200 if the body is whole |
+/// | `/upload` | answers 503 at first, then 200 if the body is complete |
 pub(crate) fn unreliable() -> Router {
     let first = || {
         let calls = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! What `tonic-prost-build` would generate from
+//! The code that `tonic-prost-build` would generate from
 //!
 //! ```proto
 //! package example;
@@ -23,24 +23,24 @@ use tonic::{Status, client, server};
 use tonic_prost::ProstCodec;
 use tower::{BoxError, Service, service_fn};
 
-/// The full name of its method: what retry and hedge know it by.
+/// The full name of the method, by which retry and hedge identify it.
 pub(crate) const GREET: &str = "/example.Greeter/Greet";
 
-/// Who is to be greeted.
+/// The name to greet.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Name {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
 }
 
-/// An answer.
+/// A greeting.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Greeting {
     #[prost(string, tag = "1")]
     pub(crate) text: String,
 }
 
-/// What a server has to write.
+/// The trait that a server implements.
 pub(crate) trait Greeter: Send + Sync + 'static {
     /// Answers one call.
     fn greet(&self, name: String) -> impl Future<Output = Result<String, Status>> + Send;
@@ -55,7 +55,7 @@ impl<G> GreeterServer<G> {
     }
 }
 
-// Not derived: it needs no `G: Clone`.
+// Written by hand, because a derive would require `G: Clone`.
 impl<G> Clone for GreeterServer<G> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))

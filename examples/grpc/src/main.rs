@@ -20,15 +20,15 @@ mod greeter;
 
 type Outbound = Retry<Hedge<Channel, Grpc>, Grpc>;
 
-/// Serves `greeter`, to each client ten calls at once and a hundred a second.
+/// Serves `greeter`, with a limit of a hundred calls per second and a burst of ten for each client.
 async fn serve(greeter: impl Greeter, listener: TcpListener) -> Result<(), BoxError> {
     let limit = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("per-client", Quota::per_second(100).burst(10)).by(peer_addr()))
-        // A refusal is RESOURCE_EXHAUSTED, and says how long to wait.
+        // A rejection is RESOURCE_EXHAUSTED with the time until the next attempt.
         .grpc()
         .build()?;
     Server::builder()
-        // Refuses before a message is read.
+        // Rejects before a message is read.
         .layer(limit)
         .add_service(GreeterServer::new(greeter))
         .serve_with_incoming(TcpListenerStream::new(listener))
@@ -40,7 +40,7 @@ async fn serve(greeter: impl Greeter, listener: TcpListener) -> Result<(), BoxEr
 async fn client(addr: SocketAddr) -> Result<GreeterClient<Outbound>, BoxError> {
     let retry = RetryLayer::builder()
         .grpc()
-        // gRPC itself does not say which methods are idempotent.
+        // gRPC itself does not declare methods idempotent.
         .idempotent_methods([GREET])
         .build()?;
     let hedge = HedgeLayer::builder()
@@ -54,15 +54,15 @@ async fn client(addr: SocketAddr) -> Result<GreeterClient<Outbound>, BoxError> {
         .connect()
         .await?;
     let outbound = ServiceBuilder::new()
-        // Repeats what was unavailable, and what was refused once the server's wait is over.
+        // Retries UNAVAILABLE, and rejected calls after the server's wait.
         .layer(retry)
-        // Sends a second call when the first takes longer than usual.
+        // Hedges calls that take longer than usual.
         .layer(hedge)
         .service(channel);
     Ok(GreeterClient::new(outbound))
 }
 
-/// Greets, but every sixth time it is unavailable, and every ninth time slow.
+/// A greeter that is unavailable every sixth time and slow every ninth time.
 struct Unreliable(AtomicU32);
 
 impl Greeter for Unreliable {
@@ -92,7 +92,7 @@ async fn main() -> Result<(), BoxError> {
     for call in 1..=20 {
         let start = Instant::now();
         let greeting = client.greet("ada").await?;
-        // Nothing is written into the response of a call that went well at once.
+        // A call that succeeds immediately has no report in its response.
         let retries = match greeting.extensions().get::<RetryInfo>() {
             Some(info) => info.attempts().saturating_sub(1),
             None => 0,

@@ -2,7 +2,7 @@ use super::*;
 
 use std::sync::Arc;
 
-/// A greeter that does this with its n-th call, the first of which is 0.
+/// A greeter that treats its 0-based n-th call as `answer(n)`.
 struct Scripted<F> {
     calls: Arc<AtomicU32>,
     script: F,
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// A client of it, and how many calls have reached it.
+/// A client of the greeter, and the number of calls that reached the greeter.
 async fn before<F, R>(script: F) -> (GreeterClient<Outbound>, Arc<AtomicU32>)
 where
     F: Fn(u32) -> R + Send + Sync + 'static,
@@ -68,7 +68,7 @@ async fn what_is_refused_is_asked_again_when_the_server_says() {
     for _ in 0..14 {
         client.greet("ada").await.unwrap();
     }
-    // Ten at once, and then one each hundredth of a second.
+    // A burst of ten, then one call every hundredth of a second.
     assert!(start.elapsed() >= Duration::from_millis(4 * 10 - 1));
     assert_eq!(calls.load(Ordering::Relaxed), 14);
 }
