@@ -79,15 +79,20 @@ impl RetryLayer {
 /// # fn random_uuid() -> http::HeaderValue { http::HeaderValue::from_static("8e03978e-40d5-43dd-bc93-6894a57f9324") }
 /// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
 ///
-/// let retry: RetryLayer<Http> = RetryLayer::builder()     .http()     .name("payments")
-/// // label of metrics, spans and log lines     .budget_by(Budgets::new(Budget::default()), |request|
-/// request.authority())     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to
-/// resend     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
-/// .classify(|outcome| match outcome.status() {                  // the last word on what happened, not on what is safe
-/// Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),         _ =>
-/// outcome.verdict(),     })     .backoff_by(|retry, outcome| (outcome.status() == Some(StatusCode::CONFLICT)).then(||
-/// retry * Duration::from_millis(10)))     .generate_idempotency_key(|| random_uuid())     .max_attempts(4)
-/// .build()?;
+/// let retry: RetryLayer<Http> = RetryLayer::builder()
+///     .http()
+///     .name("payments")                                             // label of metrics, spans and log lines
+///     .budget_by(Budgets::new(Budget::default()), |request| request.authority())
+///     .idempotent_if(|request| request.path() == "/search")         // this POST is safe to resend
+///     .retry_statuses([StatusCode::LOCKED])                         // besides the default ones
+///     .classify(|outcome| match outcome.status() {                  // the last word on what happened, not on what is safe
+///         Some(StatusCode::NOT_FOUND) if outcome.attempt().number() == 1 => Verdict::transient(),
+///         _ => outcome.verdict(),
+///     })
+///     .backoff_by(|retry, outcome| (outcome.status() == Some(StatusCode::CONFLICT)).then(|| retry * Duration::from_millis(10)))
+///     .generate_idempotency_key(|| random_uuid())
+///     .max_attempts(4)
+///     .build()?;
 /// # assert_eq!(retry.handle().budget().available(), 100);
 /// # Ok(())
 /// # }
@@ -102,8 +107,7 @@ impl RetryLayer {
 /// # struct Failure;
 /// # impl Failure { fn is_busy(&self) -> bool { true } }
 /// # fn main() -> Result<(), tower_jitter_retry::BuildError> {
-/// let layer = RetryLayer::builder().retry_if(|outcome: &Result<Reply, Failure>| matches!(outcome, Err(e) if
-/// e.is_busy())).build()?;
+/// let layer = RetryLayer::builder().retry_if(|outcome: &Result<Reply, Failure>| matches!(outcome, Err(e) if e.is_busy())).build()?;
 /// # let _ = (layer, Reply, Failure);
 /// # Ok(())
 /// # }
