@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::io;
+#[cfg(feature = "http")]
 use std::sync::Arc;
 
 use super::*;
