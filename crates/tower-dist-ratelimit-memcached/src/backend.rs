@@ -5,12 +5,11 @@ use tower_dist_ratelimit::{
     BuildError, Decision, Policy,
     backend::{
         Answer, Backend, BackendError, BoxFuture, Capabilities, CasBackend, Charge, PolicyId,
-        toolkit::{ConnectError, MAX_POLICIES, Registry, Transactions, tag},
+        toolkit::{MAX_POLICIES, Registry, Transactions, tag},
     },
 };
 
 use crate::{
-    builder::MemcachedBuilder,
     counted::Counted,
     items::{Items, Servers},
     job::Verb,
@@ -66,7 +65,7 @@ use crate::{
 ///
 /// Values are those of a [`CasBackend`]: see there for concurrent requests, lost races, sets with different keys, refunds,
 /// and the longest sliding window log. A charge is retried after lost races for as long as the
-/// [answer's timeout](MemcachedBuilder::answer_timeout). A key that hundreds of processes charge concurrently is better a fixed
+/// [answer's timeout](crate::MemcachedBuilder::answer_timeout). A key that hundreds of processes charge concurrently is better a fixed
 /// window.
 ///
 /// A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
@@ -110,7 +109,7 @@ use crate::{
 /// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
 /// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
 /// connections and stays silent, delays the next one by 1 s at most, while fewer than five hang. The connection is
-/// given up when it is closed, when an answer does not come [in time](MemcachedBuilder::answer_timeout), and when one is not to what was asked. What was on its
+/// given up when it is closed, when an answer does not come [in time](crate::MemcachedBuilder::answer_timeout), and when one is not to what was asked. What was on its
 /// way then has failed and is not repeated: nobody knows whether it was charged. A server that is gone fails its own keys
 /// only, and no other takes them over. When it was restarted, or flushed, limits start anew.
 ///
@@ -143,65 +142,6 @@ enum Kept {
 }
 
 impl Memcached {
-    /// Connects to one server or several, in the background. Returns at once.
-    ///
-    /// This is the way to start a service: it starts during an outage of the servers, too. Until the first connection
-    /// every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
-    /// [`MemcachedBuilder::connect_lazy`].
-    ///
-    /// # Default
-    ///
-    /// Those of [`builder`](Self::builder).
-    ///
-    /// # Errors
-    ///
-    /// A URL that cannot be read.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, on which the connections live.
-    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).connect_lazy()
-    }
-
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if a server cannot be reached now. For tools and
-    /// tests that cannot do without the servers.
-    ///
-    /// # Default
-    ///
-    /// Those of [`builder`](Self::builder).
-    ///
-    /// # Errors
-    ///
-    /// See [`ConnectError`]. A server that is not there yet is not waited for.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, on which the connections live.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).connect().await
-    }
-
-    /// The same, with settings.
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use tower_dist_ratelimit_memcached::Memcached;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let memcached = Memcached::builder("memcached://cache-1.internal,cache-2.internal")
-    ///     .prefix("orders")
-    ///     .connect_timeout(Duration::from_secs(2))
-    ///     .connect()
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder(url: &str) -> MemcachedBuilder {
-        MemcachedBuilder::new(url)
-    }
-
     /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
     /// same request rejected, and corrections that a caller asked for.
     ///

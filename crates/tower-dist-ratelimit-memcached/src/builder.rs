@@ -9,6 +9,67 @@ use super::{
     target,
 };
 
+impl Memcached {
+    /// Connects to one server or several, in the background. Returns at once.
+    ///
+    /// This is the way to start a service: it starts during an outage of the servers, too. Until the first connection
+    /// every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
+    /// [`MemcachedBuilder::connect_lazy`].
+    ///
+    /// # Default
+    ///
+    /// Those of [`builder`](Self::builder).
+    ///
+    /// # Errors
+    ///
+    /// A URL that cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, on which the connections live.
+    pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect_lazy()
+    }
+
+    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if a server cannot be reached now. For tools and
+    /// tests that cannot do without the servers.
+    ///
+    /// # Default
+    ///
+    /// Those of [`builder`](Self::builder).
+    ///
+    /// # Errors
+    ///
+    /// See [`ConnectError`]. A server that is not there yet is not waited for.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, on which the connections live.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    /// The same, with settings.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tower_dist_ratelimit_memcached::Memcached;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let memcached = Memcached::builder("memcached://cache-1.internal,cache-2.internal")
+    ///     .prefix("orders")
+    ///     .connect_timeout(Duration::from_secs(2))
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(url: &str) -> MemcachedBuilder {
+        MemcachedBuilder::new(url)
+    }
+}
+
 /// Settings of a connection to Memcached, from [`Memcached::builder`].
 #[must_use = "nothing is connected until `connect` or `connect_lazy`"]
 pub struct MemcachedBuilder {
