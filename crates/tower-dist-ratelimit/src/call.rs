@@ -15,10 +15,7 @@ pub use self::{
     future::CallFuture,
     service::CallLimit,
 };
-use crate::{
-    NoObserver,
-    backend::{Backend, BackendError},
-};
+use crate::backend::{Backend, BackendError};
 
 /// Limits the rate of requests of any type to a service: for what is not HTTP, such as jobs, messages or queries.
 ///
@@ -47,9 +44,8 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub struct CallLimitLayer<Req, O = NoObserver> {
+pub struct CallLimitLayer<Req> {
     calls: Arc<Calls<Req>>,
-    observer: O,
 }
 
 impl<Req> CallLimitLayer<Req> {
@@ -59,7 +55,7 @@ impl<Req> CallLimitLayer<Req> {
     }
 }
 
-impl<Req, O> CallLimitLayer<Req, O> {
+impl<Req> CallLimitLayer<Req> {
     /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
@@ -71,24 +67,23 @@ impl<Req, O> CallLimitLayer<Req, O> {
     }
 }
 
-impl<S, Req, O: Clone> Layer<S> for CallLimitLayer<Req, O> {
-    type Service = CallLimit<S, Req, O>;
+impl<S, Req> Layer<S> for CallLimitLayer<Req> {
+    type Service = CallLimit<S, Req>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CallLimit::new(inner, Arc::clone(&self.calls), self.observer.clone())
+        CallLimit::new(inner, Arc::clone(&self.calls))
     }
 }
 
-impl<Req, O: Clone> Clone for CallLimitLayer<Req, O> {
+impl<Req> Clone for CallLimitLayer<Req> {
     fn clone(&self) -> Self {
         Self {
             calls: Arc::clone(&self.calls),
-            observer: self.observer.clone(),
         }
     }
 }
 
-impl<Req, O> fmt::Debug for CallLimitLayer<Req, O> {
+impl<Req> fmt::Debug for CallLimitLayer<Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimitLayer")
             .field("policies", &self.calls.limits)

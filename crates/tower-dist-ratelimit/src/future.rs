@@ -13,7 +13,7 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use crate::{
-    Decided, Observer, RejectionResponse,
+    Decided, RejectionResponse,
     delayed::Delayed,
     http::{FollowUp, HttpLimits, Passed},
     limits::{Outcome, Question, Waiting},
@@ -31,13 +31,13 @@ use crate::{
 ///
 /// When it is polled again after it was ready.
 #[pin_project]
-pub struct ResponseFuture<S: Service<Request<B>>, R, O: Observer, B> {
+pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
     #[pin]
-    state: State<S, R, O, B>,
+    state: State<S, R, B>,
 }
 
 #[pin_project(project = StateProjection)]
-enum State<S: Service<Request<B>>, R, O: Observer, B> {
+enum State<S: Service<Request<B>>, R, B> {
     Calling {
         #[pin]
         inner: S::Future,
@@ -46,11 +46,11 @@ enum State<S: Service<Request<B>>, R, O: Observer, B> {
     /// Boxed, because only leaky queues get here.
     Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
     /// Boxed, because only a remote store gets here and everybody's future would grow by a request.
-    Deciding(Option<Box<Deciding<S, R, O, B>>>),
+    Deciding(Option<Box<Deciding<S, R, B>>>),
     RateLimited(Option<S::Response>),
 }
 
-struct Deciding<S, R, O: Observer, B> {
+struct Deciding<S, R, B> {
     waiting: Waiting,
     question: Question,
     /// The instance that was ready when the request came.
@@ -58,10 +58,10 @@ struct Deciding<S, R, O: Observer, B> {
     request: Request<B>,
     http: Arc<HttpLimits>,
     reject: R,
-    observer: Undecided<O>,
+    undecided: Undecided,
 }
 
-impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
+impl<S: Service<Request<B>>, R, B> ResponseFuture<S, R, B> {
     pub(crate) fn calling(inner: S::Future, follow_up: FollowUp) -> Self {
         Self {
             state: State::Calling { inner, follow_up },
@@ -92,16 +92,15 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
         request: Request<B>,
         http: Arc<HttpLimits>,
         reject: R,
-        observer: O,
     ) -> Self {
         let deciding = Deciding {
             waiting,
             question,
             ready,
             request,
+            undecided: Undecided(Some(http.limits.watch.clone())),
             http,
             reject,
-            observer: Undecided::new(observer),
         };
         Self {
             state: State::Deciding(Some(Box::new(deciding))),
@@ -109,31 +108,29 @@ impl<S: Service<Request<B>>, R, O: Observer, B> ResponseFuture<S, R, O, B> {
     }
 }
 
-impl<S, R, O, B, ResBody> Deciding<S, R, O, B>
+impl<S, R, B, ResBody> Deciding<S, R, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: RejectionResponse<ResBody>,
-    O: Observer,
 {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<Passed>> {
         let (limits, question) = (&self.http.limits, &mut self.question);
-        let observer = self.observer.observer();
-        let outcome = ready!(self.waiting.poll(limits, question, observer, cx));
+        let outcome = ready!(self.waiting.poll(limits, question, cx));
         let passed = |decided: Decided<'_>, charged| self.http.passed(decided, charged);
-        Poll::Ready(limits.tell(outcome, question, observer, passed))
+        Poll::Ready(limits.tell(outcome, question, passed))
     }
 
-    fn decided(self, outcome: Outcome<Passed>) -> State<S, R, O, B> {
+    fn decided(self, outcome: Outcome<Passed>) -> State<S, R, B> {
         let Self {
             question,
             mut ready,
             mut request,
             http,
             reject,
-            observer,
+            mut undecided,
             ..
         } = self;
-        observer.decided();
+        undecided.0 = None;
         match outcome {
             Outcome::Pass(passed) => {
                 let follow_up = http.attach(passed, &mut request);
@@ -154,11 +151,10 @@ where
     }
 }
 
-impl<S, R, O, B, ResBody> Future for ResponseFuture<S, R, O, B>
+impl<S, R, B, ResBody> Future for ResponseFuture<S, R, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: RejectionResponse<ResBody>,
-    O: Observer,
 {
     type Output = Result<S::Response, S::Error>;
 
@@ -199,7 +195,7 @@ where
     }
 }
 
-impl<S: Service<Request<B>>, R, O: Observer, B> fmt::Debug for ResponseFuture<S, R, O, B> {
+impl<S: Service<Request<B>>, R, B> fmt::Debug for ResponseFuture<S, R, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Calling { .. } => "ResponseFuture(calling)",

@@ -13,8 +13,7 @@ pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
-    Decided, Observer, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders,
-    headers,
+    Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders, headers,
     key::{KeySink, RequestParts},
     limits::{Limits, Outcome, Question, Rule},
 };
@@ -51,11 +50,10 @@ pub(crate) struct Passed {
 
 impl HttpLimits {
     #[inline]
-    pub(crate) fn decide<B, O: Observer>(
+    pub(crate) fn decide<B>(
         self: &Arc<Self>,
         question: &mut Option<Question>,
         request: &Request<B>,
-        observer: &O,
     ) -> Outcome<Passed> {
         // Made for each use: a copy has to wait until the first is written, which takes longer.
         let head = || RequestParts::new(request);
@@ -64,7 +62,7 @@ impl HttpLimits {
         }
         let look = |_, rule: &Rule, sink: &mut KeySink| rule.look(head(), sink);
         let passed = |decided: Decided<'_>, charged| self.passed(decided, charged);
-        self.limits.decide(question, observer, look, passed)
+        self.limits.decide(question, look, passed)
     }
 
     /// Whoever looks for a handle finds one, whatever lets the request pass.

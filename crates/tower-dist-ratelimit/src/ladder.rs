@@ -25,10 +25,11 @@ use self::{
     pauses::Pauses,
     recovery::Recovery,
 };
-use crate::{BuildError, Observer, Policy, backend::BackendError};
+use crate::{BuildError, Event, Policy, backend::BackendError, observe::Watch};
 
 /// The rungs below the store.
 pub(crate) struct Ladder {
+    watch: Watch,
     breaker: Breaker,
     /// Where the breaker's time begins.
     made: Instant,
@@ -55,6 +56,7 @@ impl Ladder {
         deadline: Duration,
         policies: &[Policy],
         is_remote: bool,
+        watch: Watch,
     ) -> Result<Self, BuildError> {
         let instead = match on_error {
             FailureMode::Open => Instead::Open,
@@ -64,6 +66,7 @@ impl Ladder {
             }
         };
         Ok(Self {
+            watch,
             breaker: Breaker::new(deadline, RandomState::new().hash_one(())),
             made: Instant::now(),
             answers_later: AtomicBool::new(false),
@@ -107,18 +110,14 @@ impl Ladder {
 
     /// The store has decided at once.
     #[inline]
-    pub(crate) fn answered_at_once<O: Observer>(&self, leave: Leave, observer: &O) {
+    pub(crate) fn answered_at_once(&self, leave: Leave) {
         if leave == Leave::Quiet {
             return;
         }
         if self.answers_later.load(Relaxed) {
             self.breaker.spared(leave, self.now());
         } else {
-            self.tell(
-                self.breaker.answered(leave, self.now(), true),
-                None,
-                observer,
-            );
+            self.tell(self.breaker.answered(leave, self.now(), true), None);
         }
     }
 
@@ -130,29 +129,24 @@ impl Ladder {
     }
 
     /// The store has decided, some time after it was asked.
-    pub(crate) fn answered_later<O: Observer>(&self, leave: Leave, observer: &O) {
+    pub(crate) fn answered_later(&self, leave: Leave) {
         let change = self.breaker.answered(leave, self.now(), false);
-        self.tell(change, None, observer);
+        self.tell(change, None);
     }
 
     /// The store has failed, or is late.
-    pub(crate) fn failed<O: Observer>(&self, leave: Leave, error: &BackendError, observer: &O) {
+    pub(crate) fn failed(&self, leave: Leave, error: &BackendError) {
         let change = self.breaker.failed(leave, self.now());
-        self.tell(change, Some(error), observer);
+        self.tell(change, Some(error));
     }
 
     /// Changes, and not every request.
-    fn tell<O: Observer>(
-        &self,
-        change: Option<Change>,
-        error: Option<&BackendError>,
-        observer: &O,
-    ) {
+    fn tell(&self, change: Option<Change>, error: Option<&BackendError>) {
         match (change, error) {
             (Some(Change::Opened), Some(error)) => {
                 #[cfg(feature = "tracing")]
-                tracing::warn!(%error, instead = ?self.instead, "rate limits are not the store's any more");
-                observer.circuit_opened(error);
+                tracing::warn!(name = self.watch.name(), %error, instead = ?self.instead, "rate limits are not the store's any more");
+                self.watch.emit(Event::CircuitOpened(error));
             }
             (Some(Change::Closed), _) => {
                 if let Instead::Decide(fallback) = &self.instead {
@@ -160,8 +154,11 @@ impl Ladder {
                     self.recovery.returned(self.now(), self.all_return, lasting);
                 }
                 #[cfg(feature = "tracing")]
-                tracing::info!("rate limits are the store's again");
-                observer.circuit_closed();
+                tracing::info!(
+                    name = self.watch.name(),
+                    "rate limits are the store's again"
+                );
+                self.watch.emit(Event::CircuitClosed);
             }
             _ => {}
         }

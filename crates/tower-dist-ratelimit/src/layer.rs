@@ -7,7 +7,7 @@ use tower_layer::Layer;
 pub use builder::RateLimitLayerBuilder;
 
 use crate::{
-    NoObserver, ProblemJson, RateLimit,
+    ProblemJson, RateLimit,
     backend::{Backend, BackendError},
     http::HttpLimits,
 };
@@ -25,10 +25,10 @@ use crate::{
 ///     .build()?;
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
-pub struct RateLimitLayer<R = ProblemJson, O = NoObserver> {
+#[derive(Clone)]
+pub struct RateLimitLayer<R = ProblemJson> {
     http: Arc<HttpLimits>,
     reject: R,
-    observer: O,
 }
 
 impl RateLimitLayer {
@@ -38,7 +38,7 @@ impl RateLimitLayer {
     }
 }
 
-impl<R, O> RateLimitLayer<R, O> {
+impl<R> RateLimitLayer<R> {
     /// How many corrections of charges have not reached the store, since it failed, was late, or had too many to make.
     ///
     /// See [`RateLimitHandle`](crate::RateLimitHandle).
@@ -58,26 +58,16 @@ impl<R, O> RateLimitLayer<R, O> {
     }
 }
 
-impl<S, R: Clone, O: Clone> Layer<S> for RateLimitLayer<R, O> {
-    type Service = RateLimit<S, R, O>;
+impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
+    type Service = RateLimit<S, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
         let http = Arc::clone(&self.http);
-        RateLimit::new(inner, http, self.reject.clone(), self.observer.clone())
+        RateLimit::new(inner, http, self.reject.clone())
     }
 }
 
-impl<R: Clone, O: Clone> Clone for RateLimitLayer<R, O> {
-    fn clone(&self) -> Self {
-        Self {
-            http: Arc::clone(&self.http),
-            reject: self.reject.clone(),
-            observer: self.observer.clone(),
-        }
-    }
-}
-
-impl<R, O> fmt::Debug for RateLimitLayer<R, O> {
+impl<R> fmt::Debug for RateLimitLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("policies", &self.http.limits)

@@ -257,7 +257,7 @@ pub use limiter::{Limiter, LimiterBuilder};
 pub use observe::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use observe::TracingObserver;
-pub use observe::{NoObserver, Observer};
+pub use observe::{Event, Observer};
 pub use policy::{Algorithm, MissingKey, Policy, RequestPolicy};
 pub use quota::Quota;
 pub use reject::{GrpcRejection, ProblemJson, Reason, RejectWith, Rejection, RejectionResponse};

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 pub use self::builder::LimiterBuilder;
 use self::check::Check;
 use crate::{
-    BuildError, Decided, Decision, NoObserver, Observer, Policy, Quota, Source,
+    BuildError, Decided, Decision, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
     ladder::Instead,
@@ -54,10 +54,9 @@ use crate::{
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Limiter<O = NoObserver> {
+pub struct Limiter {
     limits: Arc<Limits>,
     quota: Option<Quota>,
-    observer: O,
 }
 
 impl Limiter {
@@ -77,7 +76,7 @@ impl Limiter {
     }
 }
 
-impl<O: Observer> Limiter<O> {
+impl Limiter {
     /// The same limiter, over the same buckets, with another quota: for keys that are allowed more, or less, than the policy
     /// says. It can be another one with every call.
     ///
@@ -97,10 +96,7 @@ impl<O: Observer> Limiter<O> {
     /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without, or with a quota that the store cannot keep, the
     /// methods fail.
     #[must_use]
-    pub fn with_quota(&self, quota: Quota) -> Self
-    where
-        O: Clone,
-    {
+    pub fn with_quota(&self, quota: Quota) -> Self {
         Self {
             quota: Some(quota),
             ..self.clone()
@@ -163,9 +159,7 @@ impl<O: Observer> Limiter<O> {
     /// An observer is not told of it, but of what the store does.
     pub async fn peek(&self, key: impl IntoKey) -> Result<Decision, BackendError> {
         self.check_quota()?;
-        let Self {
-            limits, observer, ..
-        } = self;
+        let limits = &*self.limits;
         let mut question = {
             let mut sink = KeySink::new();
             let _ = sink.key(|sink| key.write(sink));
@@ -173,9 +167,9 @@ impl<O: Observer> Limiter<O> {
         };
         let place = 0..question.keys().len();
         let look = |_, rule: &Rule, _: &mut KeySink| self.applies(rule, place.clone(), Some(0));
-        let outcome = match limits.decide_together(&mut question, observer, look) {
+        let outcome = match limits.decide_together(&mut question, look) {
             Outcome::Later(mut waiting) => {
-                poll_fn(|cx| waiting.poll(limits, &mut question, observer, cx)).await
+                poll_fn(|cx| waiting.poll(limits, &mut question, cx)).await
             }
             outcome => outcome,
         };
@@ -333,7 +327,7 @@ impl<O: Observer> Limiter<O> {
     }
 }
 
-impl<O> fmt::Debug for Limiter<O> {
+impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.limits)

@@ -24,6 +24,7 @@ use crate::{
     ladder::Ladder,
     lease::Leasing,
     nearby::{Front, Nearby},
+    observe::Watch,
     register::{check, register_checked},
 };
 
@@ -38,6 +39,7 @@ pub(crate) struct Limits {
     pub(crate) timeout: Duration,
     pub(crate) ladder: Ladder,
     pub(crate) shadow: bool,
+    pub(crate) watch: Watch,
     warned_of_late_quotas: Once,
     corrections: Corrections,
 }
@@ -49,6 +51,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) nearby: Nearby,
     pub(crate) shadow: bool,
+    pub(crate) watch: Watch,
 }
 
 /// What becomes of a request, if that is known already.
@@ -63,6 +66,7 @@ impl Limits {
         self.warned_of_late_quotas.call_once(|| {
             #[cfg(feature = "tracing")]
             tracing::warn!(
+                name = self.watch.name(),
                 deadline = ?self.timeout,
                 "a quota was not found in time; requests with such quotas are treated as if the store failed"
             );
@@ -96,6 +100,7 @@ impl Settings {
             timeout: DEADLINE,
             nearby: Nearby::default(),
             shadow: false,
+            watch: Watch::default(),
         }
     }
 
@@ -107,6 +112,7 @@ impl Settings {
             timeout,
             nearby,
             shadow,
+            watch,
         } = self;
         if timeout.is_zero() || timeout > MAX_TIMEOUT {
             let value = format_args!("{timeout:?}");
@@ -120,7 +126,13 @@ impl Settings {
             let bound = "exact or eventual with several policies";
             return Err(BuildError::new("consistency", "leased", bound));
         }
-        let ladder = Ladder::new(failure_mode, timeout, &policies, backend.is_remote())?;
+        let ladder = Ladder::new(
+            failure_mode,
+            timeout,
+            &policies,
+            backend.is_remote(),
+            watch.clone(),
+        )?;
         let ledger = nearby.ledger(&policies)?;
         // The last step that can fail: a build that fails has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
@@ -132,12 +144,15 @@ impl Settings {
         let rules = policies.into_iter().zip(ids);
         Ok(Limits {
             alone,
-            rules: rules.map(|(policy, id)| Rule::new(policy, id)).collect(),
+            rules: rules
+                .map(|(policy, id)| Rule::new(policy, id, &watch))
+                .collect(),
             backend,
             leasing,
             timeout,
             ladder,
             shadow,
+            watch,
             warned_of_late_quotas: Once::new(),
             corrections: Corrections::default(),
         })

@@ -3,8 +3,7 @@ mod metrics;
 #[cfg(feature = "tracing")]
 mod tracing;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::MetricsObserver;
@@ -12,128 +11,115 @@ pub use self::metrics::MetricsObserver;
 pub use self::tracing::TracingObserver;
 use crate::{Decided, Rejection, backend::BackendError};
 
-/// Is told what a limit decides.
+/// Receives the events of a rate limit.
 ///
-/// Every method does nothing unless implemented, and is called on the task that makes the call, so it should be quick.
-/// An `Arc` of an observer is one, too.
+/// The limit calls the observer on the task that makes the decision, so `on_event` should return quickly. It may run
+/// concurrently for different requests. An `Arc` of an observer is an observer, too.
 ///
-/// Each request is told of with exactly one of [`allowed`](Self::allowed), [`rejected`](Self::rejected),
-/// [`shadowed`](Self::shadowed) and [`cancelled`](Self::cancelled); [`failed`](Self::failed) comes before one of the
-/// first three. Requests that are [exempt](crate::RateLimitLayerBuilder::exempt) are not told of, nor is who only
-/// [looks](crate::Limiter::peek).
+/// Each request causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
+/// [`Shadowed`](Event::Shadowed) and [`Cancelled`](Event::Cancelled). Requests that are
+/// [exempt](crate::RateLimitLayerBuilder::exempt) and calls of [`Limiter::peek`](crate::Limiter::peek) cause none of them.
+///
+/// # Cost
+///
+/// Without an observer, a comparison per request.
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// use std::sync::Arc;
-/// use tower_dist_ratelimit::{Observer, Policy, Quota, RateLimitLayer, Rejection, backend::Memory};
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use tower_dist_ratelimit::{Event, Limiter, Observer, Policy, Quota, backend::Memory};
 ///
 /// #[derive(Default)]
 /// struct Rejections(AtomicU64);
 ///
 /// impl Observer for Rejections {
-///     fn rejected(&self, _: &Rejection<'_>) {
-///         self.0.fetch_add(1, Relaxed);
+///     fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+///         assert_eq!(&**name, "mails");
+///         if let Event::Rejected(_) = event {
+///             self.0.fetch_add(1, Relaxed);
+///         }
 ///     }
 /// }
 ///
-/// let layer = RateLimitLayer::builder(Memory::default())
-///     .limit(Policy::new("all", Quota::per_second(100)))
-///     .observer(Arc::new(Rejections::default()))
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rejections = Arc::new(Rejections::default());
+/// let limiter = Limiter::builder(Memory::default(), Policy::new("all", Quota::per_hour(1)))
+///     .name("mails")
+///     .observer(Arc::clone(&rejections))
 ///     .build()?;
-/// # let _ = layer;
-/// # Ok::<(), tower_dist_ratelimit::BuildError>(())
+/// for _ in 0..3 {
+///     limiter.check("alice").await?;
+/// }
+/// assert_eq!(rejections.0.load(Relaxed), 2);
+/// # Ok(())
+/// # }
 /// ```
-pub trait Observer {
-    /// A request passes; with the decisions on it, of which there are none if no policy applies. Their
-    /// [source](crate::Decision::source) says who made them.
-    fn allowed(&self, _decided: &Decided<'_>) {}
-
-    /// A request is rejected.
-    fn rejected(&self, _refusal: &Rejection<'_>) {}
-
-    /// A request would have been rejected, or would have had to [wait](crate::Throttle), but passes, because the layer is a
-    /// [shadow](crate::RateLimitLayerBuilder::shadow).
-    fn shadowed(&self, _refusal: &Rejection<'_>) {}
-
-    /// The store has not decided, or is not asked. What follows is up to [`FailureMode`](crate::FailureMode).
-    fn failed(&self, _error: &BackendError) {}
-
-    /// The store has failed too often, of late in this way, and is not asked any more but for one request at a time.
-    fn circuit_opened(&self, _error: &BackendError) {}
-
-    /// One of those requests was decided: the store is asked again.
-    fn circuit_closed(&self) {}
-
-    /// A request has waited for its turn this long in a [`Throttle`](crate::Throttle), and passes or is rejected now; or it passes
-    /// and waits this long for its turn in a [leaky queue](crate::Policy::leaky_queue), or would if the layer were no shadow.
-    fn waited(&self, _waited: Duration) {}
-
-    /// The caller dropped a request before it was decided.
-    fn cancelled(&self) {}
+pub trait Observer: Send + Sync + 'static {
+    /// Receives an event of the limit with this name. The name is empty unless the builder's `name` sets it.
+    fn on_event(&self, name: &Arc<str>, event: Event<'_>);
 }
-
-/// Observes nothing, at no cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoObserver;
-
-impl Observer for NoObserver {}
 
 impl<T: Observer + ?Sized> Observer for Arc<T> {
-    fn allowed(&self, decided: &Decided<'_>) {
-        (**self).allowed(decided);
-    }
-
-    fn rejected(&self, rejection: &Rejection<'_>) {
-        (**self).rejected(rejection);
-    }
-
-    fn shadowed(&self, rejection: &Rejection<'_>) {
-        (**self).shadowed(rejection);
-    }
-
-    fn failed(&self, error: &BackendError) {
-        (**self).failed(error);
-    }
-
-    fn circuit_opened(&self, error: &BackendError) {
-        (**self).circuit_opened(error);
-    }
-
-    fn circuit_closed(&self) {
-        (**self).circuit_closed();
-    }
-
-    fn waited(&self, waited: Duration) {
-        (**self).waited(waited);
-    }
-
-    fn cancelled(&self) {
-        (**self).cancelled();
+    fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+        (**self).on_event(name, event);
     }
 }
 
-/// Tells of a request that is dropped before it is decided.
-pub(crate) struct Undecided<O: Observer>(Option<O>);
+/// An event that an [`Observer`] receives.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A request passes. There are no decisions if no policy applies to it.
+    Allowed(Decided<'a>),
+    /// A request is rejected.
+    Rejected(Rejection<'a>),
+    /// A request passes because the limit is a [shadow](crate::RateLimitLayerBuilder::shadow). Otherwise it would be rejected,
+    /// or would wait in a [`Throttle`](crate::Throttle).
+    Shadowed(Rejection<'a>),
+    /// The backend failed or was late, or its circuit is open. [`FailureMode`](crate::FailureMode) decides on the request,
+    /// and its outcome follows as another event.
+    BackendFailed(&'a BackendError),
+    /// The circuit opened after too many failures, the last of which is this one. Only probes reach the backend now.
+    CircuitOpened(&'a BackendError),
+    /// A probe succeeded and closed the circuit.
+    CircuitClosed,
+    /// A request waited this long in a [`Throttle`](crate::Throttle) and has an outcome now; or it passes and waits this long
+    /// in a [leaky queue](crate::Policy::leaky_queue). A shadow reports the wait of the queue and skips it.
+    Waited(Duration),
+    /// The caller dropped a request before the decision.
+    Cancelled,
+}
 
-impl<O: Observer> Undecided<O> {
-    pub(crate) fn new(observer: O) -> Self {
-        Self(Some(observer))
+/// The name of a limit and its observer.
+#[derive(Clone, Default)]
+pub(crate) struct Watch {
+    pub(crate) name: Arc<str>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+impl Watch {
+    /// The name, unless it is empty: a field of log lines.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn name(&self) -> Option<&str> {
+        Some(&*self.name).filter(|name| !name.is_empty())
     }
 
-    pub(crate) fn observer(&self) -> &O {
-        self.0.as_ref().expect("it leaves with the guard")
-    }
-
-    /// It is decided.
-    pub(crate) fn decided(mut self) -> O {
-        self.0.take().expect("it leaves with the guard")
+    #[inline]
+    pub(crate) fn emit(&self, event: Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.on_event(&self.name, event);
+        }
     }
 }
 
-impl<O: Observer> Drop for Undecided<O> {
+/// Emits [`Event::Cancelled`] if it is dropped before the decision.
+pub(crate) struct Undecided(pub(crate) Option<Watch>);
+
+impl Drop for Undecided {
     fn drop(&mut self) {
-        if let Some(observer) = &self.0 {
-            observer.cancelled();
+        if let Some(watch) = &self.0 {
+            watch.emit(Event::Cancelled);
         }
     }
 }

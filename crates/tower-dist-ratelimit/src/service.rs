@@ -7,10 +7,7 @@ use std::{
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::{
-    NoObserver, Observer, ProblemJson, RejectionResponse, ResponseFuture, http::HttpLimits,
-    limits::Outcome,
-};
+use crate::{ProblemJson, RejectionResponse, ResponseFuture, http::HttpLimits, limits::Outcome};
 
 /// A service behind rate limits, from [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -23,33 +20,31 @@ use crate::{
 /// holds, so that a rejection never keeps a concurrency permit. A request that has to wait for the store takes the ready
 /// service along and leaves a clone. One that has to wait in a [leaky queue](crate::Policy::leaky_queue) holds nothing
 /// meanwhile, and readies a clone when its turn has come.
-pub struct RateLimit<S, R = ProblemJson, O = NoObserver> {
+#[derive(Clone)]
+pub struct RateLimit<S, R = ProblemJson> {
     inner: S,
     http: Arc<HttpLimits>,
     reject: R,
-    observer: O,
 }
 
-impl<S, R, O> RateLimit<S, R, O> {
-    pub(crate) fn new(inner: S, http: Arc<HttpLimits>, reject: R, observer: O) -> Self {
+impl<S, R> RateLimit<S, R> {
+    pub(crate) fn new(inner: S, http: Arc<HttpLimits>, reject: R) -> Self {
         Self {
             inner,
             http,
             reject,
-            observer,
         }
     }
 }
 
-impl<S, R, O, B, ResBody> Service<Request<B>> for RateLimit<S, R, O>
+impl<S, R, B, ResBody> Service<Request<B>> for RateLimit<S, R>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: RejectionResponse<ResBody> + Clone,
-    O: Observer + Clone,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S, R, O, B>;
+    type Future = ResponseFuture<S, R, B>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
@@ -58,7 +53,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Built in place: moving it costs more than the decision.
         let mut question = None;
-        let outcome = self.http.decide(&mut question, &request, &self.observer);
+        let outcome = self.http.decide(&mut question, &request);
         match outcome {
             Outcome::Pass(passed) => {
                 let follow_up = self.http.attach(passed, &mut request);
@@ -86,25 +81,13 @@ where
                     request,
                     Arc::clone(&self.http),
                     self.reject.clone(),
-                    self.observer.clone(),
                 )
             }
         }
     }
 }
 
-impl<S: Clone, R: Clone, O: Clone> Clone for RateLimit<S, R, O> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            http: Arc::clone(&self.http),
-            reject: self.reject.clone(),
-            observer: self.observer.clone(),
-        }
-    }
-}
-
-impl<S: fmt::Debug, R, O> fmt::Debug for RateLimit<S, R, O> {
+impl<S: fmt::Debug, R> fmt::Debug for RateLimit<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)

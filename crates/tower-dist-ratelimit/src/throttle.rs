@@ -9,7 +9,7 @@ use tower_layer::Layer;
 
 use self::lines::Lines;
 pub use self::{future::ThrottleFuture, service::Throttle};
-use crate::{NoObserver, backend::BackendError, call::Calls};
+use crate::{backend::BackendError, call::Calls};
 
 /// Lets requests to a service wait until its limit has room for them: for what your program sends, to stay within the
 /// limit of whom it sends to.
@@ -60,9 +60,8 @@ use crate::{NoObserver, backend::BackendError, call::Calls};
 /// # Ok(())
 /// # }
 /// ```
-pub struct ThrottleLayer<Req, O = NoObserver> {
+pub struct ThrottleLayer<Req> {
     gate: Arc<Gate<Req>>,
-    observer: O,
 }
 
 /// The settings and the state of one layer, shared by all its services.
@@ -72,13 +71,8 @@ struct Gate<Req> {
     max_wait: Duration,
 }
 
-impl<Req, O> ThrottleLayer<Req, O> {
-    pub(crate) fn new(
-        calls: Arc<Calls<Req>>,
-        observer: O,
-        max_wait: Duration,
-        max_waiters: usize,
-    ) -> Self {
+impl<Req> ThrottleLayer<Req> {
+    pub(crate) fn new(calls: Arc<Calls<Req>>, max_wait: Duration, max_waiters: usize) -> Self {
         let gate = Gate {
             calls,
             lines: Arc::new(Lines::new(max_waiters)),
@@ -86,7 +80,6 @@ impl<Req, O> ThrottleLayer<Req, O> {
         };
         Self {
             gate: Arc::new(gate),
-            observer,
         }
     }
 
@@ -101,24 +94,23 @@ impl<Req, O> ThrottleLayer<Req, O> {
     }
 }
 
-impl<S, Req, O: Clone> Layer<S> for ThrottleLayer<Req, O> {
-    type Service = Throttle<S, Req, O>;
+impl<S, Req> Layer<S> for ThrottleLayer<Req> {
+    type Service = Throttle<S, Req>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Throttle::new(inner, Arc::clone(&self.gate), self.observer.clone())
+        Throttle::new(inner, Arc::clone(&self.gate))
     }
 }
 
-impl<Req, O: Clone> Clone for ThrottleLayer<Req, O> {
+impl<Req> Clone for ThrottleLayer<Req> {
     fn clone(&self) -> Self {
         Self {
             gate: Arc::clone(&self.gate),
-            observer: self.observer.clone(),
         }
     }
 }
 
-impl<Req, O> fmt::Debug for ThrottleLayer<Req, O> {
+impl<Req> fmt::Debug for ThrottleLayer<Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ThrottleLayer")
             .field("policies", &self.gate.calls.limits)

@@ -1,11 +1,12 @@
-//! Says when the store of the limits is not asked any more, and when it is again.
+//! Logs when the circuit to the limits' backend opens and closes.
 
-use tower_dist_ratelimit::Observer;
-use tower_dist_ratelimit::backend::BackendError;
+use std::sync::Arc;
+
+use tower_dist_ratelimit::{Event, Observer};
 
 use crate::log;
 
-/// One line on stderr for each change; requests are not told of.
+/// Writes one line to stderr for each change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreLog {
     /// How many gateways share the limits.
@@ -13,17 +14,19 @@ pub(crate) struct StoreLog {
 }
 
 impl Observer for StoreLog {
-    fn circuit_opened(&self, error: &BackendError) {
-        let share = match self.fleet {
-            1 => "the whole of every limit".to_owned(),
-            fleet => format!("a share of 1/{fleet} of every limit"),
-        };
-        log(&format!(
-            "{error}; until it does again, this gateway counts by itself, with {share}"
-        ));
-    }
-
-    fn circuit_closed(&self) {
-        log("the rate limit's store decides again");
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        match event {
+            Event::CircuitOpened(error) => {
+                let share = match self.fleet {
+                    1 => "the whole of every limit".to_owned(),
+                    fleet => format!("a share of 1/{fleet} of every limit"),
+                };
+                log(&format!(
+                    "{error}; until it does again, this gateway counts by itself, with {share}"
+                ));
+            }
+            Event::CircuitClosed => log("the rate limit's store decides again"),
+            _ => {}
+        }
     }
 }

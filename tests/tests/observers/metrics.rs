@@ -7,7 +7,9 @@ use axum::routing::get as on_get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use tower::{Layer, ServiceExt};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_dist_ratelimit::backend::Memory;
+use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota};
 use tower_hedge_latency::{Budget, MetricsObserver};
 use tower_jitter_retry::Mode;
 
@@ -158,4 +160,35 @@ fn shadow_mode_is_not_recorded_as_delays() {
         "sum and count"
     );
     assert!(lines(&page, "retry_delay_seconds_").is_empty());
+}
+
+#[test]
+fn the_name_of_a_rate_limit_labels_each_of_its_metrics() {
+    let page = scrape(async || {
+        let layer = CallLimitLayer::builder(Memory::default())
+            .name("public-api")
+            .limit(Policy::new("all", Quota::per_second(1)))
+            .observer(tower_dist_ratelimit::MetricsObserver)
+            .waiting()
+            .max_waiters(1);
+        let inner = service_fn(async |request: u32| Ok::<_, std::io::Error>(request));
+        let service = layer.build().unwrap().layer(inner);
+        let [first, second, third] = [1, 2, 3].map(|request| service.clone().oneshot(request));
+        let outcomes = tokio::join!(first, second, third);
+        assert!(outcomes.0.is_ok() && outcomes.1.is_ok() && outcomes.2.is_err());
+    });
+    let label = r#"name="public-api""#;
+    let all: Vec<_> = page
+        .iter()
+        .filter(|line| line.starts_with("ratelimit_"))
+        .collect();
+    assert!(all.iter().all(|line| line.contains(label)), "{all:#?}");
+    for sample in [
+        r#"ratelimit_requests_total{name="public-api",outcome="allowed"} 2"#,
+        r#"ratelimit_requests_total{name="public-api",outcome="rejected"} 1"#,
+        r#"ratelimit_rejections_total{name="public-api",reason="queue_full",policy=""} 1"#,
+        r#"ratelimit_wait_seconds_count{name="public-api"} 1"#,
+    ] {
+        assert!(page.iter().any(|line| line == sample), "{sample} {all:#?}");
+    }
 }

@@ -19,7 +19,7 @@ use tower::util::MapResponseLayer;
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_dist_ratelimit::backend::{Backend, Memory};
 use tower_dist_ratelimit::{
-    CallLimitLayer, FailureMode, LimitError, Observer, Policy, Quota, RateLimitLayer, Rejection,
+    CallLimitLayer, Event, FailureMode, LimitError, Observer, Policy, Quota, RateLimitLayer,
     RequestPolicy, ThrottleLayer,
 };
 use tower_jitter_retry::{Deadline, DelaySource, RetryLayer, RetryOverride, StopReason, Verdict};
@@ -51,8 +51,10 @@ async fn a_retry_waits_as_long_as_it_is_told() {
 struct Rejected(Arc<AtomicUsize>);
 
 impl Observer for Rejected {
-    fn rejected(&self, _: &Rejection<'_>) {
-        self.0.fetch_add(1, SeqCst);
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        if let Event::Rejected(_) = event {
+            self.0.fetch_add(1, SeqCst);
+        }
     }
 }
 

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, Calls};
 use crate::{
-    BuildError, Consistency, FailureMode, NoObserver, Observer, RequestPolicy, ThrottleLayer,
+    BuildError, Consistency, FailureMode, Observer, RequestPolicy, ThrottleLayer,
     backend::Backend,
     limits::{Look, Settings},
 };
@@ -22,12 +22,12 @@ use crate::{
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
 /// | [`shadow`](Self::shadow) | requests are rejected |
-/// | [`observer`](Self::observer) | [`NoObserver`] |
+/// | [`name`](Self::name) | empty |
+/// | [`observer`](Self::observer) | none |
 #[must_use = "a builder does nothing until it builds"]
-pub struct CallLimitLayerBuilder<Req, O = NoObserver, M = Rejecting> {
+pub struct CallLimitLayerBuilder<Req, M = Rejecting> {
     settings: Settings,
     policies: Vec<RequestPolicy<Req>>,
-    observer: O,
     mode: M,
 }
 
@@ -50,13 +50,12 @@ impl<Req> CallLimitLayerBuilder<Req> {
         Self {
             settings: Settings::new(backend),
             policies: Vec::new(),
-            observer: NoObserver,
             mode: Rejecting,
         }
     }
 }
 
-impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
+impl<Req, M> CallLimitLayerBuilder<Req, M> {
     /// Adds a policy: a [`Policy`](crate::Policy), for all requests together, or what
     /// [`Policy::by_request`](crate::Policy::by_request) makes of it. A request passes if all policies allow it; otherwise it is
     /// charged to none.
@@ -123,17 +122,27 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
         self
     }
 
-    /// Tells an observer what is decided. An `Arc` of an observer is one, too.
-    pub fn observer<P: Observer>(self, observer: P) -> CallLimitLayerBuilder<Req, P, M> {
-        CallLimitLayerBuilder {
-            settings: self.settings,
-            policies: self.policies,
-            observer,
-            mode: self.mode,
-        }
+    /// Sets the observer of the limit's events. An `Arc` of an observer is an observer, too.
+    ///
+    /// # Default
+    ///
+    /// No observer.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.settings.watch.observer = Some(Arc::new(observer));
+        self
     }
 
-    fn calls(self) -> Result<(Arc<Calls<Req>>, O, M), BuildError> {
+    /// Sets the limit's name: the label `name` of its events, metrics and log lines.
+    ///
+    /// # Default
+    ///
+    /// The empty name.
+    pub fn name(mut self, name: &str) -> Self {
+        self.settings.watch.name = name.into();
+        self
+    }
+
+    fn calls(self) -> Result<(Arc<Calls<Req>>, M), BuildError> {
         let mut policies = Vec::new();
         let mut looks = Vec::new();
         for policy in self.policies {
@@ -143,18 +152,17 @@ impl<Req, O, M> CallLimitLayerBuilder<Req, O, M> {
         }
         let limits = self.settings.build(policies)?;
         let calls = Calls { limits, looks };
-        Ok((Arc::new(calls), self.observer, self.mode))
+        Ok((Arc::new(calls), self.mode))
     }
 }
 
-impl<Req, O> CallLimitLayerBuilder<Req, O> {
+impl<Req> CallLimitLayerBuilder<Req> {
     /// Lets requests wait for their turn instead of rejecting them. For what your program sends, to stay within
     /// another's limit. See [`ThrottleLayer`].
-    pub fn waiting(self) -> CallLimitLayerBuilder<Req, O, Waits> {
+    pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {
             settings: self.settings,
             policies: self.policies,
-            observer: self.observer,
             mode: Waits {
                 max_wait: Duration::from_secs(1),
                 max_waiters: 1024,
@@ -168,13 +176,13 @@ impl<Req, O> CallLimitLayerBuilder<Req, O> {
     ///
     /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
     /// store cannot keep, or that is about HTTP requests.
-    pub fn build(self) -> Result<CallLimitLayer<Req, O>, BuildError> {
-        let (calls, observer, Rejecting) = self.calls()?;
-        Ok(CallLimitLayer { calls, observer })
+    pub fn build(self) -> Result<CallLimitLayer<Req>, BuildError> {
+        let (calls, Rejecting) = self.calls()?;
+        Ok(CallLimitLayer { calls })
     }
 }
 
-impl<Req, O> CallLimitLayerBuilder<Req, O, Waits> {
+impl<Req> CallLimitLayerBuilder<Req, Waits> {
     /// The longest wait for a turn, above zero and up to an hour.
     ///
     /// # Default
@@ -200,7 +208,7 @@ impl<Req, O> CallLimitLayerBuilder<Req, O, Waits> {
     /// # Errors
     ///
     /// Those of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
-    pub fn build(self) -> Result<ThrottleLayer<Req, O>, BuildError> {
+    pub fn build(self) -> Result<ThrottleLayer<Req>, BuildError> {
         let Waits {
             max_wait,
             max_waiters,
@@ -220,12 +228,12 @@ impl<Req, O> CallLimitLayerBuilder<Req, O, Waits> {
             policies: policies.collect(),
             ..self
         };
-        let (calls, observer, _) = bounded.calls()?;
-        Ok(ThrottleLayer::new(calls, observer, max_wait, max_waiters))
+        let (calls, _) = bounded.calls()?;
+        Ok(ThrottleLayer::new(calls, max_wait, max_waiters))
     }
 }
 
-impl<Req, O, M> fmt::Debug for CallLimitLayerBuilder<Req, O, M> {
+impl<Req, M> fmt::Debug for CallLimitLayerBuilder<Req, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimitLayerBuilder")
             .field("policies", &self.policies)

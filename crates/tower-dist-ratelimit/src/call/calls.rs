@@ -1,5 +1,5 @@
 use crate::{
-    Observer, RateLimited, Rejection,
+    RateLimited, Rejection,
     key::KeySink,
     limits::{Applies, Limits, Look, Outcome, Question, Rule},
 };
@@ -12,14 +12,9 @@ pub(crate) struct Calls<Req> {
 
 impl<Req> Calls<Req> {
     #[inline]
-    pub(super) fn decide<O: Observer>(
-        &self,
-        question: &mut Option<Question>,
-        request: &Req,
-        observer: &O,
-    ) -> Outcome<()> {
+    pub(super) fn decide(&self, question: &mut Option<Question>, request: &Req) -> Outcome<()> {
         let limits = &self.limits;
-        limits.decide(question, observer, self.look(request), |_, _| ())
+        limits.decide(question, self.look(request), |_, _| ())
     }
 
     /// Whether and how a policy applies to a request.
@@ -29,13 +24,12 @@ impl<Req> Calls<Req> {
     }
 
     /// Tells the observer of an outcome; `None` while it is not known.
-    pub(crate) fn tell<O: Observer>(
+    pub(crate) fn tell(
         &self,
         outcome: Outcome<()>,
         question: &Question,
-        observer: &O,
     ) -> Result<(), RateLimited> {
-        match self.limits.tell(outcome, question, observer, |_, _| ()) {
+        match self.limits.tell(outcome, question, |_, _| ()) {
             Outcome::Reject(reason) => {
                 let rejection = Rejection::new(&self.limits.rules, question, reason);
                 Err(RateLimited::new(&rejection))

@@ -12,7 +12,6 @@ use tower_service::Service;
 
 use super::{Calls, LimitError, RateLimited};
 use crate::{
-    Observer,
     delayed::Delayed,
     limits::{Outcome, Question, Waiting},
     observe::Undecided,
@@ -29,32 +28,32 @@ use crate::{
 ///
 /// When it is polled again after it was ready.
 #[pin_project]
-pub struct CallFuture<S: Service<Req>, Req, O: Observer> {
+pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]
-    state: State<S, Req, O>,
+    state: State<S, Req>,
 }
 
 #[pin_project(project = StateProjection)]
-enum State<S: Service<Req>, Req, O: Observer> {
+enum State<S: Service<Req>, Req> {
     Calling(#[pin] S::Future),
     /// Boxed, because only leaky queues get here.
     Delayed(Box<Delayed<S, Req>>),
     /// Boxed, because only a remote store gets here.
-    Deciding(Option<Box<Deciding<S, Req, O>>>),
+    Deciding(Option<Box<Deciding<S, Req>>>),
     RateLimited(Option<RateLimited>),
 }
 
-struct Deciding<S, Req, O: Observer> {
+struct Deciding<S, Req> {
     waiting: Waiting,
     question: Question,
     /// The instance that was ready when the request came.
     ready: S,
     request: Req,
     calls: Arc<Calls<Req>>,
-    observer: Undecided<O>,
+    undecided: Undecided,
 }
 
-impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
+impl<S: Service<Req>, Req> CallFuture<S, Req> {
     pub(super) fn calling(inner: S::Future) -> Self {
         Self {
             state: State::Calling(inner),
@@ -79,15 +78,14 @@ impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
         ready: S,
         request: Req,
         calls: Arc<Calls<Req>>,
-        observer: O,
     ) -> Self {
         let deciding = Deciding {
             waiting,
             question,
             ready,
             request,
+            undecided: Undecided(Some(calls.limits.watch.clone())),
             calls,
-            observer: Undecided::new(observer),
         };
         Self {
             state: State::Deciding(Some(Box::new(deciding))),
@@ -95,16 +93,16 @@ impl<S: Service<Req>, Req, O: Observer> CallFuture<S, Req, O> {
     }
 }
 
-impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
+impl<S: Service<Req> + Clone, Req> Deciding<S, Req> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<()>> {
-        let (limits, observer) = (&self.calls.limits, self.observer.observer());
-        self.waiting.poll(limits, &mut self.question, observer, cx)
+        let limits = &self.calls.limits;
+        self.waiting.poll(limits, &mut self.question, cx)
     }
 
-    fn decided(mut self, outcome: Outcome<()>) -> State<S, Req, O> {
-        let observer = self.observer.decided();
+    fn decided(mut self, outcome: Outcome<()>) -> State<S, Req> {
+        self.undecided.0 = None;
         let delay = self.calls.limits.delay(&self.question);
-        match self.calls.tell(outcome, &self.question, &observer) {
+        match self.calls.tell(outcome, &self.question) {
             Ok(()) if delay.is_zero() => State::Calling(self.ready.call(self.request)),
             Ok(()) => {
                 // The one that is ready goes, and what its readiness holds.
@@ -116,10 +114,9 @@ impl<S: Service<Req> + Clone, Req, O: Observer> Deciding<S, Req, O> {
     }
 }
 
-impl<S, Req, O> Future for CallFuture<S, Req, O>
+impl<S, Req> Future for CallFuture<S, Req>
 where
     S: Service<Req, Error: 'static> + Clone,
-    O: Observer,
 {
     type Output = Result<S::Response, LimitError<S::Error>>;
 
@@ -154,7 +151,7 @@ where
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> fmt::Debug for CallFuture<S, Req, O> {
+impl<S: Service<Req>, Req> fmt::Debug for CallFuture<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Calling(_) => "CallFuture(calling)",

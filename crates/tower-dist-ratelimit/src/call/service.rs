@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{CallFuture, Calls, LimitError, RateLimited};
 use crate::{
-    NoObserver, Observer, Rejection,
+    Rejection,
     limits::{Outcome, Question},
 };
 
@@ -16,30 +16,24 @@ use crate::{
 ///
 /// It is ready when the inner service is. A rejection is an error of the call, never of readiness, and gives back what that
 /// readiness held.
-pub struct CallLimit<S, Req, O = NoObserver> {
+pub struct CallLimit<S, Req> {
     inner: S,
     calls: Arc<Calls<Req>>,
-    observer: O,
 }
 
-impl<S, Req, O> CallLimit<S, Req, O> {
-    pub(super) fn new(inner: S, calls: Arc<Calls<Req>>, observer: O) -> Self {
-        Self {
-            inner,
-            calls,
-            observer,
-        }
+impl<S, Req> CallLimit<S, Req> {
+    pub(super) fn new(inner: S, calls: Arc<Calls<Req>>) -> Self {
+        Self { inner, calls }
     }
 }
 
-impl<S, Req, O> Service<Req> for CallLimit<S, Req, O>
+impl<S, Req> Service<Req> for CallLimit<S, Req>
 where
     S: Service<Req, Error: 'static> + Clone,
-    O: Observer + Clone,
 {
     type Response = S::Response;
     type Error = LimitError<S::Error>;
-    type Future = CallFuture<S, Req, O>;
+    type Future = CallFuture<S, Req>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx).map_err(LimitError::Inner)
@@ -49,7 +43,7 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         // Built in place: moving it costs more than the decision.
         let mut question = None;
-        let outcome = self.calls.decide(&mut question, &request, &self.observer);
+        let outcome = self.calls.decide(&mut question, &request);
         match (outcome, question) {
             (Outcome::Pass(()), None) => CallFuture::calling(self.inner.call(request)),
             (outcome, question) => self.go_on(outcome, question.unwrap_or_default(), request),
@@ -57,10 +51,9 @@ where
     }
 }
 
-impl<S, Req, O> CallLimit<S, Req, O>
+impl<S, Req> CallLimit<S, Req>
 where
     S: Service<Req> + Clone,
-    O: Observer + Clone,
 {
     /// Apart, so that callers have the fast path in line.
     #[inline(never)]
@@ -69,12 +62,8 @@ where
         outcome: Outcome<()>,
         question: Question,
         request: Req,
-    ) -> CallFuture<S, Req, O> {
-        let Self {
-            inner,
-            calls,
-            observer,
-        } = self;
+    ) -> CallFuture<S, Req> {
+        let Self { inner, calls } = self;
         match outcome {
             Outcome::Pass(()) => {
                 let delay = calls.limits.delay(&question);
@@ -93,24 +82,23 @@ where
             Outcome::Later(waiting) => {
                 let unready = inner.clone();
                 let ready = mem::replace(inner, unready);
-                let (calls, observer) = (Arc::clone(calls), observer.clone());
-                CallFuture::deciding(waiting, question, ready, request, calls, observer)
+                let calls = Arc::clone(calls);
+                CallFuture::deciding(waiting, question, ready, request, calls)
             }
         }
     }
 }
 
-impl<S: Clone, Req, O: Clone> Clone for CallLimit<S, Req, O> {
+impl<S: Clone, Req> Clone for CallLimit<S, Req> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             calls: Arc::clone(&self.calls),
-            observer: self.observer.clone(),
         }
     }
 }
 
-impl<S: fmt::Debug, Req, O> fmt::Debug for CallLimit<S, Req, O> {
+impl<S: fmt::Debug, Req> fmt::Debug for CallLimit<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimit")
             .field("inner", &self.inner)

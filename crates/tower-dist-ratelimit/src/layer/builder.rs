@@ -4,8 +4,8 @@ use http::Response;
 
 use super::RateLimitLayer;
 use crate::{
-    BuildError, Consistency, FailureMode, GrpcRejection, NoObserver, Observer, Policy, ProblemJson,
-    RejectWith, Rejection, ResponseHeaders,
+    BuildError, Consistency, FailureMode, GrpcRejection, Observer, Policy, ProblemJson, RejectWith,
+    Rejection, ResponseHeaders,
     backend::Backend,
     headers,
     http::{Answers, HttpLimits, ResponseHead},
@@ -30,14 +30,14 @@ use crate::{
 /// | [`rejection`](Self::rejection), [`grpc`](Self::grpc) | [`ProblemJson`] |
 /// | [`handle`](Self::handle), [`refund_when`](Self::refund_when) | what is charged stays charged |
 /// | [`shadow`](Self::shadow) | requests are rejected |
-/// | [`observer`](Self::observer) | [`NoObserver`] |
+/// | [`name`](Self::name) | empty |
+/// | [`observer`](Self::observer) | none |
 #[must_use = "a builder does nothing until it builds"]
-pub struct RateLimitLayerBuilder<R = ProblemJson, O = NoObserver> {
+pub struct RateLimitLayerBuilder<R = ProblemJson> {
     settings: Settings,
     policies: Vec<Policy>,
     answers: Answers,
     reject: R,
-    observer: O,
 }
 
 impl RateLimitLayerBuilder {
@@ -47,12 +47,11 @@ impl RateLimitLayerBuilder {
             policies: Vec::new(),
             answers: Answers::default(),
             reject: ProblemJson,
-            observer: NoObserver,
         }
     }
 }
 
-impl<R, O> RateLimitLayerBuilder<R, O> {
+impl<R> RateLimitLayerBuilder<R> {
     /// Adds a policy. A request passes if all policies allow it; otherwise it is charged to none.
     ///
     /// A layer inside another one decides after it: what the inner layer rejects, the outer layer has charged. To decide on
@@ -191,15 +190,24 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         self
     }
 
-    /// Tells an observer what is decided. An `Arc` of an observer is one, too.
-    pub fn observer<P: Observer>(self, observer: P) -> RateLimitLayerBuilder<R, P> {
-        RateLimitLayerBuilder {
-            settings: self.settings,
-            policies: self.policies,
-            answers: self.answers,
-            reject: self.reject,
-            observer,
-        }
+    /// Sets the observer of the limit's events. An `Arc` of an observer is an observer, too.
+    ///
+    /// # Default
+    ///
+    /// No observer.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.settings.watch.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Sets the limit's name: the label `name` of its events, metrics and log lines.
+    ///
+    /// # Default
+    ///
+    /// The empty name.
+    pub fn name(mut self, name: &str) -> Self {
+        self.settings.watch.name = name.into();
+        self
     }
 
     /// Makes rejections with a closure: for bodies that are not `From<Bytes>`, or for other words.
@@ -220,7 +228,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///     .build()?;
     /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
     /// ```
-    pub fn rejection<F, B>(self, reject: F) -> RateLimitLayerBuilder<RejectWith<F>, O>
+    pub fn rejection<F, B>(self, reject: F) -> RateLimitLayerBuilder<RejectWith<F>>
     where
         F: Fn(&Rejection<'_>) -> Response<B>,
     {
@@ -239,17 +247,16 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     /// // tonic::transport::Server::builder().layer(layer)
     /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
     /// ```
-    pub fn grpc(self) -> RateLimitLayerBuilder<GrpcRejection, O> {
+    pub fn grpc(self) -> RateLimitLayerBuilder<GrpcRejection> {
         self.reject(GrpcRejection)
     }
 
-    fn reject<Q>(self, reject: Q) -> RateLimitLayerBuilder<Q, O> {
+    fn reject<Q>(self, reject: Q) -> RateLimitLayerBuilder<Q> {
         RateLimitLayerBuilder {
             settings: self.settings,
             policies: self.policies,
             answers: self.answers,
             reject,
-            observer: self.observer,
         }
     }
 
@@ -259,7 +266,7 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
     ///
     /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
     /// store cannot keep.
-    pub fn build(self) -> Result<RateLimitLayer<R, O>, BuildError> {
+    pub fn build(self) -> Result<RateLimitLayer<R>, BuildError> {
         if let ResponseHeaders::NearLimit(share) = self.answers.fields
             && !(share > 0.0 && share <= 1.0)
         {
@@ -282,12 +289,11 @@ impl<R, O> RateLimitLayerBuilder<R, O> {
         Ok(RateLimitLayer {
             http: Arc::new(http),
             reject: self.reject,
-            observer: self.observer,
         })
     }
 }
 
-impl<R, O> fmt::Debug for RateLimitLayerBuilder<R, O> {
+impl<R> fmt::Debug for RateLimitLayerBuilder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayerBuilder")
             .field("policies", &self.policies)

@@ -2,8 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::Limiter;
 use crate::{
-    BuildError, Consistency, FailureMode, NoObserver, Observer, Policy, backend::Backend,
-    limits::Settings,
+    BuildError, Consistency, FailureMode, Observer, Policy, backend::Backend, limits::Settings,
 };
 
 /// Settings of a [`Limiter`], from [`Limiter::builder`].
@@ -15,7 +14,8 @@ use crate::{
 /// | [`failure_mode`](Self::failure_mode) | [`FailureMode::Local`] with 1 instance |
 /// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
 /// | [`shadow`](Self::shadow) | decisions can be rejections |
-/// | [`observer`](Self::observer) | [`NoObserver`] |
+/// | [`name`](Self::name) | empty |
+/// | [`observer`](Self::observer) | none |
 /// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
 /// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
 ///
@@ -29,10 +29,9 @@ use crate::{
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
 #[must_use = "a builder does nothing until it builds"]
-pub struct LimiterBuilder<O = NoObserver> {
+pub struct LimiterBuilder {
     settings: Settings,
     policies: Vec<Policy>,
-    observer: O,
 }
 
 impl LimiterBuilder {
@@ -40,12 +39,11 @@ impl LimiterBuilder {
         Self {
             settings: Settings::new(backend),
             policies: vec![policy],
-            observer: NoObserver,
         }
     }
 }
 
-impl<O> LimiterBuilder<O> {
+impl LimiterBuilder {
     /// Adds a policy. All policies count the same key: a check passes if all of them allow it; otherwise it is charged to none.
     ///
     /// The decision is that of one policy: the rejection with the longest wait, else the one with the fewest tokens remaining.
@@ -119,13 +117,24 @@ impl<O> LimiterBuilder<O> {
         self
     }
 
-    /// Tells an observer what is decided. An `Arc` of an observer is one, too.
-    pub fn observer<P: Observer>(self, observer: P) -> LimiterBuilder<P> {
-        LimiterBuilder {
-            settings: self.settings,
-            policies: self.policies,
-            observer,
-        }
+    /// Sets the observer of the limit's events. An `Arc` of an observer is an observer, too.
+    ///
+    /// # Default
+    ///
+    /// No observer.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.settings.watch.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Sets the limit's name: the label `name` of its events, metrics and log lines.
+    ///
+    /// # Default
+    ///
+    /// The empty name.
+    pub fn name(mut self, name: &str) -> Self {
+        self.settings.watch.name = name.into();
+        self
     }
 
     /// Checks the settings and prepares the store.
@@ -133,7 +142,7 @@ impl<O> LimiterBuilder<O> {
     /// # Errors
     ///
     /// Those of [`Limiter::new`], and a setting that cannot work.
-    pub fn build(self) -> Result<Limiter<O>, BuildError> {
+    pub fn build(self) -> Result<Limiter, BuildError> {
         const BOUND: &str = "unset in a Limiter";
         for policy in &self.policies {
             policy.only_fixed(BOUND)?;
@@ -145,12 +154,11 @@ impl<O> LimiterBuilder<O> {
         Ok(Limiter {
             limits: Arc::new(self.settings.build(self.policies)?),
             quota: None,
-            observer: self.observer,
         })
     }
 }
 
-impl<O> fmt::Debug for LimiterBuilder<O> {
+impl fmt::Debug for LimiterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimiterBuilder")
             .field("policies", &self.policies)

@@ -6,7 +6,7 @@ use std::{
 
 use super::{Limiter, allowed, rejected};
 use crate::{
-    Decided, Decision, Observer,
+    Decided, Decision, Event,
     backend::BackendError,
     key::{IntoKey, KeySink},
     limits::{Outcome, Question, Rule, Waiting},
@@ -16,8 +16,8 @@ type Made = Result<Decision, BackendError>;
 
 /// The decision on one request. By hand, because it is written where the caller gets it: an `async` function moves it in
 /// pieces, which takes as long as hashing the key.
-pub(super) struct Check<'a, K, O: Observer> {
-    limiter: &'a Limiter<O>,
+pub(super) struct Check<'a, K> {
+    limiter: &'a Limiter,
     /// If it is not that of each policy.
     cost: Option<u64>,
     /// Until the backend is asked.
@@ -27,11 +27,11 @@ pub(super) struct Check<'a, K, O: Observer> {
 }
 
 // Nothing in it stays where it is: the key is moved out, and what waits is in boxes.
-impl<K, O: Observer> Unpin for Check<'_, K, O> {}
+impl<K> Unpin for Check<'_, K> {}
 
-impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
+impl<'a, K: IntoKey> Check<'a, K> {
     #[inline]
-    pub(super) fn new(limiter: &'a Limiter<O>, key: K, cost: Option<u64>) -> Self {
+    pub(super) fn new(limiter: &'a Limiter, key: K, cost: Option<u64>) -> Self {
         Self {
             limiter,
             cost,
@@ -59,7 +59,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
         let mut question = None;
         let limits = &*limiter.limits;
         let passed = |decided: Decided<'_>, _| allowed(&decided);
-        match limits.decide(&mut question, &limiter.observer, look, passed) {
+        match limits.decide(&mut question, look, passed) {
             Outcome::Pass(decision) => Poll::Ready(decision),
             Outcome::Reject(_) => Poll::Ready(rejected(limits, question.get_or_insert_default())),
             Outcome::Later(waiting) => {
@@ -71,16 +71,14 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
 
     #[cold]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Made> {
-        let Limiter {
-            limits, observer, ..
-        } = self.limiter;
+        let limits = &*self.limiter.limits;
         let (question, waiting) = &mut **self
             .later
             .as_mut()
             .expect("polled again after it was ready");
-        let outcome = ready!(waiting.poll(limits, question, observer, cx));
+        let outcome = ready!(waiting.poll(limits, question, cx));
         let passed = |decided: Decided<'_>, _| allowed(&decided);
-        let decision = match limits.tell(outcome, question, observer, passed) {
+        let decision = match limits.tell(outcome, question, passed) {
             Outcome::Pass(decision) => decision,
             Outcome::Reject(_) | Outcome::Later(_) => rejected(limits, question),
         };
@@ -89,7 +87,7 @@ impl<'a, K: IntoKey, O: Observer> Check<'a, K, O> {
     }
 }
 
-impl<K: IntoKey, O: Observer> Future for Check<'_, K, O> {
+impl<K: IntoKey> Future for Check<'_, K> {
     type Output = Made;
 
     #[inline(always)]
@@ -101,10 +99,10 @@ impl<K: IntoKey, O: Observer> Future for Check<'_, K, O> {
     }
 }
 
-impl<K, O: Observer> Drop for Check<'_, K, O> {
+impl<K> Drop for Check<'_, K> {
     fn drop(&mut self) {
         if self.later.is_some() {
-            self.limiter.observer.cancelled();
+            self.limiter.limits.watch.emit(Event::Cancelled);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Applies, Asked, Limits, Outcome, Question, Quoted, Rule, Waiting, rule::usable, waiting::LookUp,
 };
 use crate::{
-    Decided, Decision, Decisions, Observer, Reason, Rejection, Source,
+    Decided, Decision, Decisions, Event, Reason, Rejection, Source,
     backend::{Answer, BackendError, JointDecision},
     key::KeySink,
     ladder::{Fallback, Instead, Leave},
@@ -17,10 +17,9 @@ impl Limits {
     /// decisions on a request that passes; it is told whether the request was charged. There is a question unless the request passes
     /// by the fast path.
     #[inline]
-    pub(crate) fn decide<O: Observer, T>(
+    pub(crate) fn decide<T>(
         &self,
         question: &mut Option<Question>,
-        observer: &O,
         mut look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
         passed: impl FnOnce(Decided<'_>, bool) -> T,
     ) -> Outcome<T> {
@@ -33,13 +32,13 @@ impl Limits {
                     let mut decision = Decision::default();
                     let answer = self.charge(&asked, &sink, &mut decision);
                     if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
-                        self.ladder.answered_at_once(leave, observer);
+                        self.ladder.answered_at_once(leave);
                         let decided = Decided::one(&self.rules, &asked, &decision, &sink);
-                        observer.allowed(&decided);
+                        self.watch.emit(Event::Allowed(decided));
                         return Outcome::Pass(passed(decided, true));
                     }
                     let question = question.insert(Question::one(sink, asked, decision));
-                    let outcome = self.outcome(question, answer, leave, observer);
+                    let outcome = self.outcome(question, answer, leave);
                     (question, outcome)
                 }
                 Err(applies) => {
@@ -47,16 +46,16 @@ impl Limits {
                     let mut applies = Some(applies);
                     let again =
                         |_: usize, _: &Rule, _: &mut KeySink| applies.take().unwrap_or(Applies::No);
-                    let outcome = self.decide_together(question, observer, again);
+                    let outcome = self.decide_together(question, again);
                     (question, outcome)
                 }
             }
         } else {
             let question = question.insert(Question::default());
-            let outcome = self.decide_together(question, observer, look);
+            let outcome = self.decide_together(question, look);
             (question, outcome)
         };
-        self.tell(outcome, question, observer, passed)
+        self.tell(outcome, question, passed)
     }
 
     /// The charge of a request to the only policy, with leave to ask the backend, if nothing is to be done before.
@@ -95,30 +94,29 @@ impl Limits {
     }
 
     /// Tells the observer of an outcome. A shadow lets a rejected request pass.
-    pub(crate) fn tell<O: Observer, T>(
+    pub(crate) fn tell<T>(
         &self,
         outcome: Outcome<()>,
         question: &Question,
-        observer: &O,
         passed: impl FnOnce(Decided<'_>, bool) -> T,
     ) -> Outcome<T> {
         let decided = Decided::new(&self.rules, question);
         match outcome {
             Outcome::Pass(()) => {
-                observer.allowed(&decided);
+                self.watch.emit(Event::Allowed(decided));
                 let delay = question.delay();
                 if !delay.is_zero() {
-                    observer.waited(delay);
+                    self.watch.emit(Event::Waited(delay));
                 }
                 Outcome::Pass(passed(decided, true))
             }
             Outcome::Reject(reason) => {
                 let rejection = Rejection::new(&self.rules, question, reason);
                 if self.shadow {
-                    observer.shadowed(&rejection);
+                    self.watch.emit(Event::Shadowed(rejection));
                     return Outcome::Pass(passed(decided, false));
                 }
-                observer.rejected(&rejection);
+                self.watch.emit(Event::Rejected(rejection));
                 Outcome::Reject(reason)
             }
             Outcome::Later(waiting) => Outcome::Later(waiting),
@@ -126,14 +124,13 @@ impl Limits {
     }
 
     /// Decides on a request without the fast path, and without telling the observer of the outcome.
-    pub(crate) fn decide_together<O: Observer>(
+    pub(crate) fn decide_together(
         &self,
         question: &mut Question,
-        observer: &O,
         look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
     ) -> Outcome<()> {
         match self.prepare(question, look) {
-            Ok(lookups) if lookups.is_empty() => self.ask(question, observer),
+            Ok(lookups) if lookups.is_empty() => self.ask(question),
             Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.timeout, lookups)),
             Err(reason) => Outcome::Reject(reason),
         }
@@ -169,7 +166,7 @@ impl Limits {
     }
 
     /// Asks the backend, which has the whole timeout from now.
-    pub(crate) fn ask<O: Observer>(&self, question: &mut Question, observer: &O) -> Outcome<()> {
+    pub(crate) fn ask(&self, question: &mut Question) -> Outcome<()> {
         if question.asked.is_empty() {
             return Outcome::Pass(());
         }
@@ -183,29 +180,23 @@ impl Limits {
             Ok(leave) => match self.recover(question, leave) {
                 Ok(leave) => {
                     let answer = question.ask(&*self.backend);
-                    self.outcome(question, answer, leave, observer)
+                    self.outcome(question, answer, leave)
                 }
                 Err(reason) => Outcome::Reject(reason),
             },
             Err(_) if self.spend(question) => Outcome::Pass(()),
-            Err(error) => self.undecided(question, error, observer),
+            Err(error) => self.undecided(question, error),
         }
     }
 
     /// What the backend's answer means.
-    fn outcome<O: Observer>(
-        &self,
-        question: &mut Question,
-        answer: Answer,
-        leave: Leave,
-        observer: &O,
-    ) -> Outcome<()> {
+    fn outcome(&self, question: &mut Question, answer: Answer, leave: Leave) -> Outcome<()> {
         match answer {
             Answer::Done(allowed) => {
-                self.ladder.answered_at_once(leave, observer);
+                self.ladder.answered_at_once(leave);
                 self.by_quota(question, allowed, leave)
             }
-            Answer::Failed(error) => self.failed(question, leave, error, observer),
+            Answer::Failed(error) => self.failed(question, leave, error),
             Answer::Later(answer) => {
                 self.ladder.answers_later();
                 Outcome::Later(Waiting::for_backend(self.timeout, answer, leave))
@@ -213,48 +204,36 @@ impl Limits {
         }
     }
 
-    pub(super) fn decided<O: Observer>(
+    pub(super) fn decided(
         &self,
         question: &mut Question,
         verdict: Result<JointDecision, BackendError>,
         leave: Leave,
-        observer: &O,
     ) -> Outcome<()> {
         match verdict {
             Ok(JointDecision { allowed, decisions }) if decisions.len() == question.asked.len() => {
-                self.ladder.answered_later(leave, observer);
+                self.ladder.answered_later(leave);
                 question.decisions = decisions;
                 self.by_quota(question, allowed, leave)
             }
             Ok(_) => {
                 let error = BackendError::new("an answer without a decision on each charge");
-                self.failed(question, leave, error, observer)
+                self.failed(question, leave, error)
             }
-            Err(error) => self.failed(question, leave, error, observer),
+            Err(error) => self.failed(question, leave, error),
         }
     }
 
     /// The backend was asked, and has not decided. It is not asked again: it may have charged the request already.
-    fn failed<O: Observer>(
-        &self,
-        question: &mut Question,
-        leave: Leave,
-        error: BackendError,
-        observer: &O,
-    ) -> Outcome<()> {
-        self.ladder.failed(leave, &error, observer);
+    fn failed(&self, question: &mut Question, leave: Leave, error: BackendError) -> Outcome<()> {
+        self.ladder.failed(leave, &error);
         self.release(question, leave);
-        self.undecided(question, error, observer)
+        self.undecided(question, error)
     }
 
     /// Decides by the failure mode.
-    pub(super) fn undecided<O: Observer>(
-        &self,
-        question: &mut Question,
-        error: BackendError,
-        observer: &O,
-    ) -> Outcome<()> {
-        observer.failed(&error);
+    pub(super) fn undecided(&self, question: &mut Question, error: BackendError) -> Outcome<()> {
+        self.watch.emit(Event::BackendFailed(&error));
         let error = match &self.ladder.instead {
             Instead::Open => {
                 question.decisions = self.unasked(question, |limit| Decision {

@@ -8,6 +8,7 @@ use crate::{
     backend::{BoxFuture, PolicyId},
     headers,
     key::{KeySink, RequestParts},
+    observe::Watch,
     policy::{Dynamic, MissingKey},
     reject::over_quota,
 };
@@ -23,6 +24,7 @@ pub(crate) struct Rule {
     pub(crate) problem: Bytes,
     missing_key: MissingKey,
     warned: Once,
+    watch: Watch,
 }
 
 /// Whether a policy applies to a request.
@@ -62,7 +64,7 @@ impl Quoted {
 }
 
 impl Rule {
-    pub(super) fn new(policy: Policy, id: PolicyId) -> Self {
+    pub(super) fn new(policy: Policy, id: PolicyId, watch: &Watch) -> Self {
         let quoted = headers::quote(policy.name());
         let default = match policy.hint() {
             Some(_) => MissingKey::Error,
@@ -75,6 +77,7 @@ impl Rule {
             problem: over_quota(&quoted),
             quoted,
             warned: Once::new(),
+            watch: watch.clone(),
             policy,
         }
     }
@@ -156,11 +159,13 @@ impl Rule {
             #[cfg(feature = "tracing")]
             match self.missing_key {
                 MissingKey::Error => tracing::error!(
+                    name = self.watch.name(),
                     policy = &*self.name,
                     hint,
                     "rate-limit key missing: requests without it are rejected with an internal error"
                 ),
                 action => tracing::warn!(
+                    name = self.watch.name(),
                     policy = &*self.name,
                     ?action,
                     hint,

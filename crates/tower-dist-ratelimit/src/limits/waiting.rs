@@ -7,7 +7,7 @@ use std::{
 
 use super::{Limits, Outcome, Question, rule::usable};
 use crate::{
-    Observer, Quota,
+    Quota,
     backend::{BackendError, Bounded, BoxFuture, JointDecision},
     ladder::Leave,
 };
@@ -40,11 +40,10 @@ impl Waiting {
     }
 
     /// Completes the question. Never [`Outcome::Later`].
-    pub(crate) fn poll<O: Observer>(
+    pub(crate) fn poll(
         &mut self,
         limits: &Limits,
         question: &mut Question,
-        observer: &O,
         cx: &mut Context<'_>,
     ) -> Poll<Outcome<()>> {
         loop {
@@ -54,17 +53,17 @@ impl Waiting {
                         for (place, quota) in found {
                             question.asked[place].quota = quota;
                         }
-                        limits.ask(question, observer)
+                        limits.ask(question)
                     }
                     Err(error) => {
                         limits.warn_of_late_quotas();
                         // No failure of the store's: it was not asked.
-                        limits.undecided(question, error, observer)
+                        limits.undecided(question, error)
                     }
                 },
                 Self::Backend(verdict, leave) => {
                     let verdict = ready!(Pin::new(verdict).poll(cx));
-                    limits.decided(question, verdict, *leave, observer)
+                    limits.decided(question, verdict, *leave)
                 }
             };
             match outcome {

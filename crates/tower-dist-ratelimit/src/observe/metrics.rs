@@ -1,31 +1,40 @@
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc};
 
-use super::Observer;
-use crate::{
-    Decided, Reason, Rejection,
-    backend::{BackendError, CircuitOpen},
-};
+use metrics::{Label, counter};
 
-/// Counts what a limit decides with the `metrics` facade.
+use super::{Event, Observer};
+use crate::{Reason, Rejection, backend::CircuitOpen};
+
+/// Records events with the [`metrics`](https://docs.rs/metrics) facade.
 ///
-/// | metric | kind | labels |
-/// |---|---|---|
-/// | `ratelimit_requests_total` | counter | `outcome`: `allowed`, `rejected`, `shadowed`, `cancelled` |
-/// | `ratelimit_rejections_total` | counter | `reason`: `quota`, `missing_key`, `backend`, `reduced_capacity`, `queue_full`, `too_long`; `policy`: each that rejected, else empty |
-/// | `ratelimit_backend_failures_total` | counter | `kind`: `late`, `error`; `open`, if it was not asked |
-/// | `ratelimit_backend_changes_total` | counter | `circuit`: `opened`, `closed` |
-/// | `ratelimit_wait_seconds` | histogram | |
+/// | metric | type | labels | meaning |
+/// |---|---|---|---|
+/// | `ratelimit_requests_total` | counter | `name`, `outcome` | requests with an outcome |
+/// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, also those of a shadow: one per rejecting policy |
+/// | `ratelimit_backend_failures_total` | counter | `name`, `kind` | requests that the backend did not decide |
+/// | `ratelimit_backend_changes_total` | counter | `name`, `circuit` | changes of the circuit breaker |
+/// | `ratelimit_wait_seconds` | histogram | `name` | time that requests wait for their turn |
 ///
-/// Rejections of a shadow are counted among the rejections, too. Keys are not labels: there are too many.
+/// | label | values |
+/// |---|---|
+/// | `name` | the name of the limit; empty by default |
+/// | `outcome` | `allowed`, `rejected`, `shadowed`, `cancelled` |
+/// | `reason` | `quota`, `missing_key`, `misconfigured`, `backend`, `reduced_capacity`, `queue_full`, `too_long` |
+/// | `policy` | the name of the policy that rejected; empty if no policy counted the request |
+/// | `kind` | `late`, `error`, or `open` while the circuit is open |
+/// | `circuit` | `opened`, `closed` |
+///
+/// Keys are not labels, because there are too many of them.
 ///
 /// # Cost
 ///
-/// One look-up in the recorder per request; a rejection takes one more per policy that rejects, and allocates its name.
+/// One look-up in the recorder per request. A rejection takes one more per rejecting policy, and allocates its name.
 ///
 /// ```
 /// use tower_dist_ratelimit::{MetricsObserver, Policy, Quota, RateLimitLayer, backend::Memory};
 ///
 /// let layer = RateLimitLayer::builder(Memory::default())
+///     .name("public-api")
 ///     .limit(Policy::new("all", Quota::per_second(100)))
 ///     .observer(MetricsObserver)
 ///     .build()?;
@@ -35,15 +44,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetricsObserver;
 
-fn ended(outcome: &'static str) {
-    metrics::counter!("ratelimit_requests_total", "outcome" => outcome).increment(1);
+fn count(metric: &'static str, name: &Arc<str>, label: &'static str, value: &'static str) {
+    let name = Label::new("name", Arc::clone(name));
+    counter!(metric, vec![name, Label::new(label, value)]).increment(1);
 }
 
-fn changed(circuit: &'static str) {
-    metrics::counter!("ratelimit_backend_changes_total", "circuit" => circuit).increment(1);
-}
-
-fn rejected(rejection: &Rejection<'_>) {
+fn count_rejection(name: &Arc<str>, rejection: &Rejection<'_>) {
     let reason = match rejection.reason() {
         Reason::Quota => "quota",
         Reason::MissingKey => "missing_key",
@@ -54,8 +60,12 @@ fn rejected(rejection: &Rejection<'_>) {
         Reason::TooLong => "too_long",
     };
     let count = |policy: String| {
-        let labels = [("reason", reason.to_owned()), ("policy", policy)];
-        metrics::counter!("ratelimit_rejections_total", &labels).increment(1);
+        let labels = vec![
+            Label::new("name", Arc::clone(name)),
+            Label::new("reason", reason),
+            Label::new("policy", policy),
+        ];
+        counter!("ratelimit_rejections_total", labels).increment(1);
     };
     let mut violated = rejection.violated().peekable();
     if violated.peek().is_none() {
@@ -65,42 +75,34 @@ fn rejected(rejection: &Rejection<'_>) {
 }
 
 impl Observer for MetricsObserver {
-    fn allowed(&self, _: &Decided<'_>) {
-        ended("allowed");
-    }
-
-    fn rejected(&self, rejection: &Rejection<'_>) {
-        ended("rejected");
-        rejected(rejection);
-    }
-
-    fn shadowed(&self, rejection: &Rejection<'_>) {
-        ended("shadowed");
-        rejected(rejection);
-    }
-
-    fn failed(&self, error: &BackendError) {
-        let kind = match error.source() {
-            _ if error.is_late() => "late",
-            Some(cause) if cause.is::<CircuitOpen>() => "open",
-            _ => "error",
-        };
-        metrics::counter!("ratelimit_backend_failures_total", "kind" => kind).increment(1);
-    }
-
-    fn circuit_opened(&self, _: &BackendError) {
-        changed("opened");
-    }
-
-    fn circuit_closed(&self) {
-        changed("closed");
-    }
-
-    fn waited(&self, waited: Duration) {
-        metrics::histogram!("ratelimit_wait_seconds").record(waited);
-    }
-
-    fn cancelled(&self) {
-        ended("cancelled");
+    fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+        let ended = |outcome| count("ratelimit_requests_total", name, "outcome", outcome);
+        let changed = |to| count("ratelimit_backend_changes_total", name, "circuit", to);
+        match event {
+            Event::Allowed(_) => ended("allowed"),
+            Event::Rejected(rejection) => {
+                ended("rejected");
+                count_rejection(name, &rejection);
+            }
+            Event::Shadowed(rejection) => {
+                ended("shadowed");
+                count_rejection(name, &rejection);
+            }
+            Event::BackendFailed(error) => {
+                let kind = match error.source() {
+                    _ if error.is_late() => "late",
+                    Some(cause) if cause.is::<CircuitOpen>() => "open",
+                    _ => "error",
+                };
+                count("ratelimit_backend_failures_total", name, "kind", kind);
+            }
+            Event::CircuitOpened(_) => changed("opened"),
+            Event::CircuitClosed => changed("closed"),
+            Event::Waited(waited) => {
+                let labels = vec![Label::new("name", Arc::clone(name))];
+                metrics::histogram!("ratelimit_wait_seconds", labels).record(waited);
+            }
+            Event::Cancelled => ended("cancelled"),
+        }
     }
 }

@@ -1,26 +1,27 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::Observer;
-use crate::{Rejection, backend::BackendError};
+use super::{Event, Observer};
 
-/// Writes what a limit decides to `tracing`.
+/// Writes events as log lines with [`tracing`](https://docs.rs/tracing).
 ///
-/// Target `tower_dist_ratelimit`; requests that pass write nothing.
+/// The target is `tower_dist_ratelimit`. An allowed request writes no line.
 ///
-/// | event | level | fields |
+/// | line | level | fields |
 /// |---|---|---|
-/// | `rejected` | DEBUG | `reason`, `violated` policies, `retry_after_ms` unless never or unknown |
+/// | `rejected` | DEBUG | `reason`, `violated` policies, `retry_after_ms` unless waiting does not help or the wait is unknown |
 /// | `would have been rejected` | INFO | the same, from a shadow |
-/// | `undecided` | DEBUG | `error` of the store |
+/// | `undecided` | DEBUG | `error` of the backend |
 /// | `waited` | DEBUG | `waited_ms` for a turn |
 /// | `cancelled` | DEBUG | |
 ///
-/// Rejections are DEBUG, because who attacks would otherwise write your logs.
+/// Each line also has the `name` of the limit, if it has one. Rejections are DEBUG so that an attacker cannot flood your
+/// logs. The limit itself logs changes of its circuit breaker, with and without this observer.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, TracingObserver, backend::Memory};
 ///
 /// let layer = RateLimitLayer::builder(Memory::default())
+///     .name("public-api")
 ///     .limit(Policy::new("all", Quota::per_second(100)))
 ///     .observer(TracingObserver)
 ///     .build()?;
@@ -32,45 +33,39 @@ pub struct TracingObserver;
 
 const TARGET: &str = "tower_dist_ratelimit";
 
-/// Rounded up, as waits are.
+/// Milliseconds, rounded up as waits are.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn violated(rejection: &Rejection<'_>) -> Vec<String> {
-    rejection.violated().map(str::to_owned).collect()
+/// A log line about a rejection.
+macro_rules! rejection {
+    ($level:ident, $name:expr, $rejection:expr, $line:literal) => {
+        tracing::$level!(
+            target: TARGET,
+            name = $name,
+            reason = ?$rejection.reason(),
+            violated = ?$rejection.violated().collect::<Vec<_>>(),
+            retry_after_ms = $rejection.retry_after().map(millis),
+            $line
+        )
+    };
 }
 
 impl Observer for TracingObserver {
-    fn rejected(&self, rejection: &Rejection<'_>) {
-        tracing::debug!(
-            target: TARGET,
-            reason = ?rejection.reason(),
-            violated = ?violated(rejection),
-            retry_after_ms = rejection.retry_after().map(millis),
-            "rejected"
-        );
-    }
-
-    fn shadowed(&self, rejection: &Rejection<'_>) {
-        tracing::info!(
-            target: TARGET,
-            reason = ?rejection.reason(),
-            violated = ?violated(rejection),
-            retry_after_ms = rejection.retry_after().map(millis),
-            "would have been rejected"
-        );
-    }
-
-    fn failed(&self, error: &BackendError) {
-        tracing::debug!(target: TARGET, %error, "undecided");
-    }
-
-    fn waited(&self, waited: Duration) {
-        tracing::debug!(target: TARGET, waited_ms = millis(waited), "waited");
-    }
-
-    fn cancelled(&self) {
-        tracing::debug!(target: TARGET, "cancelled");
+    fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+        let name = Some(&**name).filter(|name| !name.is_empty());
+        match event {
+            Event::Rejected(one) => rejection!(debug, name, one, "rejected"),
+            Event::Shadowed(one) => rejection!(info, name, one, "would have been rejected"),
+            Event::BackendFailed(error) => {
+                tracing::debug!(target: TARGET, name, %error, "undecided");
+            }
+            Event::Waited(waited) => {
+                tracing::debug!(target: TARGET, name, waited_ms = millis(waited), "waited");
+            }
+            Event::Cancelled => tracing::debug!(target: TARGET, name, "cancelled"),
+            Event::Allowed(_) | Event::CircuitOpened(_) | Event::CircuitClosed => {}
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// A request that is rejected, as [`RejectionResponse`](crate::RejectionResponse) gets to see it.
+#[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     rules: &'a [Rule],
     question: &'a Question,

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::{Gate, turn::Turn};
 use crate::{
-    LimitError, Observer, RateLimited,
+    Event, LimitError, RateLimited,
     limits::{Outcome, Question},
     observe::Undecided,
 };
@@ -29,9 +29,9 @@ use crate::{
 ///
 /// When it is polled again after it was ready.
 #[pin_project]
-pub struct ThrottleFuture<S: Service<Req>, Req, O: Observer> {
+pub struct ThrottleFuture<S: Service<Req>, Req> {
     #[pin]
-    state: State<S, Req, O>,
+    state: State<S, Req>,
 }
 
 #[pin_project(project = StateProjection)]
@@ -39,21 +39,21 @@ pub struct ThrottleFuture<S: Service<Req>, Req, O: Observer> {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for every request that need not wait"
 )]
-enum State<S: Service<Req>, Req, O: Observer> {
+enum State<S: Service<Req>, Req> {
     /// Boxed, because who waits has the time.
-    Waiting(Option<Box<Waiting<S, Req, O>>>),
+    Waiting(Option<Box<Waiting<S, Req>>>),
     Readying(Option<Readying<S, Req>>),
     Calling(#[pin] S::Future),
     RateLimited(Option<RateLimited>),
 }
 
-struct Waiting<S, Req, O: Observer> {
+struct Waiting<S, Req> {
     turn: Turn,
     /// Not ready, and holds nothing.
     inner: S,
     request: Req,
     gate: Arc<Gate<Req>>,
-    observer: Undecided<O>,
+    undecided: Undecided,
 }
 
 struct Readying<S, Req> {
@@ -82,20 +82,14 @@ impl<Req> Drop for Paid<Req> {
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> ThrottleFuture<S, Req, O> {
-    pub(super) fn waiting(
-        turn: Turn,
-        inner: S,
-        request: Req,
-        gate: Arc<Gate<Req>>,
-        observer: O,
-    ) -> Self {
+impl<S: Service<Req>, Req> ThrottleFuture<S, Req> {
+    pub(super) fn waiting(turn: Turn, inner: S, request: Req, gate: Arc<Gate<Req>>) -> Self {
         let waiting = Waiting {
             turn,
             inner,
             request,
+            undecided: Undecided(Some(gate.calls.limits.watch.clone())),
             gate,
-            observer: Undecided::new(observer),
         };
         Self {
             state: State::Waiting(Some(Box::new(waiting))),
@@ -120,7 +114,7 @@ impl<S: Service<Req>, Req, O: Observer> ThrottleFuture<S, Req, O> {
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
+impl<S: Service<Req>, Req> State<S, Req> {
     fn readying(question: Question, inner: S, request: Req, gate: Arc<Gate<Req>>) -> Self {
         let delay = gate.calls.limits.delay(&question);
         let delay = (!delay.is_zero()).then(|| Box::pin(sleep(delay)));
@@ -141,21 +135,17 @@ impl<S: Service<Req>, Req, O: Observer> State<S, Req, O> {
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> Waiting<S, Req, O> {
+impl<S: Service<Req>, Req> Waiting<S, Req> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<()>> {
-        self.turn.poll(&self.gate, self.observer.observer(), cx)
+        self.turn.poll(&self.gate, cx)
     }
 
-    fn decided(self, outcome: Outcome<()>) -> State<S, Req, O> {
-        let observer = self.observer.decided();
+    fn decided(mut self, outcome: Outcome<()>) -> State<S, Req> {
+        self.undecided.0 = None;
         if let Some(waited) = self.turn.waited() {
-            observer.waited(waited);
+            self.gate.calls.limits.watch.emit(Event::Waited(waited));
         }
-        match self
-            .gate
-            .calls
-            .tell(outcome, &self.turn.question, &observer)
-        {
+        match self.gate.calls.tell(outcome, &self.turn.question) {
             // The place in the line goes with the turn: who is behind goes on.
             Ok(()) => {
                 let question = self.turn.question;
@@ -166,10 +156,9 @@ impl<S: Service<Req>, Req, O: Observer> Waiting<S, Req, O> {
     }
 }
 
-impl<S, Req, O> Future for ThrottleFuture<S, Req, O>
+impl<S, Req> Future for ThrottleFuture<S, Req>
 where
     S: Service<Req, Error: 'static>,
-    O: Observer,
 {
     type Output = Result<S::Response, LimitError<S::Error>>;
 
@@ -210,7 +199,7 @@ where
     }
 }
 
-impl<S: Service<Req>, Req, O: Observer> fmt::Debug for ThrottleFuture<S, Req, O> {
+impl<S: Service<Req>, Req> fmt::Debug for ThrottleFuture<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Waiting(_) => "ThrottleFuture(waiting)",

@@ -7,54 +7,44 @@ use std::{
 use tower_service::Service;
 
 use super::{Gate, ThrottleFuture, turn::Turn};
-use crate::{LimitError, NoObserver, Observer};
+use crate::LimitError;
 
 /// A service whose requests wait for their turn, from [`ThrottleLayer`](super::ThrottleLayer).
 ///
 /// Always ready. Each call clones the inner service and readies the clone when its turn has come; if that fails, so does
 /// the call.
-pub struct Throttle<S, Req, O = NoObserver> {
+pub struct Throttle<S, Req> {
     inner: S,
     gate: Arc<Gate<Req>>,
-    observer: O,
 }
 
-impl<S, Req, O> Throttle<S, Req, O> {
-    pub(super) fn new(inner: S, gate: Arc<Gate<Req>>, observer: O) -> Self {
-        Self {
-            inner,
-            gate,
-            observer,
-        }
+impl<S, Req> Throttle<S, Req> {
+    pub(super) fn new(inner: S, gate: Arc<Gate<Req>>) -> Self {
+        Self { inner, gate }
     }
 }
 
-impl<S, Req, O> Service<Req> for Throttle<S, Req, O>
+impl<S, Req> Service<Req> for Throttle<S, Req>
 where
     S: Service<Req, Error: 'static> + Clone,
-    O: Observer + Clone,
 {
     type Response = S::Response;
     type Error = LimitError<S::Error>;
-    type Future = ThrottleFuture<S, Req, O>;
+    type Future = ThrottleFuture<S, Req>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let Self {
-            inner,
-            gate,
-            observer,
-        } = self;
-        let turn = Turn::new(gate, &request, observer);
+        let Self { inner, gate } = self;
+        let turn = Turn::new(gate, &request);
         match turn.done() {
             None => {
-                let (gate, observer) = (Arc::clone(gate), observer.clone());
-                ThrottleFuture::waiting(turn, inner.clone(), request, gate, observer)
+                let gate = Arc::clone(gate);
+                ThrottleFuture::waiting(turn, inner.clone(), request, gate)
             }
-            Some(outcome) => match gate.calls.tell(outcome, &turn.question, observer) {
+            Some(outcome) => match gate.calls.tell(outcome, &turn.question) {
                 Ok(()) => {
                     let gate = Arc::clone(gate);
                     ThrottleFuture::readying(turn.question, inner.clone(), request, gate)
@@ -65,17 +55,16 @@ where
     }
 }
 
-impl<S: Clone, Req, O: Clone> Clone for Throttle<S, Req, O> {
+impl<S: Clone, Req> Clone for Throttle<S, Req> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             gate: Arc::clone(&self.gate),
-            observer: self.observer.clone(),
         }
     }
 }
 
-impl<S: fmt::Debug, Req, O> fmt::Debug for Throttle<S, Req, O> {
+impl<S: fmt::Debug, Req> fmt::Debug for Throttle<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Throttle")
             .field("inner", &self.inner)

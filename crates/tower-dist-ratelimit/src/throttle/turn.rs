@@ -13,7 +13,7 @@ use super::{
     lines::{Outlook, Place, Spacing, Supply, Turned},
 };
 use crate::{
-    Algorithm, Decision, Observer, Reason,
+    Algorithm, Decision, Reason,
     limits::{Asked, Limits, Outcome, Question, Waiting},
 };
 
@@ -50,7 +50,7 @@ impl From<Turned> for Step {
 
 impl Turn {
     /// Starts on the way, and may be there at once.
-    pub(super) fn new<Req, O: Observer>(gate: &Gate<Req>, request: &Req, observer: &O) -> Self {
+    pub(super) fn new<Req>(gate: &Gate<Req>, request: &Req) -> Self {
         let mut turn = Self {
             question: Question::default(),
             started: None,
@@ -63,10 +63,10 @@ impl Turn {
             Ok(_) if gate.lines.any() && !gate.calls.limits.shadow && turn.can_pass(gate) => {
                 match turn.join_others(gate) {
                     Some(step) => step,
-                    None => turn.ask(gate, observer),
+                    None => turn.ask(gate),
                 }
             }
-            Ok(_) => turn.ask(gate, observer),
+            Ok(_) => turn.ask(gate),
         };
         turn
     }
@@ -92,10 +92,9 @@ impl Turn {
         self.started.map(|started| started.elapsed())
     }
 
-    pub(super) fn poll<Req, O: Observer>(
+    pub(super) fn poll<Req>(
         &mut self,
         gate: &Gate<Req>,
-        observer: &O,
         cx: &mut Context<'_>,
     ) -> Poll<Outcome<()>> {
         loop {
@@ -105,13 +104,13 @@ impl Turn {
             self.step = match &mut self.step {
                 Step::Store(answer) => {
                     let limits = &gate.calls.limits;
-                    let outcome = answer.poll(limits, &mut self.question, observer, cx);
+                    let outcome = answer.poll(limits, &mut self.question, cx);
                     self.next(gate, ready!(outcome))
                 }
                 Step::Others(end) => {
                     let first = self.place.as_ref().map(|place| place.poll_first(cx));
                     if first.is_none_or(|first| first.is_ready()) {
-                        self.ask(gate, observer)
+                        self.ask(gate)
                     } else {
                         ready!(end.as_mut().poll(cx));
                         Turned::TooLong.into()
@@ -119,15 +118,15 @@ impl Turn {
                 }
                 Step::Tokens(due) => {
                     ready!(due.as_mut().poll(cx));
-                    self.ask(gate, observer)
+                    self.ask(gate)
                 }
                 Step::Done(reason) => Step::Done(*reason),
             }
         }
     }
 
-    fn ask<Req, O: Observer>(&mut self, gate: &Gate<Req>, observer: &O) -> Step {
-        let outcome = gate.calls.limits.ask(&mut self.question, observer);
+    fn ask<Req>(&mut self, gate: &Gate<Req>) -> Step {
+        let outcome = gate.calls.limits.ask(&mut self.question);
         self.next(gate, outcome)
     }
 

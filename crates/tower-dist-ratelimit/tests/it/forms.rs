@@ -71,7 +71,7 @@ async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
     for store in stores() {
         let told = Told::default();
         let layer = calls(store).shadow().observer(told.clone()).waiting();
-        let layer: ThrottleLayer<u64, Told> = layer.build().unwrap();
+        let layer: ThrottleLayer<u64> = layer.build().unwrap();
         let mut service = layer.layer(work());
         let started = Instant::now();
         for _ in 0..3 {

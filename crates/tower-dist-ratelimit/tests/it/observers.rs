@@ -19,9 +19,10 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use crate::support::{Broken, Mood, Probe, Scripted, from, get, send, slow};
 
 /// Two requests of a key to which one policy allows one, and one without the key.
-async fn requests<O: Observer + Clone>(backend: impl Backend, observer: O, shadow: bool) {
+async fn requests(backend: impl Backend, observer: impl Observer, shadow: bool) {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
     let builder = RateLimitLayer::builder(backend)
+        .name("public")
         .limit(keyed.missing_key(MissingKey::Reject))
         .failure_mode(FailureMode::Open)
         .observer(observer);
@@ -72,12 +73,12 @@ fn metrics_count_outcomes_rejections_and_failures() {
     assert_eq!(
         rows,
         [
-            "ratelimit_backend_failures_total{error} 2",
-            "ratelimit_rejections_total{missing_key,} 3",
-            "ratelimit_rejections_total{quota,each} 2",
-            "ratelimit_requests_total{allowed} 4",
-            "ratelimit_requests_total{rejected} 3",
-            "ratelimit_requests_total{shadowed} 2",
+            "ratelimit_backend_failures_total{public,error} 2",
+            "ratelimit_rejections_total{public,missing_key,} 3",
+            "ratelimit_rejections_total{public,quota,each} 2",
+            "ratelimit_requests_total{public,allowed} 4",
+            "ratelimit_requests_total{public,rejected} 3",
+            "ratelimit_requests_total{public,shadowed} 2",
         ]
     );
 }
@@ -130,14 +131,14 @@ fn metrics_tell_a_store_that_is_late_from_one_that_fails_and_one_that_is_not_ask
     assert_eq!(
         rows,
         [
-            "ratelimit_backend_changes_total{closed} 1",
-            "ratelimit_backend_changes_total{opened} 1",
-            "ratelimit_backend_failures_total{error} 3",
-            "ratelimit_backend_failures_total{late} 2",
-            "ratelimit_backend_failures_total{open} 5",
-            "ratelimit_rejections_total{reduced_capacity,all} 1",
-            "ratelimit_requests_total{allowed} 11",
-            "ratelimit_requests_total{rejected} 1",
+            "ratelimit_backend_changes_total{,closed} 1",
+            "ratelimit_backend_changes_total{,opened} 1",
+            "ratelimit_backend_failures_total{,error} 3",
+            "ratelimit_backend_failures_total{,late} 2",
+            "ratelimit_backend_failures_total{,open} 5",
+            "ratelimit_rejections_total{,reduced_capacity,all} 1",
+            "ratelimit_requests_total{,allowed} 11",
+            "ratelimit_requests_total{,rejected} 1",
         ]
     );
 }
@@ -154,18 +155,17 @@ fn tracing_tells_of_rejections_and_failures() {
         });
     });
     let events = events.0.lock().unwrap();
-    let failed =
-        "DEBUG message=undecided error=the rate limit's store did not decide: out of order";
+    let failed = "DEBUG message=undecided name=\"public\" error=the rate limit's store did not decide: out of order";
     assert_eq!(
         *events,
         [
-            r#"DEBUG message=rejected reason=Quota violated=["each"] retry_after_ms=1000"#,
-            "DEBUG message=rejected reason=MissingKey violated=[]",
-            r#"INFO message=would have been rejected reason=Quota violated=["each"] retry_after_ms=1000"#,
-            "INFO message=would have been rejected reason=MissingKey violated=[]",
+            r#"DEBUG message=rejected name="public" reason=Quota violated=["each"] retry_after_ms=1000"#,
+            "DEBUG message=rejected name=\"public\" reason=MissingKey violated=[]",
+            r#"INFO message=would have been rejected name="public" reason=Quota violated=["each"] retry_after_ms=1000"#,
+            "INFO message=would have been rejected name=\"public\" reason=MissingKey violated=[]",
             failed,
             failed,
-            "DEBUG message=rejected reason=MissingKey violated=[]",
+            "DEBUG message=rejected name=\"public\" reason=MissingKey violated=[]",
         ]
     );
 }

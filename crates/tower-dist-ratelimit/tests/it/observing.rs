@@ -8,7 +8,7 @@ use std::{
 use http::StatusCode;
 use tower::{Layer, Service, ServiceExt};
 use tower_dist_ratelimit::{
-    FailureMode, MissingKey, Observer, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    Event, FailureMode, MissingKey, Observer, Policy, RateLimitLayer, RateLimitLayerBuilder,
     ResponseHeaders,
     backend::{Backend, BackendError, Memory},
     key,
@@ -209,42 +209,37 @@ async fn older_fields_of_an_inner_service_stay_as_they_are() {
     }
 }
 
-/// What is not about one request.
+/// Records the events that are not about the decision on one request.
 #[derive(Clone, Default)]
 struct Changes(Arc<Mutex<Vec<&'static str>>>);
 
 impl Observer for Changes {
-    fn failed(&self, _: &BackendError) {
-        self.0.lock().unwrap().push("failed");
-    }
-
-    fn circuit_opened(&self, _: &BackendError) {
-        self.0.lock().unwrap().push("opened");
-    }
-
-    fn circuit_closed(&self) {
-        self.0.lock().unwrap().push("closed");
-    }
-
-    fn waited(&self, _: Duration) {
-        self.0.lock().unwrap().push("waited");
-    }
-
-    fn cancelled(&self) {
-        self.0.lock().unwrap().push("cancelled");
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        self.0.lock().unwrap().push(match event {
+            Event::BackendFailed(_) => "failed",
+            Event::CircuitOpened(_) => "opened",
+            Event::CircuitClosed => "closed",
+            Event::Waited(_) => "waited",
+            Event::Cancelled => "cancelled",
+            _ => return,
+        });
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_arc_of_an_observer_tells_it_of_everything() {
+async fn an_arc_of_an_observer_passes_on_every_event() {
     let changes = Changes::default();
-    let shared = Arc::new(changes.clone());
+    let (shared, name) = (Arc::new(changes.clone()), Arc::from(""));
     let error = BackendError::new("out of order");
-    Observer::failed(&shared, &error);
-    Observer::circuit_opened(&shared, &error);
-    Observer::circuit_closed(&shared);
-    Observer::waited(&shared, Duration::ZERO);
-    Observer::cancelled(&shared);
+    for event in [
+        Event::BackendFailed(&error),
+        Event::CircuitOpened(&error),
+        Event::CircuitClosed,
+        Event::Waited(Duration::ZERO),
+        Event::Cancelled,
+    ] {
+        Observer::on_event(&shared, &name, event);
+    }
     let all = ["failed", "opened", "closed", "waited", "cancelled"];
     assert_eq!(*changes.0.lock().unwrap(), all);
 

@@ -18,7 +18,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 use tower_dist_ratelimit::{
-    CallLimitLayer, Decided, LimitError, Observer, Policy, Quota, RateLimitLayer, Reason,
+    CallLimitLayer, Event, LimitError, Observer, Policy, Quota, RateLimitLayer, Reason,
     backend::{Backend, Memory},
 };
 
@@ -154,12 +154,12 @@ async fn an_observer_is_told_of_the_wait() {
     struct Told(Arc<Mutex<Vec<Duration>>>);
 
     impl Observer for Told {
-        fn allowed(&self, decided: &Decided<'_>) {
-            assert_eq!(decided.iter().count(), 1);
-        }
-
-        fn waited(&self, waited: Duration) {
-            self.0.lock().unwrap().push(waited);
+        fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+            match event {
+                Event::Allowed(decided) => assert_eq!(decided.iter().count(), 1),
+                Event::Waited(waited) => self.0.lock().unwrap().push(waited),
+                _ => {}
+            }
         }
     }
 

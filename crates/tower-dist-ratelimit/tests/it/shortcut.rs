@@ -19,7 +19,7 @@ use std::{
 use proptest::prelude::*;
 use tokio::time::{Instant, advance};
 use tower_dist_ratelimit::{
-    BuildError, Decided, Decision, Observer, Policy, Quota, Rejection,
+    BuildError, Decision, Event, Observer, Policy, Quota, Rejection,
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
 };
 
@@ -110,39 +110,21 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn allowed(&self, decided: &Decided<'_>) {
-        self.note(format_args!(
-            "allowed {:?}",
-            decided.iter().collect::<Vec<_>>()
-        ));
-    }
-
-    fn rejected(&self, rejected: &Rejection<'_>) {
-        self.rejection("rejected", rejected);
-    }
-
-    fn shadowed(&self, rejected: &Rejection<'_>) {
-        self.rejection("shadowed", rejected);
-    }
-
-    fn failed(&self, error: &BackendError) {
-        self.note(format_args!("failed {error}"));
-    }
-
-    fn circuit_opened(&self, error: &BackendError) {
-        self.note(format_args!("opened {error}"));
-    }
-
-    fn circuit_closed(&self) {
-        self.note(format_args!("closed"));
-    }
-
-    fn waited(&self, waited: Duration) {
-        self.note(format_args!("waited {waited:?}"));
-    }
-
-    fn cancelled(&self) {
-        self.note(format_args!("cancelled"));
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        match event {
+            Event::Allowed(decided) => {
+                let decided: Vec<_> = decided.iter().collect();
+                self.note(format_args!("allowed {decided:?}"));
+            }
+            Event::Rejected(rejected) => self.rejection("rejected", &rejected),
+            Event::Shadowed(rejected) => self.rejection("shadowed", &rejected),
+            Event::BackendFailed(error) => self.note(format_args!("failed {error}")),
+            Event::CircuitOpened(error) => self.note(format_args!("opened {error}")),
+            Event::CircuitClosed => self.note(format_args!("closed")),
+            Event::Waited(waited) => self.note(format_args!("waited {waited:?}")),
+            Event::Cancelled => self.note(format_args!("cancelled")),
+            _ => {}
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! What is told by who answers without the store: with leases, and from the deny cache.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 use tower_dist_ratelimit::{
-    Consistency, Decided, FailureMode, Limiter, Observer, Policy, Quota, RateLimitLayer,
-    RateLimitLayerBuilder, Rejection, Source, key,
+    Consistency, Decided, Event, FailureMode, Limiter, Observer, Policy, Quota, RateLimitLayer,
+    RateLimitLayerBuilder, Source, key,
 };
 
 use crate::{
@@ -66,16 +66,13 @@ impl Sources {
 }
 
 impl Observer for Sources {
-    fn allowed(&self, decided: &Decided<'_>) {
-        self.note("allowed", decided);
-    }
-
-    fn rejected(&self, rejection: &Rejection<'_>) {
-        self.note("rejected", &rejection.decided());
-    }
-
-    fn shadowed(&self, rejection: &Rejection<'_>) {
-        self.note("shadowed", &rejection.decided());
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        match event {
+            Event::Allowed(decided) => self.note("allowed", &decided),
+            Event::Rejected(rejection) => self.note("rejected", &rejection.decided()),
+            Event::Shadowed(rejection) => self.note("shadowed", &rejection.decided()),
+            _ => {}
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use tower::{
     BoxError, Layer, Service, limit::ConcurrencyLimitLayer, service_fn, util::BoxCloneService,
 };
 use tower_dist_ratelimit::{
-    CallLimitLayer, Decided, FailureMode, LimitError, MissingKey, Observer, Policy, Quota, Reason,
-    Rejection, RequestPolicy, Throttle, ThrottleLayer,
+    CallLimitLayer, Event, FailureMode, LimitError, MissingKey, Observer, Policy, Quota, Reason,
+    RequestPolicy, Throttle, ThrottleLayer,
     backend::{Backend, Memory},
 };
 use tower_test::mock;
@@ -66,10 +66,7 @@ fn layer(backend: impl Backend, quota: Quota) -> ThrottleLayer<Call> {
 }
 
 /// Makes the call now and waits for it elsewhere. What fails is its reason.
-fn spawn<O>(service: &mut Throttle<Inner, Call, O>, call: Call) -> JoinHandle<Result<u32, Reason>>
-where
-    O: Observer + Clone + Send + 'static,
-{
+fn spawn(service: &mut Throttle<Inner, Call>, call: Call) -> JoinHandle<Result<u32, Reason>> {
     let future = service.call(call);
     tokio::spawn(async move {
         future.await.map_err(|error| match error {

@@ -1,7 +1,7 @@
 //! Without tower.
 
 use proptest::prelude::*;
-use tower_dist_ratelimit::{Limiter, LimiterBuilder, Observer, Quota};
+use tower_dist_ratelimit::{Limiter, LimiterBuilder, Quota};
 
 use super::{Log, Pause, Rules, both, costs, keys, pauses, play, rules};
 
@@ -35,7 +35,7 @@ fn traffic() -> impl Strategy<Value = Traffic> {
     prop::collection::vec((pauses(), keys(), steps()), 1..60)
 }
 
-async fn take<O: Observer + Clone>(limiter: &Limiter<O>, log: &Log, key: Option<u8>, step: &Step) {
+async fn take(limiter: &Limiter, log: &Log, key: Option<u8>, step: &Step) {
     let key = key.map(|key| key.to_string());
     match *step {
         Step::Check | Step::CheckN(_) | Step::Quoted(..) | Step::Peek => {
@@ -60,11 +60,11 @@ async fn take<O: Observer + Clone>(limiter: &Limiter<O>, log: &Log, key: Option<
 }
 
 /// What comes of it, the short way and the long one.
-async fn run<O: Observer + Clone>(
+async fn run(
     rules: &Rules,
     room: usize,
     traffic: &Traffic,
-    build: impl Fn(LimiterBuilder, &Log) -> LimiterBuilder<O>,
+    build: impl Fn(LimiterBuilder, &Log) -> LimiterBuilder,
 ) -> [Vec<String>; 2] {
     let sides = both(room, |backend| {
         let log = Log::start();

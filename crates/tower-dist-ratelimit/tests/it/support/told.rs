@@ -1,13 +1,10 @@
-//! What an observer is told.
+//! An observer for tests.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
-use tower_dist_ratelimit::{Decided, Observer, Rejection, backend::BackendError};
+use tower_dist_ratelimit::{Event, Observer, Rejection};
 
-/// Keeps what it is told, as text.
+/// Records events as text.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -16,7 +13,7 @@ impl Told {
         self.0.lock().unwrap().push(text);
     }
 
-    /// Since the last look.
+    /// Events since the last call.
     pub(crate) fn all(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
@@ -29,28 +26,18 @@ fn rejection(rejection: &Rejection<'_>) -> String {
 }
 
 impl Observer for Told {
-    fn allowed(&self, decided: &Decided<'_>) {
-        let left = decided.iter().map(|(name, one)| (name, one.remaining));
-        self.note(format!("allowed {:?}", left.collect::<Vec<_>>()));
-    }
-
-    fn rejected(&self, rejected: &Rejection<'_>) {
-        self.note(format!("rejected {}", rejection(rejected)));
-    }
-
-    fn shadowed(&self, rejected: &Rejection<'_>) {
-        self.note(format!("shadowed {}", rejection(rejected)));
-    }
-
-    fn failed(&self, error: &BackendError) {
-        self.note(format!("failed late={}", error.is_late()));
-    }
-
-    fn waited(&self, waited: Duration) {
-        self.note(format!("waited {}", waited.as_millis()));
-    }
-
-    fn cancelled(&self) {
-        self.note("cancelled".into());
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        match event {
+            Event::Allowed(decided) => {
+                let left = decided.iter().map(|(name, one)| (name, one.remaining));
+                self.note(format!("allowed {:?}", left.collect::<Vec<_>>()));
+            }
+            Event::Rejected(one) => self.note(format!("rejected {}", rejection(&one))),
+            Event::Shadowed(one) => self.note(format!("shadowed {}", rejection(&one))),
+            Event::BackendFailed(error) => self.note(format!("failed late={}", error.is_late())),
+            Event::Waited(waited) => self.note(format!("waited {}", waited.as_millis())),
+            Event::Cancelled => self.note("cancelled".into()),
+            _ => {}
+        }
     }
 }

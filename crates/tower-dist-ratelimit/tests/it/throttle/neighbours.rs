@@ -149,28 +149,19 @@ async fn a_store_that_fails_rejectes_or_allows_and_nobody_waits() {
     }
 }
 
-/// Keeps what it is told, as text.
+/// Records events as text.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Observer for Told {
-    fn allowed(&self, _: &Decided<'_>) {
-        self.0.lock().unwrap().push("allowed".into());
-    }
-
-    fn rejected(&self, rejection: &Rejection<'_>) {
-        self.0
-            .lock()
-            .unwrap()
-            .push(format!("rejected {:?}", rejection.reason()));
-    }
-
-    fn waited(&self, waited: Duration) {
-        self.0.lock().unwrap().push(format!("waited {waited:?}"));
-    }
-
-    fn cancelled(&self) {
-        self.0.lock().unwrap().push("cancelled".into());
+    fn on_event(&self, _: &Arc<str>, event: Event<'_>) {
+        self.0.lock().unwrap().push(match event {
+            Event::Allowed(_) => "allowed".into(),
+            Event::Rejected(rejection) => format!("rejected {:?}", rejection.reason()),
+            Event::Waited(waited) => format!("waited {waited:?}"),
+            Event::Cancelled => "cancelled".into(),
+            _ => return,
+        });
     }
 }
 
