@@ -180,7 +180,7 @@
 //! | [`Closed`](FailureMode::Closed) | is rejected | 503, or `UNAVAILABLE` |
 //! | [`Open`](FailureMode::Open) | passes | nothing |
 //!
-//! [`Decision::source`] says who decided, [`Observer::failed`] is told of each request that the store did not decide.
+//! [`Decision::source`] says who decided, [`Event::BackendFailed`] reports each request that the backend did not decide.
 //! The docs of `Redis` have a table of how long decisions took when things happened to its server.
 //!
 //! A service starts during an outage, too: `Redis::connect_lazy` and `Memcached::connect_lazy` return at once and connect

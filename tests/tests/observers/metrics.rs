@@ -186,7 +186,7 @@ fn the_name_of_a_rate_limit_labels_each_of_its_metrics() {
     for sample in [
         r#"ratelimit_requests_total{name="public-api",outcome="allowed"} 2"#,
         r#"ratelimit_requests_total{name="public-api",outcome="rejected"} 1"#,
-        r#"ratelimit_rejections_total{name="public-api",reason="queue_full",policy=""} 1"#,
+        r#"ratelimit_rejections_total{name="public-api",reason="too_long",policy=""} 1"#,
         r#"ratelimit_wait_seconds_count{name="public-api"} 1"#,
     ] {
         assert!(page.iter().any(|line| line == sample), "{sample} {all:#?}");

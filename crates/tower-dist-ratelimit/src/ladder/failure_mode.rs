@@ -12,7 +12,7 @@ use crate::BuildError;
 ///
 /// A [`Decision`](crate::Decision) says by its [`source`](crate::Decision::source) who made it. With the `tracing`
 /// feature there is one event when the store is not asked any more, and one when it is again. Failures that do not
-/// lead to that are told to the [observer](crate::Observer::failed) alone.
+/// lead to that are told to the [observer](crate::Event::BackendFailed) alone.
 ///
 /// # Default
 ///
