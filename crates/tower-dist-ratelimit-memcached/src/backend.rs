@@ -10,11 +10,11 @@ use tower_dist_ratelimit::{
 };
 
 use crate::{
+    clock,
     counted::Counted,
     items::{Items, Servers},
-    job::Verb,
     key::server,
-    part::Part,
+    operation::{Operation, Verb},
 };
 
 /// Keeps limits in Memcached, for a whole fleet.
@@ -214,17 +214,18 @@ impl Memcached {
         }
     }
 
-    /// The operation on a policy's counter.
-    fn part(&self, rule: &Arc<Counted>, charge: &Charge<'_>, verb: Verb) -> Part {
+    /// An operation on a policy's counter.
+    fn operation(&self, rule: &Arc<Counted>, charge: &Charge<'_>, verb: Verb) -> Operation {
         let tag = tag(charge.key);
-        let mut owned = Charge::new(charge.policy, &[], charge.cost).up_to(charge.up_to);
-        owned.quota = charge.quota;
-        Part {
+        let mut keyless = Charge::new(charge.policy, &[], charge.cost).up_to(charge.up_to);
+        keyless.quota = charge.quota;
+        Operation {
             link: server(&self.servers, &tag).clone(),
             rule: Arc::clone(rule),
+            clock: clock::wall,
             tag,
             verb,
-            charge: owned,
+            charge: keyless,
         }
     }
 
@@ -250,7 +251,7 @@ impl Memcached {
         };
         match self.registry.find(first)? {
             (Kept::Counted(rule), _) => {
-                let answer = self.part(rule, first, Verb::Acquire).ask()?;
+                let answer = self.operation(rule, first, Verb::Acquire).ask()?;
                 Ok(Answer::Later(Box::pin(async move { Ok(answer.await?) })))
             }
             (Kept::Values(ids), _) => {
@@ -266,8 +267,8 @@ impl Memcached {
         };
         match self.registry.find(first)? {
             (Kept::Counted(rule), _) => {
-                let part = self.part(rule, first, Verb::Settle(delta));
-                Ok(Answer::Later(self.corrections.settle(vec![part])?))
+                let operation = self.operation(rule, first, Verb::Settle(delta));
+                Ok(Answer::Later(self.corrections.settle(vec![operation])?))
             }
             (Kept::Values(ids), _) => {
                 let charges = self.renamed(charges, ids)?;
@@ -282,7 +283,7 @@ impl Memcached {
     ) -> Result<BoxFuture<'static, Result<(), BackendError>>, BackendError> {
         match self.registry.find(charge)? {
             (Kept::Counted(rule), _) => {
-                let answer = self.part(rule, charge, Verb::Reset).ask()?;
+                let answer = self.operation(rule, charge, Verb::Reset).ask()?;
                 Ok(Box::pin(async move {
                     answer.await?;
                     Ok(())

@@ -7,40 +7,30 @@ use std::time::SystemTime;
 
 use tower_dist_ratelimit::arithmetic::saturating_nanos;
 
-/// 2020 began so many seconds after 1970. Times count from there: windows of days begin at midnight (UTC), and what the
-/// algorithms call 100 years lasts until 2119.
-const BEGINNING: u64 = 1_577_836_800;
+/// The start of 2020 (UTC) in seconds since 1970. Windows of days then begin at midnight, and the horizon of the
+/// arithmetic is in 2119.
+const EPOCH: u64 = 1_577_836_800;
 
-/// How far the clocks of a fleet may be apart before a window can be forgotten while some still count in it.
+/// How far the clocks of a fleet may differ before a window can be forgotten while it still counts on some machine.
 pub(super) const SKEW: Duration = Duration::from_secs(60);
 
-/// In seconds: the server's clock ticks once a second; and what is written takes its way.
+/// Seconds that an item is kept longer: the server's clock ticks once a second, and a command takes time to arrive.
 pub(super) const SLACK: u64 = 2;
 
-/// What tells the time: [`now`], but where a test has several machines.
-pub(super) type Clock = fn() -> Time;
+/// Returns the time in nanoseconds since the start of 2020. Tests have machines with other clocks.
+pub(super) type Clock = fn() -> u64;
 
-/// What this machine's clock shows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Time {
-    /// Nanoseconds since the beginning of 2020.
-    pub(super) nanos: u64,
-    /// Seconds since 1970.
-    pub(super) unix: u64,
-}
-
-/// The time by this machine's clock.
-///
-/// Memcached's own clock ticks once a second, which is no time to fill a bucket by.
+/// The wall clock of this machine. The server's clock ticks once a second, which is too coarse for a window.
 #[expect(
     clippy::disallowed_types,
     reason = "read here only: the one clock that a whole fleet has"
 )]
-pub(super) fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let since = since.unwrap_or_default();
-    Time {
-        nanos: saturating_nanos(since.saturating_sub(Duration::from_secs(BEGINNING))),
-        unix: since.as_secs(),
-    }
+pub(super) fn wall() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    saturating_nanos(since_1970.unwrap_or_default()).saturating_sub(EPOCH * 1_000_000_000)
+}
+
+/// The same time in seconds since 1970.
+pub(super) fn unix(nanos: u64) -> u64 {
+    EPOCH + nanos / 1_000_000_000
 }

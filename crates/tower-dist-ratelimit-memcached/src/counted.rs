@@ -7,7 +7,7 @@ use tower_dist_ratelimit::{
 };
 
 use super::{
-    clock::{SKEW, SLACK, Time},
+    clock::{SKEW, SLACK, unix},
     key::{Keys, bits},
     request::Ttl,
 };
@@ -98,7 +98,7 @@ impl Counted {
     }
 
     /// How long the item of a window that begins now is kept.
-    pub(super) fn ttl(&self, time: Time) -> Ttl {
+    pub(super) fn ttl(&self, nanos: u64) -> Ttl {
         let window = self.quota.window();
         let seconds = match self.windows {
             // One more, so that it is not shorter when it begins just before a tick.
@@ -108,7 +108,7 @@ impl Counted {
                 span.saturating_add(window.min(SKEW).as_secs() + SLACK)
             }
         };
-        Ttl::seconds(seconds, time.unix)
+        Ttl::seconds(seconds, unix(nanos))
     }
 
     /// The length of a window from the first request.
@@ -183,10 +183,8 @@ mod tests {
     #[test]
     fn windows_are_kept_for_as_long_as_they_count_by_clocks_that_differ() {
         let kept = 61 + SKEW.as_secs() + SLACK;
-        let ttl = counted(of(60).fixed_window())
-            .unwrap()
-            .ttl(Time { nanos: 0, unix: 0 });
-        assert_eq!(ttl, Ttl::seconds(kept, 0));
+        let ttl = counted(of(60).fixed_window()).unwrap().ttl(0);
+        assert_eq!(ttl, Ttl::seconds(kept, unix(0)));
     }
 
     #[test]

@@ -1,50 +1,42 @@
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use tower_dist_ratelimit::backend::BackendError;
 
-/// Why there is no answer; the same for all whom it concerns.
+/// Why a command has no answer, or an operation no verdict.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    why: Arc<str>,
-    busy: bool,
+    reason: String,
+    /// Nothing was charged and the connection lasts: sending again is safe and may succeed.
+    pub(super) is_busy: bool,
 }
 
 impl Failure {
-    pub(super) fn new(why: impl fmt::Display) -> Self {
+    pub(super) fn new(reason: impl fmt::Display) -> Self {
         Self {
-            why: why.to_string().into(),
-            busy: false,
+            reason: reason.to_string(),
+            is_busy: false,
         }
     }
 
-    /// Too much was to be done to begin with this, or to get through. Nothing was charged.
-    pub(super) fn busy(why: impl fmt::Display) -> Self {
+    pub(super) fn busy(reason: impl fmt::Display) -> Self {
         Self {
-            busy: true,
-            ..Self::new(why)
+            is_busy: true,
+            ..Self::new(reason)
         }
     }
 
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy
+    pub(super) fn lost(reason: impl fmt::Display) -> Self {
+        Self::new(format_args!("no connection to Memcached: {reason}"))
     }
 
-    pub(super) fn is_no_number(&self) -> bool {
-        is_no_number(&self.why)
+    /// The task that serves the connection has ended with its runtime.
+    pub(super) fn ended() -> Self {
+        Self::lost("the runtime that it was made on has ended")
     }
-
-    pub(super) fn lost(why: impl fmt::Display) -> Self {
-        Self::new(format_args!("no connection to Memcached: {why}"))
-    }
-}
-
-/// Whether a server was to add to something that is no number.
-pub(super) fn is_no_number(error: &str) -> bool {
-    error.starts_with("CLIENT_ERROR cannot increment or decrement non-numeric value")
 }
 
 impl From<Failure> for BackendError {
     fn from(failure: Failure) -> Self {
-        Self::new(failure.why.to_string())
+        Self::new(failure.reason)
     }
 }

@@ -1,15 +1,13 @@
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
 use tower_dist_ratelimit::backend::{
     BackendError, CompareAndSwap,
     toolkit::{Tag, tag as tag_of},
 };
 
 use super::{
-    clock::{SLACK, now},
+    clock::{SLACK, unix, wall},
     failure::Failure,
-    job::Job,
     key::server,
     link::Link,
     reply::{Code, Meta},
@@ -19,7 +17,7 @@ use super::{
 /// The servers, each with the seed of its name.
 pub(super) type Servers = Arc<[(u64, Link)]>;
 
-/// Values that are read, and written only if they are unchanged.
+/// Memcached as a store for [`CasBackend`](tower_dist_ratelimit::backend::CasBackend).
 pub(super) struct Items {
     pub(super) servers: Servers,
     pub(super) prefix: Arc<str>,
@@ -28,28 +26,25 @@ pub(super) struct Items {
 impl Items {
     /// The tag in a key, which is `prefix:layout:tag:name`.
     fn tag(&self, key: &[u8]) -> Tag {
-        let rest = key.get(self.prefix.len() + 1..).unwrap_or_default();
-        let layout = rest.iter().position(|&byte| byte == b':');
-        let rest = layout.and_then(|layout| rest.get(layout + 1..));
-        let tag = rest.and_then(|rest| rest.first_chunk());
-        tag.copied().unwrap_or_else(|| tag_of(key))
+        let parts = key.get(self.prefix.len() + 1..).unwrap_or_default();
+        let tag = parts.split(|&byte| byte == b':').nth(1);
+        let tag = tag.and_then(|tag| tag.try_into().ok());
+        tag.unwrap_or_else(|| tag_of(key))
     }
 
     async fn ask(&self, key: &[u8], command: Command) -> Result<Meta, Failure> {
-        let (answer, receiver) = oneshot::channel();
         let link = server(&self.servers, &self.tag(key));
-        link.send(Job::Ask { command, answer })?;
-        Link::answer(receiver, link.health()).await
+        link.ask(command, None)?.await
     }
 }
 
 impl CompareAndSwap for Items {
-    /// The server's number of the last change.
+    /// The server's number of the item's last change.
     type Version = u64;
 
     async fn load(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>, BackendError> {
         let meta = self.ask(key, Command::new("mg", key).end(" v c")).await?;
-        // A value that is longer than any of ours was skipped. It is replaced.
+        // A value that is too long was skipped. It counts as empty, and is replaced.
         let value = meta.value.map(|value| value.into_vec());
         let version = meta.cas.filter(|_| meta.code == Code::Value);
         Ok(version.map(|version| (value.unwrap_or_default(), version)))
@@ -64,7 +59,7 @@ impl CompareAndSwap for Items {
     ) -> Result<bool, BackendError> {
         let seconds = ttl.as_secs().saturating_add(1 + SLACK);
         let command = Command::set(key, value.len());
-        let command = command.ttl(" T", Ttl::seconds(seconds, now().unix));
+        let command = command.ttl(" T", Ttl::seconds(seconds, unix(wall())));
         let command = match expected {
             Some(version) => command.flag(" C", version).value("", value),
             None => command.value(" ME", value),
@@ -73,7 +68,7 @@ impl CompareAndSwap for Items {
             Code::Done => Ok(true),
             Code::Exists | Code::NotFound | Code::NotStored => Ok(false),
             code => Err(BackendError::new(format!(
-                "{code:?} is no answer to a write"
+                "the answer {code:?} does not fit a write"
             ))),
         }
     }

@@ -46,15 +46,10 @@ pub(super) fn digest(text: &str) -> String {
     String::from_utf8_lossy(&tag(text.as_bytes())[..16]).into_owned()
 }
 
-/// 64 bits that tell keys apart, the same on every machine.
+/// 64 bits of a tag, the same on every machine.
 pub(super) fn bits(tag: &Tag) -> u64 {
-    tag[..16].iter().fold(0, |bits, &digit| {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            _ => digit.wrapping_sub(b'a') + 10,
-        };
-        bits << 4 | u64::from(value & 15)
-    })
+    let digits = std::str::from_utf8(&tag[..16]).unwrap_or_default();
+    u64::from_str_radix(digits, 16).unwrap_or_default()
 }
 
 /// Returns the server of a key: the one of the greatest weight for it (rendezvous hashing; Thaler and Ravishankar 1998).

@@ -1,26 +1,35 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::{
     net::TcpStream,
-    sync::{mpsc, oneshot},
+    runtime::Handle,
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
 };
 use tower_dist_ratelimit::backend::toolkit::{
     Address, ConnectError, Health, Reconnect, Timeouts, connect_within,
 };
 
 use super::{
-    clock,
     failure::Failure,
-    job::Job,
-    pipe::{End, Pipe},
+    pipe::{Caller, End, Job, Pipe},
+    reply::Meta,
+    request::Command,
     wire,
 };
 
-/// How many requests wait to be taken up by the task. More than any service has at once; beyond it they fail at once
-/// rather than pile up in front of a server that does not answer.
+/// Maximum number of commands that wait for the task. It exceeds the concurrent requests of any service. Further commands
+/// fail immediately, so that no queue builds up in front of a server that does not answer.
 const INBOX: usize = 8192;
 
-/// Where a server is, and how to get there.
+/// The address of a server, and the settings of its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) address: Address,
@@ -28,23 +37,20 @@ pub(super) struct Target {
     pub(super) timeouts: Timeouts,
 }
 
-/// A server that is kept connected to: a handle on the task that does it. The task ends with the last handle, once what
-/// was sent is answered.
+/// A handle on the task that keeps a server connected. The task ends after the last handle, when all sent commands are
+/// answered.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     inbox: mpsc::Sender<Job>,
     health: Arc<Health>,
+    pub(super) runtime: Handle,
 }
 
 impl Link {
-    /// Connects, and goes on doing so.
+    /// Connects once, and reconnects in the background.
     pub(super) async fn new(target: Target) -> Result<Self, ConnectError> {
-        let Target {
-            address,
-            prefix,
-            timeouts,
-        } = &target;
-        let stream = connect_within(timeouts.connect, address, wire::dial(address, prefix)).await?;
+        let (address, timeout) = (&target.address, target.timeouts.connect);
+        let stream = connect_within(timeout, address, wire::dial(address, &target.prefix)).await?;
         Ok(Self::spawn(target, Health::up(), Some(stream)))
     }
 
@@ -54,34 +60,45 @@ impl Link {
     }
 
     fn spawn(target: Target, health: Health, stream: Option<TcpStream>) -> Self {
-        let (sender, inbox) = mpsc::channel(INBOX);
-        let health = Arc::new(health);
+        let (link, inbox) = Self::channel(health, INBOX);
         let timeouts = target.timeouts;
         let connect = Arc::new(move || {
             let target = target.clone();
             Box::pin(async move { wire::dial(&target.address, &target.prefix).await }) as _
         });
-        let supervisor = Supervisor {
-            reconnect: Reconnect::new(connect, timeouts.connect),
-            timeout: timeouts.answer,
-            health: Arc::clone(&health),
-            inbox,
-        };
-        tokio::spawn(supervisor.run(stream));
-        Self {
-            inbox: sender,
-            health,
-        }
+        let reconnect = Reconnect::new(connect, timeouts.connect);
+        let health = Arc::clone(&link.health);
+        tokio::spawn(supervise(timeouts.answer, reconnect, health, inbox, stream));
+        link
     }
 
-    /// Asks; the job has where to answer.
-    pub(super) fn send(&self, job: Job) -> Result<(), Failure> {
+    /// A link and the receiver of its commands.
+    pub(super) fn channel(health: Health, size: usize) -> (Self, mpsc::Receiver<Job>) {
+        let (sender, inbox) = mpsc::channel(size);
+        let link = Self {
+            inbox: sender,
+            health: Arc::new(health),
+            runtime: Handle::current(),
+        };
+        (link, inbox)
+    }
+
+    /// Sends a command, unless its caller leaves before the connection takes it up.
+    pub(super) fn ask(&self, command: Command, caller: Option<Caller>) -> Result<Pending, Failure> {
         self.check()?;
+        let (answer, receiver) = oneshot::channel();
+        let job = Job {
+            command,
+            answer,
+            caller,
+        };
         self.inbox.try_send(job).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => {
-                Failure::busy(format_args!("{INBOX} requests wait already"))
-            }
-            mpsc::error::TrySendError::Closed(_) => self.lost(),
+            TrySendError::Full(_) => Failure::busy(format_args!("{INBOX} requests wait already")),
+            TrySendError::Closed(_) => lost(&self.health),
+        })?;
+        Ok(Pending {
+            receiver,
+            health: Arc::clone(&self.health),
         })
     }
 
@@ -89,77 +106,73 @@ impl Link {
     pub(super) fn check(&self) -> Result<(), Failure> {
         match self.health.is_up() {
             true => Ok(()),
-            false => Err(self.lost()),
+            false => Err(lost(&self.health)),
         }
-    }
-
-    fn lost(&self) -> Failure {
-        lost(&self.health)
-    }
-
-    /// Waits for the answer to a job that was sent.
-    pub(super) async fn answer<T>(
-        receiver: oneshot::Receiver<Result<T, Failure>>,
-        health: Arc<Health>,
-    ) -> Result<T, Failure> {
-        let answer = receiver.await;
-        answer.unwrap_or_else(|_| Err(lost(&health)))
-    }
-
-    pub(super) fn health(&self) -> Arc<Health> {
-        Arc::clone(&self.health)
     }
 }
 
-/// Who has lost a connection that is not known to be lost has lost the task.
+/// The answer to a command in flight.
+pub(super) struct Pending {
+    receiver: oneshot::Receiver<Result<Meta, Failure>>,
+    health: Arc<Health>,
+}
+
+impl Future for Pending {
+    type Output = Result<Meta, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = Pin::new(&mut self.receiver).poll(cx);
+        answer.map(|answer| answer.unwrap_or_else(|_| Err(lost(&self.health))))
+    }
+}
+
+/// The task records a lost connection before it drops commands. So if the connection is up, the task itself is gone.
 fn lost(health: &Health) -> Failure {
     match health.is_up() {
-        true => Failure::lost("the runtime that it was made on has ended"),
+        true => Failure::ended(),
         false => Failure::lost(health.reason()),
     }
 }
 
-/// The task behind a link.
-struct Supervisor {
-    reconnect: Reconnect<TcpStream>,
-    /// How long the server may take for an answer.
+/// The task behind a link: serves connections, one after the other, until no handle is left. `timeout` is the maximum time
+/// for an answer.
+async fn supervise(
     timeout: Duration,
+    mut reconnect: Reconnect<TcpStream>,
     health: Arc<Health>,
-    inbox: mpsc::Receiver<Job>,
-}
-
-impl Supervisor {
-    async fn run(mut self, mut stream: Option<TcpStream>) {
-        loop {
-            if let Some(stream) = stream.take() {
-                self.health.rise();
-                let Some(end) = self.serve(stream).await else {
-                    return;
-                };
-                if end.had_answers {
-                    self.reconnect.reset();
-                }
-            }
-            tokio::select! {
-                made = self.reconnect.run(&self.health) => stream = Some(made),
-                () = refuse(&mut self.inbox, &self.health) => return,
+    mut inbox: mpsc::Receiver<Job>,
+    mut stream: Option<TcpStream>,
+) {
+    loop {
+        if let Some(stream) = stream.take() {
+            health.rise();
+            let (read, write) = stream.into_split();
+            let mut pipe = Pipe::new(timeout);
+            let end = pipe.run(read, write, &mut inbox).await;
+            let Some(End {
+                reason,
+                had_answers,
+            }) = end
+            else {
+                return;
+            };
+            // Dropping the pipe fails the commands in flight with this reason.
+            health.fall(reason);
+            drop(pipe);
+            if had_answers {
+                reconnect.reset();
             }
         }
-    }
-
-    async fn serve(&mut self, stream: TcpStream) -> Option<End> {
-        let (read, write) = stream.into_split();
-        let mut pipe = Pipe::new(self.timeout, clock::now);
-        let end = pipe.run(read, write, &mut self.inbox).await?;
-        // Before those who wait are told, which they are when the pipe is dropped.
-        self.health.fall(end.reason.clone());
-        Some(end)
+        tokio::select! {
+            made = reconnect.run(&health) => stream = Some(made),
+            () = reject(&mut inbox, &health) => return,
+        }
     }
 }
 
-/// Fails what was sent just before the connection was lost; returns when nobody is left to send.
-async fn refuse(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
+/// Fails the commands that were sent just before the connection was lost. Returns when no handle is left.
+async fn reject(inbox: &mut mpsc::Receiver<Job>, health: &Health) {
     while let Some(job) = inbox.recv().await {
-        job.fail(Failure::lost(health.reason()));
+        let _ = job.answer.send(Err(Failure::lost(health.reason())));
     }
 }

@@ -1,45 +1,58 @@
-mod sent;
-
-use std::{collections::VecDeque, future::pending, io, time::Duration};
+use std::{any::Any, collections::VecDeque, future::pending, io, sync::Weak, time::Duration};
 
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::yield_now,
     time::{Instant, sleep_until},
 };
 
-use self::sent::Sent;
-pub(super) use self::sent::Then;
 use super::{
-    clock::{Clock, Time},
-    failure::{Failure, is_no_number},
-    job::Job,
-    reply::{Meta, Nonsense, Parser, Reply},
+    failure::Failure,
+    reply::{Code, Meta, Parser, Reply, violation},
     request::Command,
 };
 
-/// How many commands may be on their way. More than a server has any use for at once; beyond it requests wait where they
-/// can still be given up.
+/// Maximum number of commands in flight. More do not keep a server busier; and a request that still waits can be
+/// withdrawn.
 const MOST_SENT: usize = 4096;
 
-/// How many requests are taken up at once.
+/// Maximum number of commands that one step takes up.
 const MANY: usize = 256;
 
-/// So many bytes go out before more is taken up.
+/// Unsent bytes above which no further commands are taken up.
 const FULL: usize = 16 << 10;
+
+/// The owner of a command. When it is dropped, its unsent commands are not sent.
+pub(super) type Caller = Weak<dyn Any + Send + Sync>;
+
+/// A command for the server.
+pub(super) struct Job {
+    pub(super) command: Command,
+    pub(super) answer: Answer,
+    pub(super) caller: Option<Caller>,
+}
+
+type Answer = oneshot::Sender<Result<Meta, Failure>>;
+
+/// A command in flight. A server answers in the order of the commands.
+struct Sent {
+    opaque: u64,
+    at: Instant,
+    answer: Answer,
+}
 
 /// Why a connection is given up.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) reason: String,
-    /// Whether it was of use.
+    /// Whether any command was answered.
     pub(super) had_answers: bool,
 }
 
-/// One connection, over which commands go without waiting for the answers to others.
-// The smallest client that does this, because none of those there are does. async-memcached and mcmc-rs lend their
+/// One connection, over which commands go out without waiting for the answers to earlier ones.
+// The smallest client that does this, because none of the existing ones does. async-memcached and mcmc-rs lend their
 // connection to one operation at a time, memcache's client for tokio takes one of a pool for each (and is an experiment),
 // vmemcached does not speak the meta protocol, and mtop-client is under the GPL.
 pub(super) struct Pipe {
@@ -48,29 +61,21 @@ pub(super) struct Pipe {
     opaque: u64,
     /// Maximum time for an answer of the server.
     timeout: Duration,
-    /// When the present event came: clocks are read once for all that it brings.
-    pub(super) now: Instant,
-    pub(super) time: Time,
-    clock: Clock,
     had_answers: bool,
 }
 
 impl Pipe {
-    pub(super) fn new(timeout: Duration, clock: Clock) -> Self {
+    pub(super) fn new(timeout: Duration) -> Self {
         Self {
             out: BytesMut::with_capacity(2 * FULL),
             sent: VecDeque::new(),
             opaque: 0,
             timeout,
-            now: Instant::now(),
-            time: clock(),
-            clock,
             had_answers: false,
         }
     }
 
-    /// Serves until the connection is of no use any more, or (none) nobody is left to serve. Whoever waits then is told
-    /// by being dropped.
+    /// Serves until the connection has to be given up, or returns `None` when no handle is left.
     pub(super) async fn run<R, W>(
         &mut self,
         mut read: R,
@@ -90,7 +95,7 @@ impl Pipe {
             if !open && self.sent.is_empty() {
                 return None;
             }
-            // Only when it is to ring sooner: mostly it rings for a command that was answered long ago.
+            // Set the timer only to an earlier time: mostly it fires for a command that was answered long ago.
             if let Some(next) = self.next_due()
                 && due.is_none_or(|due| next < due)
             {
@@ -110,8 +115,6 @@ impl Pipe {
                     Event::Due
                 }
             };
-            self.now = Instant::now();
-            self.time = (self.clock)();
             let end = match event {
                 Event::Read(Ok(0)) => Some("the connection was closed".to_owned()),
                 Event::Read(Err(error)) | Event::Wrote(Err(error)) => Some(error.to_string()),
@@ -120,13 +123,14 @@ impl Pipe {
                     gathered = false;
                     None
                 }
-                Event::Due => self.due(),
+                Event::Due => self.late(),
                 Event::Arrived => {
+                    let now = Instant::now();
                     for job in arrived.drain(..) {
-                        self.begin(job);
+                        self.send(job, now);
                     }
-                    // Whoever has brought the first has woken this task, which then runs before all others that are about
-                    // to ask. They go out together if it lets them go first, once.
+                    // The first request wakes this task before the tasks of other requests run. Yield to them once, so
+                    // that their commands go out in the same write.
                     if !std::mem::replace(&mut gathered, true) {
                         yield_now().await;
                     }
@@ -142,95 +146,65 @@ impl Pipe {
         }
     }
 
-    /// Whether to take up more before what there is has gone.
     fn has_room(&self) -> bool {
         self.sent.len() < MOST_SENT && self.out.len() < FULL
     }
 
-    fn begin(&mut self, job: Job) {
-        // Who has gone is not charged.
-        if job.is_left() {
+    /// Sends a command, unless its caller has left: a request that is over must not be charged.
+    fn send(&mut self, job: Job, now: Instant) {
+        let has_left = |caller: Caller| caller.strong_count() == 0;
+        if job.answer.is_closed() || job.caller.is_some_and(has_left) {
             return;
         }
-        match job {
-            Job::Count(job) => self.count(job),
-            Job::Ask { command, answer } => self.send(&command, Then::Told(answer)),
-        }
-    }
-
-    /// Sends a command whose answer is for this.
-    pub(super) fn send(&mut self, command: &Command, then: Then) {
         self.opaque = self.opaque.wrapping_add(1) & 0xFFFF_FFFF;
         self.sent.push_back(Sent {
             opaque: self.opaque,
-            at: self.now,
-            then,
+            at: now,
+            answer: job.answer,
         });
-        command.write(&mut self.out, self.opaque);
+        job.command.write(&mut self.out, self.opaque);
     }
 
+    /// Delivers the answers that have arrived. An error ends the connection.
     fn replies(&mut self, parser: &mut Parser, input: &mut BytesMut) -> Result<(), String> {
-        while let Some(reply) = parser.next(input).map_err(|wrong| wrong.to_string())? {
-            self.reply(reply).map_err(|wrong| wrong.to_string())?;
+        while let Some(reply) = parser.next(input)? {
+            let Some(sent) = self.sent.pop_front() else {
+                return Err(violation("an answer without a command"));
+            };
+            let answer = match reply {
+                Reply::Meta(meta) if meta.opaque == Some(sent.opaque) => Ok(meta),
+                // These errors concern one command: the server will understand the next one.
+                Reply::Error(error) if error.starts_with(NO_NUMBER) => {
+                    Ok(Meta::new(Code::NoNumber))
+                }
+                Reply::Error(error) if error.starts_with("SERVER_ERROR ") => {
+                    Err(Failure::new(error))
+                }
+                Reply::Error(error) => {
+                    let _ = sent.answer.send(Err(Failure::new(&error)));
+                    return Err(error);
+                }
+                _ => return Err(violation("an answer to another command")),
+            };
+            self.had_answers = true;
+            let _ = sent.answer.send(answer);
         }
         Ok(())
     }
 
-    fn reply(&mut self, reply: Reply) -> Result<(), Nonsense> {
-        let Some(sent) = self.sent.pop_front() else {
-            return Err(Nonsense::new("an answer to nothing"));
-        };
-        let result = match reply {
-            Reply::Meta(meta) if meta.opaque == Some(sent.opaque) => Ok(meta),
-            Reply::Meta(meta) => {
-                let (got, expected) = (meta.opaque, sent.opaque);
-                return Err(Nonsense::new(format!(
-                    "an answer to {got:?}, not to {expected}"
-                )));
-            }
-            Reply::Version(_) => return Err(Nonsense::new("a version that nobody asked for")),
-            Reply::Error(error) => Err(error),
-        };
-        if let Err(error) = &result
-            && !is_harmless(error)
-        {
-            let error = error.clone();
-            self.then(sent.then, Err(Failure::new(&error)));
-            return Err(Nonsense::new(error));
-        }
-        self.had_answers = true;
-        self.then(sent.then, result.map_err(Failure::new));
-        Ok(())
-    }
-
-    fn then(&mut self, then: Then, answer: Result<Meta, Failure>) {
-        match then {
-            Then::Told(told) => {
-                let _ = told.send(answer);
-            }
-            Then::Look(job) => self.looked(job, answer),
-            Then::Charged(job) => self.charged(job, answer),
-            Then::TakenBack(job) => self.taken_back(job, answer),
-            Then::Reread(job) => self.reread(job, answer),
-            Then::Inspected(job) => self.inspected(job, answer),
-            Then::Healed(job) => self.healed(job, answer),
-            Then::Settled(job) => match answer {
-                Ok(_) => job.done(),
-                Err(failure) => job.answer(Err(failure)),
-            },
-        }
-    }
-
-    /// When the server has been silent for too long. `None` if that is later than a clock can tell.
+    /// Returns when the oldest command times out. `None` if that is later than a clock can tell.
     fn next_due(&self) -> Option<Instant> {
         self.sent.front()?.at.checked_add(self.timeout)
     }
 
-    fn due(&self) -> Option<String> {
-        let is_late = self.next_due().is_some_and(|due| due <= self.now);
+    fn late(&self) -> Option<String> {
+        let is_late = self.next_due().is_some_and(|due| due <= Instant::now());
         is_late.then(|| format!("no answer within {:?}", self.timeout))
     }
 }
+
+/// The server's error about a value that is no number.
+const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
 enum Event {
     Read(io::Result<usize>),
@@ -238,15 +212,3 @@ enum Event {
     Arrived,
     Due,
 }
-
-/// Whether an error is about one command, and those that follow are understood. A server without memory says so.
-fn is_harmless(error: &str) -> bool {
-    is_no_number(error) || error.starts_with("SERVER_ERROR ")
-}
-
-#[cfg(test)]
-mod fleet;
-#[cfg(test)]
-mod store;
-#[cfg(test)]
-mod tests;

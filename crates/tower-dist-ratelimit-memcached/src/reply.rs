@@ -6,139 +6,126 @@ use smallvec::SmallVec;
 /// The longest line that a server sends.
 const LONGEST_LINE: usize = 2048;
 
-/// The longest value that is read, in bytes: that of a `CasBackend`.
+/// The longest value that is read, in bytes: the longest value of a `CasBackend`.
 pub(super) const LONGEST_VALUE: usize = 96 << 10;
 
-/// The longest value that is skipped: what servers can be told to store at most.
+/// The longest value that is skipped: the largest item size that a server can be configured with.
 const LONGEST_SKIP: u64 = 1 << 30;
 
-/// How a meta command went.
+/// The outcome of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     /// `HD`: done.
     Done,
-    /// `VA`: done, and here is the value.
+    /// `VA`: done, and the value follows.
     Value,
-    /// `EN`: there is no such item to read.
+    /// `EN`: there is no item to read.
     Miss,
-    /// `NF`: there is no such item to change.
+    /// `NF`: there is no item to change.
     NotFound,
-    /// `NS`: it could not be added, as there is one.
+    /// `NS`: the item exists, so it was not added.
     NotStored,
-    /// `EX`: it is another one than was expected.
+    /// `EX`: the item has another version than expected.
     Exists,
-    /// `MN`: all commands before this one are answered.
-    NoOp,
+    /// The item's value is no number, so nothing was added to it.
+    NoNumber,
 }
 
-/// What a server says.
+/// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Meta(Meta),
-    /// A command that it could not do; this is why.
+    /// A command failed, for this reason.
     Error(String),
-    /// Its version.
+    /// The server's version.
     Version(String),
 }
 
-/// The answer to a meta command.
+/// The reply to a meta command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) code: Code,
-    /// None if it is longer than anything of ours.
+    /// `None` if it is longer than any value of this crate.
     pub(super) value: Option<Value>,
     pub(super) cas: Option<u64>,
-    /// Seconds that it is kept; negative: for ever.
+    /// Remaining time to live in seconds; negative if the item does not expire.
     pub(super) ttl: Option<i64>,
     pub(super) opaque: Option<u64>,
 }
 
 pub(super) type Value = SmallVec<[u8; 64]>;
 
-/// Bytes that are not the protocol. What follows them cannot be told, so the connection is of no use any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Nonsense(String);
-
-impl Nonsense {
-    pub(super) fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
+impl Meta {
+    pub(super) fn new(code: Code) -> Self {
+        Self {
+            code,
+            value: None,
+            cas: None,
+            ttl: None,
+            opaque: None,
+        }
     }
 }
 
-impl fmt::Display for Nonsense {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server does not speak the protocol: {}", self.0)
-    }
-}
-
-/// Reads replies, in whatever pieces they come.
+/// Reads replies, however the bytes are split.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    /// A value that is too long to be kept: its header, and how much of it, and of the line's end, is still to come.
-    skipping: Option<(Meta, u64)>,
+    /// Bytes to drop before the next reply: the rest of a value that is too long.
+    skip: u64,
 }
 
 impl Parser {
-    /// The next reply, if it is there as a whole. Takes what it has read.
-    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Option<Reply>, Nonsense> {
-        if self.skipping.is_some() {
-            return Ok(self.skip(bytes));
-        }
+    /// Takes the next reply out of `bytes`. Returns `None` until the reply is complete.
+    ///
+    /// After an error the rest of the bytes has no known meaning, so the connection is useless.
+    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Option<Reply>, String> {
+        self.read(bytes).map_err(violation)
+    }
+
+    fn read(&mut self, bytes: &mut BytesMut) -> Result<Option<Reply>, String> {
+        let dropped = usize::try_from(self.skip)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        bytes.advance(dropped);
+        self.skip -= dropped as u64;
         let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
             return match bytes.len() {
                 0..=LONGEST_LINE => Ok(None),
-                _ => Err(Nonsense::new("a line without an end")),
+                _ => Err("a line without an end".to_owned()),
             };
         };
-        let Some(line) = bytes[..end].strip_suffix(b"\r") else {
-            return Err(Nonsense::new("a line that ends in half a line's end"));
-        };
-        if line.len() > LONGEST_LINE {
-            return Err(Nonsense::new("a line that is too long"));
-        }
-        let (reply, length) = header(line)?;
-        let Some(length) = length else {
-            bytes.advance(end + 1);
-            return Ok(Some(reply));
-        };
-        let Reply::Meta(mut meta) = reply else {
-            return Err(Nonsense::new("a value of no item"));
-        };
-        let kept = usize::try_from(length).ok();
-        let Some(length) = kept.filter(|&length| length <= LONGEST_VALUE) else {
+        let line = bytes[..end].strip_suffix(b"\r");
+        let line = line.filter(|line| line.len() <= LONGEST_LINE);
+        let (mut reply, length) = header(line.ok_or("a line that is too long, or ends in LF")?)?;
+        let mut taken = end + 1;
+        if let (Reply::Meta(meta), Some(length)) = (&mut reply, length) {
             if length > LONGEST_SKIP {
-                return Err(Nonsense::new(format!("a value of {length} bytes")));
+                return Err(format!("a value of {length} bytes"));
             }
-            bytes.advance(end + 1);
-            self.skipping = Some((meta, length + 2));
-            return Ok(self.skip(bytes));
-        };
-        let Some(value) = bytes.get(end + 1..end + 1 + length + 2) else {
-            return Ok(None);
-        };
-        let Some(value) = value.strip_suffix(b"\r\n") else {
-            return Err(Nonsense::new("a value that is longer than it says"));
-        };
-        meta.value = Some(Value::from_slice(value));
-        bytes.advance(end + 1 + length + 2);
-        Ok(Some(Reply::Meta(meta)))
-    }
-
-    fn skip(&mut self, bytes: &mut BytesMut) -> Option<Reply> {
-        let (meta, mut left) = self.skipping.take()?;
-        let here = u64::try_from(bytes.len()).unwrap_or(u64::MAX).min(left);
-        bytes.advance(usize::try_from(here).unwrap_or(0));
-        left -= here;
-        if left > 0 {
-            self.skipping = Some((meta, left));
-            return None;
+            let kept = usize::try_from(length).unwrap_or(usize::MAX);
+            if kept > LONGEST_VALUE {
+                self.skip = length + 2;
+            } else {
+                let Some(value) = bytes.get(taken..taken + kept + 2) else {
+                    return Ok(None);
+                };
+                let value = value.strip_suffix(b"\r\n");
+                meta.value = Some(value.ok_or("a value that is longer than stated")?.into());
+                taken += kept + 2;
+            }
         }
-        Some(Reply::Meta(meta))
+        bytes.advance(taken);
+        Ok(Some(reply))
     }
 }
 
-/// Reads a line; and how long the value is that follows it.
-fn header(line: &[u8]) -> Result<(Reply, Option<u64>), Nonsense> {
+/// The reason to give up a connection whose server violates the protocol.
+pub(super) fn violation(what: impl fmt::Display) -> String {
+    format!("the server does not speak the protocol: {what}")
+}
+
+/// Reads a line. Also returns the length of the value that follows the line.
+fn header(line: &[u8]) -> Result<(Reply, Option<u64>), String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut words = line.split(|&byte| byte == b' ');
     let code = match words.next() {
@@ -148,7 +135,6 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), Nonsense> {
         Some(b"NF") => Code::NotFound,
         Some(b"NS") => Code::NotStored,
         Some(b"EX") => Code::Exists,
-        Some(b"MN") => Code::NoOp,
         Some(b"CLIENT_ERROR" | b"SERVER_ERROR" | b"ERROR") => {
             return Ok((Reply::Error(text(line)), None));
         }
@@ -156,54 +142,44 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), Nonsense> {
             let version = words.next().unwrap_or_default();
             return Ok((Reply::Version(text(version)), None));
         }
-        _ => {
-            let start = text(&line[..line.len().min(40)]);
-            return Err(Nonsense::new(format!("{start:?}")));
-        }
+        _ => return Err(format!("{:?}", text(&line[..line.len().min(40)]))),
     };
     let length = match code {
-        Code::Value => match words.next().and_then(number) {
-            Some(length) => Some(length),
-            None => return Err(Nonsense::new("a value of no length")),
-        },
+        Code::Value => Some(
+            words
+                .next()
+                .and_then(number)
+                .ok_or("a value without a length")?,
+        ),
         _ => None,
     };
-    let mut meta = Meta {
-        code,
-        value: None,
-        cas: None,
-        ttl: None,
-        opaque: None,
-    };
+    let mut meta = Meta::new(code);
     for flag in words {
-        let wrong = || Nonsense::new(format!("the flag {:?}", text(&flag[..flag.len().min(40)])));
-        match flag {
-            [] => {}
-            [b'c', token @ ..] => meta.cas = Some(number(token).ok_or_else(wrong)?),
-            [b'O', token @ ..] => meta.opaque = Some(number(token).ok_or_else(wrong)?),
-            [b't', b'-', token @ ..] => {
-                meta.ttl = number(token).ok_or_else(wrong).map(|_| Some(-1))?
+        let Some((name, token)) = flag.split_first() else {
+            continue;
+        };
+        let number = |token| {
+            let wrong = || format!("the flag {:?}", text(&flag[..flag.len().min(40)]));
+            number(token).ok_or_else(wrong)
+        };
+        match (name, token) {
+            (b'c', token) => meta.cas = Some(number(token)?),
+            (b'O', token) => meta.opaque = Some(number(token)?),
+            (b't', [b'-', token @ ..]) => meta.ttl = Some(number(token).map(|_| -1)?),
+            (b't', token) => {
+                meta.ttl = Some(i64::try_from(number(token)?).unwrap_or(i64::MAX));
             }
-            [b't', token @ ..] => {
-                let seconds = number(token).ok_or_else(wrong)?;
-                meta.ttl = Some(i64::try_from(seconds).unwrap_or(i64::MAX));
-            }
-            // Others say that an item is stale, or was won: nothing that was asked.
+            // Other flags mark stale items, which no command here asks for.
             _ => {}
         }
     }
     Ok((Reply::Meta(meta), length))
 }
 
-/// Digits, and nothing but digits.
+/// Reads a number of digits only.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0_u64, |value, &byte| {
-        let digit = byte.checked_sub(b'0').filter(|&digit| digit < 10)?;
-        value.checked_mul(10)?.checked_add(digit.into())
-    })
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }
 
 #[cfg(test)]

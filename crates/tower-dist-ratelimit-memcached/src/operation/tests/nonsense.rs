@@ -1,4 +1,4 @@
-//! What a server could say, right or wrong.
+//! Replies of a server, valid or not.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
     ];
     let wrong = prop_oneof![40 => Just(0), 1 => Just(1)];
     let replies = proptest::collection::vec((code, value, flags, wrong), 0..60);
-    // And then what is no reply.
+    // Bytes that are no reply follow.
     let noise = prop_oneof![
         3 => Just(Vec::new()),
         1 => proptest::collection::vec(any::<u8>(), 1..80),
@@ -52,50 +52,43 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever a server says, nothing panics, and everybody is told something.
+    /// No reply causes a panic, and every caller gets a verdict or an error.
     #[test]
-    fn no_server_is_too_strange(replies in replies()) {
+    fn any_replies_of_a_server_end_in_verdicts_or_errors(replies in replies()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (client, mut server) = duplex(1 << 20);
-            let (sender, mut inbox) = mpsc::channel(64);
-            let mut receivers = Vec::new();
-            for (job, receiver) in jobs() {
-                sender.try_send(job).unwrap_or_else(|_| panic!("there is room"));
-                receivers.push(receiver);
-            }
+            let (link, mut inbox) = Link::channel(Health::up(), 64);
+            let verdicts: Vec<Task> = operations(&link)
+                .into_iter()
+                .map(|operation| tokio::spawn(operation.ask().unwrap()))
+                .collect();
             let value = Command::set(b"k", 1).value("", b"1");
             let commands = [Command::new("mg", b"k").end(" v c"), value];
-            let asked = commands.map(|command| {
-                let (job, receiver) = asking_for(command);
-                sender.try_send(job).unwrap_or_else(|_| panic!("there is room"));
-                receiver
-            });
+            let answers = commands.map(|command| tokio::spawn(link.ask(command, None).unwrap()));
             let speaking = async {
-                // All that was asked at first; then the answers, to that and to what follows from them.
-                let mut asked = [0; 16_384];
-                assert!(server.read(&mut asked).await.unwrap() > 0);
-                // It may have hung up already.
+                // The first commands; then the replies, to these and to the commands that follow from them.
+                let mut commands = [0; 16_384];
+                assert!(server.read(&mut commands).await.unwrap() > 0);
+                // The client may have closed the connection already.
                 let _ = server.write_all(&replies).await;
                 let _ = server.shutdown().await;
-                while matches!(server.read(&mut asked).await, Ok(1..)) {}
+                while matches!(server.read(&mut commands).await, Ok(1..)) {}
             };
-            let mut pipe = Pipe::new(Duration::from_secs(5), clock::now);
-            let (read, write) = split(client);
             let serving = async {
+                let (read, write) = split(client);
+                let mut pipe = Pipe::new(Duration::from_secs(5));
                 let end = pipe.run(read, write, &mut inbox).await;
-                drop(pipe);
+                drop(inbox);
                 end
             };
             let (end, ()) = tokio::join!(serving, speaking);
             assert!(end.is_some());
-            for mut receiver in receivers {
-                let told = receiver.try_recv();
-                assert_ne!(told.err(), Some(oneshot::error::TryRecvError::Empty));
+            for verdict in verdicts {
+                let _ = timeout(Duration::from_secs(10), verdict).await.expect("a verdict").unwrap();
             }
-            for mut receiver in asked {
-                let told = receiver.try_recv();
-                assert_ne!(told.err(), Some(oneshot::error::TryRecvError::Empty));
+            for answer in answers {
+                let _ = timeout(Duration::from_secs(10), answer).await.expect("an answer").unwrap();
             }
         });
     }

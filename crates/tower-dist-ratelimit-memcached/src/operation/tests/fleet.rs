@@ -1,61 +1,41 @@
-//! Several machines and one server, in virtual time: what clocks that differ, and answers that take their time, let
-//! through.
+//! Several machines and one server, in virtual time: the requests that different clocks and slow answers admit.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::rc::Rc;
 
 use tokio::{
-    io::{duplex, split},
-    sync::{mpsc, oneshot},
     task::{LocalSet, spawn_local},
-    time::{Instant, sleep},
-};
-use tower_dist_ratelimit::{
-    Policy, Quota,
-    backend::{Charge, JointDecision, PolicyId, toolkit::tag},
+    time::sleep,
 };
 
 use super::{
-    Pipe,
     store::{Store, clock},
-};
-use crate::{
-    clock::Clock,
-    counted::Counted,
-    job::{Counting, Job, Verb},
+    *,
 };
 
 /// A process that asks about one key.
 #[derive(Clone)]
-struct Machine {
-    inbox: mpsc::Sender<Job>,
-    counted: Arc<Counted>,
-}
+struct Machine(Operation);
 
 impl Machine {
     fn new(store: &Rc<Store>, policy: &Policy, clock: Clock, latency: Duration) -> Self {
         let (client, server) = duplex(1 << 16);
-        let (inbox, mut jobs) = mpsc::channel(64);
+        let (link, mut jobs) = Link::channel(Health::up(), 64);
         let store = Rc::clone(store);
         spawn_local(async move { store.serve(server, latency).await });
         spawn_local(async move {
             let (read, write) = split(client);
-            let mut pipe = Pipe::new(Duration::from_secs(5), clock);
+            let mut pipe = Pipe::new(Duration::from_secs(5));
             pipe.run(read, write, &mut jobs).await
         });
-        let counted = Counted::new("rl", policy).unwrap().unwrap();
-        Self {
-            inbox,
-            counted: Arc::new(counted),
-        }
+        Self(Operation {
+            clock,
+            charge: Charge::new(PolicyId::new(0), b"", 1),
+            ..operation(&link, policy, Verb::Acquire)
+        })
     }
 
     async fn take(&self) -> JointDecision {
-        let (answer, receiver) = oneshot::channel();
-        let charge = Charge::new(PolicyId::new(0), b"", 1);
-        let rule = Arc::clone(&self.counted);
-        let job = Counting::new(rule, tag(b"k"), Verb::Acquire, charge, answer);
-        assert!(self.inbox.try_send(Job::Count(Box::new(job))).is_ok());
-        receiver.await.unwrap().unwrap()
+        self.0.clone().ask().unwrap().await.unwrap()
     }
 }
 
@@ -63,12 +43,12 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// When requests were admitted that machines with such clocks make for so long, each one every 20 ms or so: when they
-/// asked, and when they were told.
+/// Returns the admitted requests of machines with these clocks, each with the times of its call and of its verdict. Each
+/// machine makes a request every 20 ms or so.
 async fn admitted(policy: &Policy, clocks: &[Clock]) -> Vec<(Instant, Instant)> {
-    const LONG: Duration = Duration::from_secs(20);
+    const TEST: Duration = Duration::from_secs(20);
     let store = Rc::default();
-    let end = Instant::now() + LONG;
+    let end = Instant::now() + TEST;
     let tasks: Vec<_> = clocks
         .iter()
         .zip(0..)
@@ -96,7 +76,7 @@ async fn admitted(policy: &Policy, clocks: &[Clock]) -> Vec<(Instant, Instant)> 
     all
 }
 
-/// The most by which more was admitted in any time than this allows for it.
+/// Returns by how much the admitted requests exceed `most` in any span of time.
 fn excess(admitted: &[(Instant, Instant)], most: impl Fn(Duration) -> u64) -> u64 {
     let excess = admitted.iter().enumerate().map(|(first, (began, _))| {
         let mut ends: Vec<Instant> = admitted[first..].iter().map(|(_, told)| *told).collect();
@@ -108,14 +88,15 @@ fn excess(admitted: &[(Instant, Instant)], most: impl Fn(Duration) -> u64) -> u6
     excess.max().unwrap_or_default()
 }
 
-/// As many windows of a second as such a time can touch.
+/// Returns the maximum number of windows of a second that this time can touch.
 fn windows(time: Duration) -> u64 {
     u64::try_from(time.as_nanos() / 1_000_000_000).unwrap() + 2
 }
 
 /// The bound that the docs of the backend state.
 #[tokio::test(start_paused = true)]
-async fn clocks_that_differ_admit_what_the_algorithm_would_in_so_much_more_time() {
+async fn clocks_that_differ_by_a_skew_admit_at_most_what_the_algorithm_admits_in_a_span_longer_by_the_skew()
+ {
     const SKEW: Duration = Duration::from_millis(700);
     let quota = Quota::per_second(10);
     let most = |time| 10 * windows(time);
@@ -139,9 +120,9 @@ async fn clocks_that_differ_admit_what_the_algorithm_would_in_so_much_more_time(
         .await;
 }
 
-/// A window that is full admits nobody because it ends before the answer comes.
+/// A full window stays full for an answer that arrives after its end.
 #[tokio::test(start_paused = true)]
-async fn an_answer_from_beyond_the_end_of_a_window_is_decided_by_the_window_that_was_charged() {
+async fn an_answer_that_arrives_after_the_end_of_a_window_is_decided_by_the_charged_window() {
     let quota = Quota::per_minute(5);
     let local = LocalSet::new();
     local
@@ -150,8 +131,8 @@ async fn an_answer_from_beyond_the_end_of_a_window_is_decided_by_the_window_that
                 let policy = Policy::new("fixed", quota).fixed_window();
                 let store = Rc::default();
                 let machine = Machine::new(&store, &policy, clock::<0>, millis(100));
-                // Whole minutes from the beginning of time; then to just before the next.
-                let into = Duration::from_nanos((clock::<0>().nanos) % 60_000_000_000);
+                // Windows begin at whole minutes. The requests start just before the second one.
+                let into = Duration::from_nanos(clock::<0>() % 60_000_000_000);
                 sleep(Duration::from_millis(119_900) - into).await;
                 let asks = (0..40).map(|_| {
                     let machine = machine.clone();
@@ -161,7 +142,7 @@ async fn an_answer_from_beyond_the_end_of_a_window_is_decided_by_the_window_that
                 for ask in asks.collect::<Vec<_>>() {
                     allowed += u64::from(ask.await.unwrap());
                 }
-                // Five of the window that ends, and five of the next.
+                // The window that ends admits 5 requests, and so does the next window.
                 assert!((5..=10).contains(&allowed), "{allowed}");
             }
         })

@@ -1,85 +1,89 @@
+mod fleet;
 mod nonsense;
+mod store;
 mod windows;
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, duplex, split},
-    sync::{mpsc, oneshot},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split},
     task::JoinHandle,
+    time::timeout,
 };
 use tower_dist_ratelimit::{
     Policy, Quota,
-    backend::{Charge, JointDecision, PolicyId, toolkit::tag},
+    backend::{
+        PolicyId,
+        toolkit::{Health, tag},
+    },
 };
 
-use super::{End, Pipe};
+use super::*;
 use crate::{
     clock,
-    counted::Counted,
-    failure::Failure,
-    job::{Counting, Job, Verb},
-    reply::Meta,
-    request::Command,
+    pipe::{End, Pipe},
 };
 
-type Receiver = oneshot::Receiver<Result<JointDecision, Failure>>;
+/// A verdict that a task waits for.
+type Task = JoinHandle<Verdict>;
 
-fn counting(policy: &Policy, verb: Verb) -> (Job, Receiver) {
-    let rule = Counted::new("rl", policy).unwrap().unwrap();
-    let (answer, receiver) = oneshot::channel();
-    let charge = Charge::new(PolicyId::new(0), b"", 3).up_to(5);
-    let job = Counting::new(Arc::new(rule), tag(b"k"), verb, charge, answer);
-    (Job::Count(Box::new(job)), receiver)
-}
-
-/// A command by itself, and its answer.
-fn asking_for(command: Command) -> (Job, oneshot::Receiver<Result<Meta, Failure>>) {
-    let (answer, receiver) = oneshot::channel();
-    (Job::Ask { command, answer }, receiver)
+/// An operation on a key of this policy: 3 tokens, or up to 5.
+fn operation(link: &Link, policy: &Policy, verb: Verb) -> Operation {
+    Operation {
+        link: link.clone(),
+        rule: Arc::new(Counted::new("rl", policy).unwrap().unwrap()),
+        clock: clock::wall,
+        tag: tag(b"k"),
+        verb,
+        charge: Charge::new(PolicyId::new(0), b"", 3).up_to(5),
+    }
 }
 
 /// One of each operation that has steps of its own.
-fn jobs() -> Vec<(Job, Receiver)> {
+fn operations(link: &Link) -> Vec<Operation> {
     let policy = || Policy::new("p", Quota::per_hour(5));
-    let mut jobs = Vec::new();
+    let mut operations = Vec::new();
     for verb in [
         Verb::Acquire,
         Verb::Settle(-2),
         Verb::Settle(2),
         Verb::Reset,
     ] {
-        jobs.push(counting(&policy().fixed_window_from_first_request(), verb));
-        jobs.push(counting(&policy().fixed_window(), verb));
+        for policy in [
+            policy().fixed_window_from_first_request(),
+            policy().fixed_window(),
+        ] {
+            operations.push(operation(link, &policy, verb));
+        }
     }
-    jobs
+    operations
 }
 
-/// A pipe and what is at its other end, which answers when it is told to.
+/// A connection whose other end answers when the test says so.
 struct Wire {
-    server: tokio::io::DuplexStream,
-    inbox: mpsc::Sender<Job>,
-    /// Why the pipe has given the connection up.
+    server: DuplexStream,
+    link: Link,
+    /// Why the connection was given up.
     end: JoinHandle<Option<End>>,
 }
 
 impl Wire {
     fn new() -> Self {
         let (client, server) = duplex(1 << 16);
-        let (inbox, mut jobs) = mpsc::channel(8);
+        let (link, mut jobs) = Link::channel(Health::up(), 8);
         let end = tokio::spawn(async move {
             let (read, write) = split(client);
-            let mut pipe = Pipe::new(Duration::from_secs(5), clock::now);
-            pipe.run(read, write, &mut jobs).await
+            Pipe::new(Duration::from_secs(5))
+                .run(read, write, &mut jobs)
+                .await
         });
-        Self { server, inbox, end }
+        Self { server, link, end }
     }
 
-    fn send(&self, job: Job) {
-        assert!(self.inbox.try_send(job).is_ok());
+    fn send(&self, policy: &Policy) -> Task {
+        let operation = operation(&self.link, policy, Verb::Acquire);
+        tokio::spawn(operation.ask().unwrap())
     }
 
-    /// The next command, which has to have this in it, is answered so.
+    /// Answers the next command, which has to contain `has`.
     async fn answer(&mut self, has: &str, code: &str, value: &str, flags: &str) {
         let mut asked = vec![0; 4096];
         let asking = self.server.read(&mut asked);
@@ -95,25 +99,24 @@ impl Wire {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_back_from_a_window_that_others_began() {
+async fn no_token_is_taken_back_from_a_window_that_other_processes_began() {
     let policy = Policy::new("p", Quota::per_minute(5)).fixed_window_from_first_request();
-    let (job, receiver) = counting(&policy, Verb::Acquire);
     let mut wire = Wire::new();
-    wire.send(job);
-    // Five were asked for, where 98 had been.
+    let task = wire.send(&policy);
+    // The request adds 5 tokens to 98 tokens.
     wire.answer(" D5 t v c", "VA", "103", " t3 c11").await;
     wire.answer(" MD D5 C11", "EX", "", "").await;
-    // Somebody else has changed it, but it is still the same window.
+    // Another process has changed the same window.
     wire.answer("mg ", "VA", "104", " t3 c12").await;
     wire.answer(" MD D5 C12", "EX", "", "").await;
-    // And now it is the next one.
+    // The next window has begun.
     wire.answer("mg ", "VA", "1", " t61 c13").await;
     wire.answer(" N61 J5 D5 t v c", "VA", "5", " t61 c14").await;
-    let verdict = receiver.await.unwrap().unwrap();
+    let verdict = task.await.unwrap().unwrap();
     assert!(verdict.allowed && verdict.decisions[0].granted == 5);
 }
 
-/// What a server could say to the command of this number, right or wrong.
+/// A reply to the command of this number, valid or not.
 fn reply(opaque: usize, code: &str, value: &str, flags: &str) -> String {
     match code {
         "VA" => format!("VA {} O{opaque}{flags}\r\n{value}\r\n", value.len()),

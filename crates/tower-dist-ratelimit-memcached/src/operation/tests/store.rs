@@ -1,4 +1,4 @@
-//! As much of Memcached as the backend asks for, in this process and by tokio's clock.
+//! The commands of Memcached that the backend uses, in this process and by tokio's clock.
 
 use std::{collections::HashMap, fmt::Write, sync::Mutex, time::Duration};
 
@@ -7,8 +7,6 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::clock::Time;
-
 /// A multiple of every window in the tests, in seconds.
 const BEGINNING: u64 = 360_000_000;
 
@@ -16,13 +14,10 @@ thread_local! {
     static START: Instant = Instant::now();
 }
 
-/// What a machine's clock shows that is so many milliseconds ahead. A test's tasks share a thread, and so a beginning.
-pub(super) fn clock<const AHEAD: u64>() -> Time {
+/// The clock of a machine that is ahead by `AHEAD` milliseconds. The tasks of a test share a thread, and so the start.
+pub(super) fn clock<const AHEAD: u64>() -> u64 {
     let since = START.with(Instant::elapsed) + Duration::from_millis(AHEAD);
-    Time {
-        nanos: BEGINNING * 1_000_000_000 + u64::try_from(since.as_nanos()).unwrap(),
-        unix: BEGINNING + since.as_secs(),
-    }
+    BEGINNING * 1_000_000_000 + u64::try_from(since.as_nanos()).unwrap()
 }
 
 struct Item {
@@ -37,7 +32,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Serves one connection, whose bytes take so long each way.
+    /// Serves one connection. Bytes take `latency` in each direction.
     pub(super) async fn serve(&self, stream: DuplexStream, latency: Duration) {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
@@ -53,7 +48,7 @@ impl Store {
                     value.truncate(length);
                 }
                 answers.extend(self.execute(line.trim_end(), value));
-                // Other connections come between two commands of one.
+                // Commands of other connections come between two commands of one connection.
                 sleep(Duration::from_millis(1)).await;
                 line.clear();
                 if !stream.buffer().contains(&b'\n') {
@@ -116,7 +111,7 @@ impl Store {
             }
             _ => panic!("{line:?}"),
         };
-        // Without asking for its value an answer has none.
+        // An answer has a value only if the command asks for it.
         let code = if code == "VA" && !flags.contains(&"v") {
             "HD"
         } else {

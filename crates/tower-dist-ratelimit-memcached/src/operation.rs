@@ -1,0 +1,414 @@
+//! Operations on counters. A charge adds its tokens to a window in one command, and takes them back if they were too many.
+//! So no concurrent requests admit more than the limit. While tokens are being taken back, another request that would fit
+//! without them can be rejected.
+
+use std::{
+    iter,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{task::JoinHandle, time::Instant};
+use tower_dist_ratelimit::{
+    Decision, Decisions,
+    backend::{
+        Charge, JointDecision,
+        toolkit::{PartAnswer, Tag, TransactionPart},
+    },
+};
+
+use super::{
+    clock::Clock,
+    counted::{Counted, MOST},
+    failure::Failure,
+    key::Key,
+    link::{Link, Pending},
+    reply::{Code, Meta, number},
+    request::Command,
+};
+
+/// Maximum number of times that a charge is made again: after another process has begun the window, or has taken tokens
+/// back, and after a foreign value was deleted.
+const TRIES: u32 = 4;
+
+/// Maximum number of attempts to take tokens back from a window that other processes are charging.
+const TAKE_BACKS: u32 = 16;
+
+/// A larger value is no count of this crate: it is a foreign number, or has wrapped around.
+const LARGEST: u64 = 1 << 62;
+
+/// The kind of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Acquire,
+    Settle(i64),
+    Reset,
+}
+
+/// An operation on the counter of one key.
+#[derive(Clone)]
+pub(super) struct Operation {
+    pub(super) link: Link,
+    pub(super) rule: Arc<Counted>,
+    pub(super) clock: Clock,
+    pub(super) tag: Tag,
+    pub(super) verb: Verb,
+    /// Without its key.
+    pub(super) charge: Charge<'static>,
+}
+
+/// The first command of an operation, in flight.
+struct Attempt {
+    pending: Pending,
+    at: Instant,
+    /// The same time by the clock that windows go by.
+    nanos: u64,
+    /// The window.
+    number: Option<u64>,
+    /// Added tokens.
+    added: u64,
+}
+
+/// What follows from the answer to an attempt.
+enum Outcome {
+    Decided(JointDecision),
+    /// More tokens were added than granted, and are being taken back.
+    Excess {
+        decision: Decision,
+        over: u64,
+        ttl: Option<i64>,
+        taken_back: Pending,
+    },
+    /// The value is no count of this policy.
+    Foreign,
+    /// Another process began the window in the same instant.
+    Overtaken,
+}
+
+/// The verdict on an operation.
+type Verdict = Result<JointDecision, Failure>;
+
+/// An operation whose caller waits for the first answer. If the caller leaves, a task completes the operation.
+struct Open {
+    operation: Arc<Operation>,
+    attempt: Option<Attempt>,
+}
+
+impl Open {
+    async fn first_answer(&mut self) -> Option<(Attempt, Result<Meta, Failure>)> {
+        let answer = (&mut self.attempt.as_mut()?.pending).await;
+        Some((self.attempt.take()?, answer))
+    }
+
+    /// Completes the operation in a task.
+    fn spawn(&self, attempt: Attempt, outcome: Option<Outcome>) -> JoinHandle<Verdict> {
+        let operation = Operation::clone(&self.operation);
+        let caller = Arc::downgrade(&self.operation);
+        let runtime = &self.operation.link.runtime;
+        runtime.spawn(operation.complete(attempt, outcome, caller))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            self.spawn(attempt, None);
+        }
+    }
+}
+
+impl Operation {
+    /// Sends the first command.
+    ///
+    /// If the caller drops the future before that command goes out, nothing is charged. Afterwards a task completes the
+    /// operation.
+    pub(super) fn ask(self) -> Result<impl Future<Output = Verdict> + Send + use<>, Failure> {
+        let operation = Arc::new(self);
+        let attempt = Some(operation.attempt(Arc::downgrade(&operation))?);
+        let mut open = Open { operation, attempt };
+        Ok(async move {
+            let Some((attempt, answer)) = open.first_answer().await else {
+                return Err(Failure::ended());
+            };
+            let outcome = match open.operation.outcome(&attempt, answer)? {
+                Outcome::Decided(verdict) => return Ok(verdict),
+                outcome => outcome,
+            };
+            let allowed = outcome.allowed();
+            let task = open.spawn(attempt, Some(outcome));
+            match allowed {
+                Some(decision) => Ok(one(decision)),
+                None => task.await.unwrap_or_else(|_| Err(Failure::ended())),
+            }
+        })
+    }
+
+    /// Sends a charge, or a command that only reads.
+    fn attempt(&self, caller: Weak<Self>) -> Result<Attempt, Failure> {
+        let nanos = (self.clock)();
+        let number = self.rule.present(nanos, &self.tag);
+        let number = number.map(|(number, _)| number);
+        let key = self.key(number);
+        let limit = self.rule.limit(self.charge.quota);
+        let Charge { cost, up_to, .. } = self.charge;
+        let added = match self.verb {
+            Verb::Acquire if cost > 0 && cost <= limit => up_to.max(cost).min(limit),
+            Verb::Settle(delta @ 0..) => delta.unsigned_abs().min(MOST),
+            _ => 0,
+        };
+        let command = match self.verb {
+            Verb::Reset => Command::new("md", &key).end(""),
+            Verb::Settle(delta @ ..0) => {
+                let refund = delta.unsigned_abs().min(cost).min(MOST);
+                Command::new("ma", &key).flag(" MD D", refund).end("")
+            }
+            _ if added == 0 => Command::new("mg", &key).end(" v t"),
+            _ => {
+                let command = Command::new("ma", &key).ttl(" N", self.rule.ttl(nanos));
+                let command = command.flag(" J", added).flag(" D", added);
+                command.end(match self.rule.server_window() {
+                    Some(_) => " t v c",
+                    None => " v",
+                })
+            }
+        };
+        Ok(Attempt {
+            at: Instant::now(),
+            pending: self.link.ask(command, Some(caller))?,
+            nanos,
+            number,
+            added,
+        })
+    }
+
+    /// Reads the answer to an attempt. Sends the command that takes excess tokens back, so that it precedes the next charge of
+    /// the same caller.
+    fn outcome(
+        &self,
+        attempt: &Attempt,
+        answer: Result<Meta, Failure>,
+    ) -> Result<Outcome, Failure> {
+        let meta = answer?;
+        let count = count(&meta).filter(|_| self.rule.ends(meta.ttl));
+        let Attempt {
+            nanos,
+            number,
+            added,
+            ..
+        } = *attempt;
+        if added == 0 {
+            return Ok(Outcome::Decided(match self.verb {
+                Verb::Acquire => {
+                    let ttl = count.and(meta.ttl);
+                    one(self.decide(count.unwrap_or(0), number, ttl, (self.clock)()))
+                }
+                Verb::Settle(_) | Verb::Reset => done(),
+            }));
+        }
+        if meta.code == Code::NotStored {
+            return Ok(Outcome::Overtaken);
+        }
+        let Some(before) = count.and_then(|count| count.checked_sub(added)) else {
+            return Ok(Outcome::Foreign);
+        };
+        if let Verb::Settle(_) = self.verb {
+            return Ok(Outcome::Decided(done()));
+        }
+        // By the time of the charge: in a window that has ended since, no token would count.
+        let decision = self.decide(before, number, meta.ttl, nanos);
+        let over = added.saturating_sub(decision.granted);
+        if over == 0 {
+            return Ok(Outcome::Decided(one(decision)));
+        }
+        Ok(Outcome::Excess {
+            decision,
+            over,
+            ttl: meta.ttl,
+            taken_back: self.take_back(number, over, meta.cas)?,
+        })
+    }
+
+    /// Completes an operation after the answer to its first attempt. While the caller waits, a charge is made again if
+    /// another process got in the way.
+    async fn complete(
+        self,
+        mut attempt: Attempt,
+        mut outcome: Option<Outcome>,
+        caller: Weak<Self>,
+    ) -> Verdict {
+        let mut tries = 0;
+        loop {
+            let outcome = match outcome.take() {
+                Some(outcome) => outcome,
+                None => {
+                    let answer = (&mut attempt.pending).await;
+                    self.outcome(&attempt, answer)?
+                }
+            };
+            let allowed = outcome.allowed();
+            let last = match outcome {
+                Outcome::Decided(verdict) => return Ok(verdict),
+                Outcome::Overtaken => Err(Failure::busy("another process was quicker")),
+                Outcome::Foreign => {
+                    self.delete_foreign(attempt.number).await?;
+                    Err(Failure::busy(
+                        "a foreign value is kept where a limit counts",
+                    ))
+                }
+                Outcome::Excess {
+                    decision,
+                    over,
+                    ttl,
+                    taken_back,
+                } => {
+                    let count = self.taken_back(&attempt, over, ttl, taken_back).await?;
+                    let Some(count) = count.filter(|_| allowed.is_none()) else {
+                        return Ok(one(decision));
+                    };
+                    let present = self.decide(count, attempt.number, ttl, (self.clock)());
+                    if !present.allowed {
+                        return Ok(one(present));
+                    }
+                    // The tokens that were in the way have been taken back, too.
+                    Ok(one(decision))
+                }
+            };
+            if tries == TRIES {
+                return last;
+            }
+            tries += 1;
+            attempt = self.attempt(caller.clone())?;
+        }
+    }
+
+    /// Takes tokens out of a window. From a window that the server ends, only if it has not changed since.
+    fn take_back(
+        &self,
+        number: Option<u64>,
+        over: u64,
+        cas: Option<u64>,
+    ) -> Result<Pending, Failure> {
+        let command = Command::new("ma", &self.key(number)).flag(" MD D", over);
+        let command = match cas.filter(|_| self.rule.server_window().is_some()) {
+            Some(cas) => command.flag(" C", cas),
+            None => command,
+        };
+        self.link.ask(command.end(" v"), None)
+    }
+
+    /// Waits until tokens are taken back. Returns the remaining count, which is 0 if the window is over, or `None` if the
+    /// tokens stay charged until the window ends.
+    async fn taken_back(
+        &self,
+        attempt: &Attempt,
+        over: u64,
+        ttl: Option<i64>,
+        mut pending: Pending,
+    ) -> Result<Option<u64>, Failure> {
+        let window = self.rule.server_window().unwrap_or_default();
+        for _ in 0..TAKE_BACKS {
+            let meta = pending.await?;
+            if meta.code != Code::Exists {
+                return Ok(Some(count(&meta).unwrap_or(0)));
+            }
+            let meta = self.read(attempt.number).await?;
+            // The next window also has less time left, but only after as much time as a window takes, less a tick of the
+            // server's clock at each end.
+            let ticks = Duration::from_secs(2);
+            let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
+                && attempt.at.elapsed() < window.saturating_sub(ticks);
+            pending = match (meta.code, meta.cas) {
+                (Code::Value, Some(_)) if is_same => {
+                    self.take_back(attempt.number, over, meta.cas)?
+                }
+                (Code::Value, _) if ttl >= meta.ttl => return Ok(None),
+                _ => return Ok(Some(0)),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Deletes a value that is no count of this policy, unless it was replaced meanwhile.
+    async fn delete_foreign(&self, number: Option<u64>) -> Result<(), Failure> {
+        let meta = self.read(number).await?;
+        let is_foreign = count(&meta).is_none() || !self.rule.ends(meta.ttl);
+        if let Some(cas) = meta.cas.filter(|_| is_foreign) {
+            let command = Command::new("md", &self.key(number)).flag(" C", cas);
+            self.link.ask(command.end(""), None)?.await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, number: Option<u64>) -> Result<Meta, Failure> {
+        let command = Command::new("mg", &self.key(number)).end(" v t c");
+        self.link.ask(command, None)?.await
+    }
+
+    fn key(&self, number: Option<u64>) -> Key {
+        self.rule.keys.of(&self.tag, number)
+    }
+
+    /// Decides by the count before the charge.
+    fn decide(&self, count: u64, number: Option<u64>, ttl: Option<i64>, nanos: u64) -> Decision {
+        let at = (nanos, &self.tag);
+        self.rule.decide(count, number, ttl, at, &self.charge)
+    }
+}
+
+impl Outcome {
+    /// The decision, if it allows the request already.
+    fn allowed(&self) -> Option<Decision> {
+        match self {
+            Self::Excess { decision, .. } => Some(*decision).filter(|decision| decision.allowed),
+            _ => None,
+        }
+    }
+}
+
+/// A correction is a transaction of one part: it outlives its caller, and is sent again if its queue is full.
+impl TransactionPart for Operation {
+    type Failure = Failure;
+
+    fn send(&self) -> Result<PartAnswer<Self>, Failure> {
+        Ok(Box::pin(self.clone().ask()?))
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        iter::once(0)
+    }
+
+    fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
+        let mut refund = self.clone();
+        refund.verb = Verb::Settle(i64::MIN);
+        refund.charge.cost = granted.sum();
+        refund
+    }
+
+    fn is_retryable(failure: &Failure) -> bool {
+        failure.is_busy
+    }
+}
+
+/// Reads a counter. `None` if the value is no count. A counter that was counted down ends in spaces.
+fn count(meta: &Meta) -> Option<u64> {
+    let digits = meta.value.as_ref()?.trim_ascii_end();
+    number(digits).filter(|&count| count <= LARGEST)
+}
+
+fn one(decision: Decision) -> JointDecision {
+    JointDecision {
+        allowed: decision.allowed,
+        decisions: iter::once(decision).collect(),
+    }
+}
+
+/// The verdict on a correction.
+fn done() -> JointDecision {
+    JointDecision {
+        allowed: true,
+        decisions: Decisions::rejected(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;
