@@ -11,36 +11,22 @@ mod used;
 #[cfg(feature = "http")]
 pub use self::used::UsedEndpoints;
 
-/// The per-call state for choosing the destinations of hedges.
-pub trait Destinations {
-    /// Per-call state.
-    type Call;
-}
-
 /// Chooses the instance of the service that receives a hedge.
-pub trait Elsewhere<S, Req>: Destinations {
-    /// Prepares the first attempt of a call that may be hedged.
-    fn begin(&self, request: &mut Req) -> Self::Call;
+pub trait Elsewhere<S, Req> {
+    /// Prepares the first attempt of a call that may be hedged. The copies for hedges are made from this request.
+    fn begin(&self, _request: &mut Req) {}
 
     /// Returns the instance for a hedge; `own` is a clone of the instance with the first attempt.
-    fn service(&self, call: &Self::Call, attempt: Attempt, own: S) -> S;
+    fn service(&self, _attempt: Attempt, _request: &mut Req, own: S) -> S {
+        own
+    }
 }
 
 /// Sends hedges to a clone of the service below.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 
-impl Destinations for Anywhere {
-    type Call = ();
-}
-
-impl<S, Req> Elsewhere<S, Req> for Anywhere {
-    fn begin(&self, _: &mut Req) {}
-
-    fn service(&self, (): &(), _: Attempt, own: S) -> S {
-        own
-    }
-}
+impl<S, Req> Elsewhere<S, Req> for Anywhere {}
 
 /// Sends hedges to the services of a list in turn.
 ///
@@ -65,15 +51,9 @@ impl<S> fmt::Debug for Alternates<S> {
     }
 }
 
-impl<S> Destinations for Alternates<S> {
-    type Call = ();
-}
-
 impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
-    fn begin(&self, _: &mut Req) {}
-
     /// The first hedge is the second attempt.
-    fn service(&self, (): &(), attempt: Attempt, own: S) -> S {
+    fn service(&self, attempt: Attempt, _: &mut Req, own: S) -> S {
         let hedge = usize::try_from(attempt.number().saturating_sub(2)).unwrap_or(0);
         let place = hedge.checked_rem(self.0.len());
         let service = place.and_then(|place| self.0.get(place));
@@ -90,19 +70,9 @@ impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
 pub struct Spread;
 
 #[cfg(feature = "http")]
-impl Destinations for Spread {
-    type Call = ();
-}
-
-#[cfg(feature = "http")]
 impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
-    /// The copies for hedges are made from this request, so they have the same extension.
     fn begin(&self, request: &mut http::Request<B>) {
         UsedEndpoints::of(request);
-    }
-
-    fn service(&self, (): &(), _: Attempt, own: S) -> S {
-        own
     }
 }
 
@@ -112,20 +82,15 @@ impl<S, B> Elsewhere<S, http::Request<B>> for Spread {
 pub struct Chosen<F>(pub(crate) F);
 
 #[cfg(feature = "http")]
-impl<F> Destinations for Chosen<F> {
-    type Call = UsedEndpoints;
-}
-
-#[cfg(feature = "http")]
 impl<F, S, B> Elsewhere<S, http::Request<B>> for Chosen<F>
 where
     F: Fn(Attempt, &UsedEndpoints) -> S,
 {
-    fn begin(&self, request: &mut http::Request<B>) -> UsedEndpoints {
-        UsedEndpoints::of(request)
+    fn begin(&self, request: &mut http::Request<B>) {
+        UsedEndpoints::of(request);
     }
 
-    fn service(&self, used: &UsedEndpoints, attempt: Attempt, _: S) -> S {
-        (self.0)(attempt, used)
+    fn service(&self, attempt: Attempt, request: &mut http::Request<B>, _: S) -> S {
+        (self.0)(attempt, &UsedEndpoints::of(request))
     }
 }

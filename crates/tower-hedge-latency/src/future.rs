@@ -1,6 +1,4 @@
-mod hedge;
 mod race;
-mod timing;
 
 use std::fmt;
 use std::future::Future;
@@ -12,10 +10,9 @@ use tokio::time::{Sleep, sleep_until};
 use tower_attempt::{Attempt, Observe, Outcomes, Requests};
 use tower_service::Service;
 
-pub(crate) use self::race::{Race, Spare};
-pub(crate) use self::timing::{Due, Timing};
-use crate::elsewhere::{Destinations, Elsewhere};
-use crate::losers::{Holds, Losers};
+pub(crate) use self::race::Race;
+use crate::elsewhere::Elsewhere;
+use crate::losers::Losers;
 
 type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
@@ -29,52 +26,30 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// Panics if it is polled again after it was ready.
 ///
-/// `F` is the future of the service `S`, and `V` its output. No bound of this type and no type of a field mentions the error
-/// type, because the compiler, which erases lifetimes inside `tokio::spawn`, could not prove it to be `'static`.
+/// `H` is an attempt in flight: the future of the service `S`, or its box in a layer that drains losers. `V` is its output.
+/// No bound of this type and no type of a field mentions the error type, because the compiler, which erases lifetimes
+/// inside `tokio::spawn`, could not prove it to be `'static`.
 #[pin_project]
-pub struct ResponseFuture<F, S, V, P, O, A, L, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
-{
+pub struct ResponseFuture<H, S, V, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The first attempt, until it ends.
     #[pin]
-    primary: Option<L::Attempt>,
-    /// The first attempt's failure while hedges are in flight. Boxed, because most calls have none.
-    failure: Option<Box<V>>,
+    pub(crate) primary: Option<H>,
+    /// The first attempt's failure while hedges are in flight. Boxed, because most calls do not fail.
+    pub(crate) failure: Option<Box<V>>,
     /// Inline, because every hedged call that does not answer immediately needs it.
     #[pin]
-    timer: Option<Sleep>,
-    race: Race<F, S, P, O, A, L, Req>,
+    pub(crate) timer: Option<Sleep>,
+    pub(crate) race: Race<H, S, P, O, A, L, Req>,
 }
 
-impl<F, S, V, P, O, A, L, Req> ResponseFuture<F, S, V, P, O, A, L, Req>
+impl<H, S, P, O, A, L, Req> Future for ResponseFuture<H, S, Outcome<S, Req>, P, O, A, L, Req>
 where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
-{
-    pub(crate) fn new(primary: L::Attempt, race: Race<F, S, P, O, A, L, Req>) -> Self {
-        Self {
-            primary: Some(primary),
-            failure: None,
-            timer: None,
-            race,
-        }
-    }
-}
-
-impl<F, S, P, O, A, L, Req> Future for ResponseFuture<F, S, Outcome<S, Req>, P, O, A, L, Req>
-where
-    F: Future<Output = Outcome<S, Req>>,
-    S: Service<Req, Future = F> + Clone,
+    H: Future<Output = Outcome<S, Req>>,
+    S: Service<Req> + Clone,
     P: Outcomes<Req, S::Response, S::Error>,
     O: Observe,
     A: Elsewhere<S, Req>,
-    L: Losers<F>,
+    L: Losers<S::Future, Attempt = H>,
 {
     type Output = Outcome<S, Req>;
 
@@ -82,77 +57,71 @@ where
     /// oldest attempt.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        assert!(!this.race.has_ended(), "polled after it was ready");
+        let race = this.race;
+        assert!(!race.ended, "polled after it was ready");
 
         let (decisive, mut outcome) = 'race: {
             if let Some(primary) = this.primary.as_mut().as_pin_mut()
-                && let Poll::Ready(outcome) = this.race.poll_primary(|| primary.poll(cx))
+                && let Poll::Ready(outcome) = race.poll_primary(|| primary.poll(cx))
             {
-                let decides = this.race.decides(&Attempt::PRIMARY, &outcome);
-                if decides || !this.race.survives_failure() {
+                if race.decides(Attempt::PRIMARY, &outcome) || !race.survives_failure() {
                     break 'race (Attempt::PRIMARY, outcome);
                 }
                 this.primary.set(None);
-                this.race.primary_failed();
+                race.failed_after = Some(race.start.elapsed());
                 *this.failure = Some(Box::new(outcome));
             }
             loop {
-                if this.race.is_in_a_hurry() {
+                if race.hurry {
                     this.timer.set(None);
-                    this.race.add_hedge();
+                    race.add_hedge();
                 }
-                if let Poll::Ready((attempt, outcome)) = this.race.poll_hedges(cx) {
-                    break 'race (attempt, outcome);
+                if let Poll::Ready(decisive) = race.poll_hedges(cx) {
+                    break 'race decisive;
                 }
-                if this.race.is_in_a_hurry() {
+                if race.hurry {
                     continue;
                 }
-                if !this.race.has_sent()
+                if !race.has_sent()
                     && let Some(failure) = this.failure.take()
                 {
                     break 'race (Attempt::PRIMARY, *failure);
                 }
-                match this.race.due() {
-                    Due::Now => {}
-                    Due::Never => return Poll::Pending,
-                    Due::At(instant) => {
-                        match this.timer.as_mut().as_pin_mut() {
-                            // A server's pushback has moved the hedge since the timer was set.
-                            Some(timer) if timer.deadline() != instant => timer.reset(instant),
-                            Some(_) => {}
-                            None => this.timer.set(Some(sleep_until(instant))),
-                        }
-                        if let Some(timer) = this.timer.as_mut().as_pin_mut() {
-                            ready!(timer.poll(cx));
-                        }
-                        this.timer.set(None);
+                let Some(due) = race.due() else {
+                    return Poll::Pending;
+                };
+                // A concurrent attempt needs no timer.
+                if due > race.start {
+                    match this.timer.as_mut().as_pin_mut() {
+                        // A server's pushback has moved the hedge since the timer was set.
+                        Some(timer) if timer.deadline() != due => timer.reset(due),
+                        Some(_) => {}
+                        None => this.timer.set(Some(sleep_until(due))),
                     }
+                    if let Some(timer) = this.timer.as_mut().as_pin_mut() {
+                        ready!(timer.poll(cx));
+                    }
+                    this.timer.set(None);
                 }
-                this.race.add_late_hedge();
+                race.add_hedge();
             }
         };
         // The losers are dropped before the caller receives the outcome.
-        if let Some(loser) = this.primary.as_mut().as_pin_mut()
-            && decisive != Attempt::PRIMARY
-        {
-            this.race.losers().lose(loser);
+        if decisive != Attempt::PRIMARY {
+            race.losers.lose(this.primary.as_mut());
         }
         if let Some(failure) = this.failure.take() {
-            this.race.losers().discard(*failure);
+            race.losers.discard(*failure);
         }
         this.primary.set(None);
         this.timer.set(None);
-        this.race.end(decisive, &mut outcome);
+        race.end(decisive, &mut outcome);
         Poll::Ready(outcome)
     }
 }
 
-impl<F, S, V, P, O, A, L, Req> fmt::Debug for ResponseFuture<F, S, V, P, O, A, L, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
+impl<H, S, V, P: Requests<Req>, O: Observe, A, L, Req> fmt::Debug
+    for ResponseFuture<H, S, V, P, O, A, L, Req>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()

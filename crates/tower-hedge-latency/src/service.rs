@@ -3,15 +3,15 @@ use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 use tower_attempt::layer::{Current, Parts};
-use tower_attempt::{Attempt, Deadline, Generic, LayerKind, Observe, Outcomes, Record};
+use tower_attempt::{Attempt, Deadline, Generic, LayerKind, Mode, Observe, Outcomes, Record};
 use tower_service::Service;
 
 use crate::elsewhere::{Anywhere, Elsewhere};
-use crate::future::{Due, Race, Spare, Timing};
+use crate::future::Race;
 use crate::losers::{Cancel, Losers};
 use crate::options::Options;
 use crate::settings::Settings;
-use crate::{NoObserver, ResponseFuture};
+use crate::{NoObserver, ResponseFuture, StopReason};
 
 /// A service that hedges late calls; made by [`HedgeLayer`](crate::HedgeLayer).
 ///
@@ -39,7 +39,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, S, Result<S::Response, S::Error>, P, O, A, L, Req>;
+    type Future = ResponseFuture<L::Attempt, S, Result<S::Response, S::Error>, P, O, A, L, Req>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -56,7 +56,8 @@ where
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
-        let mut watched = settings.watches(protocol.may_hedge(&context, &request));
+        let mode = settings.knobs.common.mode();
+        let mut watched = mode != Mode::Off && protocol.may_hedge(&context, &request);
         let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
         if watched {
             if settings.learns() {
@@ -68,29 +69,53 @@ where
         let Options { elsewhere, losers } = self.parts.options.clone();
         let mut spare = None;
         // A call that will not be hedged needs no copy.
-        let delay = settings
-            .due(0, learned)
-            .filter(|_| watched && settings.sends());
-        if Due::is_in_time(start, delay, &deadline) {
-            let call = elsewhere.begin(&mut request);
+        if watched
+            && mode == Mode::On
+            && let Some(delay) = settings.due(0, learned)
+            && deadline.leaves(delay)
+        {
+            elsewhere.begin(&mut request);
             match protocol.save(&mut request) {
-                Some(saved) => spare = Some(Spare::new(self.inner.clone(), saved, call)),
+                Some(saved) => spare = Some((self.inner.clone(), saved)),
                 None => watched = false,
             }
+        }
+        if !watched && mode != Mode::Off {
+            settings.state.counters.ineligible.count();
         }
         let line = || protocol.request_line(&request);
         let name = &settings.knobs.common.name;
         let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        let primary = losers.hold(primary);
         // Built last and from plain values, so that no panic can unwind while it exists: the compiler then builds it in
         // place.
-        let settings = Arc::clone(settings);
-        let timing = Timing::new(start, class, learned);
-        let race = Race::new(
-            protocol, record, elsewhere, losers, settings, context, deadline, watched, timing,
-            spare,
-        );
-        ResponseFuture::new(primary, race)
+        ResponseFuture {
+            primary: Some(losers.hold(primary)),
+            failure: None,
+            timer: None,
+            race: Race {
+                protocol,
+                record,
+                elsewhere,
+                losers,
+                settings: Arc::clone(settings),
+                context,
+                deadline,
+                watched,
+                start,
+                class,
+                learned,
+                spare,
+                stage: 0,
+                attempts: 1,
+                hedges: Vec::new(),
+                hurry: false,
+                earliest: None,
+                moved: None,
+                failed_after: None,
+                reason: StopReason::Fatal,
+                ended: false,
+            },
+        }
     }
 }

@@ -32,26 +32,28 @@ impl Trigger {
         max_hedges: Option<u32>,
         learned: Option<Duration>,
     ) -> Option<Duration> {
+        if hedge > 0 && hedge >= self.max_hedges(max_hedges) {
+            return None;
+        }
         let multiple = |delay: Duration| match hedge {
-            0 => Some(delay),
-            _ if hedge >= max_hedges.unwrap_or(1) => None,
-            _ => Some(delay.saturating_mul(hedge.saturating_add(1))),
+            0 => delay,
+            _ => delay.saturating_mul(hedge.saturating_add(1)),
         };
         match self {
-            Self::Percentile => multiple(learned?),
-            Self::Fixed(delay) => multiple(*delay),
+            Self::Percentile => learned.map(multiple),
+            Self::Fixed(delay) => Some(multiple(*delay)),
             Self::Delays(delays) => delays.get(usize::try_from(hedge).ok()?).copied(),
-            Self::FanOut(attempts) => (hedge + 1 < *attempts).then_some(Duration::ZERO),
+            Self::FanOut(_) => Some(Duration::ZERO),
         }
     }
 
     /// Maximum number of hedges of a call.
     pub(crate) fn max_hedges(&self, max_hedges: Option<u32>) -> u32 {
-        match self {
+        max_hedges.unwrap_or_else(|| match self {
+            Self::Percentile | Self::Fixed(_) => 1,
             Self::Delays(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
             Self::FanOut(attempts) => attempts - 1,
-            _ => max_hedges.unwrap_or(1),
-        }
+        })
     }
 
     /// Checks the trigger together with the number of hedges.
@@ -68,14 +70,8 @@ impl Trigger {
                 let bound = "from 2 to 101 attempts in all";
                 Err(BuildError::new("fan_out", attempts, bound))
             }
-            (Self::Delays(_), Some(hedges)) => {
-                let bound = "unset: delays say how many hedges there are";
-                Err(BuildError::new("max_hedges", hedges, bound))
-            }
-            (Self::FanOut(_), Some(hedges)) => {
-                let bound = "unset: fan_out says how many attempts there are";
-                Err(BuildError::new("max_hedges", hedges, bound))
-            }
+            (Self::Delays(_), Some(_)) => Err(BuildError::besides("max_hedges", "delays")),
+            (Self::FanOut(_), Some(_)) => Err(BuildError::besides("max_hedges", "fan_out")),
             (_, Some(hedges @ (0 | 101..))) => {
                 Err(BuildError::new("max_hedges", hedges, "from 1 to 100"))
             }
@@ -157,7 +153,7 @@ mod tests {
             (
                 delays(&[ms(1)]),
                 Some(2),
-                "max_hedges is 2, but must be unset: delays say how many hedges there are",
+                "max_hedges is set, but must be unset besides delays",
             ),
             (
                 Trigger::FanOut(1),
@@ -167,7 +163,7 @@ mod tests {
             (
                 Trigger::FanOut(3),
                 Some(2),
-                "max_hedges is 2, but must be unset: fan_out says how many attempts there are",
+                "max_hedges is set, but must be unset besides fan_out",
             ),
             (
                 Trigger::Fixed(ms(1)),

@@ -148,10 +148,6 @@ impl Settings {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
     }
 
-    pub(crate) fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -53,7 +53,7 @@ macro_rules! __layer {
             #[must_use]
             pub fn budget(&self) -> $crate::Budget {
                 let settings = self.0.load();
-                settings.knobs.common.without_key(settings.budget())
+                settings.knobs.common.without_key(&settings.budget)
             }
 
             /// Returns the current mode.

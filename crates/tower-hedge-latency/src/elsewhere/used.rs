@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 /// use tower_hedge_latency::UsedEndpoints;
 ///
-/// /// What a balancer does with a request.
+/// /// A balancer picks an endpoint for a request.
 /// fn pick<B>(request: &http::Request<B>) -> &'static str {
 ///     let used = request.extensions().get::<UsedEndpoints>();
 ///     let is_fresh = |endpoint: &&str| used.is_none_or(|used| !used.contains(endpoint));
 ///     let endpoint = ["10.0.0.1:80", "10.0.0.2:80"].into_iter().find(is_fresh);
-///     // All of them are taken: one has to serve twice.
+///     // All endpoints are used: the first one serves twice.
 ///     let endpoint = endpoint.unwrap_or("10.0.0.1:80");
 ///     if let Some(used) = used {
 ///         used.add(endpoint);
@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct UsedEndpoints(Arc<Mutex<Vec<Box<str>>>>);
 
 impl UsedEndpoints {
-    /// Returns the request's list, and adds one if the request has none.
+    /// Returns the request's list, and inserts an empty list if it is missing.
     pub(super) fn of<B>(request: &mut http::Request<B>) -> Self {
         let extensions = request.extensions_mut();
         extensions.get_or_insert_with(Self::default).clone()

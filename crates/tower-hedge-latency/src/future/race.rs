@@ -1,128 +1,108 @@
+//! The state of a call, and the times of its hedges.
+
 mod ending;
-mod failing;
 mod hedging;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, Budget, Deadline, Mode, Observe, Record, Requests};
+use tower_attempt::{Attempt, Budget, Deadline, Observe, Record, Requests};
 
-use super::hedge::Hedge;
-use super::timing::{Due, Timing};
-use crate::elsewhere::Destinations;
-use crate::losers::Holds;
+use crate::class::Class;
 use crate::settings::Settings;
-use crate::{Event, SkipReason};
+use crate::{Event, SkipReason, StopReason};
+
+/// Longer than any call. A later time would overflow tokio's timer.
+const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// The state of a call, except its first attempt and its timer.
-pub(crate) struct Race<F, S, P, O, A, L, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
-{
-    protocol: P,
-    record: O::Record,
-    elsewhere: A,
-    losers: L,
-    settings: Arc<Settings>,
-    context: P::Context,
-    deadline: Deadline,
+pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
+    pub(crate) protocol: P,
+    pub(crate) record: O::Record,
+    pub(crate) elsewhere: A,
+    pub(crate) losers: L,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) context: P::Context,
+    pub(crate) deadline: Deadline,
     /// Whether the request may be hedged, so that the call is recorded and counted.
-    watched: bool,
-    timing: Timing,
-    /// The source of hedges; `None` if no further hedge is possible.
-    spare: Option<Spare<S, P::Saved, A::Call>>,
+    pub(crate) watched: bool,
+    pub(crate) start: Instant,
+    /// The call's class; `None` is the class of all other requests.
+    pub(crate) class: Option<Arc<Class>>,
+    /// The delay that the class had learned when the call began.
+    pub(crate) learned: Option<Duration>,
+    /// The service and the request from which hedges are made; `None` if no further hedge is possible.
+    pub(crate) spare: Option<(S, P::Saved)>,
     /// The number of hedges that came due, sent or not.
-    stage: u32,
+    pub(crate) stage: u32,
     /// The number of attempts sent, the first one included.
-    attempts: u32,
+    pub(crate) attempts: u32,
     /// In flight, the oldest first.
-    hedges: Vec<Hedge<S, L::Attempt, Req>>,
+    pub(crate) hedges: Vec<Hedge<S, H, Req>>,
     /// An attempt failed, so the next hedge is due immediately.
-    hurry: bool,
+    pub(crate) hurry: bool,
     /// The end of the waits that servers demanded.
-    earliest: Option<Instant>,
-    /// Whether the last outcome was a success; after the end, whether the call succeeded.
-    succeeded: bool,
-    /// Whether the last outcome was a retryable failure.
-    is_retryable: bool,
-    ended: bool,
+    pub(crate) earliest: Option<Instant>,
+    /// The hedge that a server's pushback moved, and its new time. Later hedges keep their distance to it.
+    pub(crate) moved: Option<(u32, Instant)>,
+    /// The latency of the first attempt, if it failed.
+    pub(crate) failed_after: Option<Duration>,
+    /// Why the call would end with the last outcome.
+    pub(crate) reason: StopReason,
+    pub(crate) ended: bool,
 }
 
-/// The service and the request from which hedges are made.
-pub(crate) struct Spare<S, V, E> {
-    service: S,
-    saved: V,
-    elsewhere: E,
+/// A hedge that came due.
+pub(crate) struct Hedge<S, H, Req> {
+    attempt: Attempt,
+    state: State<S, H, Req>,
 }
 
-impl<S, V, E> Spare<S, V, E> {
-    pub(crate) fn new(service: S, saved: V, elsewhere: E) -> Self {
-        Self {
-            service,
-            saved,
-            elsewhere,
-        }
+enum State<S, H, Req> {
+    /// Waits for its own instance of the service.
+    Readying(S, Req),
+    /// Boxed, so that a call needs no room for hedges that it most likely never sends.
+    Sent(Pin<Box<Option<H>>>),
+}
+
+impl<S, H, Req> Hedge<S, H, Req> {
+    fn is_sent(&self) -> bool {
+        matches!(self.state, State::Sent(_))
     }
 }
 
-impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
-{
-    #[expect(clippy::too_many_arguments, reason = "each becomes a field")]
-    #[inline]
-    pub(crate) fn new(
-        protocol: P,
-        record: O::Record,
-        elsewhere: A,
-        losers: L,
-        settings: Arc<Settings>,
-        context: P::Context,
-        deadline: Deadline,
-        watched: bool,
-        timing: Timing,
-        spare: Option<Spare<S, P::Saved, A::Call>>,
-    ) -> Self {
-        if !watched && settings.tuning.mode != Mode::Off {
-            settings.state.counters.ineligible.count();
-        }
-        Self {
-            protocol,
-            record,
-            elsewhere,
-            losers,
-            settings,
-            context,
-            deadline,
-            watched,
-            timing,
-            spare,
-            stage: 0,
-            attempts: 1,
-            hedges: Vec::new(),
-            hurry: false,
-            earliest: None,
-            succeeded: false,
-            is_retryable: false,
-            ended: false,
-        }
-    }
-
-    /// The time of the next hedge; never if no hedge is possible or the deadline has passed.
-    pub(super) fn due(&self) -> Due {
+impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
+    /// The time of the next hedge; `None` if no hedge is possible or the deadline comes first.
+    pub(super) fn due(&self) -> Option<Instant> {
         // A hedge that was due before the deadline may be polled after it.
         if self.spare.is_none() || !self.deadline.leaves(Duration::ZERO) {
-            return Due::Never;
+            return None;
         }
-        let due = self.timing.due(&self.settings, self.stage);
-        due.before(&self.deadline)
+        self.due_at(self.stage)
+    }
+
+    /// The time of the 0-based `hedge`; `None` if there is no such hedge before the deadline.
+    fn due_at(&self, hedge: u32) -> Option<Instant> {
+        let delay = self.delay(hedge)?;
+        let due = match self.moved {
+            None => later(self.start, delay),
+            Some((moved, instant)) => {
+                let offset = self.delay(moved).unwrap_or_default();
+                later(instant, delay.saturating_sub(offset))
+            }
+        };
+        due.filter(|due| self.deadline.is_after(*due))
+    }
+
+    /// The time of the 0-based `hedge`, as an offset from the start; `None` if there is no such hedge.
+    fn delay(&self, hedge: u32) -> Option<Duration> {
+        self.settings.due(hedge, self.learned)
+    }
+
+    fn class(&self) -> &Class {
+        self.settings.class(self.class.as_deref())
     }
 
     /// Polls the first attempt in its scope.
@@ -131,29 +111,33 @@ where
         self.record.enter(Attempt::PRIMARY, poll)
     }
 
-    pub(super) fn losers(&self) -> &L {
-        &self.losers
-    }
-
     pub(super) fn has_sent(&self) -> bool {
         self.hedges.iter().any(Hedge::is_sent)
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
+    /// Whether a due hedge waits for its service.
+    fn is_readying(&self) -> bool {
+        self.hedges.iter().any(|hedge| !hedge.is_sent())
     }
 
-    pub(super) fn is_in_a_hurry(&self) -> bool {
-        self.hurry
+    /// Whether a hedge may be sent now: before the deadline, and not during a wait that a server demanded.
+    fn may_send(&self) -> bool {
+        let is_over = |earliest| earliest <= Instant::now();
+        self.deadline.leaves(Duration::ZERO) && self.earliest.is_none_or(is_over)
     }
 
     fn budget(&self) -> &Budget {
         let own = self.protocol.budget(&self.context);
-        own.unwrap_or(&self.settings.tuning.budget)
+        own.unwrap_or(&self.settings.budget)
     }
 
     fn skip(&mut self, attempt: Attempt, reason: SkipReason) {
         self.settings.state.counters.skip(reason);
         self.record.send(Event::HedgeSkipped { attempt, reason });
     }
+}
+
+/// The time `delay` after `start`; `None` means never.
+fn later(start: Instant, delay: Duration) -> Option<Instant> {
+    start.checked_add(delay).filter(|_| delay < CENTURY)
 }

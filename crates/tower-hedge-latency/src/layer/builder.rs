@@ -160,7 +160,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     where
         P: Protocol,
     {
-        self.0.settings.validate()?;
+        self.0.settings.validate(&self.0.settings)?;
         self.0.protocol.validate_hedging()?;
         Ok(self.finish())
     }

@@ -1,9 +1,7 @@
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Response;
@@ -12,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Holds, Losers};
+use super::Losers;
 
 /// The usual maximum number of idle connections that a client keeps to one host.
 const CAPACITY: usize = 64;
@@ -56,7 +54,7 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// # let _ = layer;
 /// # Ok::<_, tower_hedge_latency::BuildError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Drain {
     capacity: usize,
     time_limit: Duration,
@@ -64,7 +62,7 @@ pub struct Drain {
     pool: Arc<Pool>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Pool {
     /// Aborts the remaining tasks when it is dropped.
     tasks: Mutex<JoinSet<()>>,
@@ -74,29 +72,23 @@ struct Pool {
 impl Drain {
     /// Maximum number of concurrent losers; with 0 all losers are dropped.
     #[must_use]
-    pub fn capacity(self, losers: usize) -> Self {
-        Self {
-            capacity: losers,
-            ..self
-        }
+    pub fn capacity(mut self, losers: usize) -> Self {
+        self.capacity = losers;
+        self
     }
 
     /// Maximum time for a loser's response and its body, from the moment another attempt wins.
     #[must_use]
-    pub fn time_limit(self, limit: Duration) -> Self {
-        Self {
-            time_limit: limit,
-            ..self
-        }
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
     }
 
     /// Maximum size of a loser's response body, in bytes.
     #[must_use]
-    pub fn body_limit(self, bytes: u64) -> Self {
-        Self {
-            body_limit: bytes,
-            ..self
-        }
+    pub fn body_limit(mut self, bytes: u64) -> Self {
+        self.body_limit = bytes;
+        self
     }
 
     /// The number of losers that were dropped because the pool was full or no runtime was running.
@@ -136,32 +128,21 @@ impl Default for Drain {
     }
 }
 
-impl fmt::Debug for Drain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain")
-            .field("capacity", &self.capacity)
-            .field("time_limit", &self.time_limit)
-            .field("body_limit", &self.body_limit)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<F> Holds<F> for Drain {
-    type Attempt = Held<F>;
-}
-
 impl<F, B, E> Losers<F> for Drain
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     B: Body + Send + 'static,
     E: 'static,
 {
-    fn hold(&self, future: F) -> Held<F> {
-        Held(Some(Box::pin(future)))
+    /// Boxed, so that a loser can be moved out of its call.
+    type Attempt = Pin<Box<F>>;
+
+    fn hold(&self, future: F) -> Pin<Box<F>> {
+        Box::pin(future)
     }
 
-    fn lose(&self, mut attempt: Pin<&mut Held<F>>) {
-        if let Some(attempt) = attempt.0.take() {
+    fn lose(&self, mut attempt: Pin<&mut Option<Pin<Box<F>>>>) {
+        if let Some(attempt) = attempt.take() {
             let limit = self.body_limit;
             self.spawn(async move {
                 let Ok(response) = attempt.await else { return };
@@ -190,21 +171,6 @@ async fn read<B: Body>(body: B, limit: u64) {
         }
         if length > limit {
             return;
-        }
-    }
-}
-
-/// An attempt that can be moved out of its call.
-#[derive(Debug)]
-pub struct Held<F>(Option<Pin<Box<F>>>);
-
-impl<F: Future> Future for Held<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        match &mut self.0 {
-            Some(future) => future.as_mut().poll(cx),
-            None => Poll::Pending,
         }
     }
 }

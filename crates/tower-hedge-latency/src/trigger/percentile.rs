@@ -124,22 +124,15 @@ impl Knobs {
 
     /// Rejects settings of a percentile together with the `setter` of another trigger.
     pub(crate) fn validate_unset(&self, setter: &str) -> Result<(), BuildError> {
-        let Self {
-            quantile: _,
-            min_delay,
-            max_delay,
-            initial_delay,
-            window,
-        } = *self;
-        for (field, value) in [
-            ("min_delay", min_delay),
-            ("max_delay", max_delay),
-            ("initial_delay", initial_delay),
-            ("window", window),
+        // The quantile chooses the trigger, so it is no second setting.
+        for (field, is_set) in [
+            ("min_delay", self.min_delay.is_some()),
+            ("max_delay", self.max_delay.is_some()),
+            ("initial_delay", self.initial_delay.is_some()),
+            ("window", self.window.is_some()),
         ] {
-            if let Some(value) = value {
-                let bound = format!("unset besides {setter}: only a percentile is learned");
-                return Err(BuildError::new(field, value, bound));
+            if is_set {
+                return Err(BuildError::besides(field, setter));
             }
         }
         Ok(())

@@ -534,7 +534,7 @@ fn a_wrong_value_is_named_with_its_bound() {
         ),
         (
             fixed(10).window(ms(10)),
-            "window is 10ms, but must be unset besides fixed: only a percentile is learned",
+            "window is set, but must be unset besides fixed",
         ),
         (
             percentile().budget(Budget::ratio(f64::NAN)),

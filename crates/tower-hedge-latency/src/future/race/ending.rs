@@ -3,24 +3,23 @@
 use std::future::Future;
 
 use tokio::time::Instant;
-use tower_attempt::{Attempt, AttemptKind, Observe, Outcomes, Record, Requests};
+use tower_attempt::{Attempt, AttemptKind, Mode, Observe, Outcomes, Record, Requests};
 use tower_service::Service;
 
 use super::super::Outcome;
-use super::super::timing::Due;
-use super::Race;
-use crate::elsewhere::{Destinations, Elsewhere};
-use crate::losers::{Holds, Losers};
+use super::{Race, State};
+use crate::estimator::Seen;
+use crate::losers::Losers;
+use crate::trigger::micros;
 use crate::{Event, HedgeInfo, SkipReason, StopReason};
 
-impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
+impl<H, S, P, O, A, L, Req> Race<H, S, P, O, A, L, Req>
 where
-    F: Future<Output = Outcome<S, Req>>,
-    S: Service<Req, Future = F>,
+    S: Service<Req>,
+    S::Future: Future<Output = Outcome<S, Req>>,
     P: Outcomes<Req, S::Response, S::Error>,
     O: Observe,
-    A: Elsewhere<S, Req>,
-    L: Losers<F>,
+    L: Losers<S::Future, Attempt = H>,
 {
     /// Ends the call with the outcome of the `decisive` attempt: disposes of the losers and, if a hedge was sent,
     /// attaches [`HedgeInfo`].
@@ -29,21 +28,17 @@ where
         self.ended = true;
         self.spare = None;
         self.settle(decisive.kind() == AttemptKind::Hedge);
-        match self.succeeded {
-            true => self.settings.deposit(self.watched, self.budget()),
-            false => {
+        let reason = self.reason;
+        match reason {
+            StopReason::Success => self.settings.deposit(self.watched, self.budget()),
+            _ => {
                 self.settings.state.counters.failed.count();
             }
         }
-        let winner = self.succeeded.then_some(decisive);
+        let winner = (reason == StopReason::Success).then_some(decisive);
         if self.stage > 0 {
             self.end_race(decisive, winner, outcome);
         }
-        let reason = match (self.succeeded, self.is_retryable) {
-            (true, _) => StopReason::Success,
-            (false, true) => StopReason::AttemptsExhausted,
-            (false, false) => StopReason::Fatal,
-        };
         self.record.send(Event::CallEnded { reason, winner });
     }
 
@@ -55,9 +50,9 @@ where
         outcome: &mut Outcome<S, Req>,
     ) {
         for hedge in std::mem::take(&mut self.hedges) {
-            let attempt = hedge.attempt;
-            if !hedge.lose(&self.losers) {
-                self.skip(attempt, SkipReason::NotReady);
+            match hedge.state {
+                State::Sent(mut future) => self.losers.lose(future.as_mut()),
+                State::Readying(..) => self.skip(hedge.attempt, SkipReason::NotReady),
             }
         }
         if decisive.kind() == AttemptKind::Hedge {
@@ -67,20 +62,14 @@ where
             }
         }
         if self.attempts > 1 {
-            let delay = self.timing.delay(&self.settings, 0);
-            let info = HedgeInfo::new(winner, self.attempts, delay.unwrap_or_default());
+            let delay = self.delay(0).unwrap_or_default();
+            let info = HedgeInfo::new(winner, self.attempts, delay);
             self.protocol.attach(outcome, info);
         }
     }
 }
 
-impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
-{
+impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
     /// Counts and records a call that ends. `overtaken`: with the outcome of a hedge.
     #[inline]
     fn settle(&mut self, overtaken: bool) {
@@ -88,59 +77,66 @@ where
         if !self.watched {
             return;
         }
-        if !self.settings.sends() {
+        if self.settings.knobs.common.mode() == Mode::Shadow {
             self.shadow(Instant::now());
         }
         let settings = &*self.settings;
         if !settings.learns() {
             return;
         }
-        let class = self.timing.class(settings);
+        let class = self.class();
         if let Some(calls) = class.estimator.counts_for(call) {
             let now = Instant::now();
-            if let Some(seen) = self.timing.seen(self.succeeded, overtaken, now) {
+            if let Some(seen) = self.seen(overtaken, now) {
                 settings.learn(class, seen, calls, now);
             }
         }
         if self.attempts > 1 {
-            class
-                .guard
-                .record(self.attempts - 1, overtaken && self.succeeded);
+            let won = overtaken && self.reason == StopReason::Success;
+            class.guard.record(self.attempts - 1, won);
         }
+    }
+
+    /// The observation of the first attempt when the call ends `now`, if there is one. `overtaken`: a hedge won.
+    ///
+    /// An overtaken attempt is cancelled, so its latency is only known to be longer than its time in flight. The
+    /// winner's latency is no observation of a first attempt. A failure before the trigger, or a caller that leaves
+    /// before it, does not show how long a response would have taken. After the trigger both count as late, so that a
+    /// stalled service does not seem fast.
+    fn seen(&self, overtaken: bool, now: Instant) -> Option<Seen> {
+        let has_failed = self.failed_after.is_some();
+        let out = now.saturating_duration_since(self.start);
+        let out = self.failed_after.unwrap_or(out);
+        if overtaken && !has_failed {
+            return Some(Seen::CutOff(micros(out)));
+        }
+        let has_succeeded = !has_failed && self.reason == StopReason::Success;
+        let is_late = || self.learned.is_some_and(|delay| out >= delay);
+        (has_succeeded || is_late()).then(|| Seen::End(micros(out)))
     }
 
     /// Counts the hedges that shadow mode would have sent by now.
     #[cold]
     fn shadow(&mut self, now: Instant) {
-        for hedge in 0.. {
-            let due = self.timing.due(&self.settings, hedge);
-            match due.before(&self.deadline) {
-                Due::At(due) if due > now => return,
-                Due::Never => return,
-                _ => {}
-            }
+        let mut hedge = 0;
+        while self.due_at(hedge).is_some_and(|due| due <= now) {
             if hedge == 0 {
                 self.settings.state.counters.late.count();
             }
             self.skip(Attempt::hedge(hedge + 2), SkipReason::Shadow);
+            hedge += 1;
         }
     }
 
     /// Records the primary's failure on a shared budget, since the layer above does not receive it.
     fn record_hidden_failure(&self) {
-        if self.timing.has_primary_failed() && !self.settings.tuning.deposits {
+        if self.failed_after.is_some() && !self.settings.deposits {
             self.budget().record_failure();
         }
     }
 }
 
-impl<F, S, P, O, A, L, Req> Drop for Race<F, S, P, O, A, L, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    A: Destinations,
-    L: Holds<F>,
-{
+impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Drop for Race<H, S, P, O, A, L, Req> {
     fn drop(&mut self) {
         if !self.ended {
             self.settle(false);

@@ -1,70 +1,64 @@
-//! Hedges, from the time they are due.
+//! Hedges from the time they are due, and the consequences of failures.
 
 use std::future::Future;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tower_attempt::{Attempt, Observe, Outcomes, Record};
+use tokio::time::Instant;
+use tower_attempt::{Attempt, Deadline, Hint, Observe, Outcomes, Record, Verdict};
 use tower_service::Service;
 
 use super::super::Outcome;
-use super::super::hedge::{End, Hedge};
-use super::Race;
+use super::{Hedge, Race, State, later};
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
-use crate::{Event, SkipReason};
+use crate::{Event, SkipReason, StopReason};
 
-impl<F, S, P, O, A, L, Req> Race<F, S, P, O, A, L, Req>
+impl<H, S, P, O, A, L, Req> Race<H, S, P, O, A, L, Req>
 where
-    F: Future<Output = Outcome<S, Req>>,
-    S: Service<Req, Future = F> + Clone,
+    H: Future<Output = Outcome<S, Req>>,
+    S: Service<Req> + Clone,
+    S::Future: Future<Output = Outcome<S, Req>>,
     P: Outcomes<Req, S::Response, S::Error>,
     O: Observe,
     A: Elsewhere<S, Req>,
-    L: Losers<F>,
+    L: Losers<S::Future, Attempt = H>,
 {
-    /// Adds the hedge that is due.
-    pub(in crate::future) fn add_late_hedge(&mut self) {
-        if self.stage == 0 {
-            self.settings.state.counters.late.count();
-        }
-        self.add_hedge();
-    }
-
     /// Adds the next hedge, unless hedges do not win or the budget is empty.
     pub(in crate::future) fn add_hedge(&mut self) {
+        if self.stage == 0 && !self.hurry {
+            self.settings.state.counters.late.count();
+        }
         self.hurry = false;
         self.stage += 1;
         let attempt = Attempt::hedge(self.stage + 1);
         // After the last hedge, sent or not, the copy of the request is dropped.
-        let is_last = self.timing.delay(&self.settings, self.stage).is_none();
+        let is_last = self.delay(self.stage).is_none();
         let last = self.spare.take_if(|_| is_last);
-        if !self.is_worth_it() {
+        // A fixed trigger is the caller's explicit decision, and is not held back.
+        if self.settings.learns() && !self.class().guard.allows() {
             return self.skip(attempt, SkipReason::HeldBack);
         }
         if self.budget().available() == 0 {
             return self.skip(attempt, SkipReason::Denied);
         }
-        let (protocol, elsewhere) = (&self.protocol, &self.elsewhere);
-        let next = match last {
-            None => self.spare.as_ref().and_then(|spare| {
-                let request = protocol.again(&spare.saved, attempt)?;
-                let own = spare.service.clone();
-                Some((elsewhere.service(&spare.elsewhere, attempt, own), request))
-            }),
-            Some(spare) => protocol.last(spare.saved, attempt).map(|request| {
-                let own = spare.service;
-                (elsewhere.service(&spare.elsewhere, attempt, own), request)
-            }),
+        let protocol = &self.protocol;
+        let next = match (last, &self.spare) {
+            (Some((service, saved)), _) => {
+                protocol.last(saved, attempt).map(|next| (next, service))
+            }
+            (None, Some((service, saved))) => {
+                let next = protocol.again(saved, attempt);
+                next.map(|next| (next, service.clone()))
+            }
+            (None, None) => None,
         };
-        let Some((service, request)) = next else {
+        let Some((mut request, own)) = next else {
             return self.skip(attempt, SkipReason::NotResendable);
         };
-        self.hedges.push(Hedge::new(attempt, service, request));
-    }
-
-    /// A fixed trigger is the caller's explicit decision, and is not held back.
-    fn is_worth_it(&self) -> bool {
-        !self.settings.learns() || self.timing.class(&self.settings).guard.allows()
+        let service = self.elsewhere.service(attempt, &mut request, own);
+        let state = State::Readying(service, request);
+        self.hedges.push(Hedge { attempt, state });
     }
 
     /// Returns the first outcome of a hedge that decides the race.
@@ -76,55 +70,137 @@ where
     ) -> Poll<(Attempt, Outcome<S, Req>)> {
         let mut next = 0;
         while let Some(hedge) = self.hedges.get_mut(next) {
-            let polled = match hedge.is_sent() {
-                true => self.record.enter(hedge.attempt, || hedge.poll(cx)),
-                false => self.send(cx, next),
-            };
-            let Poll::Ready(end) = polled else {
-                next += 1;
-                continue;
-            };
-            let attempt = self.hedges.remove(next).attempt;
-            match end {
-                End::Answered(outcome) if self.decides(&attempt, &outcome) => {
-                    return Poll::Ready((attempt, outcome));
-                }
-                End::Answered(failure) => {
-                    self.losers.discard(failure);
+            let attempt = hedge.attempt;
+            match &mut hedge.state {
+                State::Readying(service, _) => match service.poll_ready(cx) {
+                    Poll::Ready(ready) => self.send(next, ready.is_ok()),
+                    Poll::Pending => next += 1,
+                },
+                State::Sent(future) => {
+                    let future = future.as_mut().as_pin_mut();
+                    let poll = || future.map_or(Poll::Pending, |future| future.poll(cx));
+                    let Poll::Ready(outcome) = self.record.enter(attempt, poll) else {
+                        next += 1;
+                        continue;
+                    };
+                    self.hedges.remove(next);
+                    if self.decides(attempt, &outcome) {
+                        return Poll::Ready((attempt, outcome));
+                    }
+                    self.losers.discard(outcome);
                     // An older hedge may wait for the permit of this one.
                     next = 0;
                 }
-                End::Skipped(reason) => self.skip(attempt, reason),
             }
         }
         Poll::Pending
     }
 
-    /// Sends the hedge at this place once its service is ready, and polls it.
-    fn send(&mut self, cx: &mut Context<'_>, place: usize) -> Poll<End<Outcome<S, Req>>> {
-        let may_send = self.may_send();
-        let Some(hedge) = self.hedges.get_mut(place) else {
-            return Poll::Pending;
+    /// Sends the hedge at this place, or removes it.
+    ///
+    /// The token is taken only now. A hedge whose service is never ready costs nothing, and blocks no token that another
+    /// hedge or retry could use.
+    fn send(&mut self, place: usize, is_ready: bool) {
+        let Hedge { attempt, state } = self.hedges.remove(place);
+        let State::Readying(mut service, mut request) = state else {
+            return;
         };
-        let ready = ready!(hedge.poll_ready(cx));
-        let Some(mut request) = ready.filter(|_| may_send) else {
-            return Poll::Ready(End::Skipped(SkipReason::NotReady));
-        };
-        let own = self.protocol.budget(&self.context);
-        let budget = own.unwrap_or(&self.settings.tuning.budget);
-        let Some(permit) = budget.withdraw() else {
-            return Poll::Ready(End::Skipped(SkipReason::Denied));
+        if !is_ready || !self.may_send() {
+            return self.skip(attempt, SkipReason::NotReady);
+        }
+        let Some(permit) = self.budget().withdraw() else {
+            return self.skip(attempt, SkipReason::Denied);
         };
         permit.spend();
         let (protocol, context) = (&self.protocol, &mut self.context);
-        protocol.mark(context, hedge.attempt, self.attempts, &mut request);
-        let attempt = hedge.attempt;
+        protocol.mark(context, attempt, self.attempts, &mut request);
         self.record.send(Event::AttemptStarted { attempt });
         self.attempts += 1;
         self.settings.state.counters.hedges.count();
-        self.record.enter(hedge.attempt, || {
-            hedge.send(request, &self.losers);
-            hedge.poll(cx)
-        })
+        let future = self.record.enter(attempt, || service.call(request));
+        let state = State::Sent(Box::pin(Some(self.losers.hold(future))));
+        self.hedges.insert(place, Hedge { attempt, state });
+    }
+
+    /// Classifies an attempt's outcome, once. Returns whether it decides the race, which every outcome does that a
+    /// retry would not improve.
+    #[inline]
+    pub(in crate::future) fn decides(
+        &mut self,
+        attempt: Attempt,
+        outcome: &Outcome<S, Req>,
+    ) -> bool {
+        let verdict = self.protocol.classify(&self.context, &attempt, outcome);
+        let describe = || self.protocol.describe(outcome);
+        self.record.attempt_ended(attempt, Some(verdict), describe);
+        self.reason = match verdict {
+            Verdict::Success => StopReason::Success,
+            _ if verdict.is_retry() => StopReason::AttemptsExhausted,
+            _ => StopReason::Fatal,
+        };
+        if verdict.is_failure() {
+            self.failed(attempt, verdict, outcome);
+        }
+        !verdict.is_retry()
+    }
+
+    /// Records a failure on the budget, and obeys a server that demands a wait or forbids further attempts.
+    #[cold]
+    fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
+        // The layer above records the primary's failure on a shared budget, if it receives that failure.
+        let is_seen_above = attempt == Attempt::PRIMARY && !self.settings.deposits;
+        // A retry layer below that gave up has recorded the failure.
+        let protocol = &self.protocol;
+        if !protocol.was_given_up(&mut self.context, outcome) && !is_seen_above {
+            self.budget().record_failure();
+        }
+        if !verdict.is_retry() {
+            return;
+        }
+        if let Verdict::Retry {
+            hint: Some(hint), ..
+        } = verdict
+        {
+            match hint {
+                Hint::AtLeast(wait) => self.push_back(wait, false),
+                Hint::Exactly(wait) => self.push_back(wait, true),
+                _ => self.call_off(),
+            }
+        }
+        self.hurry = self.sends_on_failure() && !self.is_readying() && self.due().is_some();
+    }
+
+    /// Holds hedges back until `wait` has passed. The next hedge is sent then if it was due earlier, or if the server
+    /// demanded exactly this wait.
+    fn push_back(&mut self, wait: Duration, exactly: bool) {
+        let Some(end) = later(Instant::now(), wait) else {
+            return self.call_off();
+        };
+        let end = self.earliest.map_or(end, |earliest| earliest.max(end));
+        self.earliest = Some(end);
+        let is_later = |due| due > end;
+        if exactly || !self.due_at(self.stage).is_some_and(is_later) {
+            self.moved = Some((self.stage, end));
+        }
+    }
+
+    /// Cancels all further hedges, due ones included.
+    fn call_off(&mut self) {
+        self.spare = None;
+        self.deadline = Deadline::at(Instant::now());
+    }
+
+    /// Whether the call continues after the failure of its first attempt.
+    ///
+    /// Without another attempt in flight it ends, because retries belong to another layer. With hedges on failure the
+    /// next hedge is sent, which may be a hedge that waits for the permit of the failed attempt. It is polled once: a
+    /// hedge whose service is not ready then does not delay the failure.
+    pub(in crate::future) fn survives_failure(&self) -> bool {
+        self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
+    }
+
+    /// Whether the failure of an attempt sends a hedge now.
+    fn sends_on_failure(&self) -> bool {
+        self.settings.knobs.on_failure == Some(true) && self.may_send()
     }
 }
