@@ -1,42 +1,34 @@
-//! Who is asking: what a policy's limit is counted by.
+//! Keys: a policy keeps one count per key of its requests.
 //!
-//! | key | with |
+//! | key | function |
 //! |---|---|
 //! | a header, such as an API key | [`header`] |
-//! | a bearer token, which the store never sees | [`bearer`] |
-//! | who is logged in, from a layer above | [`extension`] |
-//! | the address that connects | [`peer_addr`] |
-//! | the client's address behind proxies that you trust | [`client_ip()`] |
-//! | the route, the method | `matched_path` (feature `axum-08`), [`method`] |
-//! | one, or else another | [`KeyExtractor::or`] |
-//! | two to four together | a tuple of them |
+//! | a bearer token, hashed before it reaches the backend | [`bearer`] |
+//! | a value that a layer above put into the request, such as the user | [`extension`] |
+//! | the address of the connection | [`peer_addr`] |
+//! | the client's address behind trusted proxies | [`client_ip()`] |
+//! | the route | `matched_path` (feature `axum-08`) |
+//! | the method | [`method`] |
+//! | one key, or another one if it is missing | [`KeyExtractor::or`] |
+//! | two to four keys together | a tuple of them |
 //!
-//! All go to [`Policy::by`](crate::Policy::by); closures go to [`by_fn`](crate::Policy::by_fn) and
-//! [`by_str`](crate::Policy::by_str); anything else implements [`KeyExtractor`].
+//! Pass the key to [`Policy::by`](crate::Policy::by). For a closure there are [`by_fn`](crate::Policy::by_fn) and
+//! [`by_str`](crate::Policy::by_str). Implement [`KeyExtractor`] for everything else.
 
-mod bearer;
 pub(crate) mod client_ip;
-mod extension;
 mod extractor;
 mod head;
-mod header;
 mod into_key;
-#[cfg(feature = "axum-08")]
-mod matched_path;
-mod method;
 mod peer_addr;
 mod sink;
+mod sources;
 
-pub use bearer::{Bearer, bearer};
-pub use client_ip::{ClientIp, client_ip};
-pub use extension::{Extension, extension};
-pub(crate) use extractor::{FnKey, StrKey};
-pub use extractor::{KeyExtractor, Or};
+pub use client_ip::client_ip;
+pub use extractor::KeyExtractor;
 pub use head::RequestParts;
-pub use header::{Header, header};
 pub use into_key::IntoKey;
-#[cfg(feature = "axum-08")]
-pub use matched_path::{MatchedPath, matched_path};
-pub use method::{Method, method};
-pub use peer_addr::{PeerAddr, peer_addr};
+pub use peer_addr::peer_addr;
 pub use sink::KeySink;
+#[cfg(feature = "axum-08")]
+pub use sources::matched_path;
+pub use sources::{bearer, extension, header, method};

@@ -15,7 +15,7 @@ pub(crate) use request_policy::{CostOf, KeyOf, QuotaOf};
 
 use crate::{
     BuildError, Quota,
-    key::{FnKey, IntoKey, KeyExtractor, RequestParts, StrKey},
+    key::{IntoKey, KeyExtractor, KeySink, RequestParts},
 };
 
 /// Whether a policy applies to a request.
@@ -250,7 +250,7 @@ impl Policy {
         F: Fn(RequestParts<'_>) -> K + Send + Sync + 'static,
         K: IntoKey + 'static,
     {
-        self.by(FnKey(key))
+        self.by(move |head: RequestParts<'_>, sink: &mut KeySink| key(head).write(sink))
     }
 
     /// One bucket per text that the closure borrows from the request, so nothing is copied or allocated.
@@ -264,7 +264,7 @@ impl Policy {
     where
         F: for<'a> Fn(RequestParts<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
-        self.by(StrKey(key))
+        self.by(move |head: RequestParts<'_>, sink: &mut KeySink| key(head).write(sink))
     }
 
     /// One bucket per key that the closure takes from a request of any type, for a

@@ -4,75 +4,66 @@ mod trusted;
 
 use std::net::IpAddr;
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue, header::FORWARDED};
 
-use self::node::Hop;
 pub use self::trusted::TrustedProxies;
 use super::{IntoKey, KeyExtractor, KeySink, RequestParts, peer_addr};
 use crate::BuildError;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The client's address behind proxies, from [`client_ip`].
-#[derive(Clone, Debug)]
-pub struct ClientIp {
-    trusted: TrustedProxies,
-}
-
-/// One key per client address, also when the client comes by proxies that you trust: a host in IPv4, a /64 network in
-/// IPv6.
+/// One key per client address, also behind trusted proxies: a host in IPv4, a /64 network in IPv6.
 ///
-/// Every proxy on the way writes down, behind what is there already, who came to it. So the list is read from the right,
-/// starting with the [peer](super::peer_addr()): as long as an address belongs to a trusted proxy, the one before it is
-/// believed. The first that does not is the client's. What the client itself has written stands further left and is
-/// never looked at, so it cannot be spoofed, unlike the leftmost address.
+/// Each proxy appends the address of its own peer to the header. So the limit reads the header from the right, starting
+/// with the [peer](super::peer_addr()) of the connection. While an address belongs to a trusted proxy, the limit moves on
+/// to the address that this proxy appended. The first untrusted address is the client. A client can forge entries further
+/// left only, which the limit never reads.
 ///
-/// An entry that is no address (`unknown`, an obfuscated name, garbage) ends the search at the trusted proxy that wrote
-/// it: those clients share that proxy's bucket. If all are trusted, the request comes from inside, from the leftmost. A request without
-/// a peer address is answered 500, as by [`peer_addr`](super::peer_addr()).
+/// An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the search, and the request counts for the
+/// trusted proxy that appended the entry. If all addresses are trusted, the leftmost one is the client. A request without
+/// a peer address is rejected with status 500, as with [`peer_addr`](super::peer_addr()).
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, TrustedProxies, key};
 ///
-/// // The load balancers' network.
+/// // The network of the load balancers.
 /// let proxies = TrustedProxies::none().cidr("10.0.0.0/8");
-/// Policy::new("per-client", Quota::per_second(10)).by(key::client_ip(proxies));
+/// let policy = Policy::new("per-client", Quota::per_second(10)).by(key::client_ip(proxies));
+/// assert_eq!(policy.name(), "per-client");
 /// ```
-#[must_use]
-pub fn client_ip(trusted: TrustedProxies) -> ClientIp {
-    ClientIp { trusted }
+pub fn client_ip(trusted: TrustedProxies) -> impl KeyExtractor {
+    ClientIp(trusted)
 }
+
+struct ClientIp(TrustedProxies);
 
 impl ClientIp {
     fn address(&self, head: RequestParts<'_>) -> Option<IpAddr> {
-        let mut nearest = peer_addr::peer(head)?.to_canonical();
-        if !self.trusted.contains(nearest) {
-            return Some(nearest);
-        }
-        // True as long as the search goes on.
-        let mut follow = |hop: Hop| {
-            let Hop::Address(address) = hop else {
-                return false;
-            };
-            nearest = address;
-            self.trusted.contains(address)
+        let peer = peer_addr::peer(head)?.to_canonical();
+        let lines = |name| {
+            let lines = head.headers().get_all(name).iter();
+            lines.rev().map(HeaderValue::as_bytes)
         };
-        if self.trusted.reads_forwarded() {
-            let lines = head.headers().get_all(http::header::FORWARDED);
-            let _ = lines.iter().rev().all(|line| {
-                let mut hops = forwarded::hops(line.as_bytes());
-                hops.reverse();
-                hops.into_iter().all(&mut follow)
-            });
+        Some(if self.0.reads_forwarded() {
+            let hops = lines(FORWARDED).flat_map(|line| forwarded::hops(line).into_iter().rev());
+            self.nearest(peer, hops)
         } else {
-            let lines = head.headers().get_all(X_FORWARDED_FOR);
-            let _ = lines.iter().rev().all(|line| {
-                let entries = line.as_bytes().rsplit(|&byte| byte == b',');
-                let mut entries = entries.map(<[u8]>::trim_ascii);
-                entries.all(|entry| entry.is_empty() || follow(Hop::of(entry)))
-            });
+            let entries = lines(X_FORWARDED_FOR).flat_map(|line| line.rsplit(|&byte| byte == b','));
+            let entries = entries.map(<[u8]>::trim_ascii);
+            let entries = entries.filter(|entry| !entry.is_empty());
+            self.nearest(peer, entries.map(node::address))
+        })
+    }
+
+    /// The nearest address that does not belong to a trusted proxy. `None` among the hops is an entry without an address.
+    fn nearest(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+        let mut nearest = peer;
+        while self.0.contains(nearest)
+            && let Some(address) = hops.next().flatten()
+        {
+            nearest = address;
         }
-        Some(nearest)
+        nearest
     }
 }
 
@@ -82,7 +73,7 @@ impl KeyExtractor for ClientIp {
     }
 
     fn check(&self) -> Result<(), BuildError> {
-        self.trusted.check()
+        self.0.check()
     }
 
     fn hint(&self) -> Option<&'static str> {

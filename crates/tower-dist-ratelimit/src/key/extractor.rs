@@ -1,9 +1,10 @@
-use super::{IntoKey, KeySink, RequestParts};
+use super::{KeySink, RequestParts};
 use crate::BuildError;
 
-/// Finds a request's key.
+/// Takes a key from a request.
 ///
-/// For what a closure cannot say: an extractor with settings of its own, or one that borrows several things at once.
+/// Implement it for an extractor with settings of its own, or with a closure of type
+/// `Fn(RequestParts<'_>, &mut KeySink) -> Option<()>` for a key of several borrowed parts.
 ///
 /// ```
 /// use tower_dist_ratelimit::key::{KeyExtractor, KeySink, RequestParts};
@@ -19,28 +20,38 @@ use crate::BuildError;
 ///     }
 /// }
 /// ```
+#[must_use]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Writes the key's parts; `None` if the request has no key, whatever was written before.
+    /// Writes the parts of the key. `None` means that the request has no key, and discards the parts written before.
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()>;
 
-    /// Called once when a limiter is built.
+    /// Checks the extractor's settings once, when the limit is built.
     ///
     /// # Errors
     ///
-    /// A setting with which no request could ever have a key. By default there is none.
+    /// A setting with which no request can have a key.
+    ///
+    /// # Default
+    ///
+    /// `Ok`.
     fn check(&self) -> Result<(), BuildError> {
         Ok(())
     }
 
-    /// What the server lacks when a request has no key although every request should have one.
+    /// Explains how to configure the server if every request should have this key.
     ///
-    /// With a hint, the policy's default for such requests is [`MissingKey::Error`](crate::MissingKey::Error): status 500, with
-    /// the hint in the response and once in the log. By default there is none.
+    /// With a hint, the policy's default for requests without the key is [`MissingKey::Error`](crate::MissingKey::Error):
+    /// status 500, with the hint in the response and once in the log.
+    ///
+    /// # Default
+    ///
+    /// `None`.
     fn hint(&self) -> Option<&'static str> {
         None
     }
 
-    /// This key, or for requests that lack it, the `other`. A key of the one never equals a key of the other.
+    /// Returns an extractor that takes the `other` key if this one is missing. A key of this extractor never equals a key
+    /// of the other one.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key::{self, KeyExtractor}};
@@ -48,75 +59,50 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// let by = key::header("x-api-key").or(key::peer_addr());
     /// Policy::new("per-client", Quota::per_second(10)).by(by);
     /// ```
-    #[must_use]
-    fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
+    fn or(self, other: impl KeyExtractor) -> impl KeyExtractor
     where
         Self: Sized,
     {
-        Or {
-            first: self,
-            second: other,
-        }
+        Or(self, other)
     }
 }
 
-/// An owned key from a closure.
-pub(crate) struct FnKey<F>(pub(crate) F);
-
-impl<F, K> KeyExtractor for FnKey<F>
+impl<F> KeyExtractor for F
 where
-    F: Fn(RequestParts<'_>) -> K + Send + Sync + 'static,
-    K: IntoKey,
+    F: Fn(RequestParts<'_>, &mut KeySink) -> Option<()> + Send + Sync + 'static,
 {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
-        (self.0)(head).write(sink)
+        self(head, sink)
     }
 }
 
-/// A borrowed key from a closure.
-pub(crate) struct StrKey<F>(pub(crate) F);
-
-impl<F> KeyExtractor for StrKey<F>
-where
-    F: for<'a> Fn(RequestParts<'a>) -> Option<&'a str> + Send + Sync + 'static,
-{
-    fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
-        (self.0)(head).write(sink)
-    }
-}
-
-/// One key, or else another, from [`KeyExtractor::or`].
-#[derive(Clone, Copy, Debug)]
-pub struct Or<A, B> {
-    first: A,
-    second: B,
-}
+struct Or<A, B>(A, B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
-        // Said first which of the two it is: what a client writes into a header cannot pose as another one's address.
+        // The first part says which extractor found the key, so a header cannot imitate an address.
         let (_, found) = sink.key(|sink| {
             sink.part(b"0");
-            self.first.extract(head, sink)
+            self.0.extract(head, sink)
         });
         if found {
             return Some(());
         }
         sink.part(b"1");
-        self.second.extract(head, sink)
+        self.1.extract(head, sink)
     }
 
     fn check(&self) -> Result<(), BuildError> {
-        self.first.check()?;
-        self.second.check()
+        self.0.check()?;
+        self.1.check()
     }
 
     fn hint(&self) -> Option<&'static str> {
-        self.second.hint().or_else(|| self.first.hint())
+        self.1.hint().or_else(|| self.0.hint())
     }
 }
 
-/// All keys, as parts of one. If one is missing, all are.
+// The keys are parts of one key. If one is missing, the whole key is.
 macro_rules! parts {
     ($($name:ident: $place:tt),*) => {
         impl<$($name: KeyExtractor),*> KeyExtractor for ($($name),*) {
@@ -146,7 +132,7 @@ mod tests {
     use crate::key::{self, KeyExtractor};
 
     #[test]
-    fn what_is_missing_is_hinted_at_wherever_it_is() {
+    fn a_combined_key_has_the_hint_of_its_parts() {
         let hint = key::peer_addr().hint();
         assert!(hint.is_some());
         assert_eq!((key::peer_addr(), key::method()).hint(), hint);

@@ -1,8 +1,8 @@
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-/// A request without its body: what keys and costs are taken from.
+/// A borrowed view of a request without its body, the input of keys and costs.
 ///
-/// It borrows, so looking costs nothing, and it does not name the body's type, so closures over it need no annotation.
+/// The view copies nothing. It does not name the body's type, so closures over it need no type annotation.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestParts<'a> {
     method: &'a Method,
@@ -12,7 +12,7 @@ pub struct RequestParts<'a> {
 }
 
 impl<'a> RequestParts<'a> {
-    /// The head of a request, for testing an extractor.
+    /// The view of a request, for tests of an extractor.
     #[must_use]
     pub fn new<B>(request: &'a Request<B>) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl<'a> RequestParts<'a> {
         self.method
     }
 
-    /// The URI, as the layers above have left it.
+    /// The URI, with the changes of the layers above.
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
@@ -41,7 +41,7 @@ impl<'a> RequestParts<'a> {
         self.headers
     }
 
-    /// The extensions, such as what a layer above found out about the user.
+    /// The extensions, such as a user that a layer above has authenticated.
     #[must_use]
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions

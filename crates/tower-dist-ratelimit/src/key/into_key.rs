@@ -1,15 +1,15 @@
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use http::HeaderValue;
 
 use super::KeySink;
 
-/// What can be a key: text (`&str`, `String`), bytes (`&[u8]`), any integer, an `IpAddr`, a `HeaderValue`, tuples of two to
-/// four of these, and an `Option` of these.
+/// A value that can be a key: text (`&str`, `String`), bytes (`&[u8]`), any integer, an `IpAddr`, a `HeaderValue`, a tuple
+/// of two to four of these, and an `Option` of these.
 ///
 /// - `None`, also inside a tuple, is a missing key.
-/// - An `IpAddr` is what one client can use: IPv6 addresses are taken by their /64 network, which is the least that a
-///   subscriber gets (RFC 6177), and IPv4 addresses written as IPv6 are IPv4 addresses.
+/// - An `IpAddr` stands for one subscriber. An IPv6 address counts as its /64 network, the least that a subscriber gets
+///   (RFC 6177). An IPv4-mapped IPv6 address counts as the IPv4 address.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota};
@@ -26,7 +26,7 @@ use super::KeySink;
     note = "a key that is borrowed from the request goes through `by_str`"
 )]
 pub trait IntoKey {
-    /// Writes the key's parts; `None` if there is no key.
+    /// Writes the parts of the key. `None` means that the key is missing.
     fn write(self, sink: &mut KeySink) -> Option<()>;
 }
 
@@ -38,28 +38,20 @@ impl IntoKey for &[u8] {
     }
 }
 
-impl IntoKey for &str {
-    #[inline]
-    fn write(self, sink: &mut KeySink) -> Option<()> {
-        self.as_bytes().write(sink)
-    }
+macro_rules! texts {
+    ($($text:ty),*) => {$(
+        impl IntoKey for $text {
+            #[inline]
+            fn write(self, sink: &mut KeySink) -> Option<()> {
+                self.as_bytes().write(sink)
+            }
+        }
+    )*};
 }
 
-impl IntoKey for String {
-    #[inline]
-    fn write(self, sink: &mut KeySink) -> Option<()> {
-        self.as_bytes().write(sink)
-    }
-}
+texts!(&str, String, HeaderValue);
 
-impl IntoKey for HeaderValue {
-    #[inline]
-    fn write(self, sink: &mut KeySink) -> Option<()> {
-        self.as_bytes().write(sink)
-    }
-}
-
-/// A key of 8 bytes, or of 16 if the number is negative or above `u64::MAX`.
+// 8 bytes, or 16 if the number is negative or above `u64::MAX`.
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl IntoKey for $integer {
@@ -83,18 +75,13 @@ impl IntoKey for IpAddr {
     fn write(self, sink: &mut KeySink) -> Option<()> {
         match self.to_canonical() {
             IpAddr::V4(v4) => v4.octets().as_slice().write(sink),
-            IpAddr::V6(v6) => network(v6).as_slice().write(sink),
+            // The /64 network.
+            IpAddr::V6(v6) => v6.octets()[..8].write(sink),
         }
     }
 }
 
-/// The /64 that an address is in.
-fn network(address: Ipv6Addr) -> [u8; 8] {
-    let [a, b, c, d, e, f, g, h, ..] = address.octets();
-    [a, b, c, d, e, f, g, h]
-}
-
-/// All keys, as parts of one. If one is missing, all are.
+// The keys are parts of one key. If one is missing, the whole key is.
 macro_rules! parts {
     ($($name:ident: $place:tt),*) => {
         impl<$($name: IntoKey),*> IntoKey for ($($name),*) {

@@ -2,20 +2,21 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{IntoKey, KeyExtractor, KeySink, RequestParts};
 
-/// The address of the connection's other end, from [`peer_addr`].
-#[derive(Clone, Copy, Debug)]
-pub struct PeerAddr;
-
-/// One key per address that connects: a host in IPv4, a /64 network in IPv6. The port does not count.
+/// One key per peer address of the connection: a host in IPv4, a /64 network in IPv6. The port does not count.
 ///
-/// The address is looked for in the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum-08`; serve
-/// with `into_make_service_with_connect_info::<SocketAddr>()`; or `MockConnectInfo`, for tests), tonic's `TcpConnectInfo` (feature `tonic-014`; its server
-/// always has it, but for TLS), then a plain `SocketAddr`.
+/// The limit looks for the address in the request's extensions, in this order:
 ///
-/// If none is there, the server is not set up for this key, and the request is answered 500 (gRPC: `INTERNAL`). The response
-/// names the three ways to provide an address, and so does one error in the log with the `tracing` feature. A request never
-/// shares the bucket of others unawares. If that is what you want, for example behind a Unix socket, set
-/// [`MissingKey::Shared`](crate::MissingKey::Shared).
+/// | extension | requirement |
+/// |---|---|
+/// | axum's `ConnectInfo<SocketAddr>` | feature `axum-08`; serve the router with `into_make_service_with_connect_info::<SocketAddr>()` |
+/// | axum's `MockConnectInfo<SocketAddr>`, for tests | feature `axum-08` |
+/// | tonic's `TcpConnectInfo` | feature `tonic-014`; tonic's server inserts it, except with TLS |
+/// | `SocketAddr` | a layer of yours inserts it |
+///
+/// Without an address the server is misconfigured: the limit rejects the request with status 500 (gRPC: `INTERNAL`). The
+/// response names the ways to provide an address, and so does one error in the log with the `tracing` feature. Set
+/// [`MissingKey::Shared`](crate::MissingKey::Shared) if all requests without an address should share one bucket, for
+/// example behind a Unix socket.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -40,13 +41,13 @@ pub struct PeerAddr;
 /// # }
 /// ```
 ///
-/// Behind a proxy this is the proxy's address, and all clients share one bucket. Forwarding headers are not looked at: a
-/// client can write in them what it likes. [`client_ip`](super::client_ip()) looks at them, if the peer is one that you
-/// trust.
-#[must_use]
-pub fn peer_addr() -> PeerAddr {
+/// Behind a proxy, the peer is the proxy and all clients share one bucket. This key ignores forwarding headers, because
+/// clients can forge them. [`client_ip`](super::client_ip()) reads them if the peer is a trusted proxy.
+pub fn peer_addr() -> impl KeyExtractor {
     PeerAddr
 }
+
+struct PeerAddr;
 
 impl KeyExtractor for PeerAddr {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
@@ -58,38 +59,33 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The three ways to provide an address, and the way to do without.
+/// The three ways to provide an address, and the setting for requests without one.
 pub(super) const HINT: &str = "the peer's address is not among the request's extensions: serve axum's router with \
      into_make_service_with_connect_info::<SocketAddr>(), enable tower-dist-ratelimit's feature for the framework \
      (axum-08 or tonic-014), or insert a SocketAddr extension; to have one bucket for all requests without an address, \
      set missing_key(MissingKey::Shared)";
 
-/// The address that a request comes from.
+/// The peer address in the request's extensions.
 pub(super) fn peer(head: RequestParts<'_>) -> Option<IpAddr> {
+    let extensions = head.extensions();
     #[cfg(feature = "axum-08")]
-    if let Some(info) = head
-        .extensions()
-        .get::<axum::extract::ConnectInfo<SocketAddr>>()
     {
-        return Some(info.0.ip());
-    }
-    #[cfg(feature = "axum-08")]
-    if let Some(made_up) = head
-        .extensions()
-        .get::<axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
-    {
-        return Some(made_up.0.ip());
+        use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+        let real = extensions.get().map(|&ConnectInfo(peer)| peer);
+        let mocked = || extensions.get().map(|&MockConnectInfo(peer)| peer);
+        if let Some(peer) = real.or_else(mocked) {
+            return Some(SocketAddr::ip(&peer));
+        }
     }
     #[cfg(feature = "tonic-014")]
-    if let Some(info) = head
-        .extensions()
+    if let Some(info) = extensions
         .get::<tonic::transport::server::TcpConnectInfo>()
-        // A socket that has no such address may be behind something that knows it.
+        // Without an address, for example on a Unix socket, a layer may have inserted a `SocketAddr`.
         && let Some(peer) = info.remote_addr()
     {
         return Some(peer.ip());
     }
-    head.extensions().get::<SocketAddr>().map(SocketAddr::ip)
+    extensions.get().map(SocketAddr::ip)
 }
 
 #[cfg(test)]
@@ -129,7 +125,7 @@ mod tests {
 
     #[cfg(feature = "axum-08")]
     #[test]
-    fn the_peer_that_a_test_of_an_axum_router_makes_up_is_found() {
+    fn the_mocked_peer_of_an_axum_test_is_found() {
         let peer = socket("192.0.2.9:80");
         assert_eq!(
             key(axum::extract::connect_info::MockConnectInfo(peer)),
@@ -150,7 +146,7 @@ mod tests {
 
     #[cfg(feature = "tonic-014")]
     #[test]
-    fn a_tonic_server_that_does_not_know_its_peer_hides_nobody_else_s_word() {
+    fn an_inserted_address_counts_if_a_tonic_server_does_not_know_its_peer() {
         let info = tonic::transport::server::TcpConnectInfo {
             local_addr: None,
             remote_addr: None,

@@ -1,25 +1,29 @@
 use std::{fmt, ops::Range};
 
-/// Takes the parts of keys.
+/// Receives the parts of keys.
 ///
-/// Where a part ends is written, too, so keys of several parts cannot be taken for one another: `("a_b", "c")` is not
+/// The sink marks the end of each part, so two keys of different parts never have equal bytes: `("a_b", "c")` is not
 /// `("a", "b_c")`.
 ///
 /// # Cost
 ///
-/// The keys of a request share 128 bytes on the stack. What does not fit goes to the heap for as long as the decision
-/// takes; a key from the request's head is at most as long as the server has let the head be.
+/// The keys of a request share 128 bytes on the stack. Longer keys move to the heap until the decision is made. A key
+/// from the request's head is at most as long as the server allows the head to be.
 ///
-/// Its `Debug` leaves the keys out: they are often secrets.
+/// The `Debug` output omits the keys, which are often secrets.
 pub struct KeySink {
-    /// Plain bytes, because a vector that can spill takes longer to fill than the whole hash.
-    inline: [u8; 128],
-    /// All the bytes, once they do not fit inline; else empty.
-    heap: Vec<u8>,
+    /// A plain array, because a vector that can spill takes longer to fill than the hash takes.
+    inline: [Word; 16],
+    /// All words, if there are more than `inline` holds; else empty.
+    heap: Vec<Word>,
+    /// Number of words.
     len: usize,
-    /// Where the present key starts.
+    /// Index of the current key's first word.
     start: usize,
 }
+
+/// A processor reads back a whole word faster than a word that was written in pieces, so keys consist of words.
+type Word = [u8; 8];
 
 impl Default for KeySink {
     fn default() -> Self {
@@ -27,19 +31,16 @@ impl Default for KeySink {
     }
 }
 
-/// What keys are made of.
-const WORD: usize = size_of::<u64>();
-
 impl fmt::Debug for KeySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeySink")
-            .field("len", &self.len)
+            .field("len", &self.bytes().len())
             .finish_non_exhaustive()
     }
 }
 
 impl KeySink {
-    /// An empty sink.
+    /// Returns an empty sink.
     ///
     /// ```
     /// use http::Request;
@@ -58,51 +59,50 @@ impl KeySink {
     #[inline]
     pub fn new() -> Self {
         Self {
-            inline: [0; 128],
+            inline: [[0; 8]; 16],
             heap: Vec::new(),
             len: 0,
             start: 0,
         }
     }
 
-    /// Adds a part, which can be any bytes and of any length.
+    /// Adds a part, which can be any bytes of any length.
     ///
-    /// In whole words, as the hash will read them: a word that was written in pieces takes a processor longer to read
-    /// back than to hash. The last word has the bytes that are left, at most seven, and how many in its highest byte. Behind
-    /// each part but the first comes its length, whose highest byte is zero. So read from its end a key comes apart in one
-    /// way only, and a key of one part, which most are, takes no more words than its bytes.
+    /// The last word of a part holds the remaining bytes, at most seven, and their number in its highest byte. After each
+    /// part except the first follows its length, whose highest byte is zero. So there is one way to read a key
+    /// backwards, and a key of one part, the usual case, needs no length.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
-        let last = last_word(bytes).to_le_bytes();
-        let length = (bytes.len() as u64).to_le_bytes();
         let follows = self.len > self.start;
-        let text = bytes.len() / WORD * WORD;
-        let end = self.len + text + WORD;
-        let with_length = end + if follows { WORD } else { 0 };
-        if self.heap.is_empty() && with_length <= self.inline.len() {
-            copy_words(&bytes[..text], &mut self.inline[self.len..end - WORD]);
-            self.inline[end - WORD..end].copy_from_slice(&last);
-            if follows {
-                self.inline[end..with_length].copy_from_slice(&length);
-            }
-        } else {
-            self.spill(&bytes[..text], last, follows.then_some(length));
+        let (words, _) = bytes.as_chunks();
+        for &word in words {
+            self.push(word);
         }
-        self.len = with_length;
+        self.push(last_word(bytes).to_le_bytes());
+        if follows {
+            self.push((bytes.len() as u64).to_le_bytes());
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, word: Word) {
+        match self.inline.get_mut(self.len) {
+            Some(place) if self.heap.is_empty() => *place = word,
+            _ => self.spill(word),
+        }
+        self.len += 1;
     }
 
     #[cold]
-    fn spill(&mut self, words: &[u8], last: [u8; WORD], length: Option<[u8; WORD]>) {
+    fn spill(&mut self, word: Word) {
         if self.heap.is_empty() {
-            self.heap.extend_from_slice(&self.inline[..self.len]);
+            self.heap.extend(self.inline);
         }
-        self.heap.extend_from_slice(words);
-        self.heap.extend_from_slice(&last);
-        self.heap.extend(length.into_iter().flatten());
+        self.heap.push(word);
     }
 
-    /// Runs `write` and says where what it wrote is. What a missing key leaves behind is taken back, so that it is the
-    /// empty key: one that no parts make.
+    /// Runs `write` and returns the range of the key's bytes, and whether the key was found. A missing key becomes the
+    /// empty key, which no parts make.
     #[inline]
     pub(crate) fn key(
         &mut self,
@@ -115,57 +115,36 @@ impl KeySink {
             self.len = start;
             self.heap.truncate(start);
         }
-        (start..self.len, found)
+        (
+            size_of::<Word>() * start..size_of::<Word>() * self.len,
+            found,
+        )
     }
 
-    /// The bytes of the parts. Keys of equal parts have equal bytes, other keys have others.
+    /// The bytes of the parts. Two keys have equal bytes if and only if they have equal parts.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() {
-            &self.inline[..self.len]
+            self.inline[..self.len].as_flattened()
         } else {
-            &self.heap
+            self.heap.as_flattened()
         }
     }
 }
 
-/// Copies up to four words without a call, which takes longer than they do; from both ends, where there are more than two.
-#[inline]
-fn copy_words(words: &[u8], to: &mut [u8]) {
-    const TWO: usize = 2 * WORD;
-    match words.len() {
-        0 => {}
-        WORD => copy_start::<WORD>(words, to),
-        TWO..=32 => {
-            copy_start::<TWO>(words, to);
-            if let (Some(end), Some(to)) = (words.last_chunk::<TWO>(), to.last_chunk_mut()) {
-                *to = *end;
-            }
-        }
-        _ => to.copy_from_slice(words),
-    }
-}
-
-#[inline]
-fn copy_start<const LEN: usize>(bytes: &[u8], to: &mut [u8]) {
-    if let (Some(start), Some(to)) = (bytes.first_chunk::<LEN>(), to.first_chunk_mut()) {
-        *to = *start;
-    }
-}
-
-/// The bytes behind the last whole word, and how many they are. The highest bit says that it is not a length.
+/// The bytes after the last whole word, and their number. The highest bit marks that the word is not a length.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
-    let (_, rest) = bytes.as_chunks::<WORD>();
+    let (_, rest) = bytes.as_chunks::<8>();
     let bits = match bytes.last_chunk() {
         _ if rest.is_empty() => 0,
-        // Out of the last eight bytes, of which some belong to the word before.
-        Some(end) => u64::from_le_bytes(*end) >> (u64::BITS as usize - 8 * rest.len()),
-        None => rest
-            .iter()
-            .rev()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        // The last eight bytes include some of the word before.
+        Some(end) => u64::from_le_bytes(*end) >> (64 - 8 * rest.len()),
+        None => {
+            let rest = rest.iter().rev();
+            rest.fold(0, |word, &byte| word << 8 | u64::from(byte))
+        }
     };
     bits | (0x80 | rest.len() as u64) << 56
 }
@@ -191,7 +170,7 @@ mod tests {
         assert_eq!(bytes(("a", "b")), bytes((String::from("a"), &b"b"[..])));
     }
 
-    /// Parts that end in a word that looks like a length, or like the end of a part, among others of every length.
+    /// Some parts end in a word that looks like a length or like the end of a part.
     #[test]
     fn no_two_keys_are_the_same_bytes() {
         let end_of_one: &[u8] = &[b'x', 0, 0, 0, 0, 0, 0, 0x81];

@@ -1,23 +1,28 @@
+use std::net::IpAddr;
+
 use smallvec::{SmallVec, smallvec};
 
-use super::node::Hop;
+use super::node::address;
 
-/// Who came to each proxy, in the order of writing, from one line of `Forwarded` (RFC 7239).
+/// Addresses of the proxies' peers in the order of writing. `None` is an entry without an address.
+type Hops = SmallVec<[Option<IpAddr>; 4]>;
+
+/// Reads one line of `Forwarded` (RFC 7239).
 ///
-/// A line that breaks the grammar is one unknown hop: a quote that a client has left open would otherwise swallow what a
-/// trusted proxy has written behind it.
-pub(super) fn hops(line: &[u8]) -> SmallVec<[Hop; 4]> {
-    Line(line).hops().unwrap_or(smallvec![Hop::Unknown])
+/// A line that breaks the grammar is one entry without an address. Otherwise a client could hide the entry of a trusted
+/// proxy behind an open quote.
+pub(super) fn hops(line: &[u8]) -> Hops {
+    Line(line).hops().unwrap_or(smallvec![None])
 }
 
-/// What is left to read.
+/// The unread rest of a line.
 struct Line<'a>(&'a [u8]);
 
 impl<'a> Line<'a> {
-    fn hops(mut self) -> Option<SmallVec<[Hop; 4]>> {
+    fn hops(mut self) -> Option<Hops> {
         let mut hops = SmallVec::new();
         loop {
-            // Lists may have empty elements (RFC 9110, 5.6.1).
+            // Lists may have empty elements (RFC 9110, section 5.6.1).
             self.skip_spaces();
             if self.0.is_empty() {
                 return Some(hops);
@@ -32,19 +37,19 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// `for=192.0.2.1;proto=https`. Without a `for` nobody is named.
-    fn element(&mut self) -> Option<Hop> {
+    /// Reads an element such as `for=192.0.2.1;proto=https`. Without `for` there is no address.
+    fn element(&mut self) -> Option<Option<IpAddr>> {
         let mut hop = None;
         loop {
             let name = self.token()?;
             self.take(b'=').then_some(())?;
             let value = self.value()?;
-            if name.eq_ignore_ascii_case(b"for") && hop.replace(Hop::of(&value)).is_some() {
+            if name.eq_ignore_ascii_case(b"for") && hop.replace(address(&value)).is_some() {
                 return None;
             }
             self.skip_spaces();
             if !self.take(b';') {
-                return Some(hop.unwrap_or(Hop::Unknown));
+                return Some(hop.flatten());
             }
             self.skip_spaces();
         }
@@ -64,7 +69,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// At least one character of a token (RFC 9110, 5.6.2), or of an address without the quotes that it should have.
+    /// Reads a token of at least one character (RFC 9110, section 5.6.2), or an address that lacks its quotes.
     fn token(&mut self) -> Option<&'a [u8]> {
         let of_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:[]".contains(&byte);

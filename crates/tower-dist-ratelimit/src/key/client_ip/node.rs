@@ -1,38 +1,23 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who came to a proxy, as the proxy says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hop {
-    Address(IpAddr),
-    /// Somebody who has no address: `unknown`, an obfuscated name, or what cannot be read.
-    Unknown,
-}
-
-impl Hop {
-    /// Reads a node of RFC 7239, section 6, which is also what proxies write into `X-Forwarded-For`: an address, IPv6 in
-    /// brackets if a port follows, with or without a port.
-    pub(super) fn of(text: &[u8]) -> Self {
-        address(text).map_or(Self::Unknown, |address| {
-            Self::Address(address.to_canonical())
-        })
-    }
-}
-
-fn address(text: &[u8]) -> Option<IpAddr> {
+/// Reads the address of a node (RFC 7239, section 6), the form that proxies also write to `X-Forwarded-For`: an address with
+/// or without a port. An IPv6 address with a port is in brackets. `None` for `unknown`, an obfuscated name and garbage.
+pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     if let Some(text) = text.strip_prefix('[') {
         let (address, port) = text.split_once(']')?;
         let port = port.strip_prefix(':').or(port.is_empty().then_some("0"))?;
-        return is_port(port).then_some(address.parse::<Ipv6Addr>().ok()?.into());
+        let address = address.parse::<Ipv6Addr>().ok()?;
+        return is_port(port).then_some(address.to_canonical());
     }
-    if let Ok(address) = text.parse() {
-        return Some(address);
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(address.to_canonical());
     }
     let (address, port) = text.split_once(':')?;
     is_port(port).then_some(address.parse::<Ipv4Addr>().ok()?.into())
 }
 
-/// A number, or a name that stands for one.
+/// Whether a text is a port number, or an obfuscated name of a port.
 fn is_port(text: &str) -> bool {
     let name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match text.strip_prefix('_') {

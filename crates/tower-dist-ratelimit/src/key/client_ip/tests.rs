@@ -26,7 +26,7 @@ fn found(
         let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
         request.headers_mut().append(name, line);
     }
-    client_ip(trusted).address(RequestParts::new(&request))
+    ClientIp(trusted).address(RequestParts::new(&request))
 }
 
 fn address(text: &str) -> Option<IpAddr> {
@@ -180,7 +180,7 @@ fn without_a_peer_nobody_is_believed() {
         .header("x-forwarded-for", "1.1.1.1")
         .body(())
         .unwrap();
-    let key = client_ip(TrustedProxies::private());
+    let key = ClientIp(TrustedProxies::private());
     assert_eq!(key.address(RequestParts::new(&request)), None);
 }
 

@@ -4,17 +4,17 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::BuildError;
 
-/// The proxies that you run, or that run for you: whose word on who came to them is taken.
+/// The proxies whose forwarding headers are trusted.
 ///
 /// # Default
 ///
-/// None. Then forwarding headers are not looked at. Proxies that you trust are believed in what they append to
-/// `X-Forwarded-For`; with [`forwarded`](Self::forwarded), to `Forwarded` instead. Only one of the two is read, because a proxy that
-/// writes the one lets the other pass as the client wrote it.
+/// A trusted proxy is believed in the address that it appends to `X-Forwarded-For`, or with
+/// [`forwarded`](Self::forwarded) to `Forwarded`. The limit reads only one of the two headers, because a proxy that
+/// appends to one header passes the client's version of the other.
 ///
 /// # Errors
 ///
-/// A network that is none is reported when the limiter is built.
+/// Building the limit fails if a network is invalid.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, TrustedProxies, backend::Memory, key};
@@ -29,13 +29,13 @@ use crate::BuildError;
 #[must_use]
 pub struct TrustedProxies {
     networks: Vec<IpNet>,
-    /// What was given and is no network.
+    /// The first text that is not a network.
     wrong: Option<String>,
     forwarded: bool,
 }
 
 impl TrustedProxies {
-    /// Nobody is trusted; for clients that connect without a proxy.
+    /// Trusts no proxy, and so ignores forwarding headers: for clients that connect directly.
     pub fn none() -> Self {
         Self {
             networks: Vec::new(),
@@ -44,8 +44,8 @@ impl TrustedProxies {
         }
     }
 
-    /// All addresses that no one on the internet can connect from: loopback, RFC 1918, link-local, and IPv6's unique local
-    /// addresses (RFC 4193). For proxies in the same private network, if nobody else is in it.
+    /// Trusts all addresses that are not reachable from the internet: loopback, RFC 1918, link-local, and IPv6's unique local
+    /// addresses (RFC 4193). Use it if the private network contains your proxies and no clients.
     pub fn private() -> Self {
         [
             "127.0.0.0/8",
@@ -61,8 +61,8 @@ impl TrustedProxies {
         .fold(Self::none(), Self::cidr)
     }
 
-    /// Trusts a network, such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. IPv4 written as IPv6 (`::ffff:10.0.0.0/104`)
-    /// is IPv4.
+    /// Also trusts a network such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. An IPv4-mapped IPv6 network such as
+    /// `::ffff:10.0.0.0/104` is the IPv4 network.
     pub fn cidr(mut self, network: &str) -> Self {
         let address = || network.parse::<IpAddr>().map(IpNet::from);
         match network.parse().or_else(|_| address()) {
@@ -72,12 +72,10 @@ impl TrustedProxies {
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`: say so if that is what your proxies write.
-    pub fn forwarded(self) -> Self {
-        Self {
-            forwarded: true,
-            ..self
-        }
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`, for proxies that append to it.
+    pub fn forwarded(mut self) -> Self {
+        self.forwarded = true;
+        self
     }
 
     pub(super) fn reads_forwarded(&self) -> bool {
@@ -85,28 +83,25 @@ impl TrustedProxies {
     }
 
     pub(super) fn contains(&self, address: IpAddr) -> bool {
-        self.networks
-            .iter()
-            .any(|network| network.contains(&address))
+        let mut networks = self.networks.iter();
+        networks.any(|network| network.contains(&address))
     }
 
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        self.wrong.as_ref().map_or(Ok(()), |wrong| {
-            Err(BuildError::new(
-                "cidr",
-                format_args!("{wrong:?}"),
-                "a network such as 10.0.0.0/8, or an address",
-            ))
-        })
+        let Some(wrong) = &self.wrong else {
+            return Ok(());
+        };
+        let bound = "a network such as 10.0.0.0/8, or an address";
+        Err(BuildError::new("cidr", format_args!("{wrong:?}"), bound))
     }
 }
 
-/// As the addresses that are looked for in it.
+/// In IPv4 if it is an IPv4-mapped network, as addresses are.
 fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(v6) = network else {
         return network;
     };
-    // Of the 128 bits the last 32 are the address.
+    // The last 32 of the 128 bits are the IPv4 address.
     let prefix = v6.prefix_len().checked_sub(96);
     let mapped = v6.addr().to_ipv4_mapped().zip(prefix);
     let v4 = mapped.and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok());
