@@ -17,11 +17,11 @@ use crate::{
     operation::{Operation, Verb},
 };
 
-/// Keeps limits in Memcached, for a whole fleet.
+/// Keeps the limits of a whole fleet in Memcached.
 ///
-/// Memcached runs no scripts: it adds to counters, and it writes a value if it is unchanged. Fixed windows are counted
-/// the first way, all other algorithms are decided the second way. Neither ever admits more than the limit, whatever number of
-/// processes asks.
+/// Memcached runs no scripts. It adds to counters, and it writes a value if the value is unchanged. Fixed windows are
+/// counters; all other algorithms are values, written by compare-and-swap. Neither ever admits more than the limit, with any
+/// number of processes.
 ///
 /// ```no_run
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, key};
@@ -39,115 +39,128 @@ use crate::{
 ///
 /// A clone is another handle on the same connections.
 ///
-/// # Which algorithm
+/// # Algorithms
 ///
-/// | | kept as | round trips | by the clock of |
+/// | algorithm | kept as | round trips | clock |
 /// |---|---|---|---|
-/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that ends with its window | 1 | the server |
-/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1 | this machine |
-/// | all others, and `fixed_window_from_first_request` of other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while others change the key; 1 for a rejection | this machine |
-/// | several policies in a set | one value for each key | the same | this machine |
+/// | [`fixed_window_from_first_request`](Policy::fixed_window_from_first_request), whole seconds from 2 s to below 30 days | a counter that expires with its window | 1 | the server's |
+/// | [`fixed_window`](Policy::fixed_window), [`fixed_window_staggered`](Policy::fixed_window_staggered) | a counter per window | 1 | this machine's |
+/// | all others, and `fixed_window_from_first_request` with other windows | a value of a [`CasBackend`], written by compare-and-swap | 2, more while other processes change the key; 1 for a rejection | this machine's |
+/// | several policies in a set | one value per key | as in the row above | this machine's |
 ///
-/// Waits are exact, but for a `fixed_window_from_first_request` window that the server ends: its clock ticks once a second, so that window is
-/// up to a second longer than it should be, and waits are whole seconds, rounded up.
+/// Waits are exact except for a window that the server ends. The server's clock ticks once a second. So such a window is up to
+/// a second longer than configured, and its waits are whole seconds, rounded up.
 ///
 /// # Counters
 ///
-/// A request's cost is added to its window, and taken back if that was too much, which takes another round trip. So a
-/// refusal leaves nothing behind. But while it is being taken back, or while more is reserved than there is for a
-/// [`want`](tower_dist_ratelimit::backend::Charge::up_to), another request can be rejected that would have fitted; not when all cost the
-/// same and want no more. From a `fixed_window_from_first_request` window it is taken back only if that is surely still the same one; when so
-/// many others change it that this fails 16 times, or the connection is lost, it stays charged until the window ends.
-/// What is refused for a moment the [deny cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) refuses for up to a second more.
-/// Quotas that differ from key to key may lower or raise the limit at any time.
+/// A charge adds its cost to the window. If the count exceeds the limit, another round trip takes the cost back. So a rejected
+/// request leaves the count unchanged. Until then, another request that would fit can be rejected; the same holds while a
+/// charge reserves [`up_to`](tower_dist_ratelimit::backend::Charge::up_to) more tokens than it is granted. This cannot happen if all requests have
+/// the same cost and reserve no more. The [deny cache](tower_dist_ratelimit::RateLimitLayerBuilder::deny_cache) extends such a rejection by up
+/// to a second.
+///
+/// A window that the server ends may end before the cost is taken back. So the cost is taken back only from an unchanged
+/// window. If other processes change the window during 16 attempts, or if the connection is lost, the cost stays charged
+/// until the window ends. Quotas that differ by key may lower or raise the limit at any time.
 ///
 /// # Values
 ///
-/// Values are those of a [`CasBackend`]: see there for concurrent requests, lost races, sets with different keys, refunds,
-/// and the longest sliding window log. A charge is retried after lost races for as long as the
-/// [answer's timeout](crate::MemcachedBuilder::answer_timeout). A key that hundreds of processes charge concurrently is better a fixed
-/// window.
+/// See [`CasBackend`] for concurrent requests, lost races, sets with different keys, refunds, and the longest sliding window
+/// log. A charge that loses races is retried for the
+/// [answer timeout](crate::MemcachedBuilder::answer_timeout). If hundreds of processes charge one key concurrently, use a fixed window.
 ///
 /// A refund that finds a full queue or loses its races is retried for 5 s while the connection lasts, and then
-/// [counted](Self::lost_corrections). A policy that is in two sets, or in one and also alone, has a count in each.
+/// [counted](Self::lost_corrections) as lost. A policy that is in two sets, or in a set and alone, has a count in each.
 ///
 /// # Clocks
 ///
-/// What goes by this machine's clock supposes that those of the fleet agree (NTP keeps them within milliseconds). If the
-/// fastest is ahead of the slowest by `s`, then in any time `D` as much can be admitted as the algorithm would in `D + s`;
-/// and the slowest waits up to `s` longer than it has to. Windows are kept a minute longer than they count (no longer than
-/// they are), so a process that is behind by more than that can find its window forgotten. After a clock jumps back, a counter admits
-/// no more than a machine that is as far behind, and a value admits nothing more. A clock that was far ahead
-/// blocks a key only until the item ends by the server's clock. Windows begin at multiples of their length since 2020 (UTC).
+/// Decisions by this machine's clock need a fleet whose clocks agree. NTP keeps them within milliseconds. If the fastest clock
+/// is ahead of the slowest one by `s`, then any time `D` admits at most the tokens that the algorithm admits in `D + s`. The
+/// machine with the slowest clock waits up to `s` longer than it has to. Windows begin at multiples of their length since the
+/// start of 2020 (UTC).
 ///
-/// # What is kept
+/// A window is kept for a minute longer than it counts, at most twice its length. A process whose clock is behind by more can
+/// find its window forgotten. After a clock jumps back, a counter admits no more than a machine that is as far behind, and
+/// a value admits nothing more. A clock that was far ahead blocks a key only until the item expires by the server's clock.
 ///
-/// Keys are `prefix:version:hash:policy`, and the number of the window; with 128 bits of the BLAKE3 of what a client is
-/// known by. So keys are short whatever clients send, the same on every machine, and do not show who the clients are to
-/// those who cannot guess. A set's last part is a hash of its policies' names. A counter takes 120 to 150 bytes of the
-/// server, a bucket 150, a log up to 72 KiB; each has a time to live, but for what would end after 2038. A refused request leaves nothing
-/// changed, nor does one of zero cost. Values that are not ours count as nothing and are replaced.
+/// # Keys and values
 ///
-/// When a policy is deployed with another limit, what was used in a window counts on, also while instances with the old one
-/// still run. A window of another length starts anew, and so does a policy of another name or algorithm.
+/// Keys are `prefix:version:hash:policy`, followed by the number of the window if windows have numbers. The hash is 128 bits
+/// of the BLAKE3 of the caller's key. So keys have one length, are the same on every machine, and do not reveal the client to a
+/// reader who cannot guess it. The last part of a set's key is a hash of its policies' names.
 ///
-/// Memcached forgets: when it is full it drops what was not used for longest, and a limit then starts anew, so that more
-/// is admitted; a flood of new keys can bring that about. Give it room for the keys that are limited at the same time, and
-/// watch its `evictions`. Or start it with `-M`: then it says that it is full, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides about
-/// new keys. If a counter is dropped or flushed, and begun anew by others, between a charge and its being taken back, as
-/// much more is admitted once.
+/// A counter takes 120 to 150 bytes on the server, a bucket 150 bytes, and a log up to 72 KiB. Each item expires, except items
+/// that would expire after 2038. A rejected request leaves no change, and a request of zero cost writes nothing. Foreign values count as zero
+/// and are replaced.
+///
+/// A policy that is deployed with another limit keeps its counts, also while instances with the old limit run. The count starts
+/// from zero if the window gets another length, or the policy another name or algorithm.
+///
+/// A full Memcached evicts the items that were not used for longest. Their limits then start from zero, which admits more; a
+/// flood of new keys can cause this. Provide memory for all keys that are limited at the same time, and watch the
+/// server's `evictions`. With `-M` the server reports an error instead of evicting, and
+/// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides about new keys. If a counter is evicted and recreated between a charge and its
+/// return, the returned tokens are admitted once more.
 ///
 /// # Servers
 ///
-/// `memcached://host[:port][,host[:port]..]`: Memcached 1.6.10 or later, with compare-and-swap (no `-C`). Of several
-/// servers each has its share of the keys, by rendezvous hashing of host and port as they are written, so that every
-/// process finds the same; write them the same everywhere. There is no password and no encryption: keep it in a network
-/// of your own.
+/// `memcached://host[:port][,host[:port]..]`: Memcached 1.6.10 or later, with compare-and-swap (without `-C`). Each of several
+/// servers holds a share of the keys, by rendezvous hashing of its host and port as written in the URL. So write them
+/// identically everywhere. There is no password and no encryption: keep the servers in a private network.
 ///
-/// # When it fails
+/// # Failures
 ///
-/// While there is no connection every decision fails at once, and the connection is made again in the background: after 50
-/// ms, then at intervals that double up to 1 s, with full jitter. An attempt that hangs, at a server that accepts
-/// connections and stays silent, delays the next one by 1 s at most, while fewer than five hang. The connection is
-/// given up when it is closed, when an answer does not come [in time](crate::MemcachedBuilder::answer_timeout), and when one is not to what was asked. What was on its
-/// way then has failed and is not repeated: nobody knows whether it was charged. A server that is gone fails its own keys
-/// only, and no other takes them over. When it was restarted, or flushed, limits start anew.
+/// While there is no connection, every decision fails immediately. The backend reconnects after 50 ms, then at intervals
+/// that double up to 1 s, with full jitter. An attempt that hangs delays the next one by at most 1 s, while fewer than
+/// five hang. The backend replaces a connection in these cases:
+///
+/// - the connection is closed;
+/// - an answer does not come [in time](crate::MemcachedBuilder::answer_timeout);
+/// - an answer does not fit its command.
+///
+/// A command in flight then fails and is not retried, because it may have been charged. An unreachable server fails its own keys
+/// only, and no other server takes them over. After a restart or a flush, limits start from zero.
 ///
 /// # Cost
 ///
-/// One task and one connection per server, which end with the last handle. Sets with different keys, and corrections, take
-/// a task for each request, at most 8,192 at a time. Requests do not wait for each other's answers. A
-/// decision allocates: its future, a place for its answer, and with a counter what is asked.
+/// A backend has one task and one connection per server, which end with the last handle. Requests do not wait for each
+/// other's answers. Sets with different keys, and corrections, take a task for each request, at most 8,192 at a time.
+///
+/// A decision allocates its future, its command, a place for the answer, and on a counter its operation. A rejection by a
+/// counter also takes a task.
 ///
 /// # Errors
 ///
-/// Building a limiter fails with a fixed window's limit above 2⁴⁸; with sliding window logs of a set that are longer than
-/// 4,000 tokens together; and with what
-/// [`Quota`](tower_dist_ratelimit::Quota) cannot be. A set has at most 16 policies.
+/// Building a limiter fails with:
+///
+/// - a fixed window whose limit is above 2⁴⁸;
+/// - sliding window logs of a set that hold more than 4,000 tokens together;
+/// - a [`Quota`](tower_dist_ratelimit::Quota) that is invalid for its algorithm;
+/// - a set of more than 16 policies.
 #[derive(Clone)]
 pub struct Memcached {
     servers: Servers,
     prefix: Arc<str>,
     registry: Arc<Registry<Kept>>,
-    /// Corrections of counters.
+    /// The corrections of counters.
     corrections: Transactions,
     values: Arc<CasBackend<Items>>,
 }
 
-/// How a set of policies is kept.
+/// The form in which a set of policies is kept.
 enum Kept {
     Counted(Arc<Counted>),
-    /// As values, by these names of the policies.
+    /// As values. The policies have these ids in the [`CasBackend`].
     Values(Vec<PolicyId>),
 }
 
 impl Memcached {
-    /// Number of corrections that this backend gave up since it was made: refunds of charges that another policy of the
-    /// same request rejected, and corrections that a caller asked for.
+    /// Returns the number of lost corrections since the backend was made: refunds of charges that another policy of the
+    /// same request rejected, and the caller's own corrections.
     ///
     /// A correction is given up if its connection is lost, if the server answers with an error, or if its queue has had no
     /// room for 5 s. A refund that is given up leaves its tokens charged, which admits less and not more. A correction that
-    /// fails before it is sent is not counted: its caller gets the error at once.
+    /// fails before it is sent is not counted, because its caller gets the error immediately.
     ///
     /// # Example
     ///
@@ -229,7 +242,7 @@ impl Memcached {
         }
     }
 
-    /// The same charges, by the names of their policies among the values. Fails while a server of theirs is down.
+    /// Returns the charges with the ids of their policies in the [`CasBackend`]. Fails if a server of their keys is down.
     fn renamed<'a>(
         &self,
         charges: &[Charge<'a>],

@@ -10,19 +10,19 @@ use super::{
 };
 
 impl Memcached {
-    /// Connects to one server or several, in the background. Returns at once.
+    /// Connects to one server or several in the background. Returns immediately.
     ///
-    /// This is the way to start a service: it starts during an outage of the servers, too. Until the first connection
-    /// every decision fails at once, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
+    /// Use this to start a service: the service also starts during an outage of the servers. Until the first connection
+    /// every decision fails immediately, and [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. See
     /// [`MemcachedBuilder::connect_lazy`].
     ///
     /// # Default
     ///
-    /// Those of [`builder`](Self::builder).
+    /// The defaults of [`builder`](Self::builder).
     ///
     /// # Errors
     ///
-    /// A URL that cannot be read.
+    /// An invalid URL.
     ///
     /// # Panics
     ///
@@ -31,16 +31,16 @@ impl Memcached {
         Self::builder(url).connect_lazy()
     }
 
-    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if a server cannot be reached now. For tools and
-    /// tests that cannot do without the servers.
+    /// Connects like [`connect_lazy`](Self::connect_lazy), and fails if a server is unreachable now. This is for tools and
+    /// tests that need the servers.
     ///
     /// # Default
     ///
-    /// Those of [`builder`](Self::builder).
+    /// The defaults of [`builder`](Self::builder).
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. A server that is not there yet is not waited for.
+    /// See [`ConnectError`]. There is one attempt per server.
     ///
     /// # Panics
     ///
@@ -49,7 +49,7 @@ impl Memcached {
         Self::builder(url).connect().await
     }
 
-    /// The same, with settings.
+    /// Returns a builder, which has further settings.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -87,9 +87,9 @@ impl MemcachedBuilder {
         }
     }
 
-    /// What all keys begin with: 1 to 64 printable ASCII characters, without spaces.
+    /// The first part of every key: 1 to 64 printable ASCII characters without spaces.
     ///
-    /// Services that share a server and have policies of the same name share their limits, if they have the same prefix.
+    /// Two services on one server share the limits of policies with the same name if they have the same prefix.
     ///
     /// # Default
     ///
@@ -101,36 +101,36 @@ impl MemcachedBuilder {
         }
     }
 
-    /// How long [`connect`](Self::connect) waits for each server; and each attempt to connect again later. Above zero.
+    /// Maximum time of one attempt to connect to a server, above zero. Reconnects have the same timeout.
     ///
     /// # Default
     ///
     /// 5 s.
-    pub fn connect_timeout(mut self, deadline: Duration) -> Self {
-        self.timeouts.connect = deadline;
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.connect = timeout;
         self
     }
 
-    /// How long the server may take for an answer, before the connection is given up and made anew; and how long a
-    /// compare-and-swap is tried that others come before.
+    /// Maximum time for an answer of the server, above zero. A later answer makes the backend reconnect.
     ///
-    /// It is not what a request waits for: that is the deadline of whoever asks, which is shorter. What comes after it,
-    /// but within this time, is charged and not read by anyone. Above zero.
+    /// A compare-and-swap that loses races is retried for as long. A request waits for a shorter time, because its layer has
+    /// a [timeout of its own](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout). If the answer comes between the two timeouts, the
+    /// request is charged although its caller has left.
     ///
     /// # Default
     ///
     /// 500 ms.
-    pub fn answer_timeout(mut self, deadline: Duration) -> Self {
-        self.timeouts.answer = deadline;
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.answer = timeout;
         self
     }
 
-    /// Connects to all servers, and fails if one cannot be reached now. For a service that should start during an
-    /// outage, use [`connect_lazy`](Self::connect_lazy).
+    /// Connects to all servers, and fails if a server is unreachable now. A service that should start during an outage
+    /// uses [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]; a prefix that cannot be one; and a deadline of zero.
+    /// See [`ConnectError`]. An invalid prefix, or a timeout of zero.
     ///
     /// # Panics
     ///
@@ -145,10 +145,10 @@ impl MemcachedBuilder {
         Ok(Memcached::new(servers.into(), prefix, self.timeouts.answer))
     }
 
-    /// Returns at once and connects to all servers in the background, until it succeeds. This is the way to start a
-    /// service: it also starts during an outage of the servers.
+    /// Connects to all servers in the background, and returns immediately. Use this to start a service: the service also
+    /// starts during an outage of the servers.
     ///
-    /// Until the first connection to a server every decision on its keys fails at once, and
+    /// Until the first connection to a server every decision on its keys fails immediately, and
     /// [`FailureMode`](tower_dist_ratelimit::FailureMode) decides. Nothing is sent or resolved here.
     ///
     /// ```
@@ -169,7 +169,7 @@ impl MemcachedBuilder {
     ///
     /// # Errors
     ///
-    /// The same as those of [`connect`](Self::connect), except those that only a server can cause.
+    /// An invalid setting or URL.
     ///
     /// # Panics
     ///
@@ -187,7 +187,7 @@ impl MemcachedBuilder {
         ))
     }
 
-    /// Checks all settings; the servers by their seeds.
+    /// Checks all settings. Returns the servers with the seeds of their names.
     fn targets(&self, prefix: &Arc<str>) -> Result<Vec<(u64, Target)>, ConnectError> {
         let addresses = target::parse(&self.url)?;
         check_prefix(&self.prefix)?;

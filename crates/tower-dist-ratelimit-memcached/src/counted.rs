@@ -12,25 +12,25 @@ use super::{
     request::Ttl,
 };
 
-/// The highest count of a window. Reservations and debts come on top; the server's counters wrap at 2⁶⁴.
+/// The highest limit of a window. Reservations and debts can exceed it; the server's counters wrap at 2⁶⁴.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// Windows from the first request are shorter than this: the server takes their end in seconds from now.
+/// Upper bound for windows from the first request: the server reads a longer time to live as a date.
 const LONGEST_FROM_FIRST: Duration = Duration::from_secs(30 * 86_400);
 
-/// A policy that stands alone and is counted by the server, each fixed window in an item of its own.
+/// A policy of its own set whose fixed windows are counters, each in an item of its own.
 pub(super) struct Counted {
     pub(super) keys: Keys,
     quota: Quota,
     windows: Windows,
 }
 
-/// When a policy's windows begin.
+/// The beginning of a policy's windows.
 #[derive(Clone, Copy)]
 enum Windows {
-    /// With a key's first request. The item ends with its window, whose length is in seconds.
+    /// The first request of a key. The item expires with its window, whose length is in seconds.
     FromFirst(u64),
-    /// At multiples of their length, or for each key some time earlier.
+    /// Multiples of the length. With `staggered`, each key has its own offset.
     Aligned { staggered: bool },
 }
 
@@ -39,14 +39,14 @@ impl Counted {
     ///
     /// # Errors
     ///
-    /// A quota that cannot be counted.
+    /// A quota that is invalid for the algorithm, or too large for a counter.
     pub(super) fn new(prefix: &str, policy: &Policy) -> Result<Option<Self>, BuildError> {
         let (quota, algorithm) = (policy.quota(), policy.algorithm());
         let window = quota.window();
         let (windows, letter) = match algorithm {
             Algorithm::FixedWindowFromFirstRequest => {
                 let seconds = window.as_secs();
-                // The server's clock has no parts of seconds, and shorter windows could not be told from the next.
+                // The server's clock counts whole seconds, so it cannot separate shorter windows.
                 let fits =
                     window.subsec_nanos() == 0 && seconds >= 2 && window < LONGEST_FROM_FIRST;
                 if !fits {
@@ -73,7 +73,7 @@ impl Counted {
         }))
     }
 
-    /// The limit of this quota, or of the policy's own.
+    /// Returns the limit of this quota, or of the policy's own quota.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match quota.burst_size() {
@@ -82,7 +82,7 @@ impl Counted {
         }
     }
 
-    /// The number of the present window, and the time until it ends, if windows have numbers.
+    /// Returns the number of the present window and its remaining time, if windows have numbers.
     pub(super) fn present(&self, nanos: u64, tag: &Tag) -> Option<(u64, Duration)> {
         let Windows::Aligned { staggered } = self.windows else {
             return None;
@@ -97,11 +97,11 @@ impl Counted {
         Some((nanos / window, Duration::from_nanos(left)))
     }
 
-    /// How long the item of a window that begins now is kept.
+    /// Returns the time to live of the item of a window that begins now.
     pub(super) fn ttl(&self, nanos: u64) -> Ttl {
         let window = self.quota.window();
         let seconds = match self.windows {
-            // One more, so that it is not shorter when it begins just before a tick.
+            // One second more, for a window that begins just before a tick of the server's clock.
             Windows::FromFirst(seconds) => seconds + 1,
             Windows::Aligned { .. } => {
                 let span = window.as_secs().saturating_add(1);
@@ -111,7 +111,7 @@ impl Counted {
         Ttl::seconds(seconds, unix(nanos))
     }
 
-    /// The length of a window from the first request.
+    /// Returns the length of a window that the server ends.
     pub(super) fn server_window(&self) -> Option<Duration> {
         match self.windows {
             Windows::FromFirst(seconds) => Some(Duration::from_secs(seconds)),
@@ -119,7 +119,7 @@ impl Counted {
         }
     }
 
-    /// Whether an item with this time to live can be a window of ours. Foreign items may stay for ever.
+    /// Returns whether an item with this time to live can be a window of this policy. Foreign items may never expire.
     pub(super) fn ends(&self, ttl: Option<i64>) -> bool {
         let Windows::FromFirst(seconds) = self.windows else {
             return true;
@@ -128,7 +128,7 @@ impl Counted {
         ttl.is_some_and(|ttl| ttl <= seconds + 1)
     }
 
-    /// Decides by the count in the window of this number, without the charge. `ttl` is that of its item, in seconds.
+    /// Decides by the count of this window before the charge. `ttl` is the item's time to live in seconds.
     pub(super) fn decide(
         &self,
         count: u64,
@@ -140,15 +140,15 @@ impl Counted {
         let ttl = ttl.and_then(|ttl| u64::try_from(ttl).ok());
         let (count, left) = match self.present(nanos, tag) {
             Some((present, left)) if Some(present) <= number => {
-                // By a clock that has jumped back, the window ends later.
+                // The clock has jumped back if the window is ahead, and the window then ends later.
                 let ahead = number.unwrap_or(present) - present;
                 let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
                 let ahead = self.quota.window().saturating_mul(ahead);
                 (count, left.saturating_add(ahead))
             }
-            // The window has ended since it was charged.
+            // The charged window has ended.
             Some((_, left)) => (0, left),
-            // The server says when a window ends, also one that begins now.
+            // The server states the end of its windows. A window that begins now has its full length.
             None => (count, ttl.map_or(self.quota.window(), Duration::from_secs)),
         };
         let limit = self.limit(charge.quota);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_from_the_first_hit_are_counted_if_the_server_can_be_told_their_end() {
+    fn windows_from_the_first_request_are_counters_if_the_server_can_end_them() {
         let month = LONGEST_FROM_FIRST.as_secs();
         for (seconds, can) in [(1, false), (2, true), (month - 1, true), (month, false)] {
             let policy = of(seconds).fixed_window_from_first_request();
@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_kept_for_as_long_as_they_count_by_clocks_that_differ() {
+    fn windows_are_kept_for_as_long_as_they_count_on_any_machine() {
         let kept = 61 + SKEW.as_secs() + SLACK;
         let ttl = counted(of(60).fixed_window()).unwrap().ttl(0);
         assert_eq!(ttl, Ttl::seconds(kept, unix(0)));
     }
 
     #[test]
-    fn a_window_of_which_all_was_put_back_has_nothing_to_reset() {
+    fn a_window_whose_tokens_were_all_refunded_resets_immediately() {
         let rule = counted(of(60).fixed_window_from_first_request()).unwrap();
         let decide = |cost| {
             let charge = Charge::new(PolicyId::new(0), b"", cost);
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(decide(1).reset_after, Duration::from_secs(30));
     }
 
-    /// The arithmetic of all backends: a counter decides as the state does.
+    /// A counter decides as the state of the shared arithmetic does.
     #[test]
     fn a_counted_window_decides_as_the_arithmetic_does() {
         let second = 1_000_000_000;

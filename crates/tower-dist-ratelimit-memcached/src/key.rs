@@ -1,17 +1,17 @@
 use tower_dist_ratelimit::backend::toolkit::{Tag, tag};
 
-/// The Memcached keys of what is counted together: `prefix:version:tag:name`, and the number of the window behind it
-/// where each has an item of its own.
+/// The Memcached keys of a policy's counters: `prefix:version:tag:name`, followed by the number of the window if windows
+/// have numbers.
 ///
-/// The version names the layout of what is kept there, so that a policy that counts in another way than it did, or a
-/// later release of this crate, does not misread it. Keys have 220 characters at most and no spaces; 250 are allowed.
+/// The version names the layout of the value, so that a policy with another algorithm, or a later release of this crate,
+/// does not misread it. Keys have at most 220 characters and no spaces; Memcached allows 250 characters.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     before: Box<[u8]>,
     after: Box<[u8]>,
 }
 
-/// A key as long as any.
+/// A key. Most keys fit without an allocation.
 pub(super) type Key = smallvec::SmallVec<[u8; 96]>;
 
 impl Keys {
@@ -27,7 +27,7 @@ impl Keys {
         }
     }
 
-    /// The key of a partition, and of one of its windows.
+    /// Returns the key of a caller's key, and of one of its windows.
     pub(super) fn of(&self, tag: &Tag, window: Option<u64>) -> Key {
         let mut key = Key::new();
         key.extend_from_slice(&self.before);
@@ -41,7 +41,7 @@ impl Keys {
     }
 }
 
-/// Sixteen digits that stand for a text.
+/// Sixteen digits of a text's hash.
 pub(super) fn digest(text: &str) -> String {
     String::from_utf8_lossy(&tag(text.as_bytes())[..16]).into_owned()
 }
@@ -52,8 +52,8 @@ pub(super) fn bits(tag: &Tag) -> u64 {
     u64::from_str_radix(digits, 16).unwrap_or_default()
 }
 
-/// Returns the server of a key: the one of the greatest weight for it (rendezvous hashing; Thaler and Ravishankar 1998).
-/// If one of `n` servers is added or removed, one key in `n` changes its place. The order of the servers does not matter.
+/// Returns the server of a key: the server with the greatest weight for it (rendezvous hashing; Thaler and Ravishankar 1998).
+/// If one of `n` servers is added or removed, one key in `n` moves. The order of the servers does not matter.
 pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
     let bits = bits(tag);
     let weight = |seed: u64| mixed(mixed(seed) ^ bits);
@@ -61,12 +61,12 @@ pub(super) fn server<'a, T>(servers: &'a [(u64, T)], tag: &Tag) -> &'a T {
     heaviest.map_or(&servers[0].1, |(_, server)| server)
 }
 
-/// A server's seed, by its name.
+/// Returns the seed of a server's name.
 pub(super) fn seed(server: &str) -> u64 {
     bits(&tag(server.as_bytes()))
 }
 
-/// Spreads 64 bits (the finisher of SplitMix64; Steele, Lea and Flood 2014).
+/// Mixes 64 bits (the finisher of SplitMix64; Steele, Lea and Flood 2014).
 fn mixed(bits: u64) -> u64 {
     let mixed = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_gone_moves_only_its_own_keys() {
+    fn a_removed_server_moves_only_its_own_keys() {
         let names = ["a:1", "b:1", "c:1", "d:1"];
         let servers: Vec<(u64, usize)> = names.map(seed).into_iter().zip(0..).collect();
         let mut shares = [0; 4];

@@ -1,7 +1,7 @@
 //! Rate limits that a whole fleet shares, in Memcached: a backend of [`tower-dist-ratelimit`](tower_dist_ratelimit).
 //!
-//! Fixed windows are counters, which take one round trip. All other algorithms and sets of policies are one value that a
-//! compare-and-swap changes, which takes two. Several limits of one key are decided all or nothing.
+//! Fixed windows are counters, and take one round trip. All other algorithms, and sets of policies, are values that
+//! compare-and-swap changes, in two round trips. Several limits of one key are decided all or nothing.
 //!
 //! ```
 //! use tower_dist_ratelimit::{Limiter, Policy, Quota, Source};
@@ -9,18 +9,18 @@
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // Connects in the background, so that a service starts during an outage of the server, too.
+//!     // Connects in the background, so that a service also starts during an outage of the server.
 //!     let memcached = Memcached::connect_lazy("memcached://127.0.0.1:11211")?;
 //!     let limiter = Limiter::new(memcached, Policy::new("per-client", Quota::per_minute(600)).fixed_window_from_first_request())?;
 //!     let decision = limiter.check("client-42").await?;
-//!     // Until the first connection this process decides, by its share of the limit.
+//!     // Until the first connection this process decides by its share of the limit.
 //!     assert!(decision.allowed && decision.source == Source::Local);
 //!     Ok(())
 //! }
 //! ```
 //!
-//! One server of Memcached 1.6 or later or several: see [`Memcached`] for URLs, for what is kept on the servers, and for how the
-//! backend behaves when a server fails.
+//! The backend works with one or several servers of Memcached 1.6.10 or later. See [`Memcached`] for URLs, keys and values, and the
+//! behaviour during failures.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

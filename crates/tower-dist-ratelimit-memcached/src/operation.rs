@@ -69,7 +69,7 @@ struct Attempt {
     added: u64,
 }
 
-/// What follows from the answer to an attempt.
+/// The effect of an attempt's answer.
 enum Outcome {
     Decided(JointDecision),
     /// More tokens were added than granted, and are being taken back.
@@ -296,7 +296,7 @@ impl Operation {
         self.link.ask(command.end(" v"), None)
     }
 
-    /// Waits until tokens are taken back. Returns the remaining count, which is 0 if the window is over, or `None` if the
+    /// Waits until tokens are taken back. Returns the remaining count, which is 0 if the window has ended, or `None` if the
     /// tokens stay charged until the window ends.
     async fn taken_back(
         &self,

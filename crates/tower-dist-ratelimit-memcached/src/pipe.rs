@@ -150,7 +150,7 @@ impl Pipe {
         self.sent.len() < MOST_SENT && self.out.len() < FULL
     }
 
-    /// Sends a command, unless its caller has left: a request that is over must not be charged.
+    /// Sends a command, unless its caller has left: a request without a caller must not be charged.
     fn send(&mut self, job: Job, now: Instant) {
         let has_left = |caller: Caller| caller.strong_count() == 0;
         if job.answer.is_closed() || job.caller.is_some_and(has_left) {

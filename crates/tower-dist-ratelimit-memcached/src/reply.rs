@@ -169,7 +169,7 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), String> {
             (b't', token) => {
                 meta.ttl = Some(i64::try_from(number(token)?).unwrap_or(i64::MAX));
             }
-            // Other flags mark stale items, which no command here asks for.
+            // Other flags mark stale items, which no command here requests.
             _ => {}
         }
     }

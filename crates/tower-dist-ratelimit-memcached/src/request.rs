@@ -1,32 +1,31 @@
 use bytes::BytesMut;
 
-/// A meta command on one key, built flag by flag. The connection adds an opaque number, which comes back with the
-/// answer.
+/// A meta command on one key, built flag by flag. The connection adds an opaque number, which the answer repeats.
 pub(super) struct Command {
     text: Vec<u8>,
     /// The length of the part before the opaque number.
     head: usize,
 }
 
-/// For how long an item is kept, as the protocol says it: seconds up to 30 days, or else a time since 1970; 0 for ever.
+/// A time to live as the protocol writes it: seconds up to 30 days, otherwise a time in seconds since 1970; 0 never expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl(u32);
 
-/// Seconds; a longer time is one since 1970.
+/// The longest time in seconds from now. The server reads a greater number as a time since 1970.
 const LONGEST_TTL: u64 = 30 * 86_400;
 
-/// For what is kept longer than that: the server's clock may be so far from ours.
+/// Seconds added to times since 1970, because the server's clock may be behind.
 const SLACK: u64 = 86_400;
 
 impl Ttl {
-    /// So many seconds from now, which is so many after 1970; at least 1.
+    /// A time of `seconds`, at least 1, from `now` in seconds since 1970.
     pub(super) fn seconds(seconds: u64, now: u64) -> Self {
         let seconds = seconds.max(1);
         if seconds <= LONGEST_TTL {
             return Self(u32::try_from(seconds).unwrap_or(0));
         }
         let end = now.saturating_add(seconds).saturating_add(SLACK);
-        // Servers count in 31 bits. What is to be kept until after 2038 is kept for ever.
+        // Servers count in 31 bits, so an item that would expire after 2038 never expires.
         Self(i32::try_from(end).map_or(0, i32::unsigned_abs))
     }
 }
@@ -40,7 +39,7 @@ impl Command {
         }
     }
 
-    /// `ms`, whose value has this length and comes [last](Self::value).
+    /// `ms`, with a value of this length, which [`value`](Self::value) adds.
     pub(super) fn set(key: &[u8], length: usize) -> Self {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         let command = Self::new("ms", key).flag(" ", length);
@@ -50,7 +49,7 @@ impl Command {
         }
     }
 
-    /// A flag with its number.
+    /// Adds a flag with a number.
     pub(super) fn flag(mut self, flag: &str, number: u64) -> Self {
         self.text.extend_from_slice(flag.as_bytes());
         self.text.extend_from_slice(digits(&mut [0; 20], number));
@@ -61,14 +60,14 @@ impl Command {
         self.flag(flag, ttl.0.into())
     }
 
-    /// Flags without numbers: the last ones. Ends the line.
+    /// Adds the last flags, which have no numbers, and ends the line.
     pub(super) fn end(mut self, flags: &str) -> Self {
         self.text.extend_from_slice(flags.as_bytes());
         self.text.extend_from_slice(b"\r\n");
         self
     }
 
-    /// Ends the line, and sends this value after it.
+    /// Ends the line, and adds the value.
     pub(super) fn value(self, flags: &str, value: &[u8]) -> Self {
         let mut command = self.end(flags);
         command.text.extend_from_slice(value);
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_lines_and_a_value_follows() {
+    fn a_command_is_a_line_that_its_value_follows() {
         let mut out = BytesMut::new();
         let add = Command::new("ma", b"k").flag(" D", u64::MAX);
         let add = add.ttl(" N", Ttl::seconds(60, 0)).end(" t v");
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_thirty_days_is_a_time_and_more_than_2038_is_for_ever() {
+    fn a_time_above_thirty_days_is_a_date_and_a_date_after_2038_is_never() {
         let now = 1_800_000_000;
         let day = 86_400;
         assert_eq!(Ttl::seconds(0, now), Ttl(1));

@@ -1,6 +1,6 @@
 use tower_dist_ratelimit::backend::toolkit::{Address, ConnectError};
 
-/// The most servers that a URL can name.
+/// Maximum number of servers in a URL.
 const MOST: usize = 64;
 
 /// Reads `memcached://host[:port][,host[:port]..]`.
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_said_without_its_password() {
+    fn an_invalid_url_is_an_error_that_does_not_contain_its_password() {
         for (url, says) in [
             ("", "memcached://host:port"),
             ("localhost:11211", "memcached://host:port"),

@@ -12,13 +12,13 @@ use super::{
     request::{Command, Ttl},
 };
 
-/// After so much silence the kernel asks whether the other side is still there.
+/// Idle time after which the kernel probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The least version: the first whose meta commands are not an experiment any more and answer as they do since.
+/// The least version: the first version with stable meta commands.
 const LEAST: [u64; 3] = [1, 6, 10];
 
-/// Connects, and asks whether the server can do what is needed; `prefix` is what keys begin with.
+/// Connects, and checks that the server is suitable. The check writes a key with this `prefix`.
 pub(super) async fn dial(address: &Address, prefix: &str) -> Result<TcpStream, ConnectError> {
     let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
     let mut stream = TcpStream::connect((address.host.as_str(), address.port))
@@ -38,7 +38,7 @@ pub(super) async fn dial(address: &Address, prefix: &str) -> Result<TcpStream, C
     Ok(stream)
 }
 
-/// Whether it is a server that is recent enough.
+/// Checks the server's version.
 async fn check(stream: &mut TcpStream) -> Result<(), String> {
     match ask(stream, b"version\r\n").await? {
         Reply::Version(version) if is_recent(&version) => Ok(()),
@@ -53,7 +53,7 @@ async fn check(stream: &mut TcpStream) -> Result<(), String> {
     }
 }
 
-/// Whether it can be asked to write only what nobody has changed: there is a setting that turns that off.
+/// Checks that the server supports compare-and-swap, which a setting turns off.
 async fn check_swapping(stream: &mut TcpStream, prefix: &str) -> Result<(), String> {
     let mut request = BytesMut::new();
     let key = format!("{prefix}:probe");
@@ -98,7 +98,7 @@ async fn ask(stream: &mut TcpStream, request: &[u8]) -> Result<Reply, String> {
         if let Some(reply) = reply.map_err(|wrong| wrong.to_string())? {
             return match input.is_empty() {
                 true => Ok(reply),
-                false => Err("says more than it was asked".to_owned()),
+                false => Err("sends more than one answer".to_owned()),
             };
         }
     }

@@ -45,7 +45,7 @@ async fn a_server_that_cannot_do_what_is_needed_is_refused_with_the_reason() {
         ("VERSION 1.6.9\r\n", "at least 1.6.10"),
         ("ERROR\r\n", "does not say its version"),
         ("-ERR unknown command\r\n", "does not speak the protocol"),
-        ("VERSION 1.6.18\r\nHD\r\n", "more than it was asked"),
+        ("VERSION 1.6.18\r\nHD\r\n", "more than one answer"),
     ] {
         let url = stub(move |_| Some(version.as_bytes().to_vec())).await;
         let error = error(&url).await;

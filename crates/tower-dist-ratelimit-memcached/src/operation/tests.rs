@@ -57,7 +57,7 @@ fn operations(link: &Link) -> Vec<Operation> {
     operations
 }
 
-/// A connection whose other end answers when the test says so.
+/// A connection whose other end the test controls.
 struct Wire {
     server: DuplexStream,
     link: Link,

@@ -79,7 +79,7 @@ fn a_value_that_is_too_long_is_skipped_and_the_next_reply_is_read() {
     assert!(bytes.is_empty());
 }
 
-/// Replies, and bytes that are none.
+/// Replies and other bytes.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"HD O1\r\n".to_vec()),

@@ -12,7 +12,7 @@ use super::{
     *,
 };
 
-/// A process that asks about one key.
+/// A process that charges one key.
 #[derive(Clone)]
 struct Machine(Operation);
 

@@ -111,7 +111,7 @@ impl Store {
             }
             _ => panic!("{line:?}"),
         };
-        // An answer has a value only if the command asks for it.
+        // An answer has a value only if the command has the flag `v`.
         let code = if code == "VA" && !flags.contains(&"v") {
             "HD"
         } else {

@@ -8,7 +8,7 @@ fn minute(limit: u64) -> Policy {
     Policy::new("p", Quota::per_minute(limit)).fixed_window_from_first_request()
 }
 
-/// Asks for 3 tokens, or up to 5.
+/// A request for 3 tokens, or up to 5.
 fn asking(limit: u64) -> (Wire, Task) {
     let wire = Wire::new();
     let task = wire.send(&minute(limit));
