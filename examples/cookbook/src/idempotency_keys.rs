@@ -1,0 +1,75 @@
+//! A POST that is safe to retry.
+//!
+//! The layer never retries a POST after a failure that the server may have processed. An `Idempotency-Key` changes that: the
+//! server recognises the second attempt and returns its first result. The layer sends the same key with every attempt of a call.
+
+use http::HeaderValue;
+use tower::{BoxError, Service, ServiceBuilder};
+use tower_jitter_retry::{BuildError, RetryLayer};
+
+/// A client for a server that honours `Idempotency-Key`. The key must be unique for each call: use a random UUID.
+///
+/// A caller that sets the header keeps its own key.
+pub fn client(
+    unique: impl Fn() -> String + Send + Sync + 'static,
+) -> Result<
+    impl Service<reqwest::Request, Response = reqwest::Response, Error = BoxError> + Clone,
+    BuildError,
+> {
+    let key = move || HeaderValue::try_from(format!("\"{}\"", unique())).expect("a UUID is ASCII");
+    let retry = RetryLayer::builder()
+        .http()
+        .generate_idempotency_key(key)
+        .build()?;
+    Ok(ServiceBuilder::new()
+        .layer(retry)
+        .map_err(BoxError::from)
+        .service(reqwest::Client::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
+
+    use axum::{Router, http::HeaderMap, routing::post};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::testing::serve;
+
+    /// The payments that the server made, by idempotency key.
+    type Payments = Arc<Mutex<HashMap<String, usize>>>;
+
+    /// Pays once for each key. The response of the first attempt is lost: the server closes the connection.
+    async fn bank(payments: &Payments) -> String {
+        let (payments, attempts) = (Arc::clone(payments), AtomicUsize::new(0));
+        let attempts = Arc::new(attempts);
+        let pay = async move |headers: HeaderMap| {
+            let key = headers["idempotency-key"].to_str().unwrap().to_owned();
+            payments.lock().unwrap().entry(key).or_insert(1);
+            if attempts.fetch_add(1, Relaxed) == 0 {
+                panic!("the connection breaks before the response");
+            }
+            "paid"
+        };
+        serve(Router::new().route("/pay", post(pay))).await
+    }
+
+    #[tokio::test]
+    async fn a_payment_whose_response_is_lost_is_made_once() {
+        let payments = Payments::default();
+        let url = bank(&payments).await + "/pay";
+        let client = client(|| "8e03978e-40d5-43dd-bc93-6894a57f9324".to_owned()).unwrap();
+        let request = reqwest::Client::new()
+            .post(url)
+            .body("10 EUR")
+            .build()
+            .unwrap();
+        let response = client.oneshot(request).await.unwrap();
+        assert_eq!(response.text().await.unwrap(), "paid");
+        let made = payments.lock().unwrap().clone();
+        assert_eq!(made.into_values().collect::<Vec<_>>(), [1]);
+    }
+}

@@ -1,0 +1,114 @@
+//! New layers in production: shadow first, then on.
+//!
+//! In shadow mode a layer decides and counts, and changes no request. Compare its counts with your expectation, then switch it on
+//! without a restart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tower_dist_ratelimit::{
+    self as ratelimit, Observer, Policy, Quota, RateLimitLayer, Rejection, backend::Memory, key,
+};
+use tower_hedge_latency::{self as hedge, HedgeLayer};
+use tower_jitter_retry::{self as retry, Http, Mode, RetryLayer};
+
+/// A retry layer that counts the retries it would send. `layer.handle().set_mode(Mode::On)` switches it on.
+pub fn shadow_retry() -> Result<RetryLayer<Http>, retry::BuildError> {
+    RetryLayer::builder().http().mode(Mode::Shadow).build()
+}
+
+/// A hedge layer that counts the hedges it would send. It learns its trigger at the same time.
+pub fn shadow_hedge() -> Result<HedgeLayer<Http>, hedge::BuildError> {
+    HedgeLayer::builder().http().mode(Mode::Shadow).build()
+}
+
+/// Requests that a rate limit in shadow mode would have rejected.
+#[derive(Debug, Default)]
+pub struct WouldReject(AtomicU64);
+
+impl WouldReject {
+    /// The number of requests so far.
+    pub fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Observer for WouldReject {
+    fn shadowed(&self, _: &Rejection<'_>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A rate limit that rejects no request. Build it without `shadow()` to enforce it.
+pub fn shadow_limit(
+    would_reject: &Arc<WouldReject>,
+) -> Result<RateLimitLayer<ratelimit::ProblemJson, Arc<WouldReject>>, ratelimit::BuildError> {
+    RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("client", Quota::per_minute(60)).by(key::header("x-api-key")))
+        .observer(Arc::clone(would_reject))
+        .shadow()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::{Request, Response, StatusCode};
+    use http_body_util::Full;
+    use tower::{Layer, ServiceExt, service_fn};
+
+    use super::*;
+
+    type Body = Full<Bytes>;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shadow_counts_what_the_layer_would_do_until_it_is_switched_on() {
+        let attempts = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&attempts);
+        let failing = service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, Relaxed);
+            let mut response = Response::new(Body::default());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            async { Ok::<_, Infallible>(response) }
+        });
+        let layer = shadow_retry().unwrap();
+        let client = layer.layer(failing);
+        client
+            .clone()
+            .oneshot(Request::new(Body::default()))
+            .await
+            .unwrap();
+        assert_eq!(attempts.load(Relaxed), 1);
+        assert_eq!(
+            layer.handle().counts().stopped(retry::StopReason::Shadow),
+            1
+        );
+
+        layer.handle().set_mode(Mode::On);
+        client.oneshot(Request::new(Body::default())).await.unwrap();
+        assert_eq!(attempts.load(Relaxed), 1 + 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_in_shadow_mode_allows_every_request_and_counts_rejections() {
+        let would_reject = Arc::new(WouldReject::default());
+        let hello = service_fn(async |_: Request<Body>| {
+            Ok::<_, Infallible>(Response::new(Body::default()))
+        });
+        let service = shadow_limit(&would_reject).unwrap().layer(hello);
+        for _ in 0..100 {
+            let request = Request::builder()
+                .header("x-api-key", "ada")
+                .body(Body::default())
+                .unwrap();
+            assert_eq!(
+                service.clone().oneshot(request).await.unwrap().status(),
+                200
+            );
+        }
+        assert_eq!(would_reject.count(), 40);
+        assert_eq!(shadow_hedge().unwrap().handle().mode(), Mode::Shadow);
+    }
+}
