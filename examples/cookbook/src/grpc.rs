@@ -34,9 +34,7 @@ pub async fn serve(listener: TcpListener) -> Result<(), BoxError> {
 }
 
 /// A client that retries and hedges `Check`.
-pub fn client(
-    channel: Channel,
-) -> Result<HealthClient<Outbound>, BoxError> {
+pub fn client(channel: Channel) -> Result<HealthClient<Outbound>, BoxError> {
     let retry = RetryLayer::builder()
         .grpc()
         .idempotent_methods([CHECK])

@@ -8,7 +8,7 @@ use axum::{Router, routing::get};
 use serde_json::json;
 use tower_dist_ratelimit::{BuildError, Policy, Quota, RateLimitLayer, Rejection, backend::Memory};
 
-/// 429 for a limit, 503 while the backend is down, 400 or 500 for a request without a key: `status` tells them apart.
+/// 429 for a limit, 503 while the backend is down, 400 or 500 for a request without a key: see `status`.
 #[must_use]
 pub fn error(rejection: &Rejection<'_>) -> Response {
     let violated: Vec<&str> = rejection.violated().collect();

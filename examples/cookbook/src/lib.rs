@@ -1,4 +1,4 @@
-//! Recipes for the three layers. Each module is one recipe: the code to paste, and below it a test that shows what it does.
+//! Recipes for the three layers. Each module is one recipe: the code to paste, and below it a test of its effect.
 
 pub mod behind_a_proxy;
 pub mod charge_by_size;

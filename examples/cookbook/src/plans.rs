@@ -1,6 +1,6 @@
 //! A quota for each plan, looked up in a database.
 //!
-//! Every request looks its quota up, so a customer who changes the plan has the new limit with the next request. Keep the plans in
+//! Every request looks its quota up. A change of the plan takes effect with the next request. Keep the plans in
 //! a cache: the look-up delays each request.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use tower_dist_ratelimit::{
     BuildError, MissingKey, Policy, Quota, RateLimitLayer, backend::Memory, key,
 };
 
-/// The plans of the customers, by API key. A real service asks its database when the cache has no fresh entry.
+/// The plans of the customers, by API key. A real service queries its database when the cache has no fresh entry.
 #[derive(Clone, Debug, Default)]
 pub struct Plans(Arc<RwLock<HashMap<String, Quota>>>);
 

@@ -78,7 +78,11 @@ mod tests {
         let client = client(replicas).unwrap();
         // The balancer chooses at random. Until a first attempt goes to the stalled replica, no hedge is necessary.
         loop {
-            let response = client.clone().oneshot(Request::new(Body::new())).await.unwrap();
+            let response = client
+                .clone()
+                .oneshot(Request::new(Body::new()))
+                .await
+                .unwrap();
             let hedge = response.extensions().get::<HedgeInfo>().copied();
             let body = response.into_body().collect().await.unwrap();
             assert_eq!(body.to_bytes(), "healthy");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tower_dist_ratelimit::{
-    self as ratelimit, Observer, Policy, Quota, RateLimitLayer, Rejection, backend::Memory, key,
+    self as ratelimit, Event, Observer, Policy, Quota, RateLimitLayer, backend::Memory, key,
 };
 use tower_hedge_latency::{self as hedge, HedgeLayer};
 use tower_jitter_retry::{self as retry, Http, Mode, RetryLayer};
@@ -34,15 +34,17 @@ impl WouldReject {
 }
 
 impl Observer for WouldReject {
-    fn shadowed(&self, _: &Rejection<'_>) {
-        self.0.fetch_add(1, Relaxed);
+    fn on_event(&self, _name: &Arc<str>, event: Event<'_>) {
+        if let Event::Shadowed(_) = event {
+            self.0.fetch_add(1, Relaxed);
+        }
     }
 }
 
 /// A rate limit that rejects no request. Build it without `shadow()` to enforce it.
 pub fn shadow_limit(
     would_reject: &Arc<WouldReject>,
-) -> Result<RateLimitLayer<ratelimit::ProblemJson, Arc<WouldReject>>, ratelimit::BuildError> {
+) -> Result<RateLimitLayer, ratelimit::BuildError> {
     RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("client", Quota::per_minute(60)).by(key::header("x-api-key")))
         .observer(Arc::clone(would_reject))
