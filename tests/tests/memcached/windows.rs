@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tests::servers::Memcached as Server;
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::{Policy, Quota};
+use tower_dist_ratelimit::{Policy, Quota, backend::Backend};
 
 use crate::support::{Set, connect};
 
@@ -104,4 +104,39 @@ async fn what_is_taken_back_is_never_taken_from_the_next_window() {
         // The next window begins with a request that was sent after the latest end.
         admitted.retain(|&(asked, ..)| asked > first + WINDOW);
     }
+}
+
+/// The count of the window before the boundary is in the same value as the present one.
+#[tokio::test]
+async fn a_reset_after_a_boundary_clears_the_previous_window_too() {
+    let server = Server::start();
+    let memcached = connect(&server.url()).await;
+    // Windows begin at multiples of their length since 2020, which was a multiple of four seconds.
+    const WINDOW: Duration = Duration::from_secs(4);
+    let policy = Policy::new("two", Quota::new(5, WINDOW)).sliding_window();
+    let set = Set::new(&memcached, &[policy]);
+    for number in 0..5 {
+        let key = format!("key {number}");
+        let time = || std::time::UNIX_EPOCH.elapsed().unwrap();
+        let window = || time().as_secs() / WINDOW.as_secs();
+        let left = WINDOW.as_millis() - time().as_millis() % WINDOW.as_millis();
+        sleep(Duration::from_millis(
+            u64::try_from(left).unwrap().saturating_sub(500),
+        ))
+        .await;
+        let before = window();
+        assert!(set.take(&key, 5).await.unwrap().allowed);
+        while window() == before {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let rejected = set.take(&key, 5).await.unwrap();
+        // A machine that stood still for a window proves nothing.
+        if window() == before + 1 {
+            assert!(!rejected.allowed, "{rejected:?}");
+            memcached.reset(set.ids[0], key.as_bytes()).await.unwrap();
+            assert!(set.take(&key, 5).await.unwrap().allowed);
+            return;
+        }
+    }
+    panic!("the machine stood still five times");
 }

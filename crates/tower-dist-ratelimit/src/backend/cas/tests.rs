@@ -140,6 +140,22 @@ async fn a_reset_writes_an_unused_state_and_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reset_clears_the_previous_window_too() {
+    let store = Store::default();
+    EPOCH.set(Instant::now());
+    let backend = backend(&store);
+    let policy = Policy::new("p", Quota::per_minute(5)).sliding_window();
+    let id = backend.register(&[policy]).unwrap()[0];
+    let charge = Charge::new(id, b"k", 5);
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(ask(&backend, charge).await.unwrap().allowed);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(!ask(&backend, charge).await.unwrap().allowed);
+    backend.reset(id, b"k").await.unwrap();
+    assert!(ask(&backend, charge).await.unwrap().allowed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn garbage_in_the_store_counts_as_unused_and_is_replaced() {
     let store = Store::default();
     let backend = backend(&store);

@@ -3,6 +3,7 @@
 use tokio::task::yield_now;
 
 use super::*;
+use crate::{Algorithm, arithmetic::Limit};
 
 /// Starts this many charges of one token, which are in flight when this returns.
 fn charges(
@@ -150,4 +151,42 @@ async fn charges_that_lost_a_race_are_decided_before_those_that_arrived_later() 
         allowed.push(answer.await.unwrap().allowed);
     }
     assert_eq!(allowed, [true, true, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn charges_of_one_swap_with_different_quotas_are_decided_one_after_the_other() {
+    let store = Store::default();
+    let backend = backend(&store);
+    let quota = Quota::per_minute(10);
+    let id = backend
+        .register(&[Policy::new("p", quota).dynamic_quotas()])
+        .unwrap()[0];
+    let charge = |cost, limit: u64| Charge::new(id, b"k", cost).quota(Quota::per_hour(limit));
+    // The limit falls, is zero, and rises again.
+    let charges = [
+        charge(4, 10),
+        charge(1, 6),
+        charge(2, 6),
+        charge(1, 0),
+        charge(1, 5),
+        Charge::new(id, b"k", 3),
+        charge(9, 20),
+    ];
+    let answers = charges.map(|charge| match backend.acquire(&[charge], &mut []) {
+        Answer::Later(answer) => answer,
+        other => panic!("{other:?}"),
+    });
+    let limit = Limit::new(Algorithm::TokenBucket, quota).unwrap();
+    let mut state = limit.unused(0);
+    let mut allowed = Vec::new();
+    for (charge, answer) in charges.iter().zip(answers) {
+        let decision = answer.await.unwrap().decisions[0];
+        assert_eq!(decision, state.charge(tokio_clock(), charge), "{charge:?}");
+        allowed.push(decision.allowed);
+    }
+    assert!(
+        allowed.contains(&true) && allowed.contains(&false),
+        "{allowed:?}"
+    );
+    assert_eq!((store.loads(), store.swaps()), (1, 1));
 }

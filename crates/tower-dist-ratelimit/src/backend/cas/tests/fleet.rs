@@ -129,3 +129,23 @@ async fn a_clock_that_is_a_year_ahead_blocks_a_key_for_no_longer_than_two_window
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_after_the_clock_jumped_back_keeps_a_value_no_longer_than_it_drains() {
+    let store = Store::default();
+    let policy = || Policy::new("p", Quota::per_minute(60));
+    let before = machine(&store, ahead::<3_600_000>);
+    let id = before.register(&[policy()]).unwrap()[0];
+    let all = Charge::new(id, b"k", 60);
+    assert!(ask(&before, all).await.unwrap().allowed);
+    assert_eq!(store.last_ttl(), Duration::from_secs(61));
+    let after = machine(&store, tokio_clock);
+    let id = after.register(&[policy()]).unwrap()[0];
+    let Answer::Later(refund) = after.settle(&[Charge::new(id, b"k", 60)], -20) else {
+        panic!("a store answers later");
+    };
+    refund.await.unwrap();
+    assert_eq!(store.last_ttl(), Duration::from_secs(41));
+    tokio::time::advance(Duration::from_secs(41)).await;
+    assert_eq!(remaining(&after, id).await, 60);
+}
