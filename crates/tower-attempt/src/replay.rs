@@ -6,8 +6,6 @@ mod readers;
 mod record;
 mod replay_body;
 mod request;
-mod tape;
-mod unread;
 mod wakers;
 
 pub use self::body::ReplayableBody;

@@ -1,48 +1,51 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 
 use super::Interrupted;
-use super::frame::Recorded;
 use super::readers::Id;
-use super::record::{Leftovers, Next, Record, State};
+use super::record::{Item, Next, Record};
+use super::wakers::Wakers;
 
 /// Reads the recorded frames, then the source.
 ///
-/// No reader polls the source for another one, so a reader that stalls holds up none.
+/// Each reader polls the source for itself, so a reader that stalls delays no other reader.
 pub(super) struct Reader<B, E> {
     record: Arc<Record<B, E>>,
     id: Id,
-    /// The number of bytes of data that it gave.
+    /// The number of bytes of data that this reader has returned.
     read: u64,
-    /// It gave its end, or its error.
+    /// Whether this reader has returned its end or its error.
     finished: bool,
 }
 
-/// The source of further readers. Without it nothing is recorded.
+/// The source of further readers. The record holds its frames until this is dropped.
 pub(super) struct Recording<B, E>(Arc<Record<B, E>>);
 
-type Polled<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
-
-/// Records a source, up to `limit` bytes: the first reader, and the source of further ones.
-pub(super) fn record<B: Body, E>(source: B, limit: usize) -> (Reader<B, E>, Recording<B, E>) {
-    let (record, id) = Record::new(source, limit);
-    let record = Arc::new(record);
-    (Reader::new(Arc::clone(&record), id), Recording(record))
+impl<B: Body, E> Recording<B, E> {
+    /// Records up to `limit` bytes of a source.
+    pub(super) fn new(source: B, limit: usize) -> Self {
+        Self(Arc::new(Record::new(source, limit)))
+    }
 }
 
 impl<B, E> Recording<B, E> {
-    /// A reader of the whole record; `None` if the record is not whole.
+    /// Returns a reader of the whole record; `None` if the record is not whole.
     ///
-    /// `others_ended`: all earlier attempts have ended. `is_mute`: the reader's client cannot be told that the reader is
-    /// interrupted.
-    pub(super) fn read_again(&self, others_ended: bool, is_mute: bool) -> Option<Reader<B, E>> {
-        let id = self.0.lock().join(others_ended, is_mute)?;
-        Some(Reader::new(Arc::clone(&self.0), id))
+    /// `others_ended`: all earlier attempts have ended. `is_mute`: the reader has no way to report an interruption to its
+    /// client.
+    pub(super) fn reader(&self, others_ended: bool, is_mute: bool) -> Option<Reader<B, E>> {
+        let id = self.0.update(|state| state.join(others_ended, is_mute))?;
+        Some(Reader {
+            record: Arc::clone(&self.0),
+            id,
+            read: 0,
+            finished: false,
+        })
     }
 }
 
@@ -54,9 +57,7 @@ impl<B, E> fmt::Debug for Recording<B, E> {
 
 impl<B, E> Drop for Recording<B, E> {
     fn drop(&mut self) {
-        let leftovers = self.0.lock().close();
-        // Not before the lock is free.
-        drop(leftovers);
+        self.0.update(|state| state.close());
     }
 }
 
@@ -65,65 +66,30 @@ where
     B: Body<Data = Bytes, Error = E> + Unpin,
     E: From<Interrupted>,
 {
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled<E> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Item<E>> {
         if self.finished {
             return Poll::Ready(None);
         }
-        let mut state = self.record.lock();
-        match state.next(self.id) {
-            Next::PollSource => {}
-            next => {
-                drop(state);
-                return self.give(next);
-            }
-        }
-        // Before the poll: a wake while or after the source is polled finds this reader registered.
-        let replaced = state.waiting.register(self.id, cx.waker());
-        let wakers = state.waiting.shared().filter(|_| !state.is_alone());
-        let source = state.take_source();
-        drop(state);
-        drop(replaced);
-        if source.is_none() {
-            // The reader that polls the source wakes this one when the source comes back.
-            return Poll::Pending;
-        }
-        let all = wakers.map(Waker::from);
-        let mut cx = Context::from_waker(all.as_ref().unwrap_or(cx.waker()));
         let (record, id) = (&*self.record, self.id);
-        match (Polling { record, id, source }).poll(&mut cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(next) => self.give(next),
-        }
-    }
-
-    fn give(&mut self, next: Next<E>) -> Polled<E> {
-        let last = match next {
-            Next::Give(frame) => {
-                let read = frame.data_ref().map_or(0, Bytes::len) as u64;
-                self.read = self.read.saturating_add(read);
-                return Poll::Ready(Some(Ok(frame)));
+        let item = match record.update(|state| state.next(id, cx.waker())) {
+            Next::Give(item) => item,
+            Next::Poll(source, waker) => {
+                let waker = waker.as_ref().unwrap_or(cx.waker());
+                ready!(Polling { record, id, source }.poll(&mut Context::from_waker(waker)))
             }
-            Next::End => None,
-            Next::Failed(error) => Some(Err(error)),
-            Next::Interrupted | Next::PollSource => Some(Err(Interrupted.into())),
         };
-        self.finished = true;
-        Poll::Ready(last)
+        self.finished = !matches!(item, Some(Ok(_)));
+        if let Some(Ok(frame)) = &item {
+            let data = frame.data_ref().map_or(0, Bytes::len);
+            self.read = self.read.saturating_add(data as u64);
+        }
+        Poll::Ready(item)
     }
 }
 
 impl<B, E> Reader<B, E> {
-    fn new(record: Arc<Record<B, E>>, id: Id) -> Self {
-        Self {
-            record,
-            id,
-            read: 0,
-            finished: false,
-        }
-    }
-
     pub(super) fn is_end_stream(&self) -> bool {
-        self.finished || self.record.lock().is_ended(self.id)
+        self.finished || self.record.update(|state| state.is_ended(self.id))
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
@@ -138,9 +104,7 @@ impl<B, E> Reader<B, E> {
 
 impl<B, E> Drop for Reader<B, E> {
     fn drop(&mut self) {
-        let leftovers = self.record.lock().leave(self.id);
-        // Not before the lock is free.
-        drop(leftovers);
+        self.record.update(|state| state.leave(self.id));
     }
 }
 
@@ -148,15 +112,17 @@ impl<B, E> Drop for Reader<B, E> {
 struct Polling<'a, B, E> {
     record: &'a Record<B, E>,
     id: Id,
-    /// `None` after the poll.
+    /// `None` after the poll, or if another reader polls the source.
     source: Option<B>,
 }
 
 impl<B, E> Polling<'_, B, E>
 where
     B: Body<Data = Bytes, Error = E> + Unpin,
+    E: From<Interrupted>,
 {
-    fn poll(mut self, cx: &mut Context<'_>) -> Poll<Next<E>> {
+    /// Polls the source, records the result, and wakes the other readers.
+    fn poll(mut self, cx: &mut Context<'_>) -> Poll<Item<E>> {
         let Some(source) = &mut self.source else {
             return Poll::Pending;
         };
@@ -167,61 +133,35 @@ where
             Poll::Ready(None) => true,
         };
         let (id, source) = (self.id, self.source.take());
-        let Poll::Ready(polled) = polled else {
-            let mut state = self.record.lock();
-            // A source that has not ended leaves nothing over.
-            let _ = state.put_back(source, false);
-            let wakers = state.waiting.shared().filter(|_| state.is_missed());
-            drop(state);
-            if let Some(wakers) = wakers {
-                wakers.wake_others(id);
-            }
-            return Poll::Pending;
-        };
-        let frame = polled.map(|polled| polled.map(Recorded::new));
-        let (next, _leftovers, _source) = self.update(|state| match frame {
-            None => (
-                Next::End,
-                Leftovers::source(None),
-                state.put_back(source, true),
-            ),
-            Some(Err(error)) => {
-                let (next, leftovers) = state.fail(id, error);
-                (next, leftovers, Leftovers::source(source))
-            }
-            Some(Ok(frame)) => {
-                let (next, leftovers) = match frame {
-                    Ok(frame) => state.record(id, frame),
-                    // No other reader can have it.
-                    Err(frame) => (Next::Give(frame), state.go_on_with(id)),
-                };
-                (next, leftovers, state.put_back(source, ended))
-            }
+        let (polled, wakers) = self.record.update(|state| {
+            let polled = state.settle(id, source, polled, ended);
+            // A reader that missed the source must poll it itself. The source may have woken only readers that were
+            // dropped since.
+            let wakes = polled.is_ready() || state.missed;
+            (polled, state.wakers.clone().filter(|_| wakes))
         });
-        Poll::Ready(next)
+        self.wake_others(wakers);
+        polled
     }
 }
 
 impl<B, E> Polling<'_, B, E> {
-    /// Records the outcome of the poll, then wakes the other readers.
-    fn update<T>(&self, change: impl FnOnce(&mut State<B, E>) -> T) -> T {
-        let mut state = self.record.lock();
-        let changed = change(&mut state);
-        let wakers = state.waiting.shared();
-        drop(state);
+    fn wake_others(&self, wakers: Option<Arc<Wakers>>) {
         if let Some(wakers) = wakers {
             wakers.wake_others(self.id);
         }
-        changed
     }
 }
 
-/// The source panicked.
 impl<B, E> Drop for Polling<'_, B, E> {
     fn drop(&mut self) {
-        if let Some(source) = self.source.take() {
-            let leftovers = self.update(State::abort);
-            drop((leftovers, source));
+        // The source panicked.
+        if self.source.is_some() {
+            let wakers = self.record.update(|state| {
+                state.abort();
+                state.wakers.clone()
+            });
+            self.wake_others(wakers);
         }
     }
 }

@@ -1,20 +1,21 @@
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::Interrupted;
 use super::frame::Recorded;
 use super::readers::{Id, Readers};
-use super::tape::Tape;
-use super::wakers::Waiting;
+use super::wakers::Wakers;
 
-/// A source and the frames that were read of it, shared by its readers and by the saved request.
+/// A source and its recorded frames, shared by its readers and by the saved request.
 ///
 /// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out, polls it
-/// and puts it back. A reader that finds the source gone registers its waker and waits. Values to be dropped come out as
-/// [`Leftovers`]. So neither a source that wakes while it is polled nor a source whose drop touches the readers can
+/// and puts it back. A reader that finds the source gone registers its waker and waits. Values to be dropped are
+/// moved out of the lock first. So neither a source that wakes while it is polled nor a source whose drop touches the readers can
 /// deadlock.
 pub(super) struct Record<B, E> {
     /// The size hint of the source before it was read.
@@ -22,48 +23,44 @@ pub(super) struct Record<B, E> {
     state: Mutex<State<B, E>>,
 }
 
+/// The output of a poll that is ready.
+pub(super) type Item<E> = Option<Result<Frame<Bytes>, E>>;
+
 impl<B: Body, E> Record<B, E> {
-    /// The record, and its first reader.
-    pub(super) fn new(source: B, limit: usize) -> (Self, Id) {
-        let size = source.size_hint();
-        let mut readers = Readers::new();
-        let first = readers.add();
-        let state = Mutex::new(State {
-            source: Some(source),
-            error: None,
-            missed: false,
-            ended: false,
-            tape: Tape::new(limit),
-            readers,
-            waiting: Waiting::Alone(None),
-            saved: true,
-        });
-        (Self { size, state }, first)
+    /// Records up to `limit` bytes of `source`.
+    pub(super) fn new(source: B, limit: usize) -> Self {
+        Self {
+            size: source.size_hint(),
+            state: Mutex::new(State {
+                source: Some(source),
+                error: None,
+                missed: false,
+                ended: false,
+                saved: true,
+                frames: VecDeque::new(),
+                recorded: 0,
+                limit,
+                readers: Readers::default(),
+                lone_waker: None,
+                wakers: None,
+                old_frames: VecDeque::new(),
+                old_source: None,
+                old_waker: None,
+            }),
+        }
     }
 }
 
 impl<B, E> Record<B, E> {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State<B, E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Values to be dropped while no lock is held.
-#[must_use]
-#[expect(dead_code, reason = "the fields are dropped, and never read")]
-pub(super) struct Leftovers<B> {
-    pub(super) frames: VecDeque<Recorded>,
-    pub(super) source: Option<B>,
-    pub(super) waker: Option<Waker>,
-}
-
-impl<B> Leftovers<B> {
-    pub(super) fn source(source: Option<B>) -> Self {
-        Self {
-            frames: VecDeque::new(),
-            source,
-            waker: None,
-        }
+    /// Changes the state under the lock. Drops the leftovers after it has released the lock.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut State<B, E>) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut state);
+        let frames = mem::take(&mut state.old_frames);
+        let leftovers = (frames, state.old_source.take(), state.old_waker.take());
+        drop(state);
+        drop(leftovers);
+        changed
     }
 }
 
@@ -73,201 +70,209 @@ pub(super) struct State<B, E> {
     source: Option<B>,
     /// The error of the source, until the reader with this id receives it.
     error: Option<(Id, E)>,
-    /// A reader wanted to poll the source while it was gone.
-    missed: bool,
+    /// Whether a reader wanted to poll the source while another reader had taken it.
+    pub(super) missed: bool,
     ended: bool,
-    tape: Tape,
-    readers: Readers,
-    pub(super) waiting: Waiting,
-    /// Further readers may come. Until then the tape is whole.
+    /// Whether further readers may join. Until then, all frames are held.
     saved: bool,
+    /// The recorded frames that a reader may still need.
+    frames: VecDeque<Recorded>,
+    /// The cost of all frames so far in bytes, freed ones included. So the limit depends on the body alone, and not on
+    /// the speed of its readers.
+    recorded: usize,
+    /// The maximum of `recorded`, in bytes.
+    limit: usize,
+    readers: Readers,
+    /// The waker of the only reader. The source has a clone of it.
+    lone_waker: Option<(Id, Waker)>,
+    /// The wakers of all readers, once a second one has joined. The source has this as its waker.
+    pub(super) wakers: Option<Arc<Wakers>>,
+    // Values to be dropped while no lock is held.
+    old_frames: VecDeque<Recorded>,
+    old_source: Option<B>,
+    old_waker: Option<Waker>,
 }
 
-/// What a reader does next.
-pub(super) enum Next<E> {
-    Give(Frame<Bytes>),
-    End,
-    Failed(E),
-    Interrupted,
-    PollSource,
+/// The next step of a reader.
+pub(super) enum Next<B, E> {
+    Give(Item<E>),
+    /// Poll the source with this waker, or with the reader's own. Without a source, wait: another reader polls it.
+    Poll(Option<B>, Option<Waker>),
 }
 
 impl<B, E> State<B, E> {
-    /// Another reader, if the record is whole. `others_ended`: all earlier attempts are over.
+    /// Adds a reader, if all frames are held. `others_ended`: all earlier attempts have ended.
     ///
-    /// One that `is_mute` would wait for ever if it was interrupted, so there is none while an earlier attempt
-    /// may still cut it off.
+    /// The client of a reader that `is_mute` would wait forever after an interruption. Such a reader does not join while
+    /// an earlier attempt may interrupt it.
     pub(super) fn join(&mut self, others_ended: bool, is_mute: bool) -> Option<Id> {
         let is_safe = others_ended || self.ended || self.readers.is_empty();
         if !self.saved || is_mute && !is_safe {
             return None;
         }
         if others_ended {
-            self.readers.end_all();
+            self.readers
+                .iter_mut()
+                .for_each(|reader| reader.over = true);
         }
-        if !self.readers.is_empty() {
-            self.waiting.share();
+        if !self.readers.is_empty() && self.wakers.is_none() {
+            let wakers = Wakers::default();
+            wakers.lock().extend(self.lone_waker.take());
+            self.wakers = Some(Arc::new(wakers));
         }
         Some(self.readers.add())
     }
 
-    /// A reader is dropped.
-    pub(super) fn leave(&mut self, id: Id) -> Leftovers<B> {
-        self.readers.remove(id);
-        Leftovers {
-            waker: self.waiting.forget(id),
-            ..self.trim()
-        }
-    }
-
-    /// No further readers will come.
-    pub(super) fn close(&mut self) -> Leftovers<B> {
-        self.saved = false;
-        self.trim()
-    }
-
-    /// The source failed while this reader polled it, so no reader can have the rest.
-    ///
-    /// The oldest live attempt receives the error: if all attempts of a call fail, the caller gets the failure of the
-    /// oldest, which should name the cause.
-    pub(super) fn fail(&mut self, id: Id, error: E) -> (Next<E>, Leftovers<B>) {
-        let oldest = self.readers.oldest_live().unwrap_or(id);
-        let leftovers = self.abort();
-        if oldest == id {
-            return (Next::Failed(error), leftovers);
-        }
-        self.error = Some((oldest, error));
-        (Next::Interrupted, leftovers)
-    }
-
-    /// Interrupts all readers, present and future ones.
-    pub(super) fn abort(&mut self) -> Leftovers<B> {
-        self.readers.clear();
-        self.close()
-    }
-
-    pub(super) fn next(&mut self, id: Id) -> Next<E> {
-        let Some(reader) = self.readers.get_mut(id) else {
-            let error = self.error.take_if(|(receiver, _)| *receiver == id);
-            return error.map_or(Next::Interrupted, |(_, error)| Next::Failed(error));
-        };
-        let position = reader.position;
-        if self.tape.get(position).is_none() {
-            return match self.ended {
-                true => Next::End,
-                false => Next::PollSource,
-            };
-        }
-        reader.position += 1;
-        // The last one who needs the frame gets the frame itself.
-        let frame = match !self.saved && self.readers.slowest() > Some(position) {
-            true => self.tape.pop(),
-            false => self.tape.get(position).cloned(),
-        };
-        frame.map_or(Next::Interrupted, |frame| Next::Give(frame.into_frame()))
-    }
-
-    /// Whether no one but this reader could need what it reads.
-    pub(super) fn is_alone(&self) -> bool {
-        self.readers.is_alone()
-    }
-
-    pub(super) fn is_ended(&mut self, id: Id) -> bool {
-        let end = self.tape.end();
-        self.ended
-            && self
-                .readers
-                .get_mut(id)
-                .is_some_and(|reader| reader.position == end)
-    }
-
-    /// The source, which this reader took out, gave a frame.
-    pub(super) fn record(&mut self, id: Id, frame: Recorded) -> (Next<E>, Leftovers<B>) {
-        if !self.saved && self.is_alone() {
-            // Nobody else needs it.
-            return (Next::Give(frame.into_frame()), self.go_on_with(id));
-        }
-        if self.tape.has_room(frame.cost()) {
-            self.tape.push(frame.clone());
-            self.advance(id);
-            return (Next::Give(frame.into_frame()), Leftovers::source(None));
-        }
-        match self.winner() {
-            Some(winner) if winner == id => (Next::Give(frame.into_frame()), self.go_on_with(id)),
-            winner => {
-                // The one frame above the limit, which is lost otherwise.
-                self.tape.push(frame);
-                match winner {
-                    Some(winner) => self.readers.keep_only(winner),
-                    None => self.readers.clear(),
-                }
-                self.saved &= winner.is_none();
-                (Next::Interrupted, self.trim())
+    /// Removes a reader that is dropped.
+    pub(super) fn leave(&mut self, id: Id) {
+        self.readers.retain(|reader| reader.id != id);
+        self.old_waker = match &self.wakers {
+            Some(wakers) => wakers.lock().remove(&id),
+            None => {
+                let own = self.lone_waker.take_if(|(reader, _)| *reader == id);
+                own.map(|(_, waker)| waker)
             }
-        }
-    }
-
-    /// Who goes on when the limit is crossed. `None`: only an attempt that is yet to come.
-    ///
-    /// The readers of attempts that are over keep their connections alive and nothing else, so they
-    /// don't take the body away from a later attempt.
-    fn winner(&self) -> Option<Id> {
-        let live = self.readers.oldest_live();
-        live.or_else(|| self.readers.oldest().filter(|_| !self.saved))
-    }
-
-    /// The source gave a frame to this reader, which goes on without a record and without others.
-    pub(super) fn go_on_with(&mut self, id: Id) -> Leftovers<B> {
-        self.saved = false;
-        self.readers.keep_only(id);
-        let leftovers = Leftovers {
-            frames: self.tape.cut(self.tape.end()),
-            ..Leftovers::source(None)
         };
-        self.tape.pass();
-        self.advance(id);
-        leftovers
+        self.trim();
     }
 
-    fn advance(&mut self, id: Id) {
-        if let Some(reader) = self.readers.get_mut(id) {
-            reader.position += 1;
+    /// Forbids further readers.
+    pub(super) fn close(&mut self) {
+        self.saved = false;
+        self.trim();
+    }
+
+    /// Interrupts all readers, and forbids further ones.
+    pub(super) fn abort(&mut self) {
+        self.readers.retain(|_| false);
+        self.close();
+    }
+
+    pub(super) fn is_ended(&self, id: Id) -> bool {
+        let mut readers = self.readers.iter();
+        let has_all = readers.any(|reader| reader.id == id && reader.position == self.frames.len());
+        self.ended && has_all
+    }
+
+    /// Frees the frames, and the source, that no reader needs any longer.
+    fn trim(&mut self) {
+        if self.saved {
+            return;
         }
+        let positions = self.readers.iter().map(|reader| reader.position);
+        let Some(slowest) = positions.min() else {
+            self.old_frames = mem::take(&mut self.frames);
+            self.old_source = self.source.take();
+            return;
+        };
+        self.old_frames.extend(self.frames.drain(..slowest));
+        self.readers
+            .iter_mut()
+            .for_each(|reader| reader.position -= slowest);
     }
+}
 
-    /// The source, to be polled. `None`: another reader polls it.
-    pub(super) fn take_source(&mut self) -> Option<B> {
+impl<B, E: From<Interrupted>> State<B, E> {
+    /// Gives a reader its next recorded frame. If there is none, registers `waker` and takes out the source.
+    pub(super) fn next(&mut self, id: Id, waker: &Waker) -> Next<B, E> {
+        let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
+            let error = self.error.take_if(|(receiver, _)| *receiver == id);
+            let error = error.map_or_else(|| Interrupted.into(), |(_, error)| error);
+            return Next::Give(Some(Err(error)));
+        };
+        if let Some(frame) = self.frames.get(reader.position).cloned() {
+            reader.position += 1;
+            self.trim();
+            return Next::Give(Some(Ok(frame.into_frame())));
+        }
+        if self.ended {
+            return Next::Give(None);
+        }
+        // Registered before the poll, so that a wake during or after the poll reaches this reader.
+        self.old_waker = match &self.wakers {
+            Some(wakers) => wakers.lock().insert(id, waker.clone()),
+            None => {
+                let replaced = self.lone_waker.replace((id, waker.clone()));
+                replaced.map(|(_, waker)| waker)
+            }
+        };
         let source = self.source.take();
         self.missed = source.is_none();
-        source
+        Next::Poll(source, self.wakers.clone().map(Waker::from))
     }
 
-    /// Whether a reader wanted to poll the source since it was taken.
-    ///
-    /// What wakes the source's waker meanwhile may have come before that reader registered, and who
-    /// was woken may be dropped: so it has to poll by itself.
-    pub(super) fn is_missed(&self) -> bool {
-        self.missed
-    }
-
-    /// The source, which a reader took out, comes back, unless it has ended.
-    pub(super) fn put_back(&mut self, mut source: Option<B>, ended: bool) -> Leftovers<B> {
+    /// Takes back the source that reader `id` polled, with the result of the poll. Returns the reader's own result.
+    pub(super) fn settle(
+        &mut self,
+        id: Id,
+        source: Option<B>,
+        polled: Poll<Item<E>>,
+        ended: bool,
+    ) -> Poll<Item<E>> {
+        let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;
-        let kept = source.take_if(|_| !ended);
-        self.source = kept;
-        Leftovers::source(source)
+        match ended || failed {
+            true => self.old_source = source,
+            false => self.source = source,
+        }
+        polled.map(|item| {
+            Some(match item? {
+                Ok(frame) => self.record(id, frame),
+                Err(error) => self.fail(id, error),
+            })
+        })
     }
 
-    /// What nobody needs any more.
-    fn trim(&mut self) -> Leftovers<B> {
-        if self.saved {
-            return Leftovers::source(None);
+    /// Records the frame that reader `id` got from the source, if another reader may need it.
+    fn record(&mut self, id: Id, frame: Frame<Bytes>) -> Result<Frame<Bytes>, E> {
+        if !self.saved && self.readers.iter().nth(1).is_none() {
+            return Ok(frame);
         }
-        let slowest = self.readers.slowest();
-        Leftovers {
-            frames: self.tape.cut(slowest.unwrap_or(self.tape.end())),
-            source: self.source.take_if(|_| slowest.is_none()),
-            waker: None,
+        let (frame, winner) = match Recorded::new(frame) {
+            Ok(frame) => {
+                self.recorded = self.recorded.saturating_add(frame.cost());
+                self.frames.push_back(frame.clone());
+                let reader = self.readers.iter_mut().find(|reader| reader.id == id);
+                reader.into_iter().for_each(|reader| reader.position += 1);
+                if self.recorded <= self.limit {
+                    return Ok(frame.into_frame());
+                }
+                (frame.into_frame(), self.winner())
+            }
+            // A frame of an unknown kind has no copy.
+            Err(frame) => (frame, Some(id)),
+        };
+        self.readers.retain(|reader| Some(reader.id) == winner);
+        self.saved &= winner.is_none();
+        self.trim();
+        match winner == Some(id) {
+            true => Ok(frame),
+            false => Err(Interrupted.into()),
         }
+    }
+
+    /// The reader that goes on when the limit is crossed. `None`: only an attempt that has yet to start.
+    ///
+    /// A reader whose attempt has ended only keeps its connection alive. It takes the body away neither from a live
+    /// attempt nor from a later one.
+    fn winner(&self) -> Option<Id> {
+        let oldest = self.readers.iter().next().filter(|_| !self.saved);
+        self.readers
+            .oldest_live()
+            .or(oldest.map(|reader| reader.id))
+    }
+
+    /// Interrupts all readers after reader `id` got an error from the source.
+    ///
+    /// The oldest live attempt receives the error. If all attempts of a call fail, the caller gets the failure of the
+    /// oldest one, which should name the cause.
+    fn fail(&mut self, id: Id, error: E) -> Result<Frame<Bytes>, E> {
+        let oldest = self.readers.oldest_live().unwrap_or(id);
+        self.abort();
+        if oldest == id {
+            return Err(error);
+        }
+        self.error = Some((oldest, error));
+        Err(Interrupted.into())
     }
 }

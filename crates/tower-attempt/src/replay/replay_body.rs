@@ -1,14 +1,14 @@
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 use http_body_util::Full;
 
 use super::ReplayError;
-use super::reader::{self, Reader, Recording};
-use super::unread::{self, Unread};
+use super::reader::{Reader, Recording};
+use super::record::Item;
 
 /// Makes a body of any type one that can be sent again, for services that take it by this type.
 ///
@@ -41,8 +41,16 @@ pub struct ReplayBody<S: Body> {
 
 enum Content<S: Body> {
     Memory(Full<Bytes>),
-    Source(Unread<S>),
+    /// Boxed, because few bodies have a first frame.
+    Source(Option<Box<First<S>>>, S),
     Reader(ReaderOf<S>),
+}
+
+/// The result of the poll that looked for content in memory. The reader of the body receives it first.
+struct First<S: Body> {
+    item: Item<S::Error>,
+    /// The exact size before the poll, in bytes. Some bodies never change their size hint.
+    size: u64,
 }
 
 /// A reader of a recorded body. The body may be a reader itself, where layers are above each other.
@@ -51,15 +59,11 @@ pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Err
 pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {
-    /// A body that is recorded once a layer wants to repeat its request.
+    /// A body that is recorded once a layer wants to resend its request.
     #[must_use]
     pub fn new(body: S) -> Self {
-        Self::unread(Unread::new(body))
-    }
-
-    fn unread(body: Unread<S>) -> Self {
         Self {
-            content: Content::Source(body),
+            content: Content::Source(None, body),
         }
     }
 
@@ -68,12 +72,40 @@ impl<S: Body> ReplayBody<S> {
             content: Content::Reader(reader),
         }
     }
+
+    pub(super) fn memory(content: Bytes) -> Self {
+        Self {
+            content: Content::Memory(Full::new(content)),
+        }
+    }
 }
 
 impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
-    /// The content of `body`, if it is in memory; otherwise the body, unchanged for its reader.
-    pub(super) fn look(body: S, may_poll: bool) -> Result<Bytes, Self> {
-        unread::in_memory(body, may_poll).map_err(Self::unread)
+    /// Returns the content of `body`, if it is in memory; otherwise the body, unchanged for its reader.
+    ///
+    /// Only a body of known size is polled: a body that streams would be read ahead.
+    pub(super) fn look(mut body: S, may_poll: bool) -> Result<Bytes, Self> {
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        let Some(size) = body.size_hint().exact().filter(|_| may_poll) else {
+            return Err(Self::new(body));
+        };
+        // A waker that does nothing is enough: the client polls the body again with its own.
+        let mut cx = Context::from_waker(Waker::noop());
+        let item = match Pin::new(&mut body).poll_frame(&mut cx) {
+            Poll::Ready(item) => item,
+            Poll::Pending => return Err(Self::new(body)),
+        };
+        let data = item
+            .as_ref()
+            .and_then(|first| first.as_ref().ok()?.data_ref());
+        match data {
+            Some(data) if data.len() as u64 == size && body.is_end_stream() => Ok(data.clone()),
+            _ => Err(Self {
+                content: Content::Source(Some(Box::new(First { item, size })), body),
+            }),
+        }
     }
 
     /// The content, if it is in memory.
@@ -84,26 +116,12 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
             _ => Err(self),
         }
     }
-
-    pub(super) fn memory(content: Bytes) -> Self {
-        Self {
-            content: Content::Memory(Full::new(content)),
-        }
-    }
-
-    /// The body for the first attempt, and the source of those of further attempts.
-    pub(super) fn record(self, limit: usize) -> (Self, RecordingOf<S>) {
-        let (reader, recording) = reader::record(self, limit);
-        (Self::reader(reader), recording)
-    }
 }
 
 /// The empty body.
 impl<S: Body> Default for ReplayBody<S> {
     fn default() -> Self {
-        Self {
-            content: Content::Memory(Full::default()),
-        }
+        Self::memory(Bytes::new())
     }
 }
 
@@ -111,16 +129,19 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
     type Data = Bytes;
     type Error = ReplayError<S::Error>;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Item<Self::Error>> {
         match &mut self.get_mut().content {
             Content::Memory(content) => {
                 let polled = Pin::new(content).poll_frame(cx);
                 polled.map_err(|never| match never {})
             }
-            Content::Source(source) => source.poll_frame(cx).map_err(ReplayError::Source),
+            Content::Source(first, rest) => {
+                let polled = match first.take() {
+                    Some(first) => Poll::Ready(first.item),
+                    None => Pin::new(rest).poll_frame(cx),
+                };
+                polled.map_err(ReplayError::Source)
+            }
             Content::Reader(reader) => reader.poll_frame(cx),
         }
     }
@@ -128,7 +149,8 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Memory(content) => content.is_end_stream(),
-            Content::Source(source) => source.is_end_stream(),
+            Content::Source(Some(first), _) => first.item.is_none(),
+            Content::Source(None, rest) => rest.is_end_stream(),
             Content::Reader(reader) => reader.is_end_stream(),
         }
     }
@@ -136,7 +158,8 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Memory(content) => content.size_hint(),
-            Content::Source(source) => source.size_hint(),
+            Content::Source(Some(first), _) => SizeHint::with_exact(first.size),
+            Content::Source(None, rest) => rest.size_hint(),
             Content::Reader(reader) => reader.size_hint(),
         }
     }

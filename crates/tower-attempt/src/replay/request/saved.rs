@@ -6,6 +6,7 @@ use http::{Extensions, Method, Request, Uri, Version};
 use http_body::Body;
 
 use super::fields::Fields;
+use crate::replay::reader::Recording;
 use crate::replay::replay_body::RecordingOf;
 use crate::replay::{ReplayBody, ReplayableBody};
 use crate::{Attempt, AttemptKind};
@@ -67,29 +68,26 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
     where
         B: ReplayableBody<Source = S>,
     {
-        match mem::take(body).into_memory(!is_expected) {
-            Ok(content) => {
-                *body = in_memory(content.clone());
-                Self::Memory(content)
-            }
-            Err(replay) => {
-                let (replay, recording) = replay.record(limit);
-                *body = B::from_replay(replay);
-                Self::Recorded(recording)
-            }
-        }
+        let content = match mem::take(body).into_memory(!is_expected) {
+            Ok(content) => Self::Memory(content),
+            Err(replay) => Self::Recorded(Recording::new(replay, limit)),
+        };
+        *body = content.body(Attempt::PRIMARY).unwrap_or_default();
+        content
     }
 
-    /// The body for a further attempt, if there may be one.
+    /// The body for an attempt, if there may be one.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
-        Some(match self {
-            Self::Memory(content) => in_memory(content.clone()),
+        match self {
+            // An empty body has nothing to share.
+            Self::Memory(content) if content.is_empty() => Some(B::default()),
+            Self::Memory(content) => Some(B::from_memory(content.clone())),
             Self::Recorded(recording) => {
                 let others_ended = attempt.kind() == AttemptKind::Retry;
-                let reader = recording.read_again(others_ended, !B::can_be_interrupted())?;
-                B::from_replay(ReplayBody::reader(reader))
+                let reader = recording.reader(others_ended, !B::can_be_interrupted())?;
+                Some(B::from_replay(ReplayBody::reader(reader)))
             }
-        })
+        }
     }
 }
 
@@ -129,12 +127,4 @@ fn mark(extensions: &mut Extensions, attempt: Attempt) {
         false => attempt,
     };
     extensions.insert(attempt);
-}
-
-/// An empty body in memory needs nothing that could be shared.
-fn in_memory<B: ReplayableBody>(content: Bytes) -> B {
-    match content.is_empty() {
-        true => B::default(),
-        false => B::from_memory(content),
-    }
 }
