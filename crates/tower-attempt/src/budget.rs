@@ -2,7 +2,6 @@ mod bucket;
 mod limited;
 mod partitions;
 mod permit;
-mod throttle;
 #[cfg(feature = "tower")]
 mod tower;
 
@@ -17,7 +16,6 @@ use loom::sync::atomic::AtomicU64;
 use self::limited::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Limited, Settings};
 pub use self::partitions::Budgets;
 pub use self::permit::Permit;
-use self::throttle::Throttle;
 use crate::BuildError;
 
 /// An allowance of extra attempts, shared by everything that draws on it.
@@ -75,14 +73,7 @@ use crate::BuildError;
 /// assert!(budget.withdraw().is_some());
 /// ```
 #[derive(Clone)]
-pub struct Budget(Kind);
-
-#[derive(Clone)]
-enum Kind {
-    Unlimited,
-    Limited(Arc<Limited>),
-    Throttle(Arc<Throttle>),
-}
+pub struct Budget(Option<Arc<Limited>>);
 
 impl Budget {
     /// `ratio` extra attempts per deposit, from 0 to 10; 0 tokens per second, a burst of 100,
@@ -96,13 +87,14 @@ impl Budget {
             per_second: 0,
             burst: DEFAULT_BURST,
             initial: None,
+            is_throttle: false,
         })
     }
 
     /// No bound on extra attempts but the layer's own.
     #[must_use]
     pub const fn unlimited() -> Self {
-        Self(Kind::Unlimited)
+        Self(None)
     }
 
     /// gRPC's retry throttle, `retryThrottling` in its service config: no extra attempt while too many
@@ -139,8 +131,13 @@ impl Budget {
     /// ```
     #[must_use]
     pub fn grpc_throttle(max_tokens: u32, token_ratio: f64) -> Self {
-        let throttle = Throttle::new(max_tokens, token_ratio);
-        Self(Kind::Throttle(Arc::new(throttle)))
+        Self::limited(Settings {
+            ratio: token_ratio,
+            per_second: 0,
+            burst: max_tokens,
+            initial: Some(max_tokens),
+            is_throttle: true,
+        })
     }
 
     /// Tokens that come back per second whatever the calls do, from 0 to 10,000.
@@ -179,11 +176,8 @@ impl Budget {
     /// an initial amount above the burst. Of a throttle: tokens that are not from 1 to 1,000, and a
     /// ratio that is not a number of at least 0.001.
     pub fn validate(&self) -> Result<(), BuildError> {
-        match &self.0 {
-            Kind::Unlimited => Ok(()),
-            Kind::Limited(limited) => limited.settings.validate(),
-            Kind::Throttle(throttle) => throttle.validate(),
-        }
+        let limited = self.0.as_ref();
+        limited.map_or(Ok(()), |limited| limited.settings.validate())
     }
 
     /// Extra attempts per deposit, from 0 to 10, where this is what the allowance is in the long run.
@@ -198,10 +192,8 @@ impl Budget {
     /// ```
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        match &self.0 {
-            Kind::Limited(limited) => Some(limited.settings.ratio),
-            Kind::Unlimited | Kind::Throttle(_) => None,
-        }
+        let settings = self.0.as_ref()?.settings;
+        (!settings.is_throttle).then_some(settings.ratio)
     }
 
     /// Whether `share` extra attempts per deposit may be paid for in the long run. `false` if a
@@ -216,19 +208,15 @@ impl Budget {
     /// ```
     #[must_use]
     pub fn may_pay(&self, share: f64) -> bool {
-        match &self.0 {
-            Kind::Limited(limited) => limited.settings.may_pay(share),
-            Kind::Unlimited | Kind::Throttle(_) => true,
-        }
+        let limited = self.0.as_ref();
+        limited.is_none_or(|limited| limited.settings.may_pay(share))
     }
 
     /// A call counts: gives back `ratio` tokens.
     #[inline]
     pub fn deposit(&self) {
-        match &self.0 {
-            Kind::Limited(limited) => limited.deposit(),
-            Kind::Throttle(throttle) => throttle.deposit(),
-            Kind::Unlimited => {}
+        if let Some(limited) = &self.0 {
+            limited.bucket.deposit(|| limited.now());
         }
     }
 
@@ -239,8 +227,10 @@ impl Budget {
     /// [`grpc_throttle`](Self::grpc_throttle) and is nothing to the other kinds.
     #[inline]
     pub fn record_failure(&self) {
-        if let Kind::Throttle(throttle) = &self.0 {
-            throttle.record_failure();
+        if let Some(limited) = &self.0
+            && limited.settings.is_throttle
+        {
+            limited.bucket.record_failure();
         }
     }
 
@@ -249,10 +239,15 @@ impl Budget {
     /// Of a throttle nothing is taken, and nothing goes back with the permit.
     #[must_use = "an unspent permit gives its token back when dropped"]
     pub fn withdraw(&self) -> Option<Permit> {
-        match &self.0 {
-            Kind::Unlimited => Some(Permit::free()),
-            Kind::Limited(limited) => limited.withdraw().then(|| Permit::token(limited)),
-            Kind::Throttle(throttle) => throttle.is_open().then(Permit::free),
+        let Some(limited) = &self.0 else {
+            return Some(Permit(None));
+        };
+        match limited.settings.is_throttle {
+            true => limited.bucket.is_above_half().then_some(Permit(None)),
+            false => {
+                let is_taken = limited.bucket.withdraw(|| limited.now());
+                is_taken.then(|| Permit(Some(Arc::clone(limited))))
+            }
         }
     }
 
@@ -274,65 +269,33 @@ impl Budget {
     #[must_use]
     pub fn available(&self) -> u32 {
         match &self.0 {
-            Kind::Limited(limited) => limited.available(),
-            Kind::Throttle(throttle) if throttle.is_open() => u32::MAX,
-            Kind::Unlimited => u32::MAX,
-            Kind::Throttle(_) => 0,
+            Some(limited) if limited.settings.is_throttle => match limited.bucket.is_above_half() {
+                true => u32::MAX,
+                false => 0,
+            },
+            Some(limited) => limited.bucket.available(limited.now()),
+            None => u32::MAX,
         }
     }
 
-    /// One with the same settings, and a count of its own that has not begun.
+    /// A budget with the same settings and its initial tokens.
     fn fresh(&self) -> Self {
-        match &self.0 {
-            Kind::Limited(limited) => Self::limited(limited.settings),
-            Kind::Throttle(throttle) => Self(Kind::Throttle(Arc::new(throttle.fresh()))),
-            Kind::Unlimited => self.clone(),
-        }
-    }
-
-    /// Whether calls change anything.
-    const fn counts(&self) -> bool {
-        matches!(self.0, Kind::Limited(_) | Kind::Throttle(_))
-    }
-
-    /// Whether this is the only clone and no permit is out.
-    fn is_alone(&mut self) -> bool {
-        match &mut self.0 {
-            Kind::Limited(limited) => Arc::get_mut(limited).is_some(),
-            Kind::Throttle(throttle) => Arc::get_mut(throttle).is_some(),
-            Kind::Unlimited => true,
-        }
-    }
-
-    /// Whether a fresh one would give no more.
-    fn is_idle(&self) -> bool {
-        match &self.0 {
-            Kind::Limited(limited) => limited.is_idle(),
-            Kind::Throttle(throttle) => throttle.is_full(),
-            Kind::Unlimited => true,
-        }
-    }
-
-    /// The count as one word, which every withdrawal, deposit and recorded failure changes unless it is full.
-    fn word(&self) -> u64 {
-        match &self.0 {
-            Kind::Limited(limited) => limited.bucket.load(),
-            Kind::Throttle(throttle) => throttle.count(),
-            Kind::Unlimited => 0,
-        }
+        let limited = self.0.as_ref();
+        limited.map_or(Self(None), |limited| Self::limited(limited.settings))
     }
 
     fn limited(settings: Settings) -> Self {
-        Self(Kind::Limited(Arc::new(Limited::new(settings))))
+        Self(Some(Arc::new(Limited::new(settings))))
     }
 
     fn change(self, set: impl FnOnce(&mut Settings)) -> Self {
-        let Kind::Limited(limited) = &self.0 else {
-            return self;
-        };
-        let mut settings = limited.settings;
-        set(&mut settings);
-        Self::limited(settings)
+        match self.0.as_ref().map(|limited| limited.settings) {
+            Some(mut settings) if !settings.is_throttle => {
+                set(&mut settings);
+                Self::limited(settings)
+            }
+            _ => self,
+        }
     }
 }
 
@@ -345,9 +308,8 @@ impl Default for Budget {
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Unlimited => f.write_str("Budget::unlimited()"),
-            Kind::Limited(limited) => f.debug_tuple("Budget").field(&limited.settings).finish(),
-            Kind::Throttle(throttle) => f.debug_tuple("Budget").field(throttle).finish(),
+            Some(limited) => f.debug_tuple("Budget").field(&limited.settings).finish(),
+            None => f.write_str("Budget::unlimited()"),
         }
     }
 }

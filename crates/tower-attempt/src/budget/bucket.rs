@@ -101,6 +101,17 @@ impl Bucket {
         let _ = self.word.fetch_update(Relaxed, Relaxed, put);
     }
 
+    /// Takes a token, or the rest of one. For a throttle, whose clock stands at 0.
+    pub(super) fn record_failure(&self) {
+        let take = |current: u64| Some((current & !FULL).saturating_add(TOKEN).min(self.burst));
+        let _ = self.word.fetch_update(Relaxed, Relaxed, take);
+    }
+
+    /// Whether it is more than half full. For a throttle, whose clock stands at 0.
+    pub(super) fn is_above_half(&self) -> bool {
+        (self.load() & !FULL) * 2 < self.burst
+    }
+
     /// Whole tokens.
     pub(super) fn available(&self, now: u64) -> u32 {
         let missing = (self.load() & !FULL).saturating_sub(now);

@@ -3,41 +3,52 @@ use tokio::time::Instant;
 use super::bucket::{self, Bucket};
 use crate::BuildError;
 
-/// Linkerd2's and Finagle's ratio: one extra attempt for five calls that went well.
+/// The ratio of Linkerd2 and Finagle: one extra attempt for five successful calls.
 pub(super) const DEFAULT_RATIO: f64 = 0.2;
-/// Finagle's and linkerd2's floor, so that services with few calls can retry at all.
+/// The tokens per second of Finagle and Linkerd2, so that services with few calls can retry at all.
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
-/// Ten seconds of the floor, as in Finagle, whose tokens live for ten seconds.
+/// Ten seconds of the default tokens per second, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
-/// Tokens at the start for each one that comes back per second, so ten seconds of them, and without any as for one:
-/// a service that starts slowly should not get a hundred hedges.
+/// Initial tokens for each token per second: ten seconds of them. A budget without tokens per second counts as one with
+/// 1 per second, because a service that starts slowly should not get a hundred hedges.
 const DEFAULT_INITIAL: u32 = 10;
 
-/// More extra attempts than calls make no sense as a protection; ten leaves room for fan-out.
+/// More extra attempts than calls give no protection. Ten leaves room for fan-out.
 const MAX_RATIO: f64 = 10.0;
-/// Keeps the bucket's word from running over for 29 years; see `bucket`.
+/// Keeps the bucket's word from overflowing for 29 years; see `bucket`.
 const MAX_PER_SECOND: u32 = 10_000;
+/// The maximum of `maxTokens` in grpc-go; gRFC A6 names none.
+const MAX_TOKENS: u32 = 1_000;
+/// The smallest ratio that three decimal places can tell from 0.
+const MIN_RATIO: f64 = 0.001;
 
-/// What a limited budget was asked to be, checked or not.
+/// The settings of a budget, before they are validated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) ratio: f64,
     pub(super) per_second: u32,
     pub(super) burst: u32,
     pub(super) initial: Option<u32>,
+    /// Whether this is gRPC's retry throttle: `ratio` is its `tokenRatio`, `burst` its `maxTokens`.
+    pub(super) is_throttle: bool,
 }
 
 impl Settings {
     fn bucket(&self) -> Bucket {
+        let ratio = match self.is_throttle {
+            // gRFC A6 counts up to three decimal places. The first addition corrects for binary fractions.
+            true => (self.ratio * 1e3 + 1e-3).floor() / 1e3,
+            false => self.ratio,
+        };
         let floor = DEFAULT_INITIAL.saturating_mul(self.per_second.max(1));
         let initial = self.initial.unwrap_or(floor.min(self.burst));
-        Bucket::new(self.ratio, self.burst, initial)
+        Bucket::new(ratio, self.burst, initial)
     }
 
-    /// Whether `share` extra attempts per deposit may be paid for in the long run.
+    /// Whether the tokens last for `share` extra attempts per deposit in the long run.
     pub(super) fn may_pay(&self, share: f64) -> bool {
         let units = |share| bucket::share(share, bucket::UNITS);
-        self.per_second > 0 || units(self.ratio) >= units(share)
+        self.is_throttle || self.per_second > 0 || units(self.ratio) >= units(share)
     }
 
     pub(super) fn validate(&self) -> Result<(), BuildError> {
@@ -46,8 +57,17 @@ impl Settings {
             per_second,
             burst,
             initial,
+            is_throttle,
         } = *self;
-        if !(0.0..=MAX_RATIO).contains(&ratio) {
+        if is_throttle && !(1..=MAX_TOKENS).contains(&burst) {
+            let bound = "from 1 to 1000 tokens";
+            return Err(BuildError::new("budget.max_tokens", burst, bound));
+        }
+        if is_throttle && !(MIN_RATIO..=f64::MAX).contains(&ratio) {
+            let bound = "at least 0.001 tokens per success";
+            return Err(BuildError::new("budget.token_ratio", ratio, bound));
+        }
+        if !is_throttle && !(0.0..=MAX_RATIO).contains(&ratio) {
             let bound = "from 0 to 10 extra attempts per deposit";
             return Err(BuildError::new("budget.ratio", ratio, bound));
         }
@@ -86,26 +106,13 @@ impl Limited {
         }
     }
 
-    #[inline]
-    pub(super) fn deposit(&self) {
-        self.bucket.deposit(|| self.now());
-    }
-
-    pub(super) fn withdraw(&self) -> bool {
-        self.bucket.withdraw(|| self.now())
-    }
-
-    /// Whether a new one would have no more: this one is full, or as it was at first.
+    /// Whether a new budget with these settings would have no more tokens: this one is full, or as full as at first.
     pub(super) fn is_idle(&self) -> bool {
         self.bucket.is_idle(self.now())
     }
 
-    pub(super) fn available(&self) -> u32 {
-        self.bucket.available(self.now())
-    }
-
-    /// The bucket's clock, which stands still where no tokens come back with time.
-    fn now(&self) -> u64 {
+    /// The bucket's clock. It stands still if no tokens come back with time.
+    pub(super) fn now(&self) -> u64 {
         match self.settings.per_second {
             0 => 0,
             per_second => bucket::units(self.epoch.elapsed(), per_second),

@@ -11,7 +11,6 @@ use loom::thread;
 
 use super::AtomicU64;
 use super::bucket::Bucket;
-use super::throttle::Throttle;
 
 /// A token, in the bucket's units of time.
 const TOKEN: u64 = 1_000_000;
@@ -123,24 +122,24 @@ fn time_brings_its_tokens_back_once() {
 #[test]
 fn a_throttle_counts_every_failure_and_every_success() {
     loom::model(|| {
-        let throttle = Arc::new(Throttle::new(10, 0.1));
+        let throttle = Arc::new(Bucket::new(0.1, 10, 10));
         (0..5).for_each(|_| throttle.record_failure());
         let other = Arc::clone(&throttle);
         both(
             move || {
                 other.record_failure();
-                other.deposit();
+                other.deposit(|| 0);
             },
             || {
-                (0..2).for_each(|_| throttle.deposit());
+                (0..2).for_each(|_| throttle.deposit(|| 0));
                 throttle.record_failure();
             },
         );
         // 3.3 now: 17 successes are half of 10, the next is above.
-        (0..17).for_each(|_| throttle.deposit());
-        assert!(!throttle.is_open());
-        throttle.deposit();
-        assert!(throttle.is_open());
+        (0..17).for_each(|_| throttle.deposit(|| 0));
+        assert!(!throttle.is_above_half());
+        throttle.deposit(|| 0);
+        assert!(throttle.is_above_half());
     });
 }
 

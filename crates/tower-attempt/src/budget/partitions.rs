@@ -1,18 +1,19 @@
 mod shard;
-mod table;
 
 use std::fmt;
-use std::hash::Hash;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use self::table::Table;
+use self::shard::Shard;
 use super::Budget;
 use crate::BuildError;
 
-/// More destinations than most clients have; about 32 KiB when all are in use.
+/// More destinations than most clients have. 256 partitions in use take about 32 KiB.
 const DEFAULT_CAPACITY: usize = 256;
-/// About 110 MiB when all are in use: beyond it, keys are hardly destinations.
+/// About 110 MiB when all partitions are in use. More keys than that are hardly destinations.
 const MAX_CAPACITY: usize = 1 << 20;
+/// Partitions per shard of a full table. A look-up searches one shard, and a new key makes room in one shard.
+const PER_SHARD: usize = 8;
 
 /// A [`Budget`] per destination: one that fails does not use up what is there for the others.
 ///
@@ -69,11 +70,45 @@ const MAX_CAPACITY: usize = 1 << 20;
 #[derive(Clone)]
 pub struct Budgets(Arc<Table>);
 
+/// Partitions by the hashes of their keys.
+///
+/// # Forgetting gives nobody more
+///
+/// A partition goes only if nobody holds a clone or a permit of it, so nothing in flight can spend from,
+/// deposit into or give back to what was forgotten, and the partition that its key gets next is the
+/// only one of that key. And it goes only if it is full, or as it was at first, so the partition
+/// that takes its place, for the same key or another, has no more tokens than it had. A place in the
+/// table is therefore, whatever keys it serves in turn, never more than one budget.
+///
+/// The exception is a partition that was not used for [`MAX_UNUSED`](shard::MAX_UNUSED). It may go
+/// with fewer tokens than a fresh one has, so that a place gives at most the initial tokens more in that time.
+///
+/// A key draws on the partition that is shared by those without room as long as it has no other; with
+/// its own later, on two budgets in all.
+struct Table {
+    template: Budget,
+    /// The budget of the keys for which there is no room.
+    shared: Budget,
+    capacity: usize,
+    hasher: RandomState,
+    shards: Box<[Shard]>,
+    /// A thread changes shards only while it holds this lock.
+    usage: Mutex<Usage>,
+}
+
+#[derive(Default)]
+struct Usage {
+    /// The number of partitions in all shards.
+    partitions: usize,
+    /// The shard in which the next new key makes room.
+    next: usize,
+}
+
 impl Budgets {
     /// A budget with the settings of `template` for each of up to 256 keys.
     #[must_use]
     pub fn new(template: Budget) -> Self {
-        Self(Arc::new(Table::new(template, DEFAULT_CAPACITY)))
+        Self::with(template, DEFAULT_CAPACITY)
     }
 
     /// The most partitions that there are at a time, from 1 to 1,048,576; the one that the other keys
@@ -87,7 +122,7 @@ impl Budgets {
     /// 256.
     #[must_use]
     pub fn capacity(self, partitions: usize) -> Self {
-        Self(Arc::new(Table::new(self.0.template.clone(), partitions)))
+        Self::with(self.0.template.clone(), partitions)
     }
 
     /// Checks the settings. The layers' `build()` calls this.
@@ -115,7 +150,72 @@ impl Budgets {
     /// Take it for each call anew: as long as a clone is out, its partition stays.
     #[must_use]
     pub fn get(&self, key: &(impl Hash + ?Sized)) -> Budget {
-        self.0.get(key)
+        if self.0.template.0.is_none() {
+            return Budget::unlimited();
+        }
+        let hash = self.0.hasher.hash_one(key);
+        let found = self.0.shard(hash).find(hash);
+        found.unwrap_or_else(|| self.0.admit(hash))
+    }
+
+    /// Brings a capacity out of range into it; [`validate`](Self::validate) reports it.
+    fn with(template: Budget, capacity: usize) -> Self {
+        let shards = capacity.clamp(1, MAX_CAPACITY).div_ceil(PER_SHARD);
+        let shards = (0..shards.next_power_of_two()).map(|_| Shard::default());
+        Self(Arc::new(Table {
+            shared: template.fresh(),
+            template,
+            capacity,
+            hasher: RandomState::new(),
+            shards: shards.collect(),
+            usage: Mutex::default(),
+        }))
+    }
+}
+
+impl Table {
+    fn admit(&self, hash: u64) -> Budget {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread was faster, or changed the shard.
+        if let Some(found) = self.shard(hash).find(hash) {
+            return found;
+        }
+        if usage.partitions >= self.capacity.min(MAX_CAPACITY) {
+            // One shard for each key that comes in vain: the whole table would hold up the others.
+            let next = usage.next % self.shards.len();
+            usage.next = next + 1;
+            let forgotten = self.shards[next].forget_idle();
+            if forgotten == 0 {
+                return self.shared.clone();
+            }
+            usage.partitions -= forgotten;
+        }
+        let budget = self.template.fresh();
+        self.shard(hash).add(hash, budget.clone());
+        usage.partitions += 1;
+        budget
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        #[expect(clippy::cast_possible_truncation, reason = "its low bits will do")]
+        let shard = hash as usize & (self.shards.len() - 1);
+        &self.shards[shard]
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(tower_attempt_loom))]
+impl Table {
+    /// How many partitions there are, as counted and as they are.
+    fn partitions(&self) -> usize {
+        let usage = self.usage.lock().unwrap();
+        let there: usize = self.shards.iter().map(Shard::len).sum();
+        assert_eq!(there, usage.partitions);
+        there
+    }
+
+    fn is_shared(&self, budget: &Budget) -> bool {
+        budget.is(&self.shared)
     }
 }
 

@@ -3,25 +3,16 @@ use std::sync::Arc;
 
 use super::limited::Limited;
 
-/// A token taken from a [`Budget`](crate::Budget): goes back when dropped, unless [spent](Self::spend).
+/// A token taken from a [`Budget`](crate::Budget). When dropped it returns to the budget, unless it was
+/// [spent](Self::spend).
 ///
-/// It is owned and may be kept across an `await`; a call that is cancelled while it waits for its
-/// extra attempt costs nothing, and neither does one that panics.
+/// A permit is owned and may be kept across an `await`. A call that panics, or that is cancelled while it waits for its
+/// extra attempt, takes nothing from the budget.
 #[must_use = "an unspent permit gives its token back when dropped"]
-pub struct Permit(Option<Arc<Limited>>);
+pub struct Permit(pub(super) Option<Arc<Limited>>);
 
 impl Permit {
-    /// Of a token of `limited`.
-    pub(super) fn token(limited: &Arc<Limited>) -> Self {
-        Self(Some(Arc::clone(limited)))
-    }
-
-    /// Of leave that took nothing.
-    pub(super) const fn free() -> Self {
-        Self(None)
-    }
-
-    /// Uses the token up: the extra attempt is sent.
+    /// Uses up the token: the caller sends the extra attempt.
     pub fn spend(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,5 @@
 mod threads;
+mod throttle;
 
 use std::time::Duration;
 
@@ -11,11 +12,8 @@ use super::*;
 impl Budget {
     /// Whether both draw on the same tokens.
     pub(super) fn is(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Kind::Limited(a), Kind::Limited(b)) => Arc::ptr_eq(a, b),
-            (Kind::Throttle(a), Kind::Throttle(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
+        let both = self.0.as_ref().zip(other.0.as_ref());
+        both.is_some_and(|(a, b)| Arc::ptr_eq(a, b))
     }
 }
 

@@ -20,7 +20,7 @@ struct Partition {
     hash: u64,
     budget: Budget,
     /// The budget's word when the shard was last looked through.
-    word: u64,
+    word: Option<u64>,
     /// When that word was first seen.
     since: Instant,
 }
@@ -28,14 +28,15 @@ struct Partition {
 impl Partition {
     /// Whether it is not in use, and either a fresh one gives no more or no call has used it for a while.
     fn is_forgettable(&mut self, now: Instant) -> bool {
-        if !self.budget.is_alone() {
+        // In use if it has another owner: a clone, a permit, or a thread that looks for it.
+        let Some(limited) = self.budget.0.as_mut().and_then(Arc::get_mut) else {
             return false;
-        }
-        let word = self.budget.word();
+        };
+        let word = Some(limited.bucket.load());
         if word != self.word {
             (self.word, self.since) = (word, now);
         }
-        self.budget.is_idle() || now.saturating_duration_since(self.since) >= MAX_UNUSED
+        limited.is_idle() || now.saturating_duration_since(self.since) >= MAX_UNUSED
     }
 }
 
@@ -52,7 +53,7 @@ impl Shard {
     pub(super) fn add(&self, hash: u64, budget: Budget) {
         let partition = Partition {
             hash,
-            word: budget.word(),
+            word: budget.0.as_ref().map(|limited| limited.bucket.load()),
             budget,
             since: Instant::now(),
         };
