@@ -146,13 +146,10 @@ impl Rejected {
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Verdict {
-        let wait = match verdict {
-            Verdict::Retry { hint, .. } => match hint {
-                Some(Hint::Never) => return verdict,
-                Some(Hint::AtLeast(wait) | Hint::Exactly(wait)) => Some(wait),
-                None => None,
-            },
-            _ => None,
+        let wait = match verdict.hint() {
+            Some(Hint::Never) => return verdict,
+            Some(Hint::AtLeast(wait) | Hint::Exactly(wait)) => Some(wait),
+            None => None,
         };
         let rejected = outcome.as_ref().err().and_then(Self::find);
         rejected.map_or(verdict, |rejected| {

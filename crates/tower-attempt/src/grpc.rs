@@ -11,11 +11,10 @@ use tokio::time::Instant;
 pub(crate) use self::answer::deadline_exceeded;
 pub use self::code::GrpcCode;
 use crate::http::{
-    Dialect, Fault, HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Judged, OutcomeView,
-    Settings,
+    Dialect, Fault, HttpContext, HttpRequest, HttpResponse, Judged, OutcomeView, Settings,
 };
 use crate::protocol::sealed::Sealed;
-use crate::{Attempt, AttemptKind, BuildError, Deadline, Hint, Protocol, Verdict};
+use crate::{Attempt, BuildError, Deadline, Hint, Protocol, Verdict};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 // Error codes of HTTP/2 (RFC 9113 §7).
@@ -110,20 +109,9 @@ impl Dialect for Grpc {
         Instant::now().checked_add(timeout).map(Deadline::at)
     }
 
-    fn mark<Req: HttpRequest>(
-        context: &mut HttpContext,
-        attempt: Attempt,
-        previous: u32,
-        request: &mut Req,
-    ) {
-        if attempt.kind() == AttemptKind::Retry {
-            context.nested.mark(request);
-        }
-        // A request that has 32,768 fields already goes without.
+    fn mark<Req: HttpRequest>(context: &HttpContext, previous: u32, request: &mut Req) {
+        // A request that has 32,768 fields already stays without.
         let fields = request.headers_mut();
-        if attempt.kind() == AttemptKind::Hedge {
-            let _ = fields.try_insert(HEDGE_ATTEMPT, HeaderValue::from(attempt.number()));
-        }
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
         }
@@ -148,9 +136,44 @@ impl Dialect for Grpc {
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Judged<Option<GrpcCode>> {
-        match outcome {
-            Ok(response) => judge_answer(response),
-            Err(error) => judge_error(error, attempt),
+        let response = match outcome {
+            Ok(response) => response,
+            Err(error) => {
+                let fault = Fault::of(error, false);
+                let (code, other) = match fault {
+                    Fault::Disconnected => (Some(GrpcCode::Unavailable), Verdict::transient()),
+                    Fault::Unprocessed | Fault::NotConnected => {
+                        (Some(GrpcCode::Unavailable), Verdict::Fatal)
+                    }
+                    Fault::Reset(reason) => (Some(code_of_reset(reason)), Verdict::Fatal),
+                    Fault::Rejected(_) | Fault::Local | Fault::Unknown => (None, Verdict::Fatal),
+                };
+                return Judged {
+                    verdict: fault.verdict(attempt, other),
+                    rejected: false,
+                    code,
+                };
+            }
+        };
+        let code = match (response.headers().get(STATUS), response.status()) {
+            (Some(status), _) => Some(GrpcCode::parse(status)),
+            // The status comes after the body.
+            (None, StatusCode::OK) => None,
+            (None, status) => Some(GrpcCode::of_http(status)),
+        };
+        let hint = Self::hint(response);
+        let verdict = match (code, hint) {
+            (None | Some(GrpcCode::Ok), _) => Verdict::Success,
+            // Never retried, whatever the status. A throttle counts it as a failure.
+            (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
+            (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
+            _ => Verdict::Fatal,
+        };
+        Judged {
+            verdict: hint.map_or(verdict, |hint| verdict.hinted(hint)),
+            // A server that forbids a retry may have processed the call.
+            rejected: matches!(hint, Some(Hint::Exactly(_))) && verdict != Verdict::Success,
+            code,
         }
     }
 
@@ -158,51 +181,8 @@ impl Dialect for Grpc {
         Some(GrpcCode::DeadlineExceeded)
     }
 
-    fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict {
-        pushback::parse(response.headers()).map_or(verdict, |hint| verdict.hinted(hint))
-    }
-}
-
-fn judge_answer<Res: HttpResponse>(response: &Res) -> Judged<Option<GrpcCode>> {
-    let code = match (response.headers().get(STATUS), response.status()) {
-        (Some(status), _) => Some(GrpcCode::parse(status)),
-        // The status comes after the body.
-        (None, StatusCode::OK) => None,
-        (None, status) => Some(GrpcCode::of_http(status)),
-    };
-    let pushback = pushback::parse(response.headers());
-    let verdict = match (code, pushback) {
-        (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-        // Never retried, whatever the status, and a failure to a throttle.
-        (_, Some(hint @ Hint::Never)) => Verdict::transient().hinted(hint),
-        (Some(GrpcCode::Unavailable), Some(hint)) => Verdict::transient().hinted(hint),
-        (Some(GrpcCode::Unavailable), None) => Verdict::transient(),
-        (Some(GrpcCode::ResourceExhausted), Some(hint)) => Verdict::throttled().hinted(hint),
-        _ => Verdict::Fatal,
-    };
-    Judged {
-        verdict,
-        // A server that asks to stop may have processed the call.
-        rejected: matches!(pushback, Some(Hint::Exactly(_))) && verdict != Verdict::Success,
-        code,
-    }
-}
-
-fn judge_error<E: 'static>(error: &E, attempt: &Attempt) -> Judged<Option<GrpcCode>> {
-    let (code, verdict) = match Fault::of(error, false) {
-        Fault::Unprocessed => (Some(GrpcCode::Unavailable), Verdict::Unprocessed),
-        Fault::NotConnected => (Some(GrpcCode::Unavailable), Verdict::not_sent()),
-        Fault::Rejected(rejected) => (None, rejected.verdict(attempt)),
-        Fault::Disconnected => (Some(GrpcCode::Unavailable), Verdict::transient()),
-        Fault::Reset(reason) => (Some(code_of_reset(reason)), Verdict::Fatal),
-        // A hedge that was never sent, or that a sibling's progress has cut off, has no outcome.
-        Fault::Local if attempt.kind() == AttemptKind::Hedge => (None, Verdict::transient()),
-        Fault::Local | Fault::Unknown => (None, Verdict::Fatal),
-    };
-    Judged {
-        verdict,
-        rejected: false,
-        code,
+    fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
+        pushback::parse(response.headers())
     }
 }
 

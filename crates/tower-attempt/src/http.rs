@@ -2,7 +2,6 @@ mod context;
 mod dialect;
 pub(crate) mod fault;
 mod head;
-mod judge;
 mod message;
 mod nested;
 mod outcome;
@@ -11,21 +10,21 @@ mod retry_after;
 mod settings;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 pub use self::context::HttpContext;
 pub use self::dialect::Dialect;
-pub(crate) use self::dialect::Judged;
 pub(crate) use self::fault::Fault;
 pub use self::head::RequestHead;
-use self::judge::{hint, is_success, judge_answer, judge_error};
 pub use self::message::{HttpRequest, HttpResponse, Target};
 pub(crate) use self::nested::Nested;
+pub(crate) use self::outcome::Judged;
 pub use self::outcome::{HttpOutcome, OutcomeView};
 pub use self::settings::Settings;
 use crate::protocol::sealed::Sealed;
-use crate::{Attempt, AttemptKind, BuildError, Protocol, Verdict};
+use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
 /// Marks a hedge across the network, with the attempt's number. A server that passes the field on does
 /// not hedge the request again.
@@ -151,26 +150,14 @@ impl Dialect for Http {
         request.method().is_safe()
     }
 
-    fn mark<Req: HttpRequest>(
-        context: &mut HttpContext,
-        attempt: Attempt,
-        _: u32,
-        request: &mut Req,
-    ) {
-        match attempt.kind() {
-            AttemptKind::Retry => context.nested.mark(request),
-            AttemptKind::Hedge => {
-                let number = HeaderValue::from(attempt.number());
-                // A request that has 32,768 fields already goes without.
-                let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
-            }
-            AttemptKind::Primary => {}
-        }
-    }
-
     #[inline]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool {
-        is_success(response.status())
+        let status = response.status();
+        let is_retried = matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
+        );
+        !(is_retried || status.is_server_error())
     }
 
     fn judge<Res: HttpResponse, E: 'static>(
@@ -179,20 +166,56 @@ impl Dialect for Http {
         attempt: &Attempt,
         outcome: &Result<Res, E>,
     ) -> Judged<()> {
-        match outcome {
-            Ok(response) => judge_answer(response, context, self.settings()),
+        let settings = self.settings();
+        let response = match outcome {
+            Ok(response) => response,
             Err(error) => {
-                let no_redirects = self.settings().is_some_and(|all| all.no_redirects);
-                let redirects = context.target.is_some() && !no_redirects;
-                judge_error(error, redirects, attempt)
+                let no_redirects = settings.is_some_and(|all| all.no_redirects);
+                let fault = Fault::of(error, context.target.is_some() && !no_redirects);
+                return Judged {
+                    verdict: fault.verdict(attempt, Verdict::transient()),
+                    rejected: false,
+                    code: (),
+                };
             }
+        };
+        let (status, hint) = (response.status(), Self::hint(response));
+        let verdict = match status {
+            StatusCode::TOO_MANY_REQUESTS => Verdict::throttled(),
+            StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Verdict::timeout(),
+            // `Retry-After: 0` does not ask for less load.
+            StatusCode::SERVICE_UNAVAILABLE
+                if hint.is_some_and(|hint| hint != Hint::AtLeast(Duration::ZERO)) =>
+            {
+                Verdict::throttled()
+            }
+            StatusCode::TOO_EARLY
+            | StatusCode::INTERNAL_SERVER_ERROR
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE => Verdict::transient(),
+            _ if settings.is_some_and(|all| all.retry_statuses.contains(&status)) => {
+                Verdict::transient()
+            }
+            _ if Self::is_success(response) => Verdict::Success,
+            _ => Verdict::Fatal,
+        };
+        Judged {
+            verdict: hint.map_or(verdict, |hint| verdict.hinted(hint)),
+            rejected: status == StatusCode::TOO_MANY_REQUESTS
+                && settings.is_none_or(|all| !all.spare_429)
+                && response.target() == context.target,
+            code: (),
         }
     }
 
-    fn timeout() {}
-
-    fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict {
-        hint(response).map_or(verdict, |floor| verdict.after(floor))
+    fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
+        let fields = response.headers();
+        let wait = match (retry_after::parse(fields), response.status()) {
+            // On any other status the field says when the quota is whole again, which is no reason to wait.
+            (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
+            (wait, _) => wait,
+        };
+        wait.map(Hint::AtLeast)
     }
 }
 

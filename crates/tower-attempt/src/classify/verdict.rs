@@ -110,6 +110,13 @@ impl Verdict {
         }
     }
 
+    pub(crate) const fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Retry { hint, .. } => *hint,
+            _ => None,
+        }
+    }
+
     /// The label in metrics and log lines: `success`, `fatal`, `unsafe`, `unprocessed`, or the reason of a retry
     /// (`transient`, `throttled`, `timeout`, `not_sent`).
     #[must_use]
@@ -137,10 +144,14 @@ impl Verdict {
     /// Whether it says that the server did not process the request.
     #[cfg(feature = "http")]
     pub(crate) const fn claims_proof(&self) -> bool {
-        match self {
-            Self::Retry { reason, .. } => matches!(reason, RetryReason::NotSent),
-            other => matches!(other, Self::Unprocessed),
-        }
+        matches!(
+            self,
+            Self::Unprocessed
+                | Self::Retry {
+                    reason: RetryReason::NotSent,
+                    ..
+                }
+        )
     }
 
     /// Whether a retry is wanted.

@@ -1,9 +1,11 @@
-use http::Extensions;
+use std::any::Any;
 
-use super::head::Captured;
+use http::{Extensions, Method, Uri};
+
 use super::message::Target;
+use super::outcome::Judged;
 use super::{HttpResponse, Nested, OutcomeView};
-use crate::{Attempt, AttemptKind, Budget, Deadline, HedgeOverride, RetryOverride, Verdict};
+use crate::{Attempt, AttemptKind, Budget, Deadline, HedgeOverride, RetryOverride};
 
 /// The facts that [`Http`](crate::Http) and [`Grpc`](crate::Grpc) keep about a request in flight.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ pub struct HttpContext {
     /// The request's own budget.
     pub(super) budget: Option<Budget>,
     /// Boxed, since it exists only if a rule looks at outcomes.
-    pub(super) captured: Option<Box<Captured>>,
+    pub(super) request: Option<Box<(Method, Uri)>>,
 }
 
 impl HttpContext {
@@ -49,13 +51,19 @@ impl HttpContext {
         &'a self,
         attempt: &Attempt,
         outcome: &'a Result<Res, E>,
-        verdict: Verdict,
-        code: C,
+        judged: Judged<C>,
     ) -> Option<OutcomeView<'a, C>> {
-        let request = self.captured.as_deref()?;
-        let idempotent = self.idempotent;
-        Some(OutcomeView::new(
-            request, idempotent, *attempt, outcome, verdict, code,
-        ))
+        Some(OutcomeView {
+            request: self.request.as_deref()?,
+            idempotent: self.idempotent,
+            attempt: *attempt,
+            response: outcome
+                .as_ref()
+                .ok()
+                .map(|answer| (answer.status(), answer.headers())),
+            error: outcome.as_ref().err().map(|error| error as &dyn Any),
+            verdict: judged.verdict,
+            code: judged.code,
+        })
     }
 }

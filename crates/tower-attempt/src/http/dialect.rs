@@ -1,22 +1,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::{HeaderValue, Method};
 
-use super::head::Captured;
-use super::settings::REPLAY_LIMIT;
+use super::outcome::Judged;
 use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, RequestHead, Settings};
 use crate::errors::chain;
 use crate::{
-    Attempt, AttemptOutcome, Budget, Deadline, HedgeOverride, Hint, Outcomes, PerKey, Protocol,
-    Rejected, ReplayableRequest, RequestLine, Requests, RetryOverride, RetryReason, Verdict,
+    Attempt, AttemptKind, AttemptOutcome, Budget, Deadline, HedgeOverride, Hint, Outcomes, PerKey,
+    Protocol, Rejected, ReplayableRequest, RequestLine, Requests, RetryOverride, RetryReason,
+    Verdict,
 };
+
+/// The default maximum of a recorded body in bytes, as in linkerd.
+const REPLAY_LIMIT: usize = 64 * 1024;
 
 /// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
 /// [`Grpc`](crate::Grpc).
 pub trait Dialect: Protocol + Clone + Default + 'static {
     /// The part of an [`OutcomeView`](crate::OutcomeView) that only this dialect has.
-    type Code: Copy + std::fmt::Debug;
+    type Code: Copy + Default + std::fmt::Debug;
 
     #[doc(hidden)]
     fn settings(&self) -> Option<&Settings<Self::Code>>;
@@ -48,13 +51,9 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
         None
     }
 
+    /// Adds the dialect's own marks to an extra attempt.
     #[doc(hidden)]
-    fn mark<Req: HttpRequest>(
-        context: &mut HttpContext,
-        attempt: Attempt,
-        previous: u32,
-        request: &mut Req,
-    );
+    fn mark<Req: HttpRequest>(_: &HttpContext, _previous: u32, _: &mut Req) {}
 
     /// Whether a response is a success without a look at the rules.
     #[doc(hidden)]
@@ -77,20 +76,13 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     ) -> Judged<Self::Code>;
 
     #[doc(hidden)]
-    fn timeout() -> Self::Code;
+    #[must_use]
+    fn timeout() -> Self::Code {
+        Self::Code::default()
+    }
 
     #[doc(hidden)]
-    fn hinted<Res: HttpResponse>(verdict: Verdict, response: &Res) -> Verdict;
-}
-
-/// An outcome by the standard rules.
-#[derive(Clone, Copy, Debug)]
-pub struct Judged<C> {
-    /// What happened. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] are proof.
-    pub(crate) verdict: Verdict,
-    /// Whether the server has said that it did no work: a resend is safe whatever the request does.
-    pub(crate) rejected: bool,
-    pub(crate) code: C,
+    fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint>;
 }
 
 /// The facts of a request.
@@ -106,7 +98,7 @@ fn context<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> HttpCont
         nested: Nested::default(),
         target: request.target(),
         budget: None,
-        captured: None,
+        request: None,
     };
     if let Some(settings) = dialect.settings() {
         apply::<D, _>(settings, &mut context, request);
@@ -125,15 +117,19 @@ fn apply<D: Dialect, Req: HttpRequest>(
     request: &Req,
 ) {
     let head = RequestHead::of(request);
-    let widened = settings.hedges_unsafe(head);
+    let widened = settings
+        .hedge_unsafe_if
+        .as_ref()
+        .is_some_and(|rule| rule(head));
     context.idempotent |= widened || settings.is_idempotent(head);
     context.may_hedge = context.may_retry
         && (widened || D::may_hedge(request, context.idempotent))
-        && settings.may_hedge(head);
-    context.budget = settings.budget(head);
-    context.captured = settings
-        .sees_outcomes()
-        .then(|| Box::new(Captured::of(request)));
+        && settings.hedge_if.as_ref().is_none_or(|rule| rule(head));
+    let budgets = settings.budgets.as_ref();
+    context.budget = budgets.map(|(budgets, key)| budgets.get(&key(head)));
+    if settings.classify.is_some() || settings.backoff.is_some() {
+        context.request = Some(Box::new((request.method().clone(), request.uri())));
+    }
 }
 
 /// Asks the user's rule what happened. Decides whether a resend is safe, whatever the rule says.
@@ -146,31 +142,22 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
 ) -> Verdict {
     let is_proven = judged.verdict.claims_proof();
     let rule = dialect.settings().and_then(|all| all.classify.as_ref());
-    let verdict = match (
-        rule,
-        context.view(attempt, outcome, judged.verdict, judged.code),
-    ) {
+    let view = context.view(attempt, outcome, judged);
+    let verdict = match (rule, view) {
         (Some(rule), Some(view)) => rule(view),
         _ => judged.verdict,
     };
-    match verdict {
-        // It asks for no resend.
-        Verdict::Retry {
-            hint: Some(Hint::Never),
-            ..
-        } => verdict,
+    match verdict.hint() {
+        // This verdict forbids a resend.
+        Some(Hint::Never) => verdict,
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
             Verdict::Unsafe
         }
-        Verdict::Unprocessed if !is_proven => Verdict::transient(),
-        Verdict::Retry {
-            reason: RetryReason::NotSent,
-            hint,
-        } if !is_proven => Verdict::Retry {
+        hint if verdict.claims_proof() && !is_proven => Verdict::Retry {
             reason: RetryReason::Transient,
             hint,
         },
-        verdict => verdict,
+        _ => verdict,
     }
 }
 
@@ -187,7 +174,9 @@ fn classify<D: Dialect, Res: HttpResponse, E: 'static>(
     let verdict = decide(dialect, context, attempt, outcome, judged);
     match (verdict, outcome) {
         // The server's hint counts also where a user's rule asks for the retry.
-        (Verdict::Retry { hint: None, .. }, Ok(response)) => D::hinted(verdict, response),
+        (Verdict::Retry { hint: None, .. }, Ok(response)) => {
+            D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
+        }
         // The standard rules have amended their own verdict.
         (_, Err(_)) if verdict.is_retry() && verdict != judged.verdict => {
             Rejected::amend(verdict, attempt, outcome)
@@ -251,8 +240,8 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
 
     #[inline]
     fn save(&self, request: &mut Req) -> Option<Req::Saved> {
-        let limit = self.settings().map_or(REPLAY_LIMIT, |all| all.replay_limit);
-        request.save(limit)
+        let limit = self.settings().and_then(|all| all.replay_limit);
+        request.save(limit.unwrap_or(REPLAY_LIMIT))
     }
 
     fn again(&self, saved: &Req::Saved, attempt: Attempt) -> Option<Req> {
@@ -264,7 +253,16 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
     }
 
     fn mark(&self, context: &mut HttpContext, attempt: Attempt, previous: u32, request: &mut Req) {
-        D::mark(context, attempt, previous, request);
+        match attempt.kind() {
+            AttemptKind::Retry => context.nested.mark(request),
+            AttemptKind::Hedge => {
+                let number = HeaderValue::from(attempt.number());
+                // A request that has 32,768 fields already stays without.
+                let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
+            }
+            AttemptKind::Primary => {}
+        }
+        D::mark(context, previous, request);
     }
 
     fn is_retried_above(&self, context: &HttpContext) -> bool {
@@ -328,8 +326,7 @@ where
     ) -> Option<Duration> {
         let rule = self.settings()?.backoff.as_ref()?;
         let judged = self.judge(context, attempt, outcome);
-        let view = context.view(attempt, outcome, judged.verdict, judged.code)?;
-        rule(retry, view)
+        rule(retry, context.view(attempt, outcome, judged)?)
     }
 
     fn was_given_up(&self, context: &mut HttpContext, outcome: &Result<Res, E>) -> bool {

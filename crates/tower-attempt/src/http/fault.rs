@@ -8,7 +8,7 @@ use std::error::Error;
 use std::io;
 
 use crate::errors::chain;
-use crate::{Interrupted, Rejected};
+use crate::{Attempt, AttemptKind, Interrupted, Rejected, Verdict};
 
 /// The kinds of errors that the rules tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,19 @@ impl Fault {
             }
         }
         fault
+    }
+
+    /// The verdict on an attempt with this error; `other` if the error does not say whether the server processed it.
+    pub(crate) fn verdict(self, attempt: &Attempt, other: Verdict) -> Verdict {
+        match self {
+            Self::Unprocessed => Verdict::Unprocessed,
+            Self::NotConnected => Verdict::not_sent(),
+            Self::Rejected(rejected) => rejected.verdict(attempt),
+            // A hedge that was never sent, or that was interrupted, has no outcome.
+            Self::Local if attempt.kind() == AttemptKind::Hedge => Verdict::transient(),
+            Self::Local => Verdict::Fatal,
+            Self::Reset(_) | Self::Disconnected | Self::Unknown => other,
+        }
     }
 
     fn of_one(error: &(dyn Error + 'static)) -> Self {

@@ -1,4 +1,4 @@
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method};
 
 use super::HttpRequest;
 
@@ -47,21 +47,5 @@ impl<'a> RequestHead<'a> {
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
-    }
-}
-
-/// The parts of a request's head that rules see after it was sent.
-#[derive(Clone, Debug)]
-pub(super) struct Captured {
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-}
-
-impl Captured {
-    pub(super) fn of<Req: HttpRequest>(request: &Req) -> Self {
-        Self {
-            method: request.method().clone(),
-            uri: request.uri(),
-        }
     }
 }

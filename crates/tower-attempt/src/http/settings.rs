@@ -5,10 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use super::{OutcomeView, RequestHead};
-use crate::{Budget, Budgets, BuildError, Verdict};
-
-/// The most that is recorded of a streaming body: linkerd's default, in bytes.
-pub(super) const REPLAY_LIMIT: usize = 64 * 1024;
+use crate::{Budgets, BuildError, Verdict};
 
 /// A user's rule about requests.
 type Predicate = Arc<dyn Fn(RequestHead<'_>) -> bool + Send + Sync>;
@@ -20,10 +17,10 @@ type Rule<C> = Arc<dyn Fn(OutcomeView<'_, C>) -> Verdict + Send + Sync>;
 type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + Send + Sync>;
 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Settings<C> {
     /// The number of bytes to record of a streaming body.
-    pub replay_limit: usize,
+    pub replay_limit: Option<usize>,
     /// The rule that classifies outcomes, after the standard rules.
     pub classify: Option<Rule<C>>,
     /// The rule that chooses the delay before a 1-based retry.
@@ -49,26 +46,6 @@ pub struct Settings<C> {
     idempotent_methods: Option<Vec<String>>,
 }
 
-impl<C> Default for Settings<C> {
-    fn default() -> Self {
-        Self {
-            replay_limit: REPLAY_LIMIT,
-            classify: None,
-            backoff: None,
-            idempotent_if: None,
-            hedge_if: None,
-            hedge_unsafe_if: None,
-            key: None,
-            budgets: None,
-            retry_statuses: Vec::new(),
-            spare_429: false,
-            no_redirects: false,
-            generate_key: None,
-            idempotent_methods: None,
-        }
-    }
-}
-
 impl<C> Settings<C> {
     /// Sets the full names of the gRPC methods that are idempotent. The leading slash is optional.
     pub fn idempotent_methods<T: Into<String>>(&mut self, names: impl IntoIterator<Item = T>) {
@@ -83,24 +60,6 @@ impl<C> Settings<C> {
         let listed = |paths: &Vec<String>| paths.iter().any(|path| path == head.path());
         self.idempotent_methods.as_ref().is_some_and(listed)
             || self.idempotent_if.as_ref().is_some_and(|rule| rule(head))
-    }
-
-    pub(super) fn may_hedge(&self, head: RequestHead<'_>) -> bool {
-        self.hedge_if.as_ref().is_none_or(|rule| rule(head))
-    }
-
-    pub(super) fn hedges_unsafe(&self, head: RequestHead<'_>) -> bool {
-        self.hedge_unsafe_if.as_ref().is_some_and(|rule| rule(head))
-    }
-
-    pub(super) fn budget(&self, head: RequestHead<'_>) -> Option<Budget> {
-        let (budgets, key) = self.budgets.as_ref()?;
-        Some(budgets.get(&key(head)))
-    }
-
-    /// Whether a rule looks at outcomes, and with them at the request.
-    pub(super) fn sees_outcomes(&self) -> bool {
-        self.classify.is_some() || self.backoff.is_some()
     }
 
     /// Whether any request is declared idempotent.

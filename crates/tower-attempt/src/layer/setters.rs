@@ -321,7 +321,7 @@ macro_rules! __layer {
             ///
             /// 64 KiB, as in linkerd2. Each request in flight may take that much.
             pub fn replay_limit(self, bytes: usize) -> Self {
-                self.rule(|settings| settings.replay_limit = bytes)
+                self.rule(|settings| settings.replay_limit = Some(bytes))
             }
 
             /// Classifies outcomes with a closure, which sees the verdict of the standard rules.

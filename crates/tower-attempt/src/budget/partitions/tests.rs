@@ -135,7 +135,10 @@ async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use
         for newcomer in ["a", "b", "c", "d", "e", "f", "g"] {
             assert!(!is_shared(&budgets, newcomer), "{newcomer}");
         }
-        assert!(!budgets.get(&7).0.unwrap().is_idle(), "its own, with a token spent");
+        assert!(
+            !budgets.get(&7).0.unwrap().is_idle(),
+            "its own, with a token spent"
+        );
         assert_eq!(budgets.0.partitions(), 8);
     }
 }
