@@ -11,7 +11,7 @@ use crate::{Attempt, Hint, Rejected, Verdict};
 /// No chain of sources or wrappers is longer, unless it is a ring.
 const MAX_SOURCES: usize = 32;
 
-/// How to look into the wrappers that were registered. Each type is added once, so the list stays short.
+/// How to look into the wrappers that were registered. Threads that register a type at the same time may add it twice.
 static WRAPPERS: RwLock<Vec<(TypeId, View)>> = RwLock::new(Vec::new());
 
 type View = fn(&dyn Any) -> Option<&dyn Any>;
@@ -62,13 +62,7 @@ pub trait WrapsError: 'static {
         if view(TypeId::of::<Self>()).is_none() {
             let view: View = |error| error.downcast_ref::<Self>().map(Self::wrapped);
             let mut wrappers = WRAPPERS.write().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have been faster.
-            if wrappers
-                .iter()
-                .all(|(known, _)| *known != TypeId::of::<Self>())
-            {
-                wrappers.push((TypeId::of::<Self>(), view));
-            }
+            wrappers.push((TypeId::of::<Self>(), view));
         }
     }
 }

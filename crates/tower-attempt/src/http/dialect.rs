@@ -132,7 +132,11 @@ fn apply<D: Dialect, Req: HttpRequest>(
     }
 }
 
-/// Asks the user's rule what happened. Decides whether a resend is safe, whatever the rule says.
+/// Asks the user's rule for the verdict. Decides whether a resend is safe, whatever the rule says.
+///
+/// Kept out of the code of a success.
+#[cold]
+#[inline(never)]
 fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
     dialect: &D,
     context: &HttpContext,
@@ -142,12 +146,11 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
 ) -> Verdict {
     let is_proven = judged.verdict.claims_proof();
     let rule = dialect.settings().and_then(|all| all.classify.as_ref());
-    let view = context.view(attempt, outcome, judged);
-    let verdict = match (rule, view) {
+    let verdict = match (rule, context.view(attempt, outcome, judged)) {
         (Some(rule), Some(view)) => rule(view),
         _ => judged.verdict,
     };
-    match verdict.hint() {
+    let verdict = match verdict.hint() {
         // This verdict forbids a resend.
         Some(Hint::Never) => verdict,
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
@@ -158,27 +161,14 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
             hint,
         },
         _ => verdict,
-    }
-}
-
-/// Kept out of the way of a success.
-#[cold]
-#[inline(never)]
-fn classify<D: Dialect, Res: HttpResponse, E: 'static>(
-    dialect: &D,
-    context: &HttpContext,
-    attempt: &Attempt,
-    outcome: &Result<Res, E>,
-) -> Verdict {
-    let judged = dialect.judge(context, attempt, outcome);
-    let verdict = decide(dialect, context, attempt, outcome, judged);
-    match (verdict, outcome) {
-        // The server's hint counts also where a user's rule asks for the retry.
-        (Verdict::Retry { hint: None, .. }, Ok(response)) => {
+    };
+    match outcome {
+        // The server's hint also counts if a rule asks for the retry.
+        Ok(response) if matches!(verdict, Verdict::Retry { hint: None, .. }) => {
             D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
         }
         // The standard rules have amended their own verdict.
-        (_, Err(_)) if verdict.is_retry() && verdict != judged.verdict => {
+        Err(_) if verdict.is_retry() && verdict != judged.verdict => {
             Rejected::amend(verdict, attempt, outcome)
         }
         _ => verdict,
@@ -288,7 +278,10 @@ where
             Ok(response) if self.settings().is_none() && D::is_success(response) => {
                 Verdict::Success
             }
-            _ => classify(self, context, attempt, outcome),
+            _ => {
+                let judged = self.judge(context, attempt, outcome);
+                decide(self, context, attempt, outcome, judged)
+            }
         }
     }
 

@@ -67,40 +67,6 @@ pub trait ReplayableBody: Body<Data = Bytes> + Default {
     }
 }
 
-impl ReplayableBody for Full<Bytes> {
-    type Source = Self;
-
-    #[inline]
-    fn into_memory(self, _: bool) -> Result<Bytes, ReplayBody<Self>> {
-        Ok(self.into_inner().unwrap_or_default())
-    }
-
-    #[inline]
-    fn from_memory(content: Bytes) -> Self {
-        Self::new(content)
-    }
-
-    fn from_replay(body: ReplayBody<Self>) -> Self {
-        Self::new(body.into_content().unwrap_or_default())
-    }
-}
-
-impl ReplayableBody for Empty<Bytes> {
-    type Source = Self;
-
-    fn into_memory(self, _: bool) -> Result<Bytes, ReplayBody<Self>> {
-        Ok(Bytes::new())
-    }
-
-    fn from_memory(_: Bytes) -> Self {
-        Self::new()
-    }
-
-    fn from_replay(_: ReplayBody<Self>) -> Self {
-        Self::new()
-    }
-}
-
 impl<S: Body<Data = Bytes> + Unpin> ReplayableBody for ReplayBody<S> {
     type Source = S;
 
@@ -117,17 +83,20 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayableBody for ReplayBody<S> {
     }
 }
 
-/// Implements the trait for a body that streams, or that hides that it is in memory.
-macro_rules! impl_for_streaming {
-    ([$($generics:tt)*] $body:ty, $interruptible:expr,
+/// Implements the trait for a body that is not a wrapper.
+macro_rules! impl_replayable {
+    ([$($generics:tt)*] $body:ty, $interruptible:expr, |$this:ident, $may_poll:ident| $into_memory:expr,
         |$content:ident| $from_memory:expr, |$replay:ident| $from_replay:expr $(,)?) => {
         impl<$($generics)*> ReplayableBody for $body {
             type Source = Self;
 
-            fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self>> {
-                ReplayBody::look(self, may_poll)
+            #[inline]
+            fn into_memory(self, $may_poll: bool) -> Result<Bytes, ReplayBody<Self>> {
+                let $this = self;
+                $into_memory
             }
 
+            #[inline]
             fn from_memory($content: Bytes) -> Self {
                 $from_memory
             }
@@ -141,16 +110,41 @@ macro_rules! impl_for_streaming {
             }
         }
     };
+    // A body that streams, or that hides that it is in memory.
+    ([$($generics:tt)*] $body:ty, $interruptible:expr, $($from:tt)*) => {
+        impl_replayable!(
+            [$($generics)*] $body,
+            $interruptible,
+            |body, may_poll| ReplayBody::look(body, may_poll),
+            $($from)*
+        );
+    };
 }
 
-impl_for_streaming!(
+impl_replayable!(
+    [] Full<Bytes>,
+    true,
+    |body, _may_poll| Ok(body.into_inner().unwrap_or_default()),
+    |content| Self::new(content),
+    |_body| Self::default(),
+);
+
+impl_replayable!(
+    [] Empty<Bytes>,
+    true,
+    |_body, _may_poll| Ok(Bytes::new()),
+    |_content| Self::new(),
+    |_body| Self::default(),
+);
+
+impl_replayable!(
     [E: Send + Sync + 'static] BoxBody<Bytes, E>,
     native::interrupted::<E>().is_some(),
     |content| Full::new(content).map_err(|never| match never {}).boxed(),
     |body| Self::new(Native::new(body)),
 );
 
-impl_for_streaming!(
+impl_replayable!(
     [E: Send + 'static] UnsyncBoxBody<Bytes, E>,
     native::interrupted::<E>().is_some(),
     |content| Full::new(content).map_err(|never| match never {}).boxed_unsync(),
@@ -160,7 +154,7 @@ impl_for_streaming!(
 // axum and tonic take a box of their own error type as it is: one box, and no error in an error.
 
 #[cfg(feature = "axum-08")]
-impl_for_streaming!(
+impl_replayable!(
     [] axum_core::body::Body,
     true,
     |content| Self::from(content),
@@ -168,7 +162,7 @@ impl_for_streaming!(
 );
 
 #[cfg(feature = "tonic-014")]
-impl_for_streaming!(
+impl_replayable!(
     [] tonic::body::Body,
     true,
     |content| Self::new(Full::new(content)),
@@ -176,7 +170,7 @@ impl_for_streaming!(
 );
 
 #[cfg(feature = "reqwest-013")]
-impl_for_streaming!(
+impl_replayable!(
     [] reqwest::Body,
     true,
     |content| Self::from(content),

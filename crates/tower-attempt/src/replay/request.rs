@@ -1,8 +1,8 @@
-mod fields;
 #[cfg(feature = "reqwest-013")]
 mod reqwest;
 mod saved;
 
+use bytes::Bytes;
 use http::Request;
 use http::header::EXPECT;
 
@@ -49,7 +49,9 @@ pub trait ReplayableRequest: HttpRequest + Sized {
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
 
     /// Makes the copy for the last attempt.
-    fn last(saved: Self::Saved, attempt: Attempt) -> Option<Self>;
+    fn last(saved: Self::Saved, attempt: Attempt) -> Option<Self> {
+        Self::again(&saved, attempt)
+    }
 }
 
 impl<B: ReplayableBody> ReplayableRequest for Request<B> {
@@ -58,29 +60,21 @@ impl<B: ReplayableBody> ReplayableRequest for Request<B> {
     #[inline]
     fn save(&mut self, limit: usize) -> Option<SavedRequest<B::Source>> {
         let body = self.body();
-        if body.is_end_stream() {
-            // One that streams nothing is as empty in each attempt as in the others.
+        let content = if !body.is_end_stream() {
+            let is_expected = self.headers().contains_key(EXPECT);
+            Content::of(self.body_mut(), is_expected, limit)
+        } else {
+            // A body that streams nothing is as empty in each attempt as in the others.
             if body.size_hint().exact() != Some(0) {
                 *self.body_mut() = B::default();
             }
-            return Some(SavedRequest::new(self));
-        }
-        let is_expected = self.headers().contains_key(EXPECT);
-        let content = Content::of(self.body_mut(), is_expected, limit);
-        Some(SavedRequest {
-            content,
-            ..SavedRequest::new(self)
-        })
+            Content::Memory(Bytes::new())
+        };
+        Some(SavedRequest::new(self, content))
     }
 
     fn again(saved: &SavedRequest<B::Source>, attempt: Attempt) -> Option<Self> {
-        let body = saved.body(attempt)?;
-        saved.head.clone().with(body, attempt)
-    }
-
-    fn last(saved: SavedRequest<B::Source>, attempt: Attempt) -> Option<Self> {
-        let body = saved.body(attempt)?;
-        saved.head.with(body, attempt)
+        saved.request(attempt)
     }
 }
 

@@ -6,32 +6,24 @@
 //! hides the [`Error`] of this module.
 
 use std::any::Any;
+// Replaces the client's error in builds without it.
+use std::convert::Infallible as Error;
 use std::error;
-use std::fmt;
 
 use h2::Reason;
 
 use super::Fault;
 
-/// Replaces the client's error in builds without it.
-#[derive(Debug)]
 #[allow(dead_code, reason = "used where hyper-util has no client")]
-enum Error {}
+trait IsConnect {
+    fn is_connect(&self) -> bool;
+}
 
-#[allow(dead_code, reason = "used where hyper-util has no client")]
-impl Error {
+impl IsConnect for Error {
     fn is_connect(&self) -> bool {
         match *self {}
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
-    }
-}
-
-impl error::Error for Error {}
 
 /// The error, if it has one of the known types.
 pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {

@@ -41,19 +41,14 @@ impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
         if self.is_mute {
             return Poll::Pending;
         }
-        let error = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-            Some(Err(ReplayError::Source(error))) => Some(error),
-            Some(Err(ReplayError::Interrupted)) => interrupted(),
-            Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
-            None => return Poll::Ready(None),
+        let item = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let error = match item.transpose() {
+            Ok(frame) => return Poll::Ready(frame.map(Ok)),
+            Err(ReplayError::Source(error)) => Some(error),
+            Err(ReplayError::Interrupted) => interrupted(),
         };
-        match error {
-            Some(error) => Poll::Ready(Some(Err(error))),
-            None => {
-                self.is_mute = true;
-                Poll::Pending
-            }
-        }
+        self.is_mute = error.is_none();
+        error.map_or(Poll::Pending, |error| Poll::Ready(Some(Err(error))))
     }
 
     fn is_end_stream(&self) -> bool {

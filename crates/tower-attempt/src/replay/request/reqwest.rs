@@ -31,24 +31,13 @@ impl ReplayableRequest for Request {
     }
 
     fn again(saved: &SavedReqwest, attempt: Attempt) -> Option<Self> {
-        fill(saved.request.try_clone()?, saved.content.as_ref(), attempt)
+        let mut request = saved.request.try_clone()?;
+        if request.headers().contains_key(UPGRADE) {
+            return None;
+        }
+        if let Some(content) = &saved.content {
+            *request.body_mut() = Some(content.body(attempt)?);
+        }
+        Some(request)
     }
-
-    fn last(saved: SavedReqwest, attempt: Attempt) -> Option<Self> {
-        fill(saved.request, saved.content.as_ref(), attempt)
-    }
-}
-
-fn fill(
-    mut request: Request,
-    content: Option<&Content<Body>>,
-    attempt: Attempt,
-) -> Option<Request> {
-    if request.headers().contains_key(UPGRADE) {
-        return None;
-    }
-    if let Some(content) = content {
-        *request.body_mut() = Some(content.body(attempt)?);
-    }
-    Some(request)
 }

@@ -2,31 +2,26 @@ use std::mem;
 
 use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Extensions, Method, Request, Uri, Version};
+use http::{Extensions, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body::Body;
 
-use super::fields::Fields;
 use crate::replay::reader::Recording;
 use crate::replay::replay_body::RecordingOf;
 use crate::replay::{ReplayBody, ReplayableBody};
 use crate::{Attempt, AttemptKind};
 
-/// A request that can be repeated.
+/// A request that can be resent.
+///
+/// It is made in one step from borrowed fields. A `Request` would be made, filled and moved in every call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
-    pub(super) head: Head,
-    pub(super) content: Content<S>,
-}
-
-/// Field by field, and not a `Request`: cloned from a borrowed request, each field goes right
-/// into its place, where a `Request` would be made, filled and moved on the way of every call.
-#[derive(Clone, Debug)]
-pub(super) struct Head {
     method: Method,
     uri: Uri,
     version: Version,
-    fields: Fields,
+    /// The header fields. A list takes one allocation, where a clone of the map takes another for its table.
+    fields: Vec<(HeaderName, HeaderValue)>,
     extensions: Extensions,
+    content: Content<S>,
 }
 
 #[derive(Debug)]
@@ -35,27 +30,54 @@ pub(super) enum Content<S: Body> {
     Recorded(RecordingOf<S>),
 }
 
-impl<S: Body> SavedRequest<S> {
-    /// One without a body.
-    #[inline]
-    pub(super) fn new<B>(request: &Request<B>) -> Self {
+impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
+    // Inlined, it would be made in one place and copied to another.
+    #[inline(never)]
+    pub(super) fn new<B>(request: &Request<B>, content: Content<S>) -> Self {
+        let headers = request.headers();
+        let mut fields = Vec::with_capacity(headers.len());
+        fields.extend(
+            headers
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         Self {
-            // First: nothing can unwind while it is made, so it goes right into its place.
-            head: Head::of(request),
-            content: Content::Memory(Bytes::new()),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            fields,
+            extensions: request.extensions().clone(),
+            content,
         }
     }
-}
 
-impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
-    /// The body for a further attempt, if there may be one.
-    pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
-        // Its connection is about to change its protocol. Looked up only now, since looking up a header takes as
-        // long as copying several.
-        if self.head.fields.contains(&UPGRADE) {
+    /// Makes a further attempt, if there may be one.
+    pub(super) fn request<B>(&self, attempt: Attempt) -> Option<Request<B>>
+    where
+        B: ReplayableBody<Source = S>,
+    {
+        // The connection of such a request is about to change its protocol. The name is looked up only for a further
+        // attempt, because the look-up takes as long as several copies.
+        if self.fields.iter().any(|(name, _)| name == UPGRADE) {
             return None;
         }
-        self.content.body(attempt)
+        let mut request = Request::new(self.content.body(attempt)?);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = self.version;
+        *request.extensions_mut() = self.extensions.clone();
+        request.headers_mut().try_reserve(self.fields.len()).ok();
+        for (name, value) in &self.fields {
+            let headers = request.headers_mut();
+            headers.try_append(name.clone(), value.clone()).ok()?;
+        }
+        let attempt = match self.extensions.get::<Attempt>() {
+            // A retry of a hedge is still a hedge. Otherwise a hedge layer below would hedge it again.
+            Some(outer) if outer.kind() == AttemptKind::Hedge => Attempt::hedge(attempt.number()),
+            _ => attempt,
+        };
+        request.extensions_mut().insert(attempt);
+        Some(request)
     }
 }
 
@@ -89,42 +111,4 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
             }
         }
     }
-}
-
-impl Head {
-    // Inlined, it would be put together in one place and copied to another.
-    #[inline(never)]
-    fn of<B>(request: &Request<B>) -> Self {
-        Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            fields: Fields::of(request.headers()),
-            extensions: request.extensions().clone(),
-        }
-    }
-
-    /// `None` if it has too many fields.
-    pub(super) fn with<B>(self, body: B, attempt: Attempt) -> Option<Request<B>> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.uri;
-        *request.version_mut() = self.version;
-        *request.headers_mut() = self.fields.into_map()?;
-        *request.extensions_mut() = self.extensions;
-        mark(request.extensions_mut(), attempt);
-        Some(request)
-    }
-}
-
-/// A repeat of a hedge is still a hedge: otherwise a hedge layer below would hedge it again.
-fn mark(extensions: &mut Extensions, attempt: Attempt) {
-    let hedged = extensions
-        .get::<Attempt>()
-        .is_some_and(|outer| outer.kind() == AttemptKind::Hedge);
-    let attempt = match hedged {
-        true => Attempt::hedge(attempt.number()),
-        false => attempt,
-    };
-    extensions.insert(attempt);
 }

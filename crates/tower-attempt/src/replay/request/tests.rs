@@ -7,8 +7,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
-use http::header::UPGRADE;
-use http::{Method, Version};
+use http::header::{AUTHORIZATION, COOKIE, HOST, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::*;
 
@@ -86,4 +86,48 @@ fn a_request_that_asks_for_an_upgrade_is_sent_once() {
     let saved = handshake.save(1_000).unwrap();
     let copy: Option<Request<Full<Bytes>>> = Request::again(&saved, Attempt::hedge(2));
     assert!(copy.is_none());
+}
+
+/// Several values of a name, not next to each other, a secret value, an empty value, and a custom name.
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let own = HeaderName::from_static("x-own");
+    let mut secret = HeaderValue::from_static("secret");
+    secret.set_sensitive(true);
+    for (name, value) in [(COOKIE, "a"), (own, "b"), (COOKIE, "c"), (HOST, "")] {
+        headers.append(name, HeaderValue::from_static(value));
+    }
+    headers.append(AUTHORIZATION, secret);
+    headers.append(COOKIE, HeaderValue::from_static("d"));
+    headers
+}
+
+/// The header fields of a further attempt.
+fn resent(headers: HeaderMap) -> HeaderMap {
+    let mut request = request();
+    *request.headers_mut() = headers;
+    let saved = request.save(1_000).unwrap();
+    let copy: Request<Full<Bytes>> = Request::again(&saved, Attempt::retry(2)).unwrap();
+    copy.headers().clone()
+}
+
+#[test]
+fn a_copy_has_the_header_fields_in_their_order() {
+    let headers = headers();
+    let copy = resent(headers.clone());
+    assert_eq!(copy, headers);
+    assert!(copy.iter().eq(&headers), "in another order");
+    assert!(copy[AUTHORIZATION].is_sensitive());
+    assert!(!copy[HOST].is_sensitive());
+    assert_eq!(resent(HeaderMap::new()), HeaderMap::new());
+}
+
+/// A map holds fewer names than this.
+#[test]
+fn one_name_may_have_any_number_of_values() {
+    let mut headers = HeaderMap::new();
+    for number in 0..40_000 {
+        headers.append(COOKIE, number.into());
+    }
+    assert_eq!(resent(headers.clone()), headers);
 }
