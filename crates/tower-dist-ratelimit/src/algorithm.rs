@@ -1,155 +1,180 @@
-//! The arithmetic of limits. Pure: no clock and no I/O; the time is an argument, in nanoseconds since the limiter's
-//! creation, and the state is somebody else's to keep.
+//! The arithmetic of each algorithm, without a clock and without I/O.
+//!
+//! Times are nanoseconds since an epoch that the caller chooses. The caller keeps the state.
 
 mod adjusted;
+mod bucket;
+mod first_request;
 mod fixed_window;
-mod leaky_bucket;
+mod one_number;
 mod pace;
 mod ratio;
 mod sliding_log;
 mod sliding_window;
-mod token_bucket;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-pub(crate) use self::fixed_window::decide_count;
 pub use self::sliding_log::MAX_LOG;
-pub use self::{
+pub(crate) use self::{
     adjusted::Adjusted,
-    fixed_window::{Counter, FirstHit, FixedWindow},
-    leaky_bucket::LeakyQueue,
+    bucket::Bucket,
+    first_request::FirstRequest,
+    fixed_window::{FixedWindow, decide_count},
+    one_number::OneNumber,
     sliding_log::SlidingLog,
-    sliding_window::{MAX_SUB_WINDOWS, Ring, SlidingWindow},
-    token_bucket::TokenBucket,
+    sliding_window::{MAX_SUB_WINDOWS, SlidingWindow},
 };
 use crate::{Decision, Quota, backend::Charge, quota::HORIZON};
 
-/// The most that a counter counts, debts included. No sum of a counter and a cost reaches 2⁶⁴.
+/// The maximum count, debts included. No sum of a count and a cost reaches 2⁶⁴.
 const MAX_COUNT: u64 = 1 << 61;
 
-/// One way to limit, as arithmetic on the state of one key. A state that is [`Default`] is that of an unused key.
-///
-/// Deciding only reads; what an allowed request is granted is taken in a second step. So a check cannot write, a rejected
-/// request can only change the quota in force, and the callers decide what makes the two steps one.
-///
-/// Times may come in any order. A clock that jumps back admits nothing more than it would have where it was.
-pub trait Arithmetic: Send + Sync + 'static {
-    type State: Default + Send + 'static;
-    /// An instant, as one key sees it.
-    type Moment: Copy;
+/// The state of one key, in the words of the algorithm. An unused key has no words.
+pub(crate) type Words = smallvec::SmallVec<[u64; 2]>;
 
-    /// The moment that is `nanos` after the limiter's creation. After 100 years time stands still. `key` is 64 bits
-    /// that tell keys apart.
-    fn at(&self, nanos: u64, key: u64) -> Self::Moment;
-
-    /// Decides. The decision goes to `out`: handing it up by value costs more than making it.
-    fn decide(&self, state: &Self::State, now: Self::Moment, ask: &Ask<'_>, out: &mut Decision);
-
-    /// Takes as many tokens as a decision at this moment has granted.
-    fn take(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask<'_>, tokens: u64);
-
-    /// Puts the quota of a rejected request in force: from now on the key counts by it. Returns whether the state changed.
-    fn adopt(&self, _: &mut Self::State, _: Self::Moment, _: &Ask<'_>) -> bool {
-        false
-    }
-
-    /// Takes `delta` more tokens, also when there are too few, or puts them back when it is negative. Whether anything
-    /// has changed.
-    fn settle(&self, state: &mut Self::State, now: Self::Moment, ask: &Ask<'_>, delta: i64)
-    -> bool;
-
-    /// How much a key is limited, to compare with others of the same policy. Zero: as good as unused.
-    fn pressure(&self, state: &Self::State, now: Self::Moment) -> u64;
-}
-
-/// An [`Arithmetic`] whose states can be kept elsewhere, as numbers. None at all are the state of an unused key.
-pub trait Restored: Arithmetic<State: Send + Sync + std::fmt::Debug> {
-    /// Names the algorithm and the version of its words.
-    const KIND: u8;
-
-    fn words(state: &Self::State) -> Words;
-
-    /// The time by the writer's clock at which the state was written, if it depends on that, in nanoseconds.
-    fn written(_: &Self::State) -> u64 {
-        0
-    }
-
-    /// None, if these numbers are no state of this algorithm: they are somebody else's, or spoilt. What is restored
-    /// may be unlikely, but can be counted with.
-    fn restore(&self, words: &[u64]) -> Option<Self::State>;
-
-    /// How long a state has something to say.
-    fn lasts(&self, state: &Self::State, now: Self::Moment) -> Duration {
-        let mut out = Decision::default();
-        self.decide(state, now, &Ask::own(0), &mut out);
-        out.reset_after
-    }
-}
-
-/// A state as numbers.
-pub type Words = smallvec::SmallVec<[u64; 5]>;
-
-/// An [`Arithmetic`] whose state is one number, which is the larger the more a key is limited, or the later it was.
-pub trait OneNumber: Arithmetic<State = u64> + Copy {
-    /// As many tokens as [`decide`](Arithmetic::decide) grants, without the rest of the decision.
-    fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
-}
-
-/// What is asked of a limit.
+/// An instant, as one key sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    /// Zero only looks.
-    pub cost: u64,
-    /// As many tokens as are there, up to this; not less than the cost.
-    pub want: u64,
-    /// Instead of the policy's.
-    pub quota: Option<&'a Quota>,
+pub(crate) struct When {
+    /// Nanoseconds since the epoch.
+    pub(crate) nanos: u64,
+    /// A 64-bit hash of the key, which places staggered windows.
+    pub(crate) key: u64,
+}
+
+/// An algorithm under a quota: arithmetic on the state of one key.
+///
+/// A decision only reads. A second step takes the granted tokens, so a check writes nothing, and a rejected request
+/// changes at most the quota in force. The caller makes the two steps atomic.
+///
+/// Times may come in any order. A clock that jumps back admits nothing more than before the jump.
+pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
+    /// Names the algorithm and the version of its words.
+    fn kind(&self) -> u8;
+
+    /// Decides, without taking tokens.
+    fn decide(&self, state: &[u64], now: When, ask: &Ask<'_>) -> Decision;
+
+    /// Takes the tokens that a decision at this instant has granted.
+    fn take(&self, state: &mut Words, now: When, ask: &Ask<'_>, tokens: u64);
+
+    /// Puts the quota of a rejected request in force.
+    fn adopt(&self, _: &mut Words, _: When, _: &Ask<'_>) {}
+
+    /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens. Returns whether the state changed.
+    fn settle(&self, state: &mut Words, now: When, ask: &Ask<'_>, delta: i64) -> bool;
+
+    /// Returns the time until nothing counts any more.
+    fn lasts(&self, state: &[u64], now: When) -> Duration {
+        self.decide(state, now, &Ask::own(0)).reset_after
+    }
+
+    /// Returns how much a key is limited, compared with other keys of the policy. Zero: as good as unused.
+    fn pressure(&self, state: &[u64], now: When) -> u64 {
+        saturating_nanos(self.lasts(state, now))
+    }
+
+    /// Returns the words to store in another place.
+    fn encode(&self, state: &[u64]) -> Words {
+        state.into()
+    }
+
+    /// Reads stored words. Returns `None` for words that are no state of this algorithm.
+    fn decode(&self, words: Words) -> Option<Words>;
+}
+
+/// Decides, and takes the granted tokens or puts the quota of a rejected request in force.
+pub(crate) fn charge(
+    arithmetic: &dyn Arithmetic,
+    state: &mut Words,
+    now: When,
+    ask: &Ask<'_>,
+) -> Decision {
+    let decision = arithmetic.decide(state, now, ask);
+    if decision.granted > 0 {
+        arithmetic.take(state, now, ask, decision.granted);
+    } else if !decision.allowed {
+        arithmetic.adopt(state, now, ask);
+    }
+    decision
+}
+
+/// A request to one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    /// A cost of zero takes nothing.
+    pub(crate) cost: u64,
+    /// The maximum grant. Below the cost it is the cost.
+    pub(crate) up_to: u64,
+    /// A quota in place of the policy's own.
+    pub(crate) quota: Option<&'a Quota>,
 }
 
 impl<'a> Ask<'a> {
-    pub fn of(charge: &'a Charge<'_>) -> Self {
+    pub(crate) fn of(charge: &'a Charge<'_>) -> Self {
         Self {
             cost: charge.cost,
-            want: charge.up_to,
+            up_to: charge.up_to,
             quota: charge.quota.as_ref(),
         }
     }
 
-    /// By the policy's own quota, all or nothing.
-    pub fn own(cost: u64) -> Self {
+    /// A request of this cost under the policy's own quota.
+    pub(crate) fn own(cost: u64) -> Self {
         Self {
             cost,
-            want: cost,
+            up_to: cost,
             quota: None,
         }
     }
 
-    /// The same key's state, without taking anything.
-    pub fn look(&self) -> Self {
+    /// The same request without a cost.
+    pub(crate) fn look(&self) -> Self {
         Self { cost: 0, ..*self }
     }
 
-    /// How many tokens to take out of so many that are free. None when they do not cover the cost.
+    /// Returns the granted tokens, or `None` if the free tokens do not cover the cost.
     fn granted(&self, free: u64) -> Option<u64> {
         if self.cost > free {
             return None;
         }
         Some(match self.cost {
             0 => 0,
-            cost => self.want.max(cost).min(free),
+            cost => self.up_to.max(cost).min(free),
         })
     }
 
-    /// The limit that holds for this request, of an algorithm that counts up to `most`.
+    /// Returns the limit for this request, where an algorithm counts up to `most`.
     fn limit(&self, limit: u64, most: u64) -> u64 {
         self.quota.map_or(limit, |quota| quota.allowed().min(most))
+    }
+
+    /// Decides, where `free` tokens are free and a request may cost `most`.
+    ///
+    /// `reset_after` gets the granted tokens. `retry_after` is called for a rejected request that passes later.
+    #[inline(always)]
+    fn decision(
+        &self,
+        limit: u64,
+        free: u64,
+        most: u64,
+        reset_after: impl Fn(u64) -> Duration,
+        retry_after: impl FnOnce() -> Duration,
+    ) -> Decision {
+        match self.granted(free) {
+            Some(granted) => Decision::allow(granted, limit, free - granted, reset_after(granted)),
+            None => {
+                let retry_after = (self.cost <= most).then(retry_after);
+                Decision::reject(limit, free, retry_after, reset_after(0))
+            }
+        }
     }
 }
 
 /// Returns a duration in nanoseconds, at most `u64::MAX`, which are 584 years.
 #[inline]
+#[must_use]
 pub fn saturating_nanos(duration: Duration) -> u64 {
-    // What fits for certain, 136 years, needs no more than this.
+    // Durations below 136 years need no checked arithmetic.
     if let Ok(seconds) = u32::try_from(duration.as_secs()) {
         return u64::from(seconds) * 1_000_000_000 + u64::from(duration.subsec_nanos());
     }
@@ -157,7 +182,7 @@ pub fn saturating_nanos(duration: Duration) -> u64 {
     seconds.saturating_add(duration.subsec_nanos().into())
 }
 
-/// Where time stands still.
+/// Limits a time to the horizon, after which time stands still.
 fn clamp(nanos: u64) -> u64 {
     nanos.min(saturating_nanos(HORIZON))
 }

@@ -59,13 +59,13 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{fmt, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Algorithm, BuildError, Decision, Quota,
     algorithm::{
-        self, Adjusted, Ask, FirstHit, FixedWindow, LeakyQueue, Restored, SlidingLog,
-        SlidingWindow, TokenBucket, Words,
+        self, Adjusted, Arithmetic, Ask, Bucket, FirstRequest, FixedWindow, SlidingLog,
+        SlidingWindow, When, Words,
     },
     backend::Charge,
 };
@@ -78,63 +78,54 @@ pub use crate::{
 ///
 /// # Cost
 ///
-/// Making, reading or writing a state allocates. Deciding does not, unless a log grows.
-#[derive(Debug)]
-pub struct Limit(Box<dyn Keyed>);
+/// Making one allocates. Reading or writing a state allocates if the state has more than two words. A decision does
+/// not allocate, unless a log grows.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    pub(crate) arithmetic: Arc<dyn Arithmetic>,
+    /// Maximum time for which a state is kept.
+    longest: Duration,
+}
 
 impl Limit {
     /// Returns the arithmetic of an algorithm under a quota.
     ///
     /// # Errors
     ///
-    /// A quota that the algorithm cannot count, or a number of the algorithm that is out of its bounds.
+    /// A quota that the algorithm cannot count, or a setting of the algorithm that is out of its bounds.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
         Self::with_longest_log(algorithm, quota, MAX_LOG)
     }
 
-    /// The same for a policy that its builder has checked, with a bound on a log's tokens and requests.
+    /// The same for a policy that its builder has checked, with a bound on the tokens and requests of a log.
     pub(crate) fn with_longest_log(
         algorithm: Algorithm,
         quota: Quota,
         longest_log: u64,
     ) -> Result<Self, BuildError> {
-        // A window that ended a window ago no longer counts. A window that begins in the far future,
-        // because a clock was wrong, is not kept until then. Buckets drain as slowly as their quota says.
+        let bucket = |max_wait| Ok(Adjusted::new(quota, Bucket::new(quota, max_wait)?));
+        let sliding = |n, whole| SlidingWindow::new(quota, n, whole);
+        let arithmetic: Arc<dyn Arithmetic> = match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Arc::new(bucket(None)?),
+            Algorithm::LeakyQueue { max_wait } => Arc::new(bucket(Some(max_wait))?),
+            Algorithm::FixedWindow { staggered } => Arc::new(FixedWindow::new(quota, staggered)?),
+            Algorithm::FixedWindowFromFirstRequest => Arc::new(FirstRequest::new(quota)?),
+            Algorithm::SlidingWindow => Arc::new(sliding(1, false)?),
+            Algorithm::SlidingWindowBuckets { count } => Arc::new(sliding(count, false)?),
+            Algorithm::SlidingWindowStrict { count } => Arc::new(sliding(count, true)?),
+            Algorithm::SlidingWindowLog => Arc::new(SlidingLog::new(quota, longest_log)?),
+        };
+        // A window that ended a window ago no longer counts. A window that begins in the far future, because a clock
+        // was wrong, is not kept until then. A bucket drains as slowly as its quota says.
         let longest = match algorithm.has_windows() {
             true => quota.window().saturating_mul(2),
             false => Duration::MAX,
         };
-        Ok(match algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Self::of(Adjusted::new(quota, TokenBucket::new(quota)?), longest)
-            }
-            Algorithm::LeakyQueue { max_wait } => {
-                let queue = LeakyQueue::new(quota, max_wait)?;
-                Self::of(Adjusted::new(quota, queue), longest)
-            }
-            Algorithm::FixedWindow { staggered } => {
-                Self::of(FixedWindow::new(quota, staggered)?, longest)
-            }
-            Algorithm::FixedWindowFromFirstRequest => Self::of(FirstHit::new(quota)?, longest),
-            Algorithm::SlidingWindow => Self::of(SlidingWindow::interpolated(quota, 1)?, longest),
-            Algorithm::SlidingWindowBuckets { count } => {
-                Self::of(SlidingWindow::interpolated(quota, count)?, longest)
-            }
-            Algorithm::SlidingWindowStrict { count } => {
-                Self::of(SlidingWindow::whole(quota, count)?, longest)
-            }
-            Algorithm::SlidingWindowLog => Self::of(SlidingLog::new(quota, longest_log)?, longest),
-        })
-    }
-
-    fn of(arithmetic: impl Restored + Copy + fmt::Debug, longest: Duration) -> Self {
-        Self(Box::new(One {
+        Ok(Self {
             arithmetic,
-            state: Default::default(),
-            bits: 0,
             longest,
-        }))
+        })
     }
 
     /// Returns the state of a key without charges.
@@ -143,16 +134,17 @@ impl Limit {
     /// [staggered windows](crate::Policy::fixed_window_staggered); other algorithms ignore it.
     #[must_use]
     pub fn unused(&self, bits: u64) -> State {
-        State(
-            self.0
-                .restored(&[], bits)
-                .unwrap_or_else(|| unreachable!("no words are a state")),
-        )
+        State {
+            limit: self.clone(),
+            words: Words::new(),
+            bits,
+        }
     }
 
     /// Reads a state from bytes that [`State::to_bytes`] wrote.
     ///
-    /// Returns `None` for bytes that are no state of this algorithm, or have a layout that this release does not know. Treat such a key as [unused](Self::unused).
+    /// Returns `None` for bytes that are no state of this algorithm, or have a layout that this release does not know.
+    /// Treat such a key as [unused](Self::unused).
     ///
     /// `bits` is as in [`unused`](Self::unused).
     #[must_use]
@@ -164,22 +156,29 @@ impl Limit {
     /// Reads a state at the beginning of `bytes`, and leaves the rest.
     pub(crate) fn read_next(&self, bits: u64, bytes: &mut &[u8]) -> Option<State> {
         let (&kind, mut rest) = bytes.split_first()?;
-        if kind != self.0.kind() {
+        if kind != self.arithmetic.kind() {
             return None;
         }
         let words = (0..get(&mut rest)?).map(|_| get(&mut rest));
-        let state = self.0.restored(&words.collect::<Option<Words>>()?, bits)?;
+        let words = self.arithmetic.decode(words.collect::<Option<_>>()?)?;
         *bytes = rest;
-        Some(State(state))
+        Some(State {
+            words,
+            ..self.unused(bits)
+        })
     }
 }
 
 /// The state of one key under one [`Limit`].
-#[derive(Debug)]
-pub struct State(Box<dyn Keyed>);
+#[derive(Clone, Debug)]
+pub struct State {
+    limit: Limit,
+    words: Words,
+    bits: u64,
+}
 
 impl State {
-    /// Decides on a charge at a time, without taking anything.
+    /// Decides on a charge at a time, without taking tokens.
     ///
     /// `nanos` is the time in nanoseconds since the backend's epoch. The charge's policy and key are not read.
     #[must_use]
@@ -191,27 +190,24 @@ impl State {
     ///
     /// A rejected charge takes nothing, but puts its [quota](Charge::quota) in force.
     pub fn charge(&mut self, nanos: u64, charge: &Charge<'_>) -> Decision {
-        let mut decision = Decision::default();
-        charge_all(
-            std::slice::from_mut(self),
-            nanos,
-            std::slice::from_ref(charge),
-            std::slice::from_mut(&mut decision),
-        );
-        decision
+        let (now, ask) = (self.when(nanos), Ask::of(charge));
+        algorithm::charge(&*self.limit.arithmetic, &mut self.words, now, &ask)
     }
 
-    /// Corrects a charge: takes `delta` more tokens even if they are not there, or returns them if `delta` is negative.
+    /// Corrects a charge: takes `delta` more tokens even if there are fewer, or returns `-delta` tokens.
     ///
     /// Returns whether the state changed.
     pub fn settle(&mut self, nanos: u64, charge: &Charge<'_>, delta: i64) -> bool {
-        self.0.settle(nanos, &Ask::of(charge), delta)
+        let (now, ask) = (self.when(nanos), Ask::of(charge));
+        let arithmetic = &self.limit.arithmetic;
+        arithmetic.settle(&mut self.words, now, &ask, delta)
     }
 
     /// Returns how long the state has to be kept: after that time the key is as good as unused.
     #[must_use]
     pub fn expires_after(&self, nanos: u64) -> Duration {
-        self.0.expires_after(nanos)
+        let lasts = self.limit.arithmetic.lasts(&self.words, self.when(nanos));
+        lasts.min(self.limit.longest)
     }
 
     /// Returns the state as bytes, in the [layout](crate::arithmetic#bytes) of its algorithm.
@@ -223,8 +219,8 @@ impl State {
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let words = self.0.words();
-        out.push(self.0.kind());
+        let words = self.limit.arithmetic.encode(&self.words);
+        out.push(self.limit.arithmetic.kind());
         put(out, words.len() as u64);
         for word in words {
             put(out, word);
@@ -232,9 +228,13 @@ impl State {
     }
 
     fn look(&self, nanos: u64, ask: &Ask<'_>) -> Decision {
-        let mut decision = Decision::default();
-        self.0.decide(nanos, ask, &mut decision);
-        decision
+        let arithmetic = &self.limit.arithmetic;
+        arithmetic.decide(&self.words, self.when(nanos), ask)
+    }
+
+    fn when(&self, nanos: u64) -> When {
+        let key = self.bits;
+        When { nanos, key }
     }
 }
 
@@ -255,16 +255,16 @@ pub fn charge_all(
     for ((state, charge), out) in states.iter_mut().zip(charges).zip(out) {
         let ask = Ask::of(charge);
         if allowed {
-            if out.granted > 0 {
-                state.0.take(nanos, &ask, out.granted);
-            }
+            *out = state.charge(nanos, charge);
             continue;
         }
         if out.allowed {
             *out = state.look(nanos, &ask.look());
         }
         if charge.cost > 0 {
-            state.0.adopt(nanos, &ask);
+            let now = state.when(nanos);
+            let arithmetic = &state.limit.arithmetic;
+            arithmetic.adopt(&mut state.words, now, &ask);
         }
     }
     allowed
@@ -286,82 +286,6 @@ pub fn charge_all(
 #[must_use]
 pub fn decide_count(limit: u64, count: u64, left: Duration, charge: &Charge<'_>) -> Decision {
     algorithm::decide_count(limit, count, left, &Ask::of(charge))
-}
-
-/// One key's state, with its arithmetic.
-trait Keyed: Send + Sync + fmt::Debug {
-    fn kind(&self) -> u8;
-    fn words(&self) -> Words;
-    /// Another key of these words and bits. `None` if they are no state of this algorithm.
-    fn restored(&self, words: &[u64], bits: u64) -> Option<Box<dyn Keyed>>;
-    fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
-    fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64);
-    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool;
-    fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool;
-    fn expires_after(&self, nanos: u64) -> Duration;
-    #[cfg(test)]
-    fn pressure(&self, nanos: u64) -> u64;
-}
-
-#[derive(Debug)]
-struct One<A: Restored> {
-    arithmetic: A,
-    state: A::State,
-    bits: u64,
-    /// The longest time for which a state is kept.
-    longest: Duration,
-}
-
-impl<A: Restored + Copy + fmt::Debug> Keyed for One<A> {
-    fn kind(&self) -> u8 {
-        A::KIND
-    }
-
-    fn words(&self) -> Words {
-        A::words(&self.state)
-    }
-
-    fn restored(&self, words: &[u64], bits: u64) -> Option<Box<dyn Keyed>> {
-        let state = self.arithmetic.restore(words)?;
-        Some(Box::new(Self {
-            state,
-            bits,
-            ..*self
-        }))
-    }
-
-    fn decide(&self, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let now = self.arithmetic.at(nanos, self.bits);
-        self.arithmetic.decide(&self.state, now, ask, out);
-    }
-
-    fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
-        let now = self.arithmetic.at(nanos, self.bits);
-        self.arithmetic.take(&mut self.state, now, ask, tokens);
-    }
-
-    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool {
-        let now = self.arithmetic.at(nanos, self.bits);
-        self.arithmetic.adopt(&mut self.state, now, ask)
-    }
-
-    fn settle(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
-        let now = self.arithmetic.at(nanos, self.bits);
-        self.arithmetic.settle(&mut self.state, now, ask, delta)
-    }
-
-    fn expires_after(&self, nanos: u64) -> Duration {
-        // A clock that has jumped back does not make it longer.
-        let nanos = nanos.max(A::written(&self.state));
-        let now = self.arithmetic.at(nanos, self.bits);
-        self.arithmetic.lasts(&self.state, now).min(self.longest)
-    }
-
-    #[cfg(test)]
-    fn pressure(&self, nanos: u64) -> u64 {
-        let now = self.arithmetic.at(nanos, self.bits);
-        self.arithmetic.pressure(&self.state, now)
-    }
 }
 
 /// Appends a number in LEB128.

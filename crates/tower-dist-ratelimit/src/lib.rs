@@ -203,9 +203,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[doc(hidden)]
-#[expect(clippy::must_use_candidate, reason = "no public API yet")]
-pub mod algorithm;
+mod algorithm;
 pub mod arithmetic;
 pub mod backend;
 mod build_error;

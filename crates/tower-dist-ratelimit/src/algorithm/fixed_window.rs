@@ -1,20 +1,17 @@
-mod first_hit;
-
 use std::time::Duration;
 
-pub use self::first_hit::{Counter, FirstHit};
-use super::{Arithmetic, Ask, OneNumber, clamp, saturating_nanos};
+use super::{Ask, OneNumber, When, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota, quota::HORIZON};
 
-/// A counter that starts again at zero with every window. Windows begin at the limiter's creation, or for each key
-/// somewhere else, so that not all of them start anew in the same instant.
+/// A counter that starts again at zero with every window. Windows begin at the epoch, or for each key at a time of its
+/// own, so that they do not all begin in the same instant.
 ///
-/// Kept as one number: the window's, counted from 1, over the count in as many low bits as the horizon leaves. So a
-/// later window is a larger number, and in one window a larger count. 0 stands for a key that nobody has used.
+/// Kept as one number: the window's number, counted from 1, above the count in as many low bits as the horizon leaves.
+/// So a later window is a larger number, and in one window a larger count. 0 stands for an unused key.
 ///
 /// A quota of another window has the limit of that quota in the window of this one.
 #[derive(Clone, Copy, Debug)]
-pub struct FixedWindow {
+pub(crate) struct FixedWindow {
     limit: u64,
     /// In nanoseconds.
     window: u64,
@@ -24,15 +21,18 @@ pub struct FixedWindow {
 
 /// An instant in a key's windows.
 #[derive(Clone, Copy, Debug)]
-pub struct Tick {
+pub(crate) struct Tick {
     /// In nanoseconds since the first window began.
     nanos: u64,
-    /// The window's, counted from 1.
+    /// The number of the window, counted from 1.
     number: u64,
 }
 
 impl FixedWindow {
-    pub fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
+    /// # Errors
+    ///
+    /// A limit with more bits than the windows of the horizon leave.
+    pub(crate) fn new(quota: Quota, staggered: bool) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());
         // One for the phase, one because they are counted from 1.
@@ -55,7 +55,8 @@ impl FixedWindow {
         (1 << self.count_bits) - 1
     }
 
-    /// The window that counts, and its count: the one of now; or a later one, if the clock has jumped back.
+    /// Returns the number and the count of the window that counts: the present one, or a later one if the clock has
+    /// jumped back.
     fn read(&self, state: u64, now: Tick) -> (u64, u64) {
         let number = state >> self.count_bits;
         if number < now.number {
@@ -70,17 +71,20 @@ impl FixedWindow {
     }
 }
 
-impl Arithmetic for FixedWindow {
-    type State = u64;
+impl OneNumber for FixedWindow {
     type Moment = Tick;
 
-    fn at(&self, nanos: u64, key: u64) -> Tick {
+    fn kind(&self) -> u8 {
+        0x13
+    }
+
+    fn at(&self, now: When) -> Tick {
         let phase = if self.staggered {
-            scaled(key, self.window)
+            scaled(now.key, self.window)
         } else {
             0
         };
-        let nanos = clamp(nanos) + phase;
+        let nanos = clamp(now.nanos) + phase;
         Tick {
             nanos,
             number: nanos / self.window + 1,
@@ -88,87 +92,44 @@ impl Arithmetic for FixedWindow {
     }
 
     #[inline(always)]
-    fn decide(&self, state: &u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
+    fn decide(&self, state: u64, now: Tick, ask: &Ask<'_>) -> Decision {
         let limit = ask.limit(self.limit, self.most());
-        let (number, count) = self.read(*state, now);
-        // Windows are counted from 1, so this is where the next one begins.
+        let (number, count) = self.read(state, now);
+        // Windows are counted from 1, so the next one begins here.
         let left = Duration::from_nanos(number * self.window - now.nanos);
-        *out = decide_count(limit, count, left, ask);
+        decide_count(limit, count, left, ask)
     }
 
-    fn take(&self, state: &mut u64, now: Tick, _: &Ask<'_>, tokens: u64) {
-        let (number, count) = self.read(*state, now);
-        *state = self.write(number, count + tokens);
-    }
-
-    fn settle(&self, state: &mut u64, now: Tick, _: &Ask<'_>, delta: i64) -> bool {
-        let (number, count) = self.read(*state, now);
-        let settled = count.saturating_add_signed(delta).min(self.most());
-        if settled != count {
-            *state = self.write(number, settled);
-        }
-        settled != count
-    }
-
-    fn pressure(&self, state: &u64, now: Tick) -> u64 {
-        self.read(*state, now).1
-    }
-}
-
-impl OneNumber for FixedWindow {
     #[inline(always)]
     fn granted(&self, state: u64, now: Tick, ask: &Ask<'_>) -> u64 {
         let limit = ask.limit(self.limit, self.most());
         let (_, count) = self.read(state, now);
         ask.granted(limit.saturating_sub(count)).unwrap_or(0)
     }
-}
 
-impl FixedWindow {
-    /// The number of a key's window at this moment.
-    pub fn number(self, now: Tick) -> u64 {
-        now.number
+    fn take(&self, state: u64, now: Tick, tokens: u64) -> u64 {
+        let (number, count) = self.read(state, now);
+        self.write(number, count + tokens)
     }
 
-    /// The state of a key of which so much was counted in the window of this number.
-    pub fn counted(self, number: u64, count: u64) -> u64 {
-        self.write(number, count.min(self.most()))
-    }
-}
-
-impl super::Restored for FixedWindow {
-    const KIND: u8 = 0x13;
-
-    fn words(state: &u64) -> super::Words {
-        match *state {
-            0 => super::Words::new(),
-            state => [state].into_iter().collect(),
-        }
-    }
-
-    fn restore(&self, words: &[u64]) -> Option<u64> {
-        match *words {
-            [] => Some(0),
-            [state] => Some(state),
-            _ => None,
+    fn settle(&self, state: u64, now: Tick, delta: i64) -> u64 {
+        let (number, count) = self.read(state, now);
+        match count.saturating_add_signed(delta).min(self.most()) {
+            settled if settled == count => state,
+            settled => self.write(number, settled),
         }
     }
 }
 
-/// Decides by the count of a window that ends in this time.
+/// Decides by the count of a window that ends after `left`.
 #[inline(always)]
 pub(crate) fn decide_count(limit: u64, count: u64, left: Duration, ask: &Ask<'_>) -> Decision {
+    let reset_after = |granted| match count + granted {
+        0 => Duration::ZERO,
+        _ => left,
+    };
     let free = limit.saturating_sub(count);
-    let reset_after = |count| if count == 0 { Duration::ZERO } else { left };
-    match ask.granted(free) {
-        Some(granted) => {
-            Decision::allow(granted, limit, free - granted, reset_after(count + granted))
-        }
-        None => {
-            let retry_after = (ask.cost <= limit).then_some(left);
-            Decision::reject(limit, free, retry_after, reset_after(count))
-        }
-    }
+    ask.decision(limit, free, limit, reset_after, || left)
 }
 
 /// Maps 64 bits to `0..len`.

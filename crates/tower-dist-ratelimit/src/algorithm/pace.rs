@@ -14,7 +14,7 @@ pub(super) const MAX_AHEAD: u64 = 1 << 61;
 /// request behind it however long it runs, and has no drift: an emission interval rounded to whole nanoseconds would
 /// lose 0.4 requests an hour at 333 a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// k: one token is `1 << token_bits` units.
     token_bits: u32,
     units_per_nano: Ratio,
@@ -23,7 +23,7 @@ pub struct Pace {
 
 /// An instant as one pace sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub(crate) struct Moment {
     pub(super) nanos: u64,
     pub(super) units: u64,
 }

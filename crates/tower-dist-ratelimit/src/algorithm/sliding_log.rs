@@ -1,6 +1,6 @@
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
-use super::{Arithmetic, Ask, MAX_COUNT, Words, clamp, saturating_nanos};
+use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
 /// The longest sliding window log, in tokens.
@@ -8,35 +8,61 @@ use crate::{BuildError, Decision, Quota};
 /// A log takes 16 bytes per request and key in memory.
 pub const MAX_LOG: u64 = 10_000;
 
-/// The time of every request in the window, and what it cost: exactly the limit in any window.
+/// The time and the cost of every request in the window: exactly the limit in any window.
+///
+/// The words are a sum, and two for each request, the oldest first: its time in nanoseconds, and the sum after it. A
+/// sum is the cost of all requests so far. It wraps around. So the count of any window is a search and a difference.
+/// The first sum is that before the first request.
 ///
 /// A quota of another window has the limit of that quota, up to the longest log, in the window of this one.
 #[derive(Clone, Copy, Debug)]
-pub struct SlidingLog {
+pub(crate) struct SlidingLog {
     limit: u64,
     /// In nanoseconds.
     window: u64,
-    /// Bound on the entries of a log, and on the limit.
+    /// Maximum number of requests in a log, and maximum limit.
     longest: u64,
 }
 
-/// The requests of one key, the oldest first.
-#[derive(Clone, Debug, Default)]
-pub struct Log {
-    /// What all that have left the log have cost. Sums wrap around; their differences do not.
+/// The words of a log.
+#[derive(Clone, Copy)]
+struct Log<'a> {
+    /// The sum before the first request.
     gone: u64,
-    entries: VecDeque<Entry>,
+    entries: &'a [[u64; 2]],
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    nanos: u64,
-    /// What this request and all before it have cost: so any count is a search and a difference.
-    sum: u64,
+impl<'a> Log<'a> {
+    fn of(words: &'a [u64]) -> Self {
+        let (&gone, entries) = words.split_first().unwrap_or((&0, &[]));
+        Self {
+            gone,
+            entries: entries.as_chunks().0,
+        }
+    }
+
+    /// The sum after the first `len` requests.
+    fn sum_of(self, len: usize) -> u64 {
+        let last = len.checked_sub(1).and_then(|last| self.entries.get(last));
+        last.map_or(self.gone, |last| last[1])
+    }
+
+    fn sum(self) -> u64 {
+        self.sum_of(self.entries.len())
+    }
+
+    /// Whether more than `tokens` come after a request.
+    fn follow_more_than(self, tokens: u64) -> impl Fn(&[u64; 2]) -> bool {
+        let sum = self.sum();
+        move |entry| sum.wrapping_sub(entry[1]) > tokens
+    }
 }
 
 impl SlidingLog {
-    pub fn new(quota: Quota, longest: u64) -> Result<Self, BuildError> {
+    /// # Errors
+    ///
+    /// A limit above the longest log.
+    pub(crate) fn new(quota: Quota, longest: u64) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(longest)?;
         Ok(Self {
@@ -46,162 +72,121 @@ impl SlidingLog {
         })
     }
 
-    /// How many entries have left the window.
-    fn left(&self, log: &Log, now: u64) -> usize {
+    /// Returns the number of requests that have left the window.
+    fn left(&self, log: Log<'_>, now: u64) -> usize {
         log.entries
-            .partition_point(|entry| entry.nanos + self.window <= now)
+            .partition_point(|entry| entry[0] + self.window <= now)
     }
 
-    fn used(&self, log: &Log, now: u64) -> u64 {
-        log.sum().wrapping_sub(log.sum_before(self.left(log, now)))
+    fn used(&self, log: Log<'_>, now: u64) -> u64 {
+        log.sum().wrapping_sub(log.sum_of(self.left(log, now)))
     }
 
-    fn until(&self, entry: Entry, now: u64) -> Duration {
-        Duration::from_nanos(entry.nanos + self.window - now)
+    /// Returns the time until a request leaves the window.
+    fn until(&self, nanos: u64, now: u64) -> Duration {
+        Duration::from_nanos((nanos + self.window).saturating_sub(now))
     }
 
-    fn reset_after(&self, log: &Log, now: u64) -> Duration {
-        let last = log.entries.back();
-        let last = last.filter(|entry| entry.nanos + self.window > now);
-        last.map_or(Duration::ZERO, |entry| self.until(*entry, now))
-    }
-
-    /// The shortest time after which no more than `most` counts, if nothing is added.
-    fn wait(&self, log: &Log, now: u64, most: u64) -> Duration {
-        let counts_more = |entry: &Entry| log.sum().wrapping_sub(entry.sum) > most;
-        // When the first after which no more than that remains has left.
-        let last = log.entries.partition_point(counts_more);
-        let last = log.entries.get(last);
-        last.map_or(Duration::ZERO, |entry| self.until(*entry, now))
-    }
-
-    /// Adds an entry, and drops those that have left the window.
-    fn push(&self, log: &mut Log, now: u64, tokens: u64) {
-        let left = self.left(log, now);
-        log.gone = log.sum_before(left);
-        log.entries.drain(..left);
+    fn push(&self, words: &mut Words, now: u64, tokens: u64) {
+        let log = Log::of(words);
+        let (left, len) = (self.left(log, now), log.entries.len());
         let sum = log.sum().wrapping_add(tokens);
-        let full = log.entries.len() as u64 >= self.longest;
-        match log.entries.back_mut() {
+        let is_full = (len - left) as u64 >= self.longest;
+        match &mut words[..] {
             // In one instant, or after the clock has jumped back.
-            Some(last) if last.nanos >= now => last.sum = sum,
-            // Debts come in any number. Those that have no entry left count from the latest on, which is longer.
-            Some(last) if full => *last = Entry { nanos: now, sum },
-            _ => log.entries.push_back(Entry { nanos: now, sum }),
-        }
-    }
-}
-
-impl Log {
-    /// Of all entries, and those that are gone.
-    fn sum(&self) -> u64 {
-        self.entries.back().map_or(self.gone, |last| last.sum)
-    }
-
-    /// Of the first `len` entries, and those that are gone.
-    fn sum_before(&self, len: usize) -> u64 {
-        len.checked_sub(1)
-            .and_then(|last| self.entries.get(last))
-            .map_or(self.gone, |last| last.sum)
-    }
-}
-
-impl Log {
-    /// Takes tokens out of the latest of the entries, of which so many are used.
-    fn give_back(&mut self, tokens: u64, used: u64) {
-        let sum = self.sum().wrapping_sub(tokens);
-        if tokens == used {
-            self.entries.clear();
-            self.gone = sum;
-            return;
-        }
-        let stays = |entry: &Entry| self.sum().wrapping_sub(entry.sum) > tokens;
-        let last = self.entries.partition_point(stays);
-        self.entries.truncate(last + 1);
-        if let Some(last) = self.entries.back_mut() {
-            last.sum = sum;
+            [.., last, before] if len > 0 && *last >= now => *before = sum,
+            // Debts come in any number. Those without a place count from the latest one on, which is longer.
+            [.., last, before] if is_full => (*last, *before) = (now, sum),
+            _ => {
+                if words.is_empty() {
+                    words.push(0);
+                } else if left * 8 >= len {
+                    // Not for each request, which would move all others. Leaves the sum before the next one.
+                    words.drain(..2 * left);
+                }
+                words.extend([now, sum]);
+            }
         }
     }
 }
 
 impl Arithmetic for SlidingLog {
-    type State = Log;
-    type Moment = u64;
-
-    fn at(&self, nanos: u64, _: u64) -> u64 {
-        clamp(nanos)
+    fn kind(&self) -> u8 {
+        0x16
     }
 
-    fn decide(&self, log: &Log, now: u64, ask: &Ask<'_>, out: &mut Decision) {
+    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
+        let (log, now) = (Log::of(words), clamp(now.nanos));
         let limit = ask.limit(self.limit, self.longest);
+        let reset_after = |granted| match (granted, log.entries.last()) {
+            (0, None) => Duration::ZERO,
+            (0, Some(last)) => self.until(last[0], now),
+            (_, last) => self.until(last.map_or(now, |last| last[0].max(now)), now),
+        };
+        // The wait for the first request that no more than the rest of the limit follows.
+        let retry_after = || {
+            let follow_more = log.follow_more_than(limit - ask.cost);
+            let last = log.entries.partition_point(follow_more);
+            let last = log.entries.get(last);
+            last.map_or(Duration::ZERO, |last| self.until(last[0], now))
+        };
         let free = limit.saturating_sub(self.used(log, now));
-        *out = match ask.granted(free) {
-            Some(0) => Decision::allow(0, limit, free, self.reset_after(log, now)),
-            Some(granted) => {
-                let latest = log.entries.back().map_or(now, |last| last.nanos.max(now));
-                let reset_after = Duration::from_nanos(latest + self.window - now);
-                Decision::allow(granted, limit, free - granted, reset_after)
-            }
-            None => {
-                let most = limit.checked_sub(ask.cost);
-                let retry_after = most.map(|most| self.wait(log, now, most));
-                Decision::reject(limit, free, retry_after, self.reset_after(log, now))
-            }
-        };
+        ask.decision(limit, free, limit, reset_after, retry_after)
     }
 
-    fn take(&self, log: &mut Log, now: u64, _: &Ask<'_>, tokens: u64) {
-        self.push(log, now, tokens);
+    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+        self.push(words, clamp(now.nanos), tokens);
     }
 
-    /// Puts back what was taken last: a refund mostly follows the request it is for.
-    fn settle(&self, log: &mut Log, now: u64, _: &Ask<'_>, delta: i64) -> bool {
-        let used = self.used(log, now);
+    /// Refunds the newest tokens first: a refund mostly follows its request.
+    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+        let used = self.pressure(words, now);
         let tokens = delta.unsigned_abs();
-        if delta < 0 {
-            log.give_back(tokens.min(used), used);
-        } else if delta > 0 {
-            self.push(log, now, tokens.min(MAX_COUNT.saturating_sub(used)));
+        if delta > 0 {
+            let tokens = tokens.min(MAX_COUNT.saturating_sub(used));
+            self.push(words, clamp(now.nanos), tokens);
+        } else if tokens >= used {
+            words.clear();
+        } else {
+            let log = Log::of(words);
+            let sum = log.sum().wrapping_sub(tokens);
+            let last = log.entries.partition_point(log.follow_more_than(tokens));
+            words.truncate(2 * last + 3);
+            words[2 * last + 2] = sum;
         }
-        self.used(log, now) != used
+        self.pressure(words, now) != used
     }
 
-    fn pressure(&self, log: &Log, now: u64) -> u64 {
-        self.used(log, now)
-    }
-}
-
-impl super::Restored for SlidingLog {
-    const KIND: u8 = 0x16;
-
-    fn words(log: &Log) -> Words {
-        let mut words = Words::with_capacity(2 * log.entries.len());
-        let mut before = Entry {
-            nanos: 0,
-            sum: log.gone,
-        };
-        for &entry in &log.entries {
-            words.push(entry.nanos - before.nanos);
-            words.push(entry.sum.wrapping_sub(before.sum));
-            before = entry;
-        }
-        words
+    fn pressure(&self, words: &[u64], now: When) -> u64 {
+        self.used(Log::of(words), clamp(now.nanos))
     }
 
-    fn restore(&self, words: &[u64]) -> Option<Log> {
-        let (pairs, []) = words.as_chunks::<2>() else {
-            return None;
-        };
-        let mut log = Log::default();
-        let mut last = Entry { nanos: 0, sum: 0 };
-        for &[wait, tokens] in pairs {
-            let nanos = last.nanos.checked_add(wait)?;
-            let sum = last.sum.checked_add(tokens)?;
-            last = Entry { nanos, sum };
-            log.entries.push_back(last);
+    /// For each request the time since the previous one and its tokens, which are smaller numbers.
+    fn encode(&self, words: &[u64]) -> Words {
+        let log = Log::of(words);
+        let first = [0, log.gone];
+        let before = std::iter::once(&first).chain(log.entries);
+        let pairs = log.entries.iter().zip(before);
+        pairs
+            .flat_map(|(entry, before)| [entry[0] - before[0], entry[1].wrapping_sub(before[1])])
+            .collect()
+    }
+
+    fn decode(&self, mut words: Words) -> Option<Words> {
+        let (mut nanos, mut sum) = (0_u64, 0_u64);
+        for pair in words.chunks_mut(2) {
+            let [wait, tokens] = pair else { return None };
+            nanos = nanos.checked_add(*wait)?;
+            sum = sum.checked_add(*tokens)?;
+            (*wait, *tokens) = (nanos, sum);
         }
-        let fits = log.entries.len() as u64 <= self.longest && last.nanos <= clamp(u64::MAX);
-        fits.then_some(log)
+        // As many as `push` leaves, those that have left the window included.
+        let most = self.longest + self.longest / 7 + 1;
+        let fits = (words.len() as u64) <= 2 * most && nanos <= clamp(u64::MAX);
+        if !words.is_empty() {
+            words.insert(0, 0);
+        }
+        fits.then_some(words)
     }
 }
 
@@ -210,45 +195,62 @@ mod tests {
     use super::*;
     use crate::arithmetic::tests::ask;
 
+    fn at(nanos: u64) -> When {
+        When { nanos, key: 0 }
+    }
+
     /// A response that streams can be charged for each of its pieces.
     #[test]
     fn debts_without_end_do_not_make_a_log_without_end() {
         let log = SlidingLog::new(Quota::per_hour(10), MAX_LOG).unwrap();
-        let (mut state, ask) = (Log::default(), ask(1));
+        let (mut state, ask) = (Words::new(), ask(1));
         let hour = 3_600_000_000_000;
         for now in 0..3 * MAX_LOG {
-            assert!(log.settle(&mut state, now, &ask, 1));
+            assert!(log.settle(&mut state, at(now), &ask, 1));
         }
-        assert_eq!(state.entries.len() as u64, MAX_LOG);
+        assert_eq!(Log::of(&state).entries.len() as u64, MAX_LOG);
         // None of them is forgotten before its time.
-        let (last, mut out) = (3 * MAX_LOG - 1, Decision::default());
+        let last = 3 * MAX_LOG - 1;
         for (now, used) in [(last, 3 * MAX_LOG), (hour + 4, 3 * MAX_LOG - 5)] {
-            assert_eq!(log.used(&state, now), used);
+            assert_eq!(log.pressure(&state, at(now)), used);
         }
-        log.decide(&state, last, &ask, &mut out);
-        let wait = saturating_nanos(out.retry_after.unwrap());
+        let wait = log.decide(&state, at(last), &ask).retry_after;
+        let wait = saturating_nanos(wait.unwrap());
         assert_eq!(last + wait, last + hour);
-        assert_eq!(log.used(&state, last + wait), 0);
-        log.decide(&state, last + wait - 1, &ask, &mut out);
-        assert!(!out.allowed);
+        assert_eq!(log.pressure(&state, at(last + wait)), 0);
+        assert!(!log.decide(&state, at(last + wait - 1), &ask).allowed);
     }
 
-    /// What is put back leaves nothing behind that counts for longer.
     #[test]
-    fn a_request_that_is_put_back_is_as_if_it_had_not_been() {
+    fn a_log_holds_few_requests_that_have_left_the_window_and_can_be_read_again() {
+        let log = SlidingLog::new(Quota::new(100, Duration::from_nanos(100)), 100).unwrap();
+        let mut state = Words::new();
+        for now in 0..10_000 {
+            let decision = log.decide(&state, at(now), &ask(1));
+            assert!(decision.allowed);
+            assert_eq!(decision.remaining, 99 - now.min(99), "{now}");
+            log.take(&mut state, at(now), &ask(1), 1);
+            assert!(Log::of(&state).entries.len() <= 115, "{now}");
+        }
+        let read = log.decode(log.encode(&state)).unwrap();
+        for now in 9_999..10_110 {
+            let decide = |state: &Words| log.decide(state, at(now), &ask(1));
+            assert_eq!(decide(&read), decide(&state));
+        }
+    }
+
+    /// A refund leaves nothing behind that counts for longer.
+    #[test]
+    fn a_refunded_request_is_as_if_it_had_not_been() {
         let log = SlidingLog::new(Quota::per_second(10), MAX_LOG).unwrap();
-        let look = |state: &Log, now| {
-            let mut out = Decision::default();
-            log.decide(state, now, &ask(0), &mut out);
-            out
-        };
-        let mut state = Log::default();
-        log.take(&mut state, 100, &ask(1), 3);
-        let before = look(&state, 300);
-        log.take(&mut state, 200, &ask(1), 2);
-        assert!(log.settle(&mut state, 300, &ask(2), -2));
-        assert_eq!(look(&state, 300), before);
-        assert!(log.settle(&mut state, 300, &ask(3), -3));
-        assert_eq!(look(&state, 300), look(&Log::default(), 300));
+        let look = |state: &Words| log.decide(state, at(300), &ask(0));
+        let mut state = Words::new();
+        log.take(&mut state, at(100), &ask(1), 3);
+        let before = look(&state);
+        log.take(&mut state, at(200), &ask(1), 2);
+        assert!(log.settle(&mut state, at(300), &ask(2), -2));
+        assert_eq!(look(&state), before);
+        assert!(log.settle(&mut state, at(300), &ask(3), -3));
+        assert_eq!(look(&state), look(&Words::new()));
     }
 }

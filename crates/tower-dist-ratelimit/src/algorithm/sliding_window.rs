@@ -1,26 +1,24 @@
-mod ring;
-
 use std::time::Duration;
 
-pub use self::ring::Ring;
-use self::ring::View;
-use super::{Arithmetic, Ask, MAX_COUNT, clamp, saturating_nanos};
+use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// The most sub-windows that a window has. Sixty make a minute of seconds; more hardly count better.
-pub const MAX_SUB_WINDOWS: u32 = 100;
+/// Maximum number of buckets in a sliding window. Sixty make a minute of seconds; more hardly count better.
+pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 
-/// A sliding window put together from the counts of `n` shorter ones: those of the last `n`, the present one included,
-/// and of the one before them, of which a part has gone.
+/// A sliding window made of the counts of `n` sub-windows: those of the last `n`, the present one included, and of the
+/// sub-window before them, which has left the window in part.
 ///
-/// That part is counted in proportion (*interpolated*), as if requests had come evenly; or as if all of them had come
-/// at its end (*whole*), which never admits more than the limit in any window. One sub-window, interpolated, makes the
-/// two windows of the literature: with 43 of 60 seconds gone, 17/60 of the previous window count.
+/// The part that still counts is in proportion to its time (*interpolated*), as if the requests had come evenly. Or
+/// the sub-window counts as a *whole*, which never admits more than the limit in any window. One sub-window,
+/// interpolated, is the sliding window of the literature: 43 seconds into a minute, 17/60 of the previous minute count.
 ///
-/// Sub-windows begin at the limiter's creation. Where `n` does not divide the window they are a fraction of a
-/// nanosecond longer. A quota of another window has the limit of that quota in the window of this one.
+/// Sub-windows begin at the epoch. If `n` does not divide the window, they are a fraction of a nanosecond longer. A
+/// quota of another window has the limit of that quota in the window of this one.
+///
+/// The words are the number of the newest sub-window, and `n + 1` counts, each at its number modulo `n + 1`.
 #[derive(Clone, Copy, Debug)]
-pub struct SlidingWindow {
+pub(crate) struct SlidingWindow {
     limit: u64,
     /// n.
     sub_windows: u64,
@@ -29,16 +27,53 @@ pub struct SlidingWindow {
     whole: bool,
 }
 
+/// The counts of a key at one time.
+#[derive(Clone, Copy, Debug)]
+struct View<'a> {
+    newest: u64,
+    counts: &'a [u64],
+    /// n.
+    sub_windows: u64,
+    /// The number of the present sub-window.
+    number: u64,
+    /// Nanoseconds of it that have passed.
+    passed: u64,
+    /// Nanoseconds until it begins, if the clock has jumped back.
+    behind: u64,
+}
+
+impl View<'_> {
+    /// Returns the count of the sub-window that is `age` sub-windows older than the present one.
+    fn count(&self, age: u64) -> u64 {
+        let len = self.counts.len() as u64;
+        match self.number.checked_sub(age) {
+            Some(number) if number <= self.newest && self.newest < number + len => {
+                self.counts[place(number, len)]
+            }
+            _ => 0,
+        }
+    }
+
+    /// Returns the count of the last `n` sub-windows, the present one included.
+    fn within(&self) -> u64 {
+        (0..self.sub_windows).map(|age| self.count(age)).sum()
+    }
+
+    /// Returns the count of the sub-window before those.
+    fn before(&self) -> u64 {
+        self.count(self.sub_windows)
+    }
+
+    fn total(&self) -> u64 {
+        self.within() + self.before()
+    }
+}
+
 impl SlidingWindow {
-    pub fn interpolated(quota: Quota, sub_windows: u32) -> Result<Self, BuildError> {
-        Self::new(quota, sub_windows, false)
-    }
-
-    pub fn whole(quota: Quota, sub_windows: u32) -> Result<Self, BuildError> {
-        Self::new(quota, sub_windows, true)
-    }
-
-    fn new(quota: Quota, sub_windows: u32, whole: bool) -> Result<Self, BuildError> {
+    /// # Errors
+    ///
+    /// A limit that cannot be counted.
+    pub(crate) fn new(quota: Quota, sub_windows: u32, whole: bool) -> Result<Self, BuildError> {
         quota.check()?;
         quota.check_limit(MAX_COUNT)?;
         let sub_windows = u64::from(sub_windows.clamp(1, MAX_SUB_WINDOWS));
@@ -73,15 +108,11 @@ impl SlidingWindow {
         Some(self.length - left)
     }
 
-    fn used(&self, view: &View<'_>) -> u64 {
-        view.within() + self.share(view.before(), view.passed)
-    }
-
-    /// The shortest time after which no more than `most` counts, if nothing is added.
+    /// Returns the shortest time after which no more than `most` counts, if nothing is added.
     fn wait(&self, mut view: View<'_>, most: u64) -> Duration {
         let mut within = view.within();
         let mut waited = view.behind;
-        // When n + 1 sub-windows have passed nothing of today's counts.
+        // After n + 1 sub-windows no present count is left.
         for _ in 0..=self.sub_windows {
             let passed = most
                 .checked_sub(within)
@@ -91,115 +122,120 @@ impl SlidingWindow {
                 break;
             }
             waited += self.length - view.passed;
-            view = view.next();
+            (view.number, view.passed) = (view.number + 1, 0);
             within -= view.before();
         }
         Duration::from_nanos(waited)
     }
 
-    /// The time until nothing counts any more.
-    fn reset_after(&self, view: View<'_>) -> Duration {
-        let Some(age) = view.newest() else {
-            return Duration::ZERO;
+    /// Returns the time until nothing counts any more, if `granted` tokens are added.
+    fn reset_after(&self, view: View<'_>, granted: u64) -> Duration {
+        let counts = |&age: &u64| view.count(age) > 0;
+        let newest = match granted {
+            0 => (0..=self.sub_windows).find(counts),
+            _ => Some(0),
         };
-        let left = (self.sub_windows + 1 - age) * self.length - view.passed;
-        Duration::from_nanos(view.behind + left)
+        newest.map_or(Duration::ZERO, |age| {
+            let left = (self.sub_windows + 1 - age) * self.length - view.passed;
+            Duration::from_nanos(view.behind + left)
+        })
     }
 
-    fn view<'a>(&self, ring: &'a Ring, nanos: u64) -> View<'a> {
-        View::new(ring, self.sub_windows, self.length, nanos)
+    fn view<'a>(&self, words: &'a [u64], now: When) -> View<'a> {
+        let (&newest, counts) = words.split_first().unwrap_or((&0, &[]));
+        let nanos = clamp(now.nanos);
+        let number = nanos / self.length;
+        let early = newest > number;
+        View {
+            newest,
+            counts,
+            sub_windows: self.sub_windows,
+            number: number.max(newest),
+            passed: if early { 0 } else { nanos % self.length },
+            behind: if early {
+                newest * self.length - nanos
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Adds tokens to the present sub-window, or to the newest one if the clock has jumped back.
+    fn add(&self, words: &mut Words, now: When, tokens: u64) {
+        let number = clamp(now.nanos) / self.length;
+        let len = self.sub_windows + 1;
+        if words.is_empty() {
+            *words = Words::from_elem(0, place(len, u64::MAX) + 1);
+            words[0] = number;
+        }
+        let (newest, counts) = words.split_at_mut(1);
+        let passed = number.saturating_sub(newest[0]).min(len);
+        newest[0] = newest[0].max(number);
+        for age in 0..passed {
+            counts[place(newest[0] - age, len)] = 0;
+        }
+        counts[place(newest[0], len)] += tokens;
     }
 }
 
 impl Arithmetic for SlidingWindow {
-    type State = Ring;
-    type Moment = u64;
-
-    fn at(&self, nanos: u64, _: u64) -> u64 {
-        clamp(nanos)
+    fn kind(&self) -> u8 {
+        0x15
     }
 
-    fn decide(&self, ring: &Ring, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
         let limit = ask.limit(self.limit, MAX_COUNT);
-        let view = self.view(ring, nanos);
-        let free = limit.saturating_sub(self.used(&view));
-        *out = match ask.granted(free) {
-            Some(0) => Decision::allow(0, limit, free, self.reset_after(view)),
-            Some(granted) => {
-                let left = self.sub_windows * self.length + (self.length - view.passed);
-                let reset_after = Duration::from_nanos(view.behind + left);
-                Decision::allow(granted, limit, free - granted, reset_after)
-            }
-            None => {
-                let most = limit.checked_sub(ask.cost);
-                let retry_after = most.map(|most| self.wait(view, most));
-                Decision::reject(limit, free, retry_after, self.reset_after(view))
-            }
-        };
+        let view = self.view(words, now);
+        let used = view.within() + self.share(view.before(), view.passed);
+        ask.decision(
+            limit,
+            limit.saturating_sub(used),
+            limit,
+            |granted| self.reset_after(view, granted),
+            || self.wait(view, limit - ask.cost),
+        )
     }
 
-    fn take(&self, ring: &mut Ring, nanos: u64, _: &Ask<'_>, tokens: u64) {
-        *ring.now(self.sub_windows, nanos / self.length) += tokens;
+    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+        self.add(words, now, tokens);
     }
 
-    /// Puts back what was taken last: a refund mostly follows the request it is for.
-    fn settle(&self, ring: &mut Ring, nanos: u64, _: &Ask<'_>, delta: i64) -> bool {
-        let before = self.view(ring, nanos).total();
-        let tokens = delta.unsigned_abs();
-        if delta < 0 {
-            ring.give_back(tokens);
-        } else if delta > 0 {
-            let more = tokens.min(MAX_COUNT.saturating_sub(before));
-            *ring.now(self.sub_windows, nanos / self.length) += more;
+    /// Refunds the newest tokens first: a refund mostly follows its request.
+    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+        let before = self.pressure(words, now);
+        let mut tokens = delta.unsigned_abs();
+        if delta > 0 {
+            self.add(words, now, tokens.min(MAX_COUNT.saturating_sub(before)));
+        } else if let Some((newest, counts)) = words.split_first_mut() {
+            let len = counts.len() as u64;
+            for age in 0..len.min(*newest + 1) {
+                let count = &mut counts[place(*newest - age, len)];
+                let back = tokens.min(*count);
+                *count -= back;
+                tokens -= back;
+            }
         }
-        self.view(ring, nanos).total() != before
+        self.pressure(words, now) != before
     }
 
-    fn pressure(&self, ring: &Ring, nanos: u64) -> u64 {
-        self.view(ring, nanos).total()
-    }
-}
-
-impl SlidingWindow {
-    /// How many sub-windows are counted besides the present one.
-    pub fn older(self) -> u64 {
-        self.sub_windows
+    fn pressure(&self, words: &[u64], now: When) -> u64 {
+        self.view(words, now).total()
     }
 
-    /// In nanoseconds.
-    pub fn length(self) -> u64 {
-        self.length
-    }
-
-    /// A key of which so much was counted in the sub-window of this number, and in those before it.
-    pub fn counted(self, number: u64, counts: &[u64]) -> Ring {
-        let most = MAX_COUNT / (self.sub_windows + 1);
-        let age = |age: u64| usize::try_from(age).ok();
-        let count = |older| age(older).and_then(|older| counts.get(older));
-        Ring::of(number, self.sub_windows, |older| {
-            count(older).map_or(0, |&count| count.min(most))
-        })
-    }
-}
-
-impl super::Restored for SlidingWindow {
-    const KIND: u8 = 0x15;
-
-    fn words(ring: &Ring) -> super::Words {
-        ring.words()
-    }
-
-    fn restore(&self, words: &[u64]) -> Option<Ring> {
+    fn decode(&self, words: Words) -> Option<Words> {
         let Some((newest, counts)) = words.split_first() else {
-            return Some(Ring::default());
+            return Some(words);
         };
-        let total = counts
-            .iter()
-            .try_fold(0_u64, |sum, &count| sum.checked_add(count))?;
-        let fits = u64::try_from(counts.len()) == Ok(self.sub_windows + 1)
+        let sum = counts.iter().try_fold(0_u64, |sum, &n| sum.checked_add(n));
+        let fits = counts.len() as u64 == self.sub_windows + 1
             // The last n sub-windows admit at most MAX_COUNT, and so did the sub-window before them.
-            && total <= 2 * MAX_COUNT
+            && sum.is_some_and(|total| total <= 2 * MAX_COUNT)
             && *newest <= clamp(u64::MAX) / self.length;
-        fits.then(|| Ring::restored(*newest, counts))
+        fits.then_some(words)
     }
+}
+
+/// The place of a sub-window among `len` counts.
+fn place(number: u64, len: u64) -> usize {
+    usize::try_from(number % len).unwrap_or(usize::MAX)
 }

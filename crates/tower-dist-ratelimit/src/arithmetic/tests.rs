@@ -29,7 +29,7 @@ fn nanos(duration: Duration) -> u64 {
 pub(crate) fn ask(cost: u64) -> Ask<'static> {
     Ask {
         cost,
-        want: cost,
+        up_to: cost,
         quota: None,
     }
 }
@@ -71,7 +71,7 @@ proptest! {
         let mut now = 0;
         for step in steps {
             now += step.wait;
-            let decision = key.decide(now, &Ask { cost: step.cost, want: step.want, quota: None });
+            let decision = key.decide(now, &Ask { cost: step.cost, up_to: step.want, quota: None });
             prop_assert!(agrees(&model, step, now, decision, around), "{decision:?} at {now}, but {model:?}");
             prop_assert_eq!(decision.limit, quota.limit());
             let delay = model.decide(now, step.cost, step.want).delay;
@@ -174,7 +174,7 @@ proptest! {
         for (at, a, cost, b, delta) in steps {
             let (at, cost) = (at >> a, cost >> b);
             for want in [cost, u64::MAX] {
-                let ask = Ask { cost, want, quota: None };
+                let ask = Ask { cost, up_to: want, quota: None };
                 let decision = key.decide(at, &ask);
                 prop_assert_eq!(decision.allowed, decision.granted >= cost);
                 if decision.allowed {
@@ -201,7 +201,7 @@ proptest! {
         let phase = u64::try_from((u128::from(bits) * quota.window().as_nanos()) >> 64).unwrap();
         for step in steps {
             now += step.wait;
-            let ask = Ask { cost: step.cost, want: step.want, quota: None };
+            let ask = Ask { cost: step.cost, up_to: step.want, quota: None };
             let decision = key.decide(now, &ask);
             prop_assert!(agrees(&model, step, now + phase, decision, 0), "{decision:?}");
             if let (false, Some(wait)) = (decision.allowed, decision.retry_after) {

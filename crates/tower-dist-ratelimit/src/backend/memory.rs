@@ -1,9 +1,8 @@
 mod alone;
 mod bucket;
-mod build;
-mod charged;
 mod fingerprint;
 mod frame;
+mod numbers;
 mod shelves;
 mod slots;
 mod store;
@@ -18,7 +17,11 @@ use std::{
 use smallvec::SmallVec;
 
 pub(crate) use self::alone::Alone;
-use self::{build::store, fingerprint::Fingerprint, frame::Frame, store::Store};
+use self::{
+    fingerprint::Fingerprint,
+    frame::Frame,
+    store::{Store, store},
+};
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
     toolkit::{MAX_POLICIES, Registry},
@@ -160,7 +163,11 @@ impl Memory {
         let this = shared.or_else(|| any.downcast_ref::<Self>())?;
         let table = this.table(&Charge::new(policy, &[], 0)).ok()?;
         let alone = !table.in_set && !table.dynamic_quotas;
-        alone.then(|| Alone::new(this.frame, Arc::clone(&table.store), table.limit))
+        alone.then(|| Alone {
+            frame: this.frame,
+            store: Arc::clone(&table.store),
+            limit: table.limit,
+        })
     }
 
     fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Asked<'a>, BackendError> {
@@ -192,42 +199,26 @@ impl Memory {
             .collect()
     }
 
-    /// One charge to a policy that stands alone, if that is all: by the shortest way, since this is what most requests
-    /// are.
-    #[inline]
-    fn decide_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Option<bool> {
-        let ([charge], [out]) = (charges, out) else {
-            return None;
-        };
-        let table = self.table(charge).ok()?;
-        if table.in_set {
-            return None;
-        }
-        let key = self.frame.hash(charge.key);
-        table
-            .store
-            .charge(key, self.frame.now(), &Ask::of(charge), out);
-        Some(out.allowed)
-    }
-
-    /// Charges to several policies, or to one that does not stand alone. Out of the way of those that do.
-    #[inline(never)]
     fn decide(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Result<bool, BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
         let now = self.frame.now();
+        if let ([one], [out]) = (&asked[..], &mut *out) {
+            *out = one.store.charge(one.key, now, &one.ask);
+            return Ok(out.allowed);
+        }
         for (one, out) in asked.iter().zip(&mut *out) {
-            one.store.check(one.key, now, &one.ask, out);
+            *out = one.store.check(one.key, now, &one.ask);
         }
         let allowed = out.iter().all(|out| out.allowed);
         for (one, out) in asked.iter().zip(out) {
             if allowed {
-                one.store.charge(one.key, now, &one.ask, out);
+                *out = one.store.charge(one.key, now, &one.ask);
                 continue;
             }
             if out.allowed {
-                // It would have passed, but nothing is taken: say what is really left.
-                one.store.check(one.key, now, &one.ask.look(), out);
+                // Nothing is taken, so the remaining tokens include the cost.
+                *out = one.store.check(one.key, now, &one.ask.look());
             }
             if one.adopts {
                 one.store.adopt(one.key, now, &one.ask);
@@ -282,9 +273,6 @@ impl Backend for Memory {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        if let Some(allowed) = self.decide_one(charges, out) {
-            return Answer::Done(allowed);
-        }
         self.decide(charges, out)
             .map_or_else(Answer::Failed, Answer::Done)
     }

@@ -102,7 +102,7 @@ fn a_limit_of_zero_leaves_nothing_also_to_who_has_used_nothing() {
         for cost in [0, 1] {
             let ask = Ask {
                 cost,
-                want: cost,
+                up_to: cost,
                 quota: Some(&zero),
             };
             let decision = key.decide(0, &ask);

@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use crate::{
     Algorithm, BuildError, Decision, Quota,
-    algorithm::{Ask, FixedWindow, LeakyQueue, Restored, TokenBucket, Words},
+    algorithm::{Arithmetic, Ask, Bucket, FixedWindow},
     arithmetic::{Limit, State},
 };
 
@@ -11,54 +13,40 @@ pub(crate) struct Key {
     bits: u64,
 }
 
-/// The arithmetic of quotas that cannot change, as `Memory` uses it: its state is one number.
-macro_rules! fixed_quota {
-    ($arithmetic:ty, $kind:literal) => {
-        impl Restored for $arithmetic {
-            const KIND: u8 = $kind;
-
-            fn words(state: &u64) -> Words {
-                [*state].into_iter().collect()
-            }
-
-            fn restore(&self, words: &[u64]) -> Option<u64> {
-                Some(words.first().copied().unwrap_or(0))
-            }
-        }
-    };
-}
-
-fixed_quota!(TokenBucket, 1);
-fixed_quota!(LeakyQueue, 2);
-
 impl Key {
+    /// Of buckets and queues the arithmetic of quotas that cannot change, as `Memory` uses it: its state is one number.
     pub(crate) fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
-        let longest = std::time::Duration::MAX;
         Ok(match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Self::of(Limit::of(TokenBucket::new(quota)?, longest), 0)
+                Self::of(Bucket::new(quota, None)?, 0)
             }
-            Algorithm::LeakyQueue { max_wait } => {
-                Self::of(Limit::of(LeakyQueue::new(quota, max_wait)?, longest), 0)
-            }
+            Algorithm::LeakyQueue { max_wait } => Self::of(Bucket::new(quota, Some(max_wait))?, 0),
             windows => Self::dynamic(windows, quota)?,
         })
     }
 
     /// With quotas that can change.
     pub(crate) fn dynamic(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
-        Ok(Self::of(Limit::new(algorithm, quota)?, 0))
+        Ok(Self::with(Limit::new(algorithm, quota)?, 0))
     }
 
-    pub(crate) fn of(limit: Limit, bits: u64) -> Self {
+    fn of(arithmetic: impl Arithmetic + 'static, bits: u64) -> Self {
+        let limit = Limit {
+            arithmetic: Arc::new(arithmetic),
+            longest: std::time::Duration::MAX,
+        };
+        Self::with(limit, bits)
+    }
+
+    fn with(limit: Limit, bits: u64) -> Self {
         let state = limit.unused(bits);
         Self { limit, state, bits }
     }
 
     /// A key whose windows begin at a place of its own.
     pub(crate) fn staggered(windows: FixedWindow, bits: u64) -> Self {
-        Self::of(Limit::of(windows, std::time::Duration::MAX), bits)
+        Self::of(windows, bits)
     }
 
     /// Goes on with what the bytes say.
@@ -74,7 +62,9 @@ impl Key {
 
     pub(crate) fn take(&mut self, nanos: u64, ask: &Ask<'_>, tokens: u64) {
         if tokens > 0 {
-            self.state.0.take(nanos, ask, tokens);
+            let now = self.state.when(nanos);
+            let arithmetic = &self.limit.arithmetic;
+            arithmetic.take(&mut self.state.words, now, ask, tokens);
             self.reread();
         }
     }
@@ -93,10 +83,11 @@ impl Key {
         decision
     }
 
-    pub(crate) fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) -> bool {
-        let changed = self.state.0.adopt(nanos, ask);
+    fn adopt(&mut self, nanos: u64, ask: &Ask<'_>) {
+        let now = self.state.when(nanos);
+        let arithmetic = &self.limit.arithmetic;
+        arithmetic.adopt(&mut self.state.words, now, ask);
         self.reread();
-        changed
     }
 
     pub(crate) fn settle(&mut self, nanos: u64, delta: i64) -> bool {
@@ -104,12 +95,15 @@ impl Key {
     }
 
     pub(crate) fn settle_by(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> bool {
-        let changed = self.state.0.settle(nanos, ask, delta);
+        let now = self.state.when(nanos);
+        let arithmetic = &self.limit.arithmetic;
+        let changed = arithmetic.settle(&mut self.state.words, now, ask, delta);
         self.reread();
         changed
     }
 
     pub(crate) fn pressure(&self, nanos: u64) -> u64 {
-        self.state.0.pressure(nanos)
+        let (words, now) = (&self.state.words, self.state.when(nanos));
+        self.limit.arithmetic.pressure(words, now)
     }
 }

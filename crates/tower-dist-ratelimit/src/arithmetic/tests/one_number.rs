@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::traffic::{Step, any_built, everyday};
 use crate::{
     Algorithm, Decision, Quota,
-    algorithm::{Ask, FixedWindow, LeakyQueue, OneNumber, TokenBucket},
+    algorithm::{Ask, Bucket, FixedWindow, OneNumber, When},
 };
 
 /// One key's state, which changes only by what is granted.
@@ -16,11 +16,15 @@ struct Swapped<A> {
 }
 
 impl<A: OneNumber> Swapped<A> {
+    fn at(&self, nanos: u64) -> A::Moment {
+        let key = self.bits;
+        self.one.at(When { nanos, key })
+    }
+
     /// What is told at this time; an error if something else is granted.
     fn told(&self, nanos: u64, ask: &Ask<'_>) -> Result<Decision, TestCaseError> {
-        let now = self.one.at(nanos, self.bits);
-        let mut told = Decision::default();
-        self.one.decide(&self.state, now, ask, &mut told);
+        let now = self.at(nanos);
+        let told = OneNumber::decide(&self.one, self.state, now, ask);
         let granted = self.one.granted(self.state, now, ask);
         prop_assert_eq!(granted, told.granted, "{:?} of {:?}", told, ask);
         Ok(told)
@@ -34,11 +38,11 @@ impl<A: OneNumber> Swapped<A> {
             self.told(then.saturating_sub(1), ask)?;
             self.told(then, ask)?;
         }
-        let now = self.one.at(nanos, self.bits);
+        let now = self.at(nanos);
         if told.granted > 0 {
-            self.one.take(&mut self.state, now, ask, told.granted);
+            self.state = OneNumber::take(&self.one, self.state, now, told.granted);
         }
-        self.one.settle(&mut self.state, now, &ask.look(), delta);
+        self.state = OneNumber::settle(&self.one, self.state, now, delta);
         self.told(nanos, ask)?;
         Ok(())
     }
@@ -64,7 +68,7 @@ fn run(
         for (nanos, step, quota) in requests {
             let ask = Ask {
                 cost: step.cost,
-                want: step.want,
+                up_to: step.want,
                 quota: quota.as_ref(),
             };
             key.step(nanos, &ask, step.settle.unwrap_or(0))?;
@@ -73,10 +77,10 @@ fn run(
     }
     match algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            each(TokenBucket::new(quota).unwrap(), bits, requests)
+            each(Bucket::new(quota, None).unwrap(), bits, requests)
         }
         Algorithm::LeakyQueue { max_wait } => {
-            each(LeakyQueue::new(quota, max_wait).unwrap(), bits, requests)
+            each(Bucket::new(quota, Some(max_wait)).unwrap(), bits, requests)
         }
         Algorithm::FixedWindow { staggered } => {
             each(FixedWindow::new(quota, staggered).unwrap(), bits, requests)

@@ -13,7 +13,7 @@ use crate::{Algorithm, Quota, model::Model};
 fn by(quota: &Quota, cost: u64) -> Ask<'_> {
     Ask {
         cost,
-        want: cost,
+        up_to: cost,
         quota: Some(quota),
     }
 }
@@ -193,7 +193,7 @@ proptest! {
             let [limit, window, burst] = [0, 1, 2].map(|i| numbers[i] >> (shifts[i] % 65).min(63));
             let quota = Quota::new(limit, Duration::from_nanos(window)).burst(burst);
             now = now.saturating_add(wait >> (shifts[0] % 64));
-            let ask = Ask { cost: numbers[2] >> (shifts[1] % 64), want: numbers[0], quota: Some(&quota) };
+            let ask = Ask { cost: numbers[2] >> (shifts[1] % 64), up_to: numbers[0], quota: Some(&quota) };
             let decision = key.charge_by(now, &ask);
             prop_assert!(decision.allowed || decision.granted == 0);
             prop_assert!(!decision.allowed || decision.granted >= ask.cost);
@@ -227,7 +227,7 @@ proptest! {
         let mut at = 0;
         for (step, number) in steps.into_iter().zip(0..) {
             at += step.wait;
-            let ask = Ask { cost: step.cost, want: step.want, quota: None };
+            let ask = Ask { cost: step.cost, up_to: step.want, quota: None };
             let told = Ask { quota: Some(&quota), ..ask };
             let decision = fixed.charge_by(at, &ask);
             prop_assert_eq!(dynamic.charge_by(at, if number % 2 == 0 { &ask } else { &told }), decision);
@@ -256,7 +256,7 @@ proptest! {
             // The window of such a quota is nobody's.
             let quota = Quota::new(*limit, Duration::from_secs(7));
             model = model.limited_to(*limit);
-            let ask = Ask { cost: step.cost, want: step.want, quota: Some(&quota) };
+            let ask = Ask { cost: step.cost, up_to: step.want, quota: Some(&quota) };
             let decision = key.decide(now, &ask);
             let expected = model.decide(now, step.cost, step.want);
             prop_assert_eq!(

@@ -1,4 +1,7 @@
-use std::{hint::black_box, sync::PoisonError};
+use std::{
+    hint::black_box,
+    sync::{Arc, PoisonError},
+};
 
 use super::{
     fingerprint::Fingerprint,
@@ -7,7 +10,7 @@ use super::{
 };
 use crate::{
     BuildError, Decision,
-    algorithm::{Arithmetic, Ask},
+    algorithm::{Arithmetic, Ask, When, Words, charge},
 };
 
 /// The most shelves: more than a machine has cores, so that two requests seldom want the same one.
@@ -24,71 +27,89 @@ const WAYS: usize = 8;
 /// A key has its place on one shelf, behind a lock that is held as long as one decision takes, and there in one of two
 /// buckets. Whoever comes new clears out of both what is as good as unused, so nothing has to be cleaned up; if neither
 /// has room, the least limited of the sixteen goes.
-pub(super) struct Shelves<A: Arithmetic> {
-    arithmetic: A,
-    shelves: Box<[Mutex<Shelf<A::State>>]>,
+pub(super) struct Shelves {
+    arithmetic: Arc<dyn Arithmetic>,
+    shelves: Box<[Mutex<Shelf>]>,
     /// Of each shelf.
     buckets: usize,
 }
 
-/// Buckets that claim their memory as keys arrive, and are there from the first on.
-struct Shelf<S>(Vec<Vec<Entry<S>>>);
+/// Buckets, which allocate as keys arrive. An unused shelf has none.
+#[derive(Default)]
+struct Shelf(Vec<Vec<Entry>>);
 
-struct Entry<S> {
+struct Entry {
     key: Fingerprint,
-    state: S,
+    state: Words,
 }
 
-impl<A: Arithmetic> Shelves<A> {
+impl Shelves {
     /// Places for `capacity` keys.
     ///
     /// # Errors
     ///
-    /// When there is no memory for them.
-    pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
+    /// The system has no memory for them.
+    pub(super) fn new(
+        arithmetic: Arc<dyn Arithmetic>,
+        capacity: usize,
+    ) -> Result<Self, BuildError> {
         let buckets = buckets_for(capacity);
         let shelves = (buckets / BUCKETS).clamp(1, SHELVES);
-        let mut room = Vec::<Vec<Entry<A::State>>>::new();
+        let mut room = Vec::<Vec<Entry>>::new();
         room.try_reserve_exact(buckets)
             .map_err(|_| no_memory(capacity))?;
-        // Only tried; but seen, or else the compiler leaves it out.
+        // Only a trial. `black_box` keeps the compiler from leaving it out.
         drop(black_box(room));
-        let empty = |_| Mutex::new(Shelf(Vec::new()));
         Ok(Self {
             arithmetic,
-            shelves: (0..shelves).map(empty).collect(),
+            shelves: (0..shelves).map(|_| Mutex::default()).collect(),
             buckets: buckets.div_ceil(shelves),
         })
     }
 
-    fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shelf<A::State>> {
+    fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shelf> {
         let shelf = key.spread(0, self.shelves.len());
         self.shelves[shelf]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `work` with the state of a key, and keeps the state of a new key that it has changed.
+    fn with<T>(
+        &self,
+        key: Fingerprint,
+        nanos: u64,
+        work: impl FnOnce(&dyn Arithmetic, &mut Words, When) -> T,
+    ) -> T {
+        let now = at(key, nanos);
+        let mut shelf = self.lock(key);
+        if let Some(state) = shelf.find(key) {
+            return work(&*self.arithmetic, state, now);
+        }
+        let mut state = Words::new();
+        let done = work(&*self.arithmetic, &mut state, now);
+        if !state.is_empty() {
+            self.insert(&mut shelf, nanos, Entry { key, state });
+        }
+        done
+    }
+
     /// Keeps the state of a key that has no place.
-    fn insert(&self, shelf: &mut Shelf<A::State>, nanos: u64, entry: Entry<A::State>) {
-        let pressure = |entry: &Entry<A::State>| {
-            let now = self.arithmetic.at(nanos, entry.key.bits());
-            self.arithmetic.pressure(&entry.state, now)
-        };
+    #[inline(never)]
+    fn insert(&self, shelf: &mut Shelf, nanos: u64, entry: Entry) {
+        let pressure = |entry: &Entry| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
         shelf.0.resize_with(self.buckets, Vec::new);
-        let [first, second] = shelf.places(entry.key);
-        for place in [first, second] {
+        let places = entry.key.places(self.buckets);
+        for place in places {
             shelf.0[place].retain(|entry| pressure(entry) > 0);
         }
-        let emptier = if shelf.0[second].len() < shelf.0[first].len() {
-            second
-        } else {
-            first
-        };
-        if shelf.0[emptier].len() < WAYS {
+        let [first, second] = places.map(|place| (shelf.0[place].len(), place));
+        let (len, emptier) = first.min(second);
+        if len < WAYS {
             shelf.0[emptier].push(entry);
             return;
         }
-        let neighbours = [first, second]
+        let neighbours = places
             .into_iter()
             .flat_map(|place| (0..WAYS).map(move |way| (place, way)));
         let least = neighbours.min_by_key(|&(place, way)| pressure(&shelf.0[place][way]));
@@ -98,27 +119,20 @@ impl<A: Arithmetic> Shelves<A> {
     }
 }
 
-impl<S> Shelf<S> {
-    fn places(&self, key: Fingerprint) -> [usize; 2] {
-        key.places(self.0.len())
-    }
-
-    fn find(&mut self, key: Fingerprint) -> Option<&mut S> {
-        let [first, second] = self.places(key);
-        let place = [first, second].into_iter().find_map(|place| {
+impl Shelf {
+    fn find(&mut self, key: Fingerprint) -> Option<&mut Words> {
+        let places = key.places(self.0.len());
+        let place = places.into_iter().find_map(|place| {
             let way = self.0.get(place)?.iter().position(|e| e.key == key)?;
             Some((place, way))
         });
         place.map(|(place, way)| &mut self.0[place][way].state)
     }
+}
 
-    fn remove(&mut self, key: Fingerprint) {
-        for place in self.places(key) {
-            if let Some(bucket) = self.0.get_mut(place) {
-                bucket.retain(|entry| entry.key != key);
-            }
-        }
-    }
+fn at(key: Fingerprint, nanos: u64) -> When {
+    let key = key.bits();
+    When { nanos, key }
 }
 
 /// How many buckets hold so many keys.
@@ -130,60 +144,38 @@ fn buckets_for(capacity: usize) -> usize {
     places.div_ceil(WAYS).max(1)
 }
 
-impl<A: Arithmetic> Store for Shelves<A> {
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        let mut shelf = self.lock(key);
-        if let Some(state) = shelf.find(key) {
-            self.arithmetic.decide(state, now, ask, out);
-            if out.granted > 0 {
-                self.arithmetic.take(state, now, ask, out.granted);
-            } else if !out.allowed {
-                self.arithmetic.adopt(state, now, ask);
-            }
-            return;
-        }
-        let mut state = A::State::default();
-        self.arithmetic.decide(&state, now, ask, out);
-        if out.granted > 0 {
-            self.arithmetic.take(&mut state, now, ask, out.granted);
-            self.insert(&mut shelf, nanos, Entry { key, state });
-        }
+impl Store for Shelves {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        self.with(key, nanos, |arithmetic, state, now| {
+            charge(arithmetic, state, now, ask)
+        })
     }
 
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        match self.lock(key).find(key) {
-            Some(state) => self.arithmetic.decide(state, now, ask, out),
-            None => {
-                let unused = A::State::default();
-                self.arithmetic.decide(&unused, now, ask, out);
-            }
-        }
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        self.with(key, nanos, |arithmetic, state, now| {
+            arithmetic.decide(state, now, ask)
+        })
     }
 
     fn adopt(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        if let Some(state) = self.lock(key).find(key) {
-            self.arithmetic.adopt(state, now, ask);
-        }
+        self.with(key, nanos, |arithmetic, state, now| {
+            arithmetic.adopt(state, now, ask);
+        });
     }
 
     fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        let mut shelf = self.lock(key);
-        if let Some(state) = shelf.find(key) {
-            self.arithmetic.settle(state, now, ask, delta);
-            return;
-        }
-        let mut state = A::State::default();
-        if self.arithmetic.settle(&mut state, now, ask, delta) {
-            self.insert(&mut shelf, nanos, Entry { key, state });
-        }
+        self.with(key, nanos, |arithmetic, state, now| {
+            arithmetic.settle(state, now, ask, delta);
+        });
     }
 
     fn reset(&self, key: Fingerprint) {
-        self.lock(key).remove(key);
+        let mut shelf = self.lock(key);
+        for place in key.places(shelf.0.len()) {
+            if let Some(bucket) = shelf.0.get_mut(place) {
+                bucket.retain(|entry| entry.key != key);
+            }
+        }
     }
 
     fn len(&self) -> usize {

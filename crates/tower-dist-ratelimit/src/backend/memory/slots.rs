@@ -9,15 +9,8 @@ use std::{
 
 use super::{
     bucket::{Bucket, Buckets, Slot, WAYS},
-    charged::Charged,
     fingerprint::Fingerprint,
-    frame::Frame,
-    store::{Store, no_memory},
     sync::{Mutex, MutexGuard},
-};
-use crate::{
-    BuildError, Decision,
-    algorithm::{Ask, OneNumber},
 };
 
 /// Locks for inserting. More than a machine has cores, so that two inserts seldom meet.
@@ -35,104 +28,58 @@ const CHOICES: [usize; 3] = [0, 1, 2];
 /// A key has its slot in one of three buckets, which its fingerprint names. Charging a key that has a slot is one
 /// compare-and-swap on the slot's value. Slots are given out under the locks of all three, so a key has one slot and
 /// a slot has one key. A slot whose value is as good as unused says the same as no slot, and is the first to be given to others.
-pub(super) struct Slots<A> {
-    arithmetic: A,
+pub(super) struct Slots {
     buckets: Buckets,
     stripes: Box<[Mutex<()>; STRIPES]>,
-    /// What each of the stripes has given out last, which only who holds it asks.
+    /// The last slot that each of the stripes has given out, read only under the stripe's lock.
     given: Box<[Mutex<Given>; STRIPES]>,
 }
 
-/// Which slot was given to a key, and with what value.
+/// A slot that was given to a key, and its value at that time.
 #[derive(Default, PartialEq, Eq)]
 struct Given {
     place: usize,
     value: u64,
 }
 
-impl<A: OneNumber> Store for Slots<A> {
-    #[inline(always)]
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        *out = self.take(key, nanos, ask);
-    }
-
-    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Charged {
-        let key = frame.hash(key);
-        Charged::of(self.take(key, frame.now(), &Ask::own(cost)))
-    }
-
-    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        let state = self.update(key, |_| None);
-        self.arithmetic.decide(&state, now, ask, out);
-    }
-
-    fn settle(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, delta: i64) {
-        let now = self.arithmetic.at(nanos, key.bits());
-        self.update(key, |state| {
-            let mut next = state;
-            let changed = self.arithmetic.settle(&mut next, now, ask, delta);
-            changed.then_some(next)
-        });
-    }
-
-    fn reset(&self, key: Fingerprint) {
-        self.update(key, |state| (state != 0).then_some(0));
-    }
-
-    fn len(&self) -> usize {
-        let buckets = (0..self.buckets.len()).map(|number| self.buckets.get(number));
-        let slots = buckets.flat_map(Bucket::slots);
-        slots.filter(|slot| slot.value.load(Acquire) != 0).count()
-    }
-}
-
-impl<A: OneNumber> Slots<A> {
-    /// Slots for `capacity` keys.
-    ///
-    /// # Errors
-    ///
-    /// When there is no memory for them.
-    pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
-        let buckets = Buckets::unused(buckets_for(capacity)).ok_or_else(|| no_memory(capacity))?;
-        Ok(Self {
-            arithmetic,
-            buckets,
+impl Slots {
+    /// Slots for `capacity` keys. Returns `None` if the system has no memory for them.
+    pub(super) fn new(capacity: usize) -> Option<Self> {
+        Some(Self {
+            buckets: Buckets::unused(buckets_for(capacity))?,
             stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
             given: Box::new(array::from_fn(|_| Mutex::new(Given::default()))),
         })
     }
 
-    /// Charges a key.
+    /// Number of slots in use.
+    pub(super) fn used(&self) -> usize {
+        let buckets = (0..self.buckets.len()).map(|number| self.buckets.get(number));
+        let slots = buckets.flat_map(Bucket::slots);
+        slots.filter(|slot| slot.value.load(Acquire) != 0).count()
+    }
+
+    /// Changes the value of a key whose slot is in its first bucket, as [`update`](Self::update) does. Returns `None`
+    /// if the slot is elsewhere.
     #[inline(always)]
-    fn take(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        // Read as a whole beforehand: the swap lets nothing be read before it is done.
-        let arithmetic = self.arithmetic;
-        let now = arithmetic.at(nanos, key.bits());
-        // The first bucket is where most keys are. What others need is not in the way.
-        let here = self.bucket(key, 0).find(key);
-        let charge = |state| charged(&arithmetic, state, now, ask);
-        match here.and_then(|slot| self.swap(slot, key, charge)) {
-            // Only now: the swap waits for everything that is written before.
-            Some(state) => decision(&arithmetic, state, now, ask),
-            None => self.take_elsewhere(key, nanos, ask),
-        }
+    pub(super) fn swap_first(
+        &self,
+        key: Fingerprint,
+        change: impl FnMut(u64) -> Option<u64>,
+    ) -> Option<u64> {
+        self.swap(self.bucket(key, 0).find(key)?, key, change)
     }
 
-    /// Charges a key wherever it is.
-    #[inline(never)]
-    fn take_elsewhere(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        let now = self.arithmetic.at(nanos, key.bits());
-        let state = self.update(key, |state| charged(&self.arithmetic, state, now, ask));
-        decision(&self.arithmetic, state, now, ask)
-    }
-
-    /// Changes a key's value in one atomic step: `change` gets it (0 when the key has none) and says what it becomes,
-    /// nothing when it stays. Starts again when somebody else was faster. Returns what it was before.
-    fn update(&self, key: Fingerprint, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
+    /// Changes a key's value in one atomic step. `change` gets the value, 0 if the key has no slot, and returns the new
+    /// value, or `None` to keep it. It is called again if another thread was faster. Returns the value before.
+    pub(super) fn update(
+        &self,
+        key: Fingerprint,
+        change: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> u64 {
         loop {
             if let Some(slot) = self.find(key) {
-                if let Some(seen) = self.swap(slot, key, &mut change) {
+                if let Some(seen) = self.swap(slot, key, &mut *change) {
                     return seen;
                 }
             } else {
@@ -266,24 +213,6 @@ impl<A: OneNumber> Slots<A> {
             Some(stripe.lock().unwrap_or_else(PoisonError::into_inner))
         })
     }
-}
-
-/// What a charge makes of a value; nothing if none is granted.
-#[inline(always)]
-fn charged<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<'_>) -> Option<u64> {
-    let granted = arithmetic.granted(state, now, ask);
-    (granted > 0).then(|| {
-        let mut next = state;
-        arithmetic.take(&mut next, now, ask, granted);
-        next
-    })
-}
-
-#[inline(always)]
-fn decision<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<'_>) -> Decision {
-    let mut out = Decision::default();
-    arithmetic.decide(&state, now, ask, &mut out);
-    out
 }
 
 impl Given {

@@ -7,7 +7,11 @@
 use ::loom::{model::Builder, sync::Arc, thread};
 
 use super::*;
-use crate::{Quota, algorithm::TokenBucket, backend::memory::fingerprint::Hasher};
+use crate::{
+    Quota,
+    algorithm::{Ask, Bucket},
+    backend::memory::{fingerprint::Hasher, numbers::Numbers, store::Store},
+};
 
 const YEARS: std::time::Duration = std::time::Duration::from_secs(3_155_760_000);
 
@@ -18,35 +22,21 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// One slot, and nothing that comes back.
-fn slots(burst: u64) -> Arc<Slots<TokenBucket>> {
-    let bucket = TokenBucket::new(Quota::new(1, YEARS).burst(burst)).unwrap();
-    Arc::new(Slots::new(bucket, 1).unwrap())
+fn slots(burst: u64) -> Arc<Numbers<Bucket>> {
+    let bucket = Bucket::new(Quota::new(1, YEARS).burst(burst), None).unwrap();
+    Arc::new(Numbers::new(bucket, 1).unwrap())
 }
 
 fn key(name: &[u8]) -> Fingerprint {
     Hasher::fixed().hash(name)
 }
 
-fn charge(slots: &Slots<TokenBucket>, key: Fingerprint, cost: u64) -> u64 {
-    let ask = Ask {
-        cost,
-        want: cost,
-        quota: None,
-    };
-    let mut out = Decision::default();
-    slots.charge(key, 0, &ask, &mut out);
-    out.granted
+fn charge(slots: &Numbers<Bucket>, key: Fingerprint, cost: u64) -> u64 {
+    slots.charge(key, 0, &Ask::own(cost)).granted
 }
 
-fn left(slots: &Slots<TokenBucket>, key: Fingerprint) -> u64 {
-    let ask = Ask {
-        cost: 0,
-        want: 0,
-        quota: None,
-    };
-    let mut out = Decision::default();
-    slots.check(key, 0, &ask, &mut out);
-    out.remaining
+fn left(slots: &Numbers<Bucket>, key: Fingerprint) -> u64 {
+    slots.check(key, 0, &Ask::own(0)).remaining
 }
 
 #[test]
@@ -83,12 +73,7 @@ fn a_refund_that_meets_a_charge_is_not_lost() {
         charge(&slots, key(b"a"), 2);
         let other = {
             let slots = Arc::clone(&slots);
-            let ask = Ask {
-                cost: 0,
-                want: 0,
-                quota: None,
-            };
-            thread::spawn(move || slots.settle(key(b"a"), 0, &ask, -1))
+            thread::spawn(move || slots.settle(key(b"a"), 0, &Ask::own(0), -1))
         };
         let granted = charge(&slots, key(b"a"), 1);
         other.join().unwrap();
@@ -143,8 +128,8 @@ fn a_charge_that_is_found_and_forgotten_takes_nothing_of_the_new_owner_s_back() 
     // Where the one can go the other need not push it out again.
     let (a, b) = (find([0, 1, 1]), find([0, 0, 0]));
     explore(move || {
-        let bucket = TokenBucket::new(Quota::new(1, YEARS).burst(8)).unwrap();
-        let slots = Arc::new(Slots::new(bucket, 2).unwrap());
+        let bucket = Bucket::new(Quota::new(1, YEARS).burst(8), None).unwrap();
+        let slots = Arc::new(Numbers::new(bucket, 2).unwrap());
         charge(&slots, a, 1);
         let other = {
             let slots = Arc::clone(&slots);

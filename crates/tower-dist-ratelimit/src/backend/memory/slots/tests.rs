@@ -1,32 +1,34 @@
 use std::ops::Range;
 
 use super::*;
-use crate::{Quota, algorithm::TokenBucket, backend::memory::fingerprint::Hasher};
+use crate::{
+    Quota,
+    algorithm::{Ask, Bucket},
+    backend::memory::{fingerprint::Hasher, numbers::Numbers, store::Store},
+};
 
 const KEYS: usize = 10_000;
 
 /// Charges the keys one token each, a second after the other, and says of how many there still is a slot.
-fn found_after(slots: &Slots<TokenBucket>, keys: Range<usize>) -> usize {
+fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
     let hasher = Hasher::fixed();
     let ask = Ask {
         cost: 1,
-        want: 1,
+        up_to: 1,
         quota: None,
     };
     let keys: Vec<Fingerprint> = keys.map(|key| hasher.hash(&key.to_le_bytes())).collect();
     for (&key, second) in keys.iter().zip(0..) {
-        let mut out = Decision::default();
-        slots.charge(key, second * 1_000_000_000, &ask, &mut out);
-        assert!(out.allowed);
+        assert!(slots.charge(key, second * 1_000_000_000, &ask).allowed);
     }
     keys.iter()
-        .filter(|&&key| slots.find(key).is_some())
+        .filter(|&&key| slots.slots.find(key).is_some())
         .count()
 }
 
-fn slots() -> Slots<TokenBucket> {
-    let bucket = TokenBucket::new(Quota::per_second(1_000)).expect("valid");
-    Slots::new(bucket, KEYS).expect("enough memory")
+fn slots() -> Numbers<Bucket> {
+    let bucket = Bucket::new(Quota::per_second(1_000), None).expect("valid");
+    Numbers::new(bucket, KEYS).expect("enough memory")
 }
 
 /// Else whoever comes now and then would be given another one each time, under locks.
@@ -39,7 +41,7 @@ fn keys_that_are_not_limited_any_more_keep_their_slots_while_there_are_others() 
 #[test]
 fn keys_that_are_not_limited_any_more_make_room_for_more_than_there_are_slots_for() {
     let slots = slots();
-    let all = slots.buckets.len() * WAYS;
+    let all = slots.slots.buckets.len() * WAYS;
     let found = found_after(&slots, 0..3 * KEYS);
     assert!(found > all * 9 / 10 && found <= all, "{found} of {all}");
 }

@@ -1,20 +1,19 @@
-use super::*;
-use crate::arithmetic::tests::ask;
+use super::{tests::at, *};
 
-fn queue(quota: Quota, max_wait: Duration) -> LeakyQueue {
-    LeakyQueue::new(quota, max_wait).unwrap()
+fn queue(quota: Quota, max_wait: Duration) -> Bucket {
+    Bucket::new(quota, Some(max_wait)).unwrap()
 }
 
-fn charge(queue: &LeakyQueue, empty_at: &mut u64, nanos: u64, cost: u64) -> Decision {
+fn charge(queue: &Bucket, empty_at: &mut u64, nanos: u64, cost: u64) -> Decision {
     let ask = Ask {
         cost,
-        want: cost + 5,
+        up_to: cost + 5,
         quota: None,
     };
-    let (mut out, now) = (Decision::default(), queue.at(nanos, 0));
-    queue.decide(empty_at, now, &ask, &mut out);
-    queue.take(empty_at, now, &ask, out.granted);
-    out
+    let now = at(queue, nanos);
+    let decision = queue.decide(*empty_at, now, &ask);
+    *empty_at = queue.take(*empty_at, now, decision.granted);
+    decision
 }
 
 #[test]
@@ -65,7 +64,9 @@ fn who_leaves_the_queue_moves_up_those_who_come_later() {
     let queue = queue(Quota::per_second(10), Duration::from_secs(1));
     let mut state = 0;
     charge(&queue, &mut state, 0, 3);
-    assert!(queue.settle(&mut state, queue.at(0, 0), &ask(0), -2));
+    let settled = queue.settle(state, at(&queue, 0), -2);
+    assert_ne!(settled, state);
+    state = settled;
     assert_eq!(
         charge(&queue, &mut state, 0, 1).delay,
         Duration::from_millis(100)

@@ -7,28 +7,25 @@ use crate::{algorithm::saturating_nanos, arithmetic::tests::ask, quota::HORIZON}
 
 const DAY: u64 = 86_400_000_000_000;
 
-fn bucket(quota: Quota) -> TokenBucket {
-    TokenBucket::new(quota).unwrap()
+fn bucket(quota: Quota) -> Bucket {
+    Bucket::new(quota, None).unwrap()
 }
 
-fn at(bucket: &TokenBucket, nanos: u64) -> Moment {
-    Arithmetic::at(bucket, nanos, 0)
+pub(super) fn at(bucket: &Bucket, nanos: u64) -> Moment {
+    bucket.at(When { nanos, key: 0 })
 }
 
 /// The new state, if anything was taken, and the decision.
-fn charge(bucket: &TokenBucket, full_at: u64, now: Moment, cost: u64) -> (Option<u64>, Decision) {
-    let ask = ask(cost);
-    let (mut decision, mut next) = (Decision::default(), full_at);
-    bucket.decide(&full_at, now, &ask, &mut decision);
-    bucket.take(&mut next, now, &ask, decision.granted);
+fn charge(bucket: &Bucket, full_at: u64, now: Moment, cost: u64) -> (Option<u64>, Decision) {
+    let decision = bucket.decide(full_at, now, &ask(cost));
+    let next = bucket.take(full_at, now, decision.granted);
     ((decision.granted > 0).then_some(next), decision)
 }
 
 /// The new state, if it is another.
-fn settle(bucket: &TokenBucket, mut full_at: u64, now: Moment, delta: i64) -> Option<u64> {
-    bucket
-        .settle(&mut full_at, now, &ask(0), delta)
-        .then_some(full_at)
+fn settle(bucket: &Bucket, full_at: u64, now: Moment, delta: i64) -> Option<u64> {
+    let settled = bucket.settle(full_at, now, delta);
+    (settled != full_at).then_some(settled)
 }
 
 /// What one bucket admits over a day of requests that come faster than it allows, with jumps in time.
@@ -149,7 +146,7 @@ fn an_extra_charge_can_leave_a_debt() {
 #[test]
 fn what_cannot_be_counted_is_not_built() {
     let field = |quota| {
-        let error = TokenBucket::new(quota).unwrap_err();
+        let error = Bucket::new(quota, None).unwrap_err();
         (
             error.field().to_owned(),
             error.value().to_owned(),
@@ -185,7 +182,7 @@ fn what_cannot_be_counted_is_not_built() {
         field(Quota::per_second(1).burst(u64::MAX)),
         expect("burst", &max, "at most 2305843009213693952")
     );
-    assert!(TokenBucket::new(Quota::per_second(2_922_710_230)).is_ok());
-    assert!(TokenBucket::new(Quota::per_second(1).burst(MAX_AHEAD)).is_ok());
-    assert!(TokenBucket::new(Quota::new(1, HORIZON)).is_ok());
+    assert!(Bucket::new(Quota::per_second(2_922_710_230), None).is_ok());
+    assert!(Bucket::new(Quota::per_second(1).burst(MAX_AHEAD), None).is_ok());
+    assert!(Bucket::new(Quota::new(1, HORIZON), None).is_ok());
 }

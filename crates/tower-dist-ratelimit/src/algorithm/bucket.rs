@@ -1,0 +1,167 @@
+use std::time::Duration;
+
+use super::{
+    Ask, OneNumber, When,
+    pace::{MAX_AHEAD, Moment, Pace},
+    saturating_nanos,
+};
+use crate::{BuildError, Decision, Quota};
+
+/// A token bucket or a leaky queue, kept as one number: the instant at which the bucket is full again (GCRA), or the
+/// queue is empty, in units of its [`Pace`].
+///
+/// An instant in the past is a full bucket, so 0 stands for an unused key. A leaky bucket that meters is the same
+/// bucket: the level of one is the missing tokens of the other.
+///
+/// A leaky queue spaces its requests `window / limit` apart for each token. A request that would wait too long is
+/// rejected.
+///
+/// Rounding can admit a request less than one unit early, which is less than a nanosecond unless the burst is huge.
+/// It never does so if a token takes a whole number of nanoseconds, as with 1,000 per second or 600 per minute.
+/// Otherwise one number cannot avoid it: 63 bits have no room for the fraction of a unit at which the bucket began to
+/// drain. "Four tokens taken now" and "five tokens taken one token earlier" are the same number, but only the first
+/// may admit a fifth token now. Costlier tokens would admit nothing early, and would lose requests at a steady rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    limit: u64,
+    /// Maximum cost of a request, in tokens.
+    burst: u64,
+    /// The longest wait of a leaky queue, in nanoseconds.
+    max_wait: Option<u64>,
+    pub(super) pace: Pace,
+}
+
+impl Bucket {
+    /// A token bucket, or with `max_wait` a leaky queue.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be counted exactly.
+    pub(crate) fn new(quota: Quota, max_wait: Option<Duration>) -> Result<Self, BuildError> {
+        let pace = Pace::new(quota)?;
+        Ok(Self::paced(quota, pace, max_wait.map(saturating_nanos)))
+    }
+
+    /// The same algorithm under another quota, or the nearest one that can be counted.
+    pub(super) fn adjusted(&self, quota: Quota) -> Self {
+        Self::paced(quota, Pace::nearest(quota), self.max_wait)
+    }
+
+    fn paced(quota: Quota, pace: Pace, max_wait: Option<u64>) -> Self {
+        let burst = match quota.limit() {
+            0 => 0,
+            _ => quota.burst_size().min(pace.tokens(MAX_AHEAD)),
+        };
+        Self {
+            limit: quota.limit(),
+            burst,
+            max_wait,
+            pace,
+        }
+    }
+
+    /// Whole tokens in the bucket when `used` units are missing.
+    #[inline(always)]
+    fn free(&self, used: u64) -> u64 {
+        let full = self.pace.units(self.burst);
+        self.pace.tokens(full.saturating_sub(used))
+    }
+
+    /// Returns by how much the wait of the next request exceeds `max_wait`.
+    fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
+        let delay = self.pace.span(now, ahead);
+        delay.saturating_sub(Duration::from_nanos(max_wait))
+    }
+
+    /// Returns how many more requests of one token a queue of this length takes.
+    fn places(&self, now: Moment, ahead: u64, max_wait: u64) -> u64 {
+        if self.burst == 0 {
+            return 0;
+        }
+        let last = self.pace.at(now.nanos.saturating_add(max_wait)).units;
+        let room = (last - now.units).checked_sub(ahead);
+        room.map_or(0, |room| self.pace.tokens(room) + 1)
+    }
+
+    /// Grants no more than the cost: a larger grant would undo the spacing.
+    fn enqueue(&self, now: Moment, ahead: u64, max_wait: u64, ask: &Ask<'_>) -> Decision {
+        let delay = self.pace.span(now, ahead);
+        let too_long = self.too_long(now, ahead, max_wait);
+        let places = |ahead| self.places(now, ahead, max_wait);
+        if ask.cost == 0 {
+            Decision::allow(0, self.limit, places(ahead), delay)
+        } else if ask.cost <= self.burst && too_long.is_zero() {
+            let ahead = ahead + self.pace.units(ask.cost);
+            let reset_after = self.pace.span(now, ahead);
+            Decision {
+                delay,
+                ..Decision::allow(ask.cost, self.limit, places(ahead), reset_after)
+            }
+        } else {
+            let retry_after = (ask.cost <= self.burst).then_some(too_long);
+            Decision::reject(self.limit, places(ahead), retry_after, delay)
+        }
+    }
+}
+
+impl OneNumber for Bucket {
+    type Moment = Moment;
+
+    fn kind(&self) -> u8 {
+        match self.max_wait {
+            None => 0x11,
+            Some(_) => 0x12,
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, now: When) -> Moment {
+        self.pace.at(now.nanos)
+    }
+
+    #[inline(always)]
+    fn decide(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> Decision {
+        let used = full_at.saturating_sub(now.units);
+        if let Some(max_wait) = self.max_wait {
+            return self.enqueue(now, used, max_wait, ask);
+        }
+        let missing = || used + self.pace.units(ask.cost) - self.pace.units(self.burst);
+        ask.decision(
+            self.limit,
+            self.free(used),
+            self.burst,
+            |granted| self.pace.span(now, used + self.pace.units(granted)),
+            || self.pace.span(now, missing()),
+        )
+    }
+
+    #[inline(always)]
+    fn granted(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> u64 {
+        let used = full_at.saturating_sub(now.units);
+        match self.max_wait {
+            None => ask.granted(self.free(used)).unwrap_or(0),
+            Some(max_wait) => {
+                let passes = ask.cost <= self.burst && self.too_long(now, used, max_wait).is_zero();
+                if passes { ask.cost } else { 0 }
+            }
+        }
+    }
+
+    fn take(&self, full_at: u64, now: Moment, tokens: u64) -> u64 {
+        now.units.max(full_at) + self.pace.units(tokens)
+    }
+
+    /// A request that leaves a queue early moves up later requests, not the waiting ones.
+    fn settle(&self, full_at: u64, now: Moment, delta: i64) -> u64 {
+        let used = full_at.saturating_sub(now.units);
+        match self.pace.settled(used, delta) {
+            settled if settled == used => full_at,
+            settled => now.units + settled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod queue_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use super::{
+    Arithmetic, Ask, MAX_COUNT, When, Words, clamp, fixed_window::decide_count, saturating_nanos,
+};
+use crate::{BuildError, Decision, Quota};
+
+/// A fixed window that begins with a key's first request. The next window begins with the first request after it.
+///
+/// The words are the end of the window in nanoseconds, and the count, which is above 0.
+///
+/// A quota of another window has the limit of that quota in the window of this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstRequest {
+    limit: u64,
+    /// In nanoseconds.
+    window: u64,
+}
+
+impl FirstRequest {
+    /// # Errors
+    ///
+    /// A limit that cannot be counted.
+    pub(crate) fn new(quota: Quota) -> Result<Self, BuildError> {
+        quota.check()?;
+        quota.check_limit(MAX_COUNT)?;
+        Ok(Self {
+            limit: quota.limit(),
+            window: saturating_nanos(quota.window()),
+        })
+    }
+
+    /// Returns the end and the count of the window, or those of a window that begins now.
+    fn read(&self, words: &[u64], now: u64) -> (u64, u64) {
+        match *words {
+            [end, count] if end > now => (end, count),
+            _ => (now + self.window, 0),
+        }
+    }
+}
+
+impl Arithmetic for FirstRequest {
+    fn kind(&self) -> u8 {
+        0x14
+    }
+
+    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
+        let now = clamp(now.nanos);
+        let (end, count) = self.read(words, now);
+        let limit = ask.limit(self.limit, MAX_COUNT);
+        decide_count(limit, count, Duration::from_nanos(end - now), ask)
+    }
+
+    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+        let (end, count) = self.read(words, clamp(now.nanos));
+        *words = Words::from([end, count + tokens]);
+    }
+
+    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+        let (end, count) = self.read(words, clamp(now.nanos));
+        let settled = count.saturating_add_signed(delta).min(MAX_COUNT);
+        match settled {
+            _ if settled == count => {}
+            0 => words.clear(),
+            _ => *words = Words::from([end, settled]),
+        }
+        settled != count
+    }
+
+    fn pressure(&self, words: &[u64], now: When) -> u64 {
+        self.read(words, clamp(now.nanos)).1
+    }
+
+    fn decode(&self, words: Words) -> Option<Words> {
+        matches!(*words, [] | [_, 1..=MAX_COUNT]).then_some(words)
+    }
+}

@@ -1,0 +1,56 @@
+use std::fmt;
+
+use super::{Arithmetic, Ask, When, Words};
+use crate::Decision;
+
+/// An algorithm whose state is one number: 0 for an unused key. The number rises with the used tokens, and with time.
+pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
+    /// An instant in the units of the state.
+    type Moment: Copy;
+
+    fn kind(&self) -> u8;
+
+    fn at(&self, now: When) -> Self::Moment;
+
+    fn decide(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> Decision;
+
+    /// Returns the tokens that [`decide`](Self::decide) grants.
+    fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;
+
+    fn take(&self, state: u64, now: Self::Moment, tokens: u64) -> u64;
+
+    /// Returns the same state if nothing changes.
+    fn settle(&self, state: u64, now: Self::Moment, delta: i64) -> u64;
+}
+
+impl<A: OneNumber> Arithmetic for A {
+    fn kind(&self) -> u8 {
+        OneNumber::kind(self)
+    }
+
+    fn decide(&self, words: &[u64], now: When, ask: &Ask<'_>) -> Decision {
+        OneNumber::decide(self, read(words), self.at(now), ask)
+    }
+
+    fn take(&self, words: &mut Words, now: When, _: &Ask<'_>, tokens: u64) {
+        let state = OneNumber::take(self, read(words), self.at(now), tokens);
+        *words = Words::from_elem(state, 1);
+    }
+
+    fn settle(&self, words: &mut Words, now: When, _: &Ask<'_>, delta: i64) -> bool {
+        let state = read(words);
+        let settled = OneNumber::settle(self, state, self.at(now), delta);
+        if settled != state {
+            *words = Words::from_elem(settled, 1);
+        }
+        settled != state
+    }
+
+    fn decode(&self, words: Words) -> Option<Words> {
+        (words.len() < 2).then_some(words)
+    }
+}
+
+fn read(words: &[u64]) -> u64 {
+    words.first().copied().unwrap_or(0)
+}

@@ -1,0 +1,97 @@
+use super::{
+    alone::Charged,
+    fingerprint::Fingerprint,
+    frame::Frame,
+    slots::Slots,
+    store::{Store, no_memory},
+};
+use crate::{
+    BuildError, Decision,
+    algorithm::{Ask, OneNumber, When},
+};
+
+/// The keys of one policy whose states are one number each.
+pub(super) struct Numbers<A> {
+    arithmetic: A,
+    pub(super) slots: Slots,
+}
+
+impl<A: OneNumber> Numbers<A> {
+    /// Slots for `capacity` keys.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory for them.
+    pub(super) fn new(arithmetic: A, capacity: usize) -> Result<Self, BuildError> {
+        let slots = Slots::new(capacity).ok_or_else(|| no_memory(capacity))?;
+        Ok(Self { arithmetic, slots })
+    }
+
+    fn at(&self, key: Fingerprint, nanos: u64) -> A::Moment {
+        let key = key.bits();
+        self.arithmetic.at(When { nanos, key })
+    }
+
+    /// Charges a key.
+    #[inline(always)]
+    fn take(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        // Copied as a whole first: no read passes the swap.
+        let arithmetic = self.arithmetic;
+        let now = self.at(key, nanos);
+        // Most keys are in their first bucket. The code for the others is elsewhere.
+        let charge = |state| charged(&arithmetic, state, now, ask);
+        match self.slots.swap_first(key, charge) {
+            // After the swap, which waits for everything that is written before it.
+            Some(state) => arithmetic.decide(state, now, ask),
+            None => self.take_elsewhere(key, now, ask),
+        }
+    }
+
+    /// Charges a key in any of its buckets.
+    #[inline(never)]
+    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> Decision {
+        let arithmetic = &self.arithmetic;
+        let charge = &mut |state| charged(arithmetic, state, now, ask);
+        arithmetic.decide(self.slots.update(key, charge), now, ask)
+    }
+}
+
+impl<A: OneNumber> Store for Numbers<A> {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        self.take(key, nanos, ask)
+    }
+
+    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Charged {
+        let key = frame.hash(key);
+        Charged::of(self.take(key, frame.now(), &Ask::own(cost)))
+    }
+
+    fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+        let state = self.slots.update(key, &mut |_| None);
+        self.arithmetic.decide(state, self.at(key, nanos), ask)
+    }
+
+    fn settle(&self, key: Fingerprint, nanos: u64, _: &Ask<'_>, delta: i64) {
+        let now = self.at(key, nanos);
+        self.slots.update(key, &mut |state| {
+            let settled = self.arithmetic.settle(state, now, delta);
+            (settled != state).then_some(settled)
+        });
+    }
+
+    fn reset(&self, key: Fingerprint) {
+        self.slots
+            .update(key, &mut |state| (state != 0).then_some(0));
+    }
+
+    fn len(&self) -> usize {
+        self.slots.used()
+    }
+}
+
+/// Returns the state after a charge, or `None` if nothing is granted.
+#[inline(always)]
+fn charged<A: OneNumber>(arithmetic: &A, state: u64, now: A::Moment, ask: &Ask<'_>) -> Option<u64> {
+    let granted = arithmetic.granted(state, now, ask);
+    (granted > 0).then(|| arithmetic.take(state, now, granted))
+}
