@@ -1,9 +1,9 @@
 use std::{error::Error, fmt};
 
-/// A setting that cannot work, found when a limiter is built.
+/// An invalid setting, found when a limit is built.
 ///
-/// Whatever can be wrong with a limit is found here, so that nothing is left to go wrong (or to panic) at call time.
-/// The error names the policy it belongs to, the field, the value it has and what the value must be.
+/// All settings are checked at build time, so no call fails or panics because of one. The error names the policy, the
+/// field, its value and its bound.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
@@ -22,9 +22,9 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// A `field` that has this `value`, but must be within `bound` (which completes the sentence "but must be ..").
+    /// An error about a `field` with this `value`. `bound` completes the sentence "but must be ..".
     ///
-    /// For those who write a [`Backend`](crate::backend::Backend) or a [`KeyExtractor`](crate::key::KeyExtractor).
+    /// For authors of a [`Backend`](crate::backend::Backend) or a [`KeyExtractor`](crate::key::KeyExtractor).
     #[must_use]
     pub fn new(field: &'static str, value: impl fmt::Display, bound: impl fmt::Display) -> Self {
         Self {
@@ -35,34 +35,32 @@ impl BuildError {
         }
     }
 
-    /// The same error, said to be about the policy of this name.
+    /// Adds the name of the policy that has the setting.
     #[must_use]
-    pub fn in_policy(self, name: &str) -> Self {
-        Self {
-            policy: Some(name.to_owned()),
-            ..self
-        }
+    pub fn in_policy(mut self, name: &str) -> Self {
+        self.policy = Some(name.to_owned());
+        self
     }
 
-    /// The policy that has the setting; `None` when it belongs to the whole limiter.
+    /// The policy that has the setting, or `None` for a setting of the whole limit.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
-    /// The setting, by the name of its setter.
+    /// The name of the setter.
     #[must_use]
     pub fn field(&self) -> &str {
         self.field
     }
 
-    /// The value that the setting has.
+    /// The value of the setting.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// What the value must be.
+    /// The bound that the value must satisfy.
     #[must_use]
     pub fn bound(&self) -> &str {
         &self.bound
@@ -74,11 +72,13 @@ impl fmt::Display for BuildError {
         if let Some(policy) = &self.policy {
             write!(f, "policy {policy:?}: ")?;
         }
-        write!(
-            f,
-            "{} is {}, but must be {}",
-            self.field, self.value, self.bound
-        )
+        let Self {
+            field,
+            value,
+            bound,
+            ..
+        } = self;
+        write!(f, "{field} is {value}, but must be {bound}")
     }
 }
 

@@ -108,7 +108,7 @@ impl Limiter {
     fn applies(&self, rule: &Rule, key: Range<usize>, cost: Option<u64>) -> Applies {
         Applies::To {
             key,
-            cost: cost.unwrap_or_else(|| rule.policy.fixed_cost()),
+            cost: cost.unwrap_or(rule.policy.cost),
             quota: match self.quota {
                 None => Quoted::Own,
                 quota => Quoted::Found(quota),

@@ -13,7 +13,6 @@ use std::{
 
 use self::corrections::Corrections;
 pub(crate) use self::{
-    look::Look,
     question::{Asked, Question},
     rule::{Applies, Quoted, Rule},
     waiting::Waiting,

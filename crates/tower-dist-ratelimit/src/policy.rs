@@ -1,53 +1,58 @@
 mod algorithm;
-mod cost;
-mod dynamic;
 mod missing_key;
 mod request_policy;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 pub use algorithm::Algorithm;
-pub(crate) use cost::Cost;
-pub(crate) use dynamic::Dynamic;
 pub use missing_key::MissingKey;
 pub use request_policy::RequestPolicy;
-pub(crate) use request_policy::{CostOf, KeyOf, QuotaOf};
 
 use crate::{
     BuildError, Quota,
+    backend::BoxFuture,
     key::{IntoKey, KeyExtractor, KeySink, RequestParts},
 };
 
-/// Whether a policy applies to a request.
-type OnlyIf = Arc<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
+/// A function of an HTTP request.
+type OfRequest<T> = Arc<dyn Fn(RequestParts<'_>) -> T + Send + Sync>;
 
-/// The longest name. Names go out with every response.
+/// The source of a key's quota, if it is not the policy.
+#[derive(Clone)]
+pub(crate) enum DynamicQuota {
+    Now(OfRequest<Option<Quota>>),
+    Later(OfRequest<BoxFuture<'static, Option<Quota>>>),
+}
+
+/// Maximum length of a name, because responses carry the names.
 const MAX_NAME: usize = 64;
 
-/// One limit: its name, how much, for whom, and what a request costs.
+/// One limit: its name, its quota, the key that it counts by, and the cost of a request.
 ///
-/// # Which algorithm
+/// # Algorithms
 ///
-/// | | in any window at most | for |
+/// | algorithm | maximum in any window | use |
 /// |---|---|---|
-/// | token bucket (default), [`leaky_bucket`](Self::leaky_bucket) | burst + limit | nearly everything: bursts are allowed and bounded |
-/// | [`leaky_queue`](Self::leaky_queue) | the limit, evenly | calls to others that must not come in bursts; requests wait |
-/// | [`fixed_window`](Self::fixed_window), [`fixed_window_staggered`](Self::fixed_window_staggered), [`fixed_window_from_first_request`](Self::fixed_window_from_first_request) | 2 × limit | quotas by the hour or day that people have to understand |
-/// | [`sliding_window`](Self::sliding_window) | 1.99 × limit; 1.02 to 1.15 on real traffic | a sliding window for the price of two counters |
-/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | 1.99 × limit; closer on real traffic | the same, at the price of some more |
-/// | [`sliding_window_strict`](Self::sliding_window_strict) | the limit | hard limits with fixed memory |
-/// | [`sliding_window_log`](Self::sliding_window_log) | the limit | hard limits, when they are small |
+/// | token bucket (default), [`leaky_bucket`](Self::leaky_bucket) | burst + limit | most limits: bursts are allowed and bounded |
+/// | [`leaky_queue`](Self::leaky_queue) | limit, evenly spaced | calls to a service that does not tolerate bursts; requests wait |
+/// | [`fixed_window`](Self::fixed_window), [`fixed_window_staggered`](Self::fixed_window_staggered), [`fixed_window_from_first_request`](Self::fixed_window_from_first_request) | 2 × limit | hourly or daily quotas that people have to understand |
+/// | [`sliding_window`](Self::sliding_window) | 1.99 × limit; 1.02 to 1.15 × limit on real traffic | a sliding window at the price of two counters |
+/// | [`sliding_window_buckets`](Self::sliding_window_buckets) | 1.99 × limit; closer on real traffic | the same at the price of more counters |
+/// | [`sliding_window_strict`](Self::sliding_window_strict) | limit | hard limits in fixed memory |
+/// | [`sliding_window_log`](Self::sliding_window_log) | limit | hard limits that are small |
 ///
 /// # Default
 ///
-/// A token bucket, one for all requests; each costs 1 token.
+/// A token bucket that all requests share. Each request costs 1 token.
 ///
 /// # Errors
 ///
-/// Reported when the limiter is built: a name that cannot stand in the `RateLimit` fields (1 to 64 printable ASCII
-/// characters; quotes and backslashes are fine), one that two policies have, a quota that cannot be kept, a fixed cost
-/// that is zero or above the burst, a key that no request can have; a number of the algorithm that is out of its bounds,
-/// and a burst with an algorithm that has none.
+/// Building a limit fails if
+/// - the name is not 1 to 64 printable ASCII characters, or another policy of the limit has the same name,
+/// - a number of the quota or of the algorithm is out of range,
+/// - the quota has a burst but the algorithm does not support it,
+/// - the fixed cost is zero or exceeds the burst, or
+/// - no request can have the key.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -66,15 +71,17 @@ pub struct Policy {
     dynamic_quotas: bool,
     colocated: Option<String>,
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
-    pub(crate) cost: Cost,
-    pub(crate) only_if: Option<OnlyIf>,
+    /// The cost of a request; 1 if `cost_fn` computes it.
+    pub(crate) cost: u64,
+    pub(crate) cost_fn: Option<OfRequest<u64>>,
+    pub(crate) only_if: Option<OfRequest<bool>>,
     pub(crate) missing_key: Option<MissingKey>,
-    pub(crate) dynamic: Option<Dynamic>,
+    pub(crate) dynamic: Option<DynamicQuota>,
     pub(crate) hidden: bool,
 }
 
 impl Policy {
-    /// A policy of this name, which clients see.
+    /// A policy with a name, which clients see.
     pub fn new(name: impl Into<String>, quota: Quota) -> Self {
         Self {
             name: name.into(),
@@ -83,7 +90,8 @@ impl Policy {
             dynamic_quotas: false,
             colocated: None,
             key: None,
-            cost: Cost::Fixed(1),
+            cost: 1,
+            cost_fn: None,
             only_if: None,
             missing_key: None,
             dynamic: None,
@@ -91,80 +99,82 @@ impl Policy {
         }
     }
 
-    /// A leaky bucket as a meter: each request pours in its cost, the bucket leaks `limit` tokens per window, and what
-    /// would make it overflow is rejected. Its capacity is the quota's burst.
+    /// Counts with a leaky bucket as a meter. Each request adds its cost, the bucket leaks `limit` tokens per window, and the
+    /// limit rejects a request that would overflow the bucket. The capacity is the quota's burst.
     ///
-    /// It admits exactly what a token bucket admits, which is the same seen from the other side.
+    /// It admits exactly the requests that a token bucket admits.
     pub fn leaky_bucket(self) -> Self {
         self.counted(Algorithm::LeakyBucket)
     }
 
-    /// A leaky bucket as a queue: requests pass one at a time, `window / limit` apart for each token they cost, and wait
-    /// for their turn. Those that would wait longer than `max_wait` (above zero, at most 100 years) are rejected.
+    /// Counts with a leaky bucket as a queue. Requests pass one at a time, `window / limit` apart for each token of their
+    /// cost, and wait for their turn. A request that would wait longer than `max_wait` is rejected. `max_wait` is above zero
+    /// and at most 100 years.
     ///
-    /// For what must not come in bursts at all, such as a partner's API. The wait is the decision's
+    /// Use it for calls that must not come in bursts at all, such as those to a partner's API. The wait is the decision's
     /// [`delay`](crate::Decision::delay).
     ///
-    /// Who is dropped while it waits leaves its place empty: those behind it have their times already. What is put back on
-    /// purpose, by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund), moves up whoever comes next, who can
-    /// then come together with the last that waits.
+    /// If a caller drops a request while it waits, the place stays empty, because later requests already have their times.
+    /// A refund by a [handle](crate::RateLimitHandle) or a [`Limiter`](crate::Limiter::refund) moves the next request up, so it
+    /// can coincide with the last waiting request.
     pub fn leaky_queue(self, max_wait: Duration) -> Self {
         self.counted(Algorithm::LeakyQueue { max_wait })
     }
 
-    /// A counter that starts again with every window. The windows of all keys begin together, counted from when the
-    /// limiter was made, or by the store's clock if it has one.
+    /// Counts in windows that start for all keys together. Time counts by the backend's clock, or in
+    /// [`Memory`](crate::backend::Memory) from its creation.
     ///
-    /// The cheapest to understand and to explain. Around the end of a window twice the limit can pass at once.
+    /// This is the easiest algorithm to explain. Around the end of a window, twice the limit can pass in a moment.
     pub fn fixed_window(self) -> Self {
         self.counted(Algorithm::FixedWindow { staggered: false })
     }
 
-    /// A [fixed window](Self::fixed_window) that begins at another time for each key, so that not all clients come back
-    /// in the same instant.
+    /// Counts in [fixed windows](Self::fixed_window) that start at a different time for each key, so that not all clients
+    /// return in the same instant.
     pub fn fixed_window_staggered(self) -> Self {
         self.counted(Algorithm::FixedWindow { staggered: true })
     }
 
-    /// A [fixed window](Self::fixed_window) that begins with a key's first request, and the next one with the first
-    /// request after that.
+    /// Counts in [fixed windows](Self::fixed_window) that start with a key's first request. The next window starts with the
+    /// first request after the end of this one.
     pub fn fixed_window_from_first_request(self) -> Self {
         self.counted(Algorithm::FixedWindowFromFirstRequest)
     }
 
-    /// Two windows, weighted: what was counted in this window, and of the previous one as large a share as is less than
-    /// a window ago. With 43 of 60 seconds gone that is 17/60.
+    /// Counts in two windows: the current one in full, and the previous one by the share that is less than a window ago. After
+    /// 43 of 60 seconds that share is 17/60.
     ///
-    /// Close to a true sliding window on real traffic (up to 1.15 times the limit), at the price of two counters. Who
-    /// tries hard can get nearly twice the limit into one window.
+    /// It needs two counters and is close to a true sliding window on real traffic, up to 1.15 times the limit. An attacker
+    /// can send nearly twice the limit in one window.
     pub fn sliding_window(self) -> Self {
         self.counted(Algorithm::SlidingWindow)
     }
 
-    /// `count` sub-windows per window, from 2 to 100: what was counted in them, and a share of the one that is half gone.
-    /// Four in a minute are five counters of 15 seconds.
+    /// Counts in `count` buckets per window, from 2 to 100, and a share of the oldest one. Four buckets in a minute are five
+    /// counters of 15 seconds.
     ///
-    /// Closer than [two windows](Self::sliding_window) on real traffic, no better against those who try hard.
+    /// It is closer than [`sliding_window`](Self::sliding_window) on real traffic, and no better against an attacker.
     pub fn sliding_window_buckets(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowBuckets { count })
     }
 
-    /// `count` sub-windows per window, from 2 to 100, and the one that is half gone as a whole.
+    /// Counts in `count` buckets per window, from 2 to 100, and the whole oldest one.
     ///
-    /// Never more than the limit in any window, with a fixed amount of memory. The price: what can be sustained is
-    /// `count / (count + 1)` of the limit, 80 % with four, 91 % with ten.
+    /// It never admits more than the limit in any window, and uses a fixed amount of memory. It sustains
+    /// `count / (count + 1)` of the limit: 80 % with four buckets, 91 % with ten.
     pub fn sliding_window_strict(self, count: u32) -> Self {
         self.counted(Algorithm::SlidingWindowStrict { count })
     }
 
-    /// The time of every request: exactly the limit in any window.
+    /// Counts with the time of every request: exactly the limit in any window.
     ///
-    /// For small limits that must hold, such as logins: at most 10,000, and 16 to 32 bytes per token in the window.
+    /// Use it for small limits that must hold, such as logins. The limit is at most 10,000. Each token in the window takes 16
+    /// to 32 bytes.
     pub fn sliding_window_log(self) -> Self {
         self.counted(Algorithm::SlidingWindowLog)
     }
 
-    /// Counts by this algorithm.
+    /// Counts with this algorithm.
     ///
     /// # Default
     ///
@@ -176,38 +186,36 @@ impl Policy {
     /// let chosen = Policy::new("login", Quota::per_minute(5)).counted(Algorithm::SlidingWindowLog);
     /// assert_eq!(chosen.algorithm(), Algorithm::SlidingWindowLog);
     /// ```
-    pub fn counted(self, algorithm: Algorithm) -> Self {
-        Self { algorithm, ..self }
+    pub fn counted(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
     }
 
-    /// Lets charges bring a [quota](crate::backend::Charge::quota) of their own: limits that differ from key to key or
-    /// change while the limiter runs.
+    /// Lets each charge carry a [quota](crate::backend::Charge::quota), for limits that differ from key to key or change
+    /// at run time.
     ///
     /// # Default
     ///
-    /// All keys have the policy's quota, always.
+    /// All keys have the policy's quota.
     ///
     /// # Cost
     ///
-    /// In [`Memory`](crate::backend::Memory) a bucket then needs a short lock, and 80 bytes per key. On Redis and Memcached a
-    /// rejected request writes its key if it brings another quota than the last one.
-    pub fn dynamic_quotas(self) -> Self {
-        Self {
-            dynamic_quotas: true,
-            ..self
-        }
+    /// In [`Memory`](crate::backend::Memory), a bucket then needs a short lock and 80 bytes per key. On Redis and Memcached, a
+    /// rejected request writes its key if its quota differs from the previous one.
+    pub fn dynamic_quotas(mut self) -> Self {
+        self.dynamic_quotas = true;
+        self
     }
 
-    /// Keeps all keys of this policy in one place of a store that is spread over several servers, together with those of
-    /// every policy that is colocated under the same name.
+    /// Keeps all keys of this policy on one server of a distributed backend, together with the keys of every policy that is
+    /// colocated under the same name.
     ///
-    /// In a Redis Cluster, policies that are decided together but have different keys are otherwise asked in parallel,
-    /// and what was taken is put back when one rejects; colocated, they are decided in one step. The price: all of their
-    /// load is on one server.
+    /// In a Redis Cluster, policies with different keys are otherwise decided in parallel, and a rejection refunds the
+    /// others. Colocated policies are decided in one step, but one server carries all of their load.
     ///
     /// # Default
     ///
-    /// Each key is where its hash says. Stores of one server do not care.
+    /// The hash of a key selects its server. A backend with one server ignores this setting.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -216,26 +224,22 @@ impl Policy {
     /// let total = Policy::new("total", Quota::per_second(5_000)).colocate("orders");
     /// assert_eq!(user.colocated(), total.colocated());
     /// ```
-    pub fn colocate(self, name: impl Into<String>) -> Self {
-        Self {
-            colocated: Some(name.into()),
-            ..self
-        }
+    pub fn colocate(mut self, name: impl Into<String>) -> Self {
+        self.colocated = Some(name.into());
+        self
     }
 
-    /// One bucket per key.
+    /// Counts per key.
     ///
     /// # Default
     ///
-    /// One bucket for all requests.
-    pub fn by(self, key: impl KeyExtractor) -> Self {
-        Self {
-            key: Some(Arc::new(key)),
-            ..self
-        }
+    /// All requests share one count.
+    pub fn by(mut self, key: impl KeyExtractor) -> Self {
+        self.key = Some(Arc::new(key));
+        self
     }
 
-    /// One bucket per key that the closure returns: anything owned that is [`IntoKey`].
+    /// Counts per key that the closure returns: any owned [`IntoKey`].
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
@@ -243,7 +247,9 @@ impl Policy {
     /// #[derive(Clone)]
     /// struct User { id: u64 }
     ///
-    /// Policy::new("per-user", Quota::per_second(5)).by_fn(|head| head.extensions().get::<User>().map(|user| user.id));
+    /// let policy = Policy::new("per-user", Quota::per_second(5))
+    ///     .by_fn(|head| head.extensions().get::<User>().map(|user| user.id));
+    /// assert_eq!(policy.name(), "per-user");
     /// ```
     pub fn by_fn<F, K>(self, key: F) -> Self
     where
@@ -253,12 +259,13 @@ impl Policy {
         self.by(move |head: RequestParts<'_>, sink: &mut KeySink| key(head).write(sink))
     }
 
-    /// One bucket per text that the closure borrows from the request, so nothing is copied or allocated.
+    /// Counts per text that the closure borrows from the request, without copy or allocation.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
     ///
-    /// Policy::new("per-host", Quota::per_second(5)).by_str(|head| head.uri().host());
+    /// let policy = Policy::new("per-host", Quota::per_second(5)).by_str(|head| head.uri().host());
+    /// assert_eq!(policy.name(), "per-host");
     /// ```
     pub fn by_str<F>(self, key: F) -> Self
     where
@@ -267,8 +274,8 @@ impl Policy {
         self.by(move |head: RequestParts<'_>, sink: &mut KeySink| key(head).write(sink))
     }
 
-    /// One bucket per key that the closure takes from a request of any type, for a
-    /// [`CallLimitLayer`](crate::CallLimitLayer); its argument says the type.
+    /// Counts per key that the closure takes from a request of any type, for a [`CallLimitLayer`](crate::CallLimitLayer). Annotate
+    /// the closure's argument with the type.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota};
@@ -287,51 +294,48 @@ impl Policy {
         RequestPolicy::by(self, key)
     }
 
-    /// What each request costs, in tokens, from 1 to the burst, or to the limit where there is no burst.
+    /// Sets the cost of a request in tokens: from 1 to the burst, or to the limit if the algorithm has no burst.
     ///
     /// # Default
     ///
     /// 1.
-    pub fn cost(self, tokens: u64) -> Self {
-        Self {
-            cost: Cost::Fixed(tokens),
-            ..self
-        }
+    pub fn cost(mut self, tokens: u64) -> Self {
+        (self.cost, self.cost_fn) = (tokens, None);
+        self
     }
 
-    /// What a request costs, in tokens. Zero is free; above the burst, or the limit where there is no burst, it can never pass.
-    pub fn cost_fn<F>(self, cost: F) -> Self
+    /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the burst, or
+    /// than the limit if the algorithm has no burst, can never pass.
+    pub fn cost_fn<F>(mut self, cost: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> u64 + Send + Sync + 'static,
     {
-        Self {
-            cost: Cost::Of(Arc::new(cost)),
-            ..self
-        }
+        self.cost = 1;
+        self.cost_fn = Some(Arc::new(cost));
+        self
     }
 
-    /// What happens to requests that have no key.
+    /// Sets how the limit handles a request without a key.
     ///
     /// # Default
     ///
     /// [`MissingKey::Error`] for [`peer_addr`](crate::key::peer_addr()), [`client_ip`](crate::key::client_ip()) and other keys
     /// with a [hint](KeyExtractor::hint); [`MissingKey::Shared`] for all others.
-    pub fn missing_key(self, action: MissingKey) -> Self {
-        Self {
-            missing_key: Some(action),
-            ..self
-        }
+    pub fn missing_key(mut self, action: MissingKey) -> Self {
+        self.missing_key = Some(action);
+        self
     }
 
-    /// Requests that the policy applies to; the layer decides on all others as if it did not have the policy.
+    /// Applies the policy only to requests for which the closure returns `true`.
     ///
-    /// So one layer holds the limits of the whole service and those of its routes, and decides on them together: a request
-    /// that any policy rejects is charged to none. With a layer of its own for each route, the outer layer has charged the
-    /// request already when the inner one rejects it.
+    /// So one layer can hold the limits of a whole service and the limits of its routes, and decide them together: a request
+    /// that one policy rejects is charged to none. With a separate layer for each route, the outer layer has
+    /// charged the request before the inner one rejects it.
     ///
-    /// For HTTP and gRPC, in a [`RateLimitLayer`](crate::RateLimitLayer). The closure sees the request as it is where the layer
-    /// stands. In axum, [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer) puts it behind the
-    /// router, where the request has a `MatchedPath`.
+    /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. The closure sees the request as it
+    /// arrives at the layer. In axum,
+    /// [`Router::layer`](https://docs.rs/axum/0.8/axum/struct.Router.html#method.layer) runs after routing, so the request has
+    /// a `MatchedPath`.
     ///
     /// # Default
     ///
@@ -339,7 +343,7 @@ impl Policy {
     ///
     /// # Cost
     ///
-    /// One call of a boxed closure per request. The `RateLimit-Policy` field is then written for each response.
+    /// One call of a boxed closure per request. The layer then formats the `RateLimit-Policy` header for each response.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -361,25 +365,23 @@ impl Policy {
     ///     let request = Request::builder().uri(path).body(String::new())?;
     ///     statuses.push(service.ready().await?.call(request).await?.status().as_u16());
     /// }
-    /// // The second login is rejected, and takes nothing from the limit of all.
+    /// // The second login is rejected, and is not charged to the limit of all requests.
     /// assert_eq!(statuses, [200, 429, 200, 200, 429]);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn only_if<F>(self, applies: F) -> Self
+    pub fn only_if<F>(mut self, applies: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> bool + Send + Sync + 'static,
     {
-        Self {
-            only_if: Some(Arc::new(applies)),
-            ..self
-        }
+        self.only_if = Some(Arc::new(applies));
+        self
     }
 
-    /// Leaves the policy out of responses: the layer decides and charges as usual, but no header and no body names it.
+    /// Hides the policy from clients: the layer decides and charges as usual, but no header and no body names the policy.
     ///
-    /// For limits that protect the service as a whole, which clients cannot plan with. A rejection still has its status and its
-    /// `Retry-After`. [Observers](crate::Observer) and [`Rejection::violated`](crate::Rejection::violated) see the policy.
+    /// Use it for limits that protect the service as a whole, which clients cannot plan for. A rejection keeps its status and
+    /// its `Retry-After`. [Observers](crate::Observer) and [`Rejection::violated`](crate::Rejection::violated) see the policy.
     ///
     /// # Default
     ///
@@ -404,20 +406,23 @@ impl Policy {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn hidden(self) -> Self {
-        Self {
-            hidden: true,
-            ..self
-        }
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
     }
 
-    /// Gives each key a quota of its own, which is looked up with every request, so that it can change at any time.
+    /// Gives each key its own quota. The closure runs for every request, so the quota can change at any time.
     ///
-    /// `None` is the policy's own quota, and so is a quota that could not have been built. A limit of zero rejects
-    /// everything, without asking the store. Windows and logs keep their length: they take the limit of a quota, whatever its window,
-    /// and a log no more than 10,000 of it. What a key has used stays used when its quota changes: lowered below that,
-    /// it is rejected until enough has come back; raised, it gets the difference at once. A bucket drains at the rate of the
-    /// old quota until the first request that brings the new one, allowed or not, and at the new rate from then on.
+    /// | closure returns | quota |
+    /// |---|---|
+    /// | `None`, or a quota that could not be built | the policy's quota |
+    /// | a limit of zero | rejects every request, without a round trip |
+    /// | another quota, in a bucket | that quota |
+    /// | another quota, in a window or log | its limit, with the policy's window; a log counts at most 10,000 |
+    ///
+    /// Used tokens stay used when the quota changes. If the new limit is lower than the use, the key is rejected until
+    /// enough tokens have returned. If it is higher, the key gets the difference immediately. A bucket refills at the old
+    /// rate until the first request with the new quota, allowed or not, and at the new rate from then on.
     ///
     /// # Default
     ///
@@ -429,35 +434,33 @@ impl Policy {
     /// #[derive(Clone)]
     /// struct User { id: u64, per_minute: u64 }
     ///
-    /// Policy::new("per-user", Quota::per_minute(60))
+    /// let policy = Policy::new("per-user", Quota::per_minute(60))
     ///     .by(key::extension(|user: &User| user.id))
     ///     .quota_by(|head| Some(Quota::per_minute(head.extensions().get::<User>()?.per_minute)));
+    /// assert!(policy.has_dynamic_quotas());
     /// ```
-    pub fn quota_by<F>(self, quota: F) -> Self
+    pub fn quota_by<F>(mut self, quota: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> Option<Quota> + Send + Sync + 'static,
     {
-        Self {
-            dynamic: Some(Dynamic::Now(Arc::new(quota))),
-            ..self.dynamic_quotas()
-        }
+        self.dynamic = Some(DynamicQuota::Now(Arc::new(quota)));
+        self.dynamic_quotas()
     }
 
-    /// The same as [`quota_by`](Self::quota_by), for quotas that take some waiting: in a database, or with the service that
-    /// knows what a token is worth.
+    /// Gives each key its own quota, like [`quota_by`](Self::quota_by), with an asynchronous look-up, such as in a database.
     ///
-    /// The look-up has the layer's [deadline](crate::RateLimitLayerBuilder::backend_timeout). The backend has the same
-    /// deadline once more, counted from when it is asked, so a slow look-up never opens the backend's circuit. A look-up
-    /// that is late is decided by [`FailureMode`](crate::FailureMode). Meanwhile the request holds the inner service ready, so
-    /// keep the looked-up quotas in a cache.
+    /// The look-up must finish within the layer's [timeout](crate::RateLimitLayerBuilder::backend_timeout). After it the backend
+    /// has the same time again, so a slow look-up never opens the backend's circuit. If the look-up times out,
+    /// [`FailureMode`](crate::FailureMode) decides. During the look-up the request holds the inner service ready, so keep the
+    /// quotas in a cache.
     ///
-    /// For HTTP and gRPC, as a [`RateLimitLayer`](crate::RateLimitLayer) decides on them. Where requests are of other types, or wait for
-    /// their turn, a layer above looks the quota up and puts it into the request, where
-    /// [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by) finds it.
+    /// This works in a [`RateLimitLayer`](crate::RateLimitLayer), for HTTP and gRPC. For other requests, and for requests that
+    /// wait for their turn, let a layer above look the quota up and store it in the request, and read it there with
+    /// [`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by).
     ///
     /// # Cost
     ///
-    /// Each request boxes the look-up and what waits for it.
+    /// Each request boxes the look-up and the pending decision.
     ///
     /// ```
     /// use tower_dist_ratelimit::{Policy, Quota, key};
@@ -466,20 +469,20 @@ impl Policy {
     ///     (tenant == "big").then(|| Quota::per_second(1_000))
     /// }
     ///
-    /// Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head| {
+    /// let policy = Policy::new("per-tenant", Quota::per_second(10)).by(key::header("x-tenant")).quota_by_async(|head| {
     ///     let tenant = head.headers().get("x-tenant").and_then(|value| value.to_str().ok());
     ///     look_up(tenant.unwrap_or_default().to_owned())
     /// });
+    /// assert!(policy.has_dynamic_quotas());
     /// ```
-    pub fn quota_by_async<F, Fut>(self, quota: F) -> Self
+    pub fn quota_by_async<F, Fut>(mut self, quota: F) -> Self
     where
         F: Fn(RequestParts<'_>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<Quota>> + Send + 'static,
     {
-        Self {
-            dynamic: Some(Dynamic::Later(Arc::new(move |head| Box::pin(quota(head))))),
-            ..self.dynamic_quotas()
-        }
+        let look_up: OfRequest<BoxFuture<'static, _>> = Arc::new(move |head| Box::pin(quota(head)));
+        self.dynamic = Some(DynamicQuota::Later(look_up));
+        self.dynamic_quotas()
     }
 
     /// The name.
@@ -488,33 +491,51 @@ impl Policy {
         &self.name
     }
 
-    /// How much is allowed.
+    /// The quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How it counts.
+    /// The algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Under which name it is [colocated](Self::colocate).
+    /// The name under which the policy is [colocated](Self::colocate).
     #[must_use]
     pub fn colocated(&self) -> Option<&str> {
         self.colocated.as_deref()
     }
 
-    /// Whether charges can bring a quota of their own.
+    /// Whether charges can carry a quota.
     #[must_use]
     pub fn has_dynamic_quotas(&self) -> bool {
         self.dynamic_quotas
     }
 
-    /// What the server lacks when a request has no key.
+    /// The key's explanation of how to configure the server.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         self.key.as_ref()?.hint()
+    }
+
+    /// Returns an error if the policy takes anything from HTTP requests.
+    pub(crate) fn check_ignores_requests(&self, bound: &str) -> Result<(), BuildError> {
+        let field = match self {
+            Self { key: Some(_), .. } => "by",
+            Self {
+                only_if: Some(_), ..
+            } => "only_if",
+            Self {
+                dynamic: Some(_), ..
+            } => "quota_by",
+            Self {
+                cost_fn: Some(_), ..
+            } => "cost_fn",
+            _ => return Ok(()),
+        };
+        Err(BuildError::new(field, "set", bound).in_policy(&self.name))
     }
 
     pub(crate) fn check(&self) -> Result<(), BuildError> {
@@ -524,19 +545,23 @@ impl Policy {
 
     fn check_parts(&self) -> Result<(), BuildError> {
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if self.name.is_empty() || self.name.len() > MAX_NAME || !self.name.bytes().all(printable) {
+        if !matches!(self.name.len(), 1..=MAX_NAME) || !self.name.bytes().all(printable) {
+            let value = format_args!("{:?}", self.name);
             let bound = format_args!("1 to {MAX_NAME} printable ASCII characters");
-            return Err(BuildError::new(
-                "name",
-                format_args!("{:?}", self.name),
-                bound,
-            ));
+            return Err(BuildError::new("name", value, bound));
         }
         self.quota.check()?;
         self.algorithm.check(self.quota)?;
-        // Where there is no burst, it is the limit.
+        // Without a burst, this is the limit.
         let most = self.quota.burst_size();
-        self.cost.check(self.algorithm.largest(), most)?;
+        match self.cost {
+            0 => return Err(BuildError::new("cost", 0, "at least 1")),
+            cost if cost > most => {
+                let bound = format_args!("at most the {}, {most}", self.algorithm.largest());
+                return Err(BuildError::new("cost", cost, bound));
+            }
+            _ => {}
+        }
         self.key.as_ref().map_or(Ok(()), |key| key.check())
     }
 }

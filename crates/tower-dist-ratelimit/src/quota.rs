@@ -2,26 +2,25 @@ use std::time::Duration;
 
 use crate::BuildError;
 
-/// The longest window, and the time for which the arithmetic is exact: 100 years of 365.25 days.
+/// Maximum window, and the time for which the arithmetic is exact: 100 years of 365.25 days.
 pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 
-/// How much is allowed: `limit` tokens in every `window`, and `burst` of them at once.
+/// The size of a limit: `limit` tokens in every `window`, with a `burst`.
 ///
-/// To a [`Policy`](crate::Policy) that says nothing else, a quota is a token bucket. The bucket holds `burst` tokens,
-/// starts full, and gains `limit` tokens per `window`, evenly. A request takes its [cost](crate::Policy::cost) out of it,
-/// or is rejected and takes nothing. To windows and logs it is the limit in a window, and there is no burst.
+/// By default a quota describes a token bucket. The bucket holds `burst` tokens, starts full, and gains `limit` tokens per
+/// `window`, evenly. A request takes its [cost](crate::Policy::cost) out of the bucket, or is rejected and takes nothing. In
+/// a window or a log, `limit` is the maximum in a window, and there is no burst.
 ///
 /// # Default
 ///
-/// `burst` is the `limit`. So a client that was idle can send a whole window's worth at once, and in the window that
-/// starts there up to twice the limit. A smaller burst smooths the load that reaches you; a burst of 1 spaces the
-/// requests evenly.
+/// `burst` equals `limit`. So an idle client can send a whole window's requests in a moment, and up to twice the limit
+/// in the window that starts there. A smaller burst smooths the load. A burst of 1 spaces requests evenly.
 ///
 /// # Errors
 ///
-/// Constructors take anything. A `limit`, `window` or `burst` of zero, a window above 100 years, and numbers too large
-/// to count exactly (about 2.9 tokens a nanosecond, a burst or a limit of 2⁶¹; a fixed window has less the shorter it is,
-/// and says how much) are reported when the limiter is built.
+/// The constructors accept any number. Building a limit fails if `limit`, `window` or `burst` is zero, the window exceeds
+/// 100 years, or a number is too large to count exactly. The maximum is about 2.9 tokens per nanosecond, and 2⁶¹ for
+/// `limit` and `burst`. The maximum of a fixed window depends on its length; the error states it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,7 +63,7 @@ impl Quota {
         Self::new(limit, Duration::from_secs(86_400))
     }
 
-    /// `limit` tokens per `window`, a length of time from 1 ns to 100 years.
+    /// `limit` tokens per `window`, which is 1 ns to 100 years.
     #[must_use]
     pub const fn new(limit: u64, window: Duration) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl Quota {
         }
     }
 
-    /// The size of a token or leaky bucket: how many tokens a client that was idle can take at once, from 1 to 2⁶¹.
+    /// Sets the size of a token or leaky bucket in tokens, from 1 to 2⁶¹: the maximum that an idle client can take in a moment.
     ///
     /// # Default
     ///
@@ -91,7 +90,7 @@ impl Quota {
         self.limit
     }
 
-    /// The time in which [`limit`](Self::limit) tokens come.
+    /// The time in which [`limit`](Self::limit) tokens return.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
@@ -103,8 +102,8 @@ impl Quota {
         self.burst
     }
 
-    /// The tokens that can be used at most in the time in which they come back: the limit and the window, or the burst and
-    /// its time where the burst is larger.
+    /// The most tokens that a client can use in the time in which they return: the limit and the window, or the burst and
+    /// its time if the burst is larger.
     pub(crate) fn most(&self) -> (u64, Duration) {
         if self.burst <= self.limit || self.limit == 0 {
             return (self.limit, self.window);
@@ -115,7 +114,7 @@ impl Quota {
         (self.burst, window)
     }
 
-    /// Tokens that an empty queue of this rate takes, one after the other, until the next would wait longer.
+    /// Number of tokens that an empty queue of this rate takes before the next one would wait longer than `max_wait`.
     pub(crate) fn places(&self, max_wait: Duration) -> u64 {
         let window = self.window.as_nanos().max(1);
         let waiting = max_wait.as_nanos().saturating_mul(self.limit.into()) / window;
@@ -134,7 +133,7 @@ impl Quota {
         self.limit == 0 || self.burst == 0
     }
 
-    /// Checks what no backend can do: nothing, never, and longer than anything runs.
+    /// Checks the bounds that all backends share.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         if self.limit == 0 {
             return Err(BuildError::new("limit", 0, "at least 1"));
@@ -143,11 +142,8 @@ impl Quota {
             return Err(BuildError::new("window", "0ns", "at least 1ns"));
         }
         if self.window > HORIZON {
-            return Err(BuildError::new(
-                "window",
-                format_args!("{:?}", self.window),
-                "at most 100 years",
-            ));
+            let value = format_args!("{:?}", self.window);
+            return Err(BuildError::new("window", value, "at most 100 years"));
         }
         if self.burst == 0 {
             return Err(BuildError::new("burst", 0, "at least 1"));

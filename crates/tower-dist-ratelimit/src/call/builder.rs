@@ -2,9 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, Calls};
 use crate::{
-    BuildError, Consistency, FailureMode, Observer, RequestPolicy, ThrottleLayer,
-    backend::Backend,
-    limits::{Look, Settings},
+    BuildError, Consistency, FailureMode, Observer, RequestPolicy, ThrottleLayer, backend::Backend,
+    limits::Settings,
 };
 
 /// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`].
@@ -143,15 +142,14 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
     }
 
     fn calls(self) -> Result<(Arc<Calls<Req>>, M), BuildError> {
-        let mut policies = Vec::new();
-        let mut looks = Vec::new();
-        for policy in self.policies {
-            let (policy, look) = Look::split(policy)?;
-            policies.push(policy);
-            looks.push(look);
-        }
-        let limits = self.settings.build(policies)?;
-        let calls = Calls { limits, looks };
+        let checked = self.policies.iter().map(|policy| {
+            let bound = "unset where requests need not be HTTP";
+            policy.policy.check_ignores_requests(bound)?;
+            Ok(policy.policy.clone())
+        });
+        let limits = self.settings.build(checked.collect::<Result<_, _>>()?)?;
+        let policies = self.policies;
+        let calls = Calls { limits, policies };
         Ok((Arc::new(calls), self.mode))
     }
 }

@@ -1,13 +1,13 @@
 use crate::{
-    RateLimited, Rejection,
+    RateLimited, Rejection, RequestPolicy,
     key::KeySink,
-    limits::{Applies, Limits, Look, Outcome, Question, Rule},
+    limits::{Applies, Limits, Outcome, Question, Rule},
 };
 
 /// The settings and the state of one layer, shared by all its services.
 pub(crate) struct Calls<Req> {
     pub(crate) limits: Limits,
-    pub(super) looks: Vec<Look<Req>>,
+    pub(super) policies: Vec<RequestPolicy<Req>>,
 }
 
 impl<Req> Calls<Req> {
@@ -20,7 +20,7 @@ impl<Req> Calls<Req> {
     /// Whether and how a policy applies to a request.
     #[inline]
     pub(crate) fn look(&self, request: &Req) -> impl FnMut(usize, &Rule, &mut KeySink) -> Applies {
-        |number, rule, sink| self.looks[number].at(request, rule, sink)
+        |number, rule, sink| self.policies[number].look(request, rule, sink)
     }
 
     /// Tells the observer of an outcome; `None` while it is not known.

@@ -180,7 +180,7 @@ impl Share {
             quota: policy.quota(),
             is_dynamic: policy.has_dynamic_quotas(),
             instances: u64::from(instances).max(1),
-            cost: policy.fixed_cost(),
+            cost: policy.cost,
         };
         share.quota = share.of(share.quota);
         share

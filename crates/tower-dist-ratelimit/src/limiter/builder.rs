@@ -145,7 +145,7 @@ impl LimiterBuilder {
     pub fn build(self) -> Result<Limiter, BuildError> {
         const BOUND: &str = "unset in a Limiter";
         for policy in &self.policies {
-            policy.only_fixed(BOUND)?;
+            policy.check_ignores_requests(BOUND)?;
             if policy.missing_key.is_some() {
                 let error = BuildError::new("missing_key", "set", BOUND);
                 return Err(error.in_policy(policy.name()));

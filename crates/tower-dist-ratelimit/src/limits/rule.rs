@@ -9,7 +9,7 @@ use crate::{
     headers,
     key::{KeySink, RequestParts},
     observe::Watch,
-    policy::{Dynamic, MissingKey},
+    policy::{DynamicQuota, MissingKey},
     reject::over_quota,
 };
 
@@ -91,11 +91,14 @@ impl Rule {
         };
         Applies::To {
             key,
-            cost: self.policy.cost.of(head),
+            cost: match &self.policy.cost_fn {
+                None => self.policy.cost,
+                Some(cost) => cost(head),
+            },
             quota: match &self.policy.dynamic {
                 None => Quoted::Own,
-                Some(Dynamic::Now(quota)) => Quoted::Found(quota(head)),
-                Some(Dynamic::Later(quota)) => Quoted::LookedUp(quota(head)),
+                Some(DynamicQuota::Now(quota)) => Quoted::Found(quota(head)),
+                Some(DynamicQuota::Later(quota)) => Quoted::LookedUp(quota(head)),
             },
         }
     }

@@ -6,8 +6,7 @@ use crate::{
     quota::HORIZON,
 };
 
-/// How a [`Policy`](crate::Policy) counts, as its setters say. For those who write a
-/// [`Backend`](crate::backend::Backend).
+/// The algorithm of a [`Policy`](crate::Policy). Each variant corresponds to a setter of the policy.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Algorithm, Policy, Quota};
@@ -19,40 +18,40 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// A bucket that gains tokens evenly: the default.
+    /// A bucket that gains tokens evenly. The default.
     #[default]
     TokenBucket,
     /// A bucket that fills with each request and leaks evenly.
     LeakyBucket,
-    /// The same as a queue: requests wait for their turn.
+    /// A leaky bucket whose requests wait for their turn.
     LeakyQueue {
-        /// The longest wait.
+        /// Maximum wait.
         max_wait: Duration,
     },
     /// A counter per window.
     FixedWindow {
-        /// Whether each key has windows that begin at a time of its own.
+        /// Whether the windows start at a different time for each key.
         staggered: bool,
     },
-    /// A counter per window, which begins with a key's first request.
+    /// A counter per window, which starts with a key's first request.
     FixedWindowFromFirstRequest,
-    /// This window's counter and a share of the previous one's.
+    /// The counter of the current window and a share of the previous one.
     SlidingWindow,
-    /// Counters of shorter windows, and a share of the oldest.
+    /// Counters of buckets, and a share of the oldest one.
     SlidingWindowBuckets {
-        /// In a window.
+        /// Number of buckets in a window.
         count: u32,
     },
-    /// Counters of shorter windows, the oldest as a whole.
+    /// Counters of buckets, and the whole oldest one.
     SlidingWindowStrict {
-        /// In a window.
+        /// Number of buckets in a window.
         count: u32,
     },
     /// The time of every request.
     SlidingWindowLog,
 }
 
-/// The name that the algorithm has in the literature, with its setting.
+/// The name of the algorithm in the literature, with its setting.
 ///
 /// ```
 /// use tower_dist_ratelimit::Algorithm;
@@ -80,25 +79,22 @@ impl fmt::Display for Algorithm {
 }
 
 impl Algorithm {
-    /// Whether what was taken counts until its time is over; else it comes back evenly.
+    /// Whether a charge counts until its window ends. Otherwise tokens return evenly.
     pub(crate) fn has_windows(self) -> bool {
-        !matches!(
-            self,
-            Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. }
-        )
+        !self.is_bucket() && !matches!(self, Self::LeakyQueue { .. })
     }
 
-    /// Whether tokens come back evenly, up to a burst.
+    /// Whether tokens return evenly, up to a burst.
     pub(crate) fn is_bucket(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// What a request can cost at most, by name: all that a bucket holds, or what passes in a window or in a queue.
+    /// The name of the maximum cost of a request.
     pub(crate) fn largest(self) -> &'static str {
         if self.is_bucket() { "burst" } else { "limit" }
     }
 
-    /// What holds of a key's quota where the policy has its own: windows keep their length, and a log its bound.
+    /// The quota in force for a key with a `quota` of its own. Windows keep their length, and a log keeps its maximum.
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {
             Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue { .. } => quota,
@@ -107,17 +103,14 @@ impl Algorithm {
         }
     }
 
-    /// Checks what holds on every backend.
+    /// Checks the bounds that all backends share.
     pub(crate) fn check(self, quota: Quota) -> Result<(), BuildError> {
         match self {
             Self::TokenBucket | Self::LeakyBucket => return Ok(()),
             Self::LeakyQueue { max_wait } if max_wait.is_zero() || max_wait > HORIZON => {
                 let value = format_args!("{max_wait:?}");
-                return Err(BuildError::new(
-                    "max_wait",
-                    value,
-                    "above 0 and at most 100 years",
-                ));
+                let bound = "above 0 and at most 100 years";
+                return Err(BuildError::new("max_wait", value, bound));
             }
             Self::SlidingWindowBuckets { count } | Self::SlidingWindowStrict { count } => {
                 if !(2..=MAX_SUB_WINDOWS).contains(&count) {
@@ -140,13 +133,12 @@ impl Algorithm {
             }
             _ => {}
         }
-        // Silence would be misread: somebody has thought of a burst and would not get it.
+        // An ignored burst would surprise the user.
         if quota.burst_size() != quota.limit() {
-            let bound = format_args!(
-                "the limit, {}: only token and leaky buckets have a burst",
-                quota.limit()
-            );
-            return Err(BuildError::new("burst", quota.burst_size(), bound));
+            let (limit, burst) = (quota.limit(), quota.burst_size());
+            let bound =
+                format_args!("the limit, {limit}: only token and leaky buckets have a burst");
+            return Err(BuildError::new("burst", burst, bound));
         }
         Ok(())
     }

@@ -1,20 +1,20 @@
-/// What happens to a request in which a policy finds no key.
+/// How a policy handles a request without a key.
 ///
 /// # Default
 ///
-/// [`Error`](Self::Error) for keys that every request has if the server is set up for them, such as
+/// [`Error`](Self::Error) for keys that every request has if the server is configured for them, such as
 /// [`peer_addr`](crate::key::peer_addr()); [`Shared`](Self::Shared) for all other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// All requests without the key share one bucket, so that a client gains nothing by leaving the key out. With the
-    /// `tracing` feature the first such request logs a warning, because it can mean a mistake in the server's setup.
+    /// All requests without the key share one count, so a client gains nothing by omitting the key. With the `tracing`
+    /// feature the first such request logs a warning, because it can mean a misconfigured server.
     Shared,
-    /// The policy does not apply to such a request.
+    /// The policy does not apply to the request.
     Skip,
-    /// Such a request is answered 400 (gRPC: `INVALID_ARGUMENT`) and charged nothing.
+    /// The request is rejected with status 400 (gRPC: `INVALID_ARGUMENT`) and not charged.
     Reject,
-    /// Such a request is answered 500 (gRPC: `INTERNAL`) and charged nothing. The response says what the server lacks, and so
-    /// does one error in the log with the `tracing` feature.
+    /// The request is rejected with status 500 (gRPC: `INTERNAL`) and not charged. The response explains how to configure the
+    /// server, and so does one error in the log with the `tracing` feature.
     Error,
 }

@@ -1,16 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Cost, Policy};
+use super::Policy;
 use crate::{
-    Algorithm, BuildError, Quota,
+    Algorithm, Quota,
     key::{IntoKey, KeySink},
 };
 
-pub(crate) type KeyOf<Req> = Arc<dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync>;
-pub(crate) type CostOf<Req> = Arc<dyn Fn(&Req) -> u64 + Send + Sync>;
-pub(crate) type QuotaOf<Req> = Arc<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
-
-/// A policy about requests that need not be HTTP; from [`Policy::by_request`], or from a [`Policy`] without a key.
+/// A policy for requests of any type, from [`Policy::by_request`] or from a [`Policy`] without a key.
 ///
 /// ```
 /// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, RequestPolicy, backend::Memory};
@@ -27,10 +23,12 @@ pub(crate) type QuotaOf<Req> = Arc<dyn Fn(&Req) -> Option<Quota> + Send + Sync>;
 #[must_use = "a policy does nothing until it is given to a limiter"]
 pub struct RequestPolicy<Req> {
     pub(crate) policy: Policy,
-    pub(crate) key: Option<KeyOf<Req>>,
-    pub(crate) cost: Option<CostOf<Req>>,
-    pub(crate) quota: Option<QuotaOf<Req>>,
+    pub(crate) key: Option<Arc<KeyOf<Req>>>,
+    pub(crate) cost: Option<Arc<dyn Fn(&Req) -> u64 + Send + Sync>>,
+    pub(crate) quota: Option<Arc<dyn Fn(&Req) -> Option<Quota> + Send + Sync>>,
 }
+
+type KeyOf<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
 
 impl<Req> RequestPolicy<Req> {
     pub(super) fn by<F, K>(policy: Policy, key: F) -> Self
@@ -44,47 +42,43 @@ impl<Req> RequestPolicy<Req> {
         }
     }
 
-    /// What a request costs, in tokens. Zero is free; above the burst, or the limit where there is no burst, it can never pass.
+    /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the burst, or
+    /// than the limit if the algorithm has no burst, can never pass.
     ///
     /// # Default
     ///
     /// The policy's [`cost`](Policy::cost).
-    pub fn cost_fn<F>(self, cost: F) -> Self
+    pub fn cost_fn<F>(mut self, cost: F) -> Self
     where
         F: Fn(&Req) -> u64 + Send + Sync + 'static,
     {
-        Self {
-            cost: Some(Arc::new(cost)),
-            ..self
-        }
+        self.cost = Some(Arc::new(cost));
+        self
     }
 
-    /// Gives each key a quota of its own, as [`Policy::quota_by`] does for HTTP. It is looked up once per request, also if that has to
-    /// [wait](crate::ThrottleLayer).
+    /// Gives each key its own quota, like [`Policy::quota_by`]. The closure runs once per request, also for a request that
+    /// [waits](crate::ThrottleLayer).
     ///
-    /// What takes time to look up is looked up before, and found in the request, or in a cache that is filled elsewhere.
+    /// For an asynchronous look-up, let a layer above store the quota in the request, or read it from a cache.
     ///
     /// # Default
     ///
-    /// The policy's own quota.
-    pub fn quota_by<F>(self, quota: F) -> Self
+    /// The policy's quota.
+    pub fn quota_by<F>(mut self, quota: F) -> Self
     where
         F: Fn(&Req) -> Option<Quota> + Send + Sync + 'static,
     {
-        Self {
-            quota: Some(Arc::new(quota)),
-            policy: self.policy.dynamic_quotas(),
-            ..self
-        }
+        self.quota = Some(Arc::new(quota));
+        self.policy = self.policy.dynamic_quotas();
+        self
     }
 
-    /// With a leaky queue no longer than this.
-    pub(crate) fn queueing_at_most(self, longest: Duration) -> Self {
-        let policy = match self.policy.algorithm() {
-            Algorithm::LeakyQueue { max_wait } => self.policy.leaky_queue(max_wait.min(longest)),
-            _ => self.policy,
-        };
-        Self { policy, ..self }
+    /// Shortens a leaky queue to `longest`.
+    pub(crate) fn queueing_at_most(mut self, longest: Duration) -> Self {
+        if let Algorithm::LeakyQueue { max_wait } = self.policy.algorithm() {
+            self.policy = self.policy.leaky_queue(max_wait.min(longest));
+        }
+        self
     }
 }
 
@@ -115,28 +109,5 @@ impl<Req> fmt::Debug for RequestPolicy<Req> {
         f.debug_struct("RequestPolicy")
             .field("policy", &self.policy)
             .finish_non_exhaustive()
-    }
-}
-
-impl Policy {
-    /// The cost of each request, if it is fixed.
-    #[inline]
-    pub(crate) fn fixed_cost(&self) -> u64 {
-        match self.cost {
-            Cost::Fixed(cost) => cost,
-            Cost::Of(_) => 1,
-        }
-    }
-
-    /// The cost, if the policy takes nothing from HTTP requests.
-    pub(crate) fn only_fixed(&self, bound: &str) -> Result<u64, BuildError> {
-        let set = |field| Err(BuildError::new(field, "set", bound).in_policy(self.name()));
-        match self.cost {
-            _ if self.key.is_some() => set("by"),
-            _ if self.only_if.is_some() => set("only_if"),
-            _ if self.dynamic.is_some() => set("quota_by"),
-            Cost::Fixed(cost) => Ok(cost),
-            Cost::Of(_) => set("cost_fn"),
-        }
     }
 }
