@@ -8,32 +8,30 @@ use std::{
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
-/// A request that may pass, but not yet: what a [leaky queue](crate::Policy::leaky_queue) makes of it. Holds nothing of the
-/// inner service's while it waits, and readies a clone when its time has come.
+/// A request that waits for its time in a [leaky queue](crate::Policy::leaky_queue), or for the readiness of a clone of
+/// the inner service. It holds nothing of the inner service during the delay.
 pub(crate) struct Delayed<S, Req> {
-    delay: Pin<Box<Sleep>>,
-    passed: bool,
-    /// Not ready.
+    /// Boxed, because most requests need no timer.
+    delay: Option<Pin<Box<Sleep>>>,
     inner: S,
-    /// None once it is called.
+    /// `None` after the call.
     request: Option<Req>,
 }
 
 impl<S: Service<Req>, Req> Delayed<S, Req> {
-    pub(crate) fn new(delay: Duration, inner: S, request: Req) -> Box<Self> {
-        Box::new(Self {
-            delay: Box::pin(sleep(delay)),
-            passed: false,
+    pub(crate) fn new(delay: Duration, inner: S, request: Req) -> Self {
+        Self {
+            delay: (!delay.is_zero()).then(|| Box::pin(sleep(delay))),
             inner,
             request: Some(request),
-        })
+        }
     }
 
     /// Calls the inner service.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
-        if !self.passed {
-            ready!(self.delay.as_mut().poll(cx));
-            self.passed = true;
+        if let Some(delay) = &mut self.delay {
+            ready!(delay.as_mut().poll(cx));
+            self.delay = None;
         }
         ready!(self.inner.poll_ready(cx))?;
         let request = self

@@ -75,7 +75,7 @@ impl<S: Service<Request<B>>, R, B> ResponseFuture<S, R, B> {
         follow_up: FollowUp,
     ) -> Self {
         Self {
-            state: State::Delayed(Delayed::new(delay, unready, request), follow_up),
+            state: State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up),
         }
     }
 
@@ -141,7 +141,7 @@ where
                 }
                 // The one that is ready goes, and what its readiness holds.
                 let unready = ready.clone();
-                State::Delayed(Delayed::new(delay, unready, request), follow_up)
+                State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
             }
             Outcome::Reject(reason) => {
                 State::RateLimited(Some(http.rejection(&reject, reason, &question)))

@@ -11,29 +11,29 @@ use self::lines::Lines;
 pub use self::{future::ThrottleFuture, service::Throttle};
 use crate::{backend::BackendError, call::Calls};
 
-/// Lets requests to a service wait until its limit has room for them: for what your program sends, to stay within the
-/// limit of whom it sends to.
+/// Delays requests to a service until its limit admits them: for requests that your program sends, to stay within the
+/// receiver's limit.
 ///
-/// - The service is ready at once. A call asks for its turn, waits, and readies a clone of the inner service when its turn has
-///   come: nothing that the inner service's readiness holds is held while waiting.
-/// - Requests of the same keys pass in the order of their calls, and only the first of them asks the store.
-/// - A request that would have to wait for longer than `max_wait` is rejected at once, if that is certain, with
-///   [`Reason::TooLong`](crate::Reason::TooLong); else when that time is over. When `max_waiters` are waiting already, it is rejected
-///   with [`Reason::QueueFull`](crate::Reason::QueueFull). What can never pass is rejected with
-///   [`Reason::Quota`](crate::Reason::Quota).
-/// - Who is dropped gives its place to those behind it, and its tokens back if it has some. A place in a
-///   [leaky queue](crate::Policy::leaky_queue) stays taken, because those behind it have their times already; such a queue is no
+/// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls it. While it
+///   waits it holds nothing of the inner service.
+/// - Requests with the same keys pass in the order of their calls. Only the first of them asks the backend.
+/// - A request that would certainly wait longer than `max_wait` is rejected immediately with
+///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request is rejected after `max_wait`.
+/// - A request that finds `max_waiters` waiting requests is rejected with [`Reason::QueueFull`](crate::Reason::QueueFull). A
+///   request that can never pass is rejected with [`Reason::Quota`](crate::Reason::Quota).
+/// - A call that is dropped gives its place to the requests behind it and returns its tokens. A place in a
+///   [leaky queue](crate::Policy::leaky_queue) stays taken, because later requests already have their times. Such a queue is no
 ///   longer than `max_wait`.
 ///
-/// It is built by [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
+/// Build it with [`CallLimitLayer::builder`](crate::CallLimitLayer::builder) and
 /// [`waiting`](crate::CallLimitLayerBuilder::waiting). Services and clones of one layer share one queue.
 ///
-/// A client of gRPC or HTTP waits like any other: around a `tonic` channel the layer is a
-/// `ThrottleLayer<http::Request<tonic::body::Body>>`, and a call that is rejected fails with the status `UNKNOWN`, whose source is
-/// the [`LimitError`](crate::LimitError).
+/// Clients of gRPC and HTTP wait in the same way. Around a `tonic` channel the layer is a
+/// `ThrottleLayer<http::Request<tonic::body::Body>>`. A rejected call fails with the status `UNKNOWN`, whose source is the
+/// [`LimitError`](crate::LimitError).
 ///
-/// Waits end on the millisecond, as tokio's timers do. Above a thousand requests a second, let the burst be as large as
-/// what comes in a millisecond or two, or the limit is not reached.
+/// Waits end on the millisecond, like tokio's timers. Above a thousand requests per second, set the burst to the requests of
+/// one or two milliseconds at least; otherwise the throughput stays below the limit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -61,11 +61,6 @@ use crate::{backend::BackendError, call::Calls};
 /// # }
 /// ```
 pub struct ThrottleLayer<Req> {
-    gate: Arc<Gate<Req>>,
-}
-
-/// The settings and the state of one layer, shared by all its services.
-struct Gate<Req> {
     calls: Arc<Calls<Req>>,
     lines: Arc<Lines>,
     max_wait: Duration,
@@ -73,24 +68,21 @@ struct Gate<Req> {
 
 impl<Req> ThrottleLayer<Req> {
     pub(crate) fn new(calls: Arc<Calls<Req>>, max_wait: Duration, max_waiters: usize) -> Self {
-        let gate = Gate {
+        Self {
             calls,
             lines: Arc::new(Lines::new(max_waiters)),
             max_wait,
-        };
-        Self {
-            gate: Arc::new(gate),
         }
     }
 
-    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
+    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors
     ///
-    /// If the store fails or is late.
+    /// Fails if the backend fails or times out.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
-        self.gate.calls.limits.return_leases().await
+        self.calls.limits.return_leases().await
     }
 }
 
@@ -98,14 +90,26 @@ impl<S, Req> Layer<S> for ThrottleLayer<Req> {
     type Service = Throttle<S, Req>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Throttle::new(inner, Arc::clone(&self.gate))
+        let Self {
+            calls,
+            lines,
+            max_wait,
+        } = self.clone();
+        Throttle {
+            inner,
+            calls,
+            lines,
+            max_wait,
+        }
     }
 }
 
 impl<Req> Clone for ThrottleLayer<Req> {
     fn clone(&self) -> Self {
         Self {
-            gate: Arc::clone(&self.gate),
+            calls: Arc::clone(&self.calls),
+            lines: Arc::clone(&self.lines),
+            max_wait: self.max_wait,
         }
     }
 }
@@ -113,8 +117,8 @@ impl<Req> Clone for ThrottleLayer<Req> {
 impl<Req> fmt::Debug for ThrottleLayer<Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ThrottleLayer")
-            .field("policies", &self.gate.calls.limits)
-            .field("max_wait", &self.gate.max_wait)
+            .field("policies", &self.calls.limits)
+            .field("max_wait", &self.max_wait)
             .finish_non_exhaustive()
     }
 }

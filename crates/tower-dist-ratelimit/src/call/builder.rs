@@ -149,7 +149,10 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
         });
         let limits = self.settings.build(checked.collect::<Result<_, _>>()?)?;
         let policies = self.policies;
-        let calls = Calls { limits, policies };
+        let calls = Calls {
+            limits: Arc::new(limits),
+            policies,
+        };
         Ok((Arc::new(calls), self.mode))
     }
 }

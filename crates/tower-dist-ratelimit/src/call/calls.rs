@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use crate::{
     RateLimited, Rejection, RequestPolicy,
     key::KeySink,
@@ -6,7 +8,7 @@ use crate::{
 
 /// The settings and the state of one layer, shared by all its services.
 pub(crate) struct Calls<Req> {
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     pub(super) policies: Vec<RequestPolicy<Req>>,
 }
 
@@ -22,16 +24,18 @@ impl<Req> Calls<Req> {
     pub(crate) fn look(&self, request: &Req) -> impl FnMut(usize, &Rule, &mut KeySink) -> Applies {
         |number, rule, sink| self.policies[number].look(request, rule, sink)
     }
+}
 
-    /// Tells the observer of an outcome; `None` while it is not known.
-    pub(crate) fn tell(
+impl Limits {
+    /// Reports an outcome to the observer, and turns a rejection into an error.
+    pub(crate) fn admit(
         &self,
         outcome: Outcome<()>,
         question: &Question,
     ) -> Result<(), RateLimited> {
-        match self.limits.tell(outcome, question, |_, _| ()) {
+        match self.tell(outcome, question, |_, _| ()) {
             Outcome::Reject(reason) => {
-                let rejection = Rejection::new(&self.limits.rules, question, reason);
+                let rejection = Rejection::new(&self.rules, question, reason);
                 Err(RateLimited::new(&rejection))
             }
             Outcome::Pass(()) | Outcome::Later(_) => Ok(()),

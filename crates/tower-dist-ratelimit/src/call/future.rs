@@ -62,7 +62,7 @@ impl<S: Service<Req>, Req> CallFuture<S, Req> {
 
     pub(super) fn delayed(delay: Duration, unready: S, request: Req) -> Self {
         Self {
-            state: State::Delayed(Delayed::new(delay, unready, request)),
+            state: State::Delayed(Box::new(Delayed::new(delay, unready, request))),
         }
     }
 
@@ -102,12 +102,12 @@ impl<S: Service<Req> + Clone, Req> Deciding<S, Req> {
     fn decided(mut self, outcome: Outcome<()>) -> State<S, Req> {
         self.undecided.0 = None;
         let delay = self.calls.limits.delay(&self.question);
-        match self.calls.tell(outcome, &self.question) {
+        match self.calls.limits.admit(outcome, &self.question) {
             Ok(()) if delay.is_zero() => State::Calling(self.ready.call(self.request)),
             Ok(()) => {
                 // The one that is ready goes, and what its readiness holds.
                 let unready = self.ready.clone();
-                State::Delayed(Delayed::new(delay, unready, self.request))
+                State::Delayed(Box::new(Delayed::new(delay, unready, self.request)))
             }
             Err(rejected) => State::RateLimited(Some(rejected)),
         }

@@ -24,9 +24,12 @@ use crate::{
 pub struct RequestPolicy<Req> {
     pub(crate) policy: Policy,
     pub(crate) key: Option<Arc<KeyOf<Req>>>,
-    pub(crate) cost: Option<Arc<dyn Fn(&Req) -> u64 + Send + Sync>>,
-    pub(crate) quota: Option<Arc<dyn Fn(&Req) -> Option<Quota> + Send + Sync>>,
+    pub(crate) cost: Option<Of<Req, u64>>,
+    pub(crate) quota: Option<Of<Req, Option<Quota>>>,
 }
+
+/// A function of a request.
+type Of<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
 
 type KeyOf<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
 

@@ -1,27 +1,34 @@
 use std::{
     fmt,
+    future::Future,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use tower_service::Service;
 
-use super::{Gate, ThrottleFuture, turn::Turn};
-use crate::LimitError;
+use super::{
+    ThrottleFuture,
+    lines::Lines,
+    turn::{Turn, can_pass},
+};
+use crate::{
+    LimitError,
+    call::Calls,
+    limits::{Outcome, Question},
+};
 
 /// A service whose requests wait for their turn, from [`ThrottleLayer`](super::ThrottleLayer).
 ///
-/// Always ready. Each call clones the inner service and readies the clone when its turn has come; if that fails, so does
-/// the call.
+/// It is always ready. A call clones the inner service, waits for its turn, makes the clone ready, and calls it. If the
+/// clone's readiness fails, the call fails with that error.
 pub struct Throttle<S, Req> {
-    inner: S,
-    gate: Arc<Gate<Req>>,
-}
-
-impl<S, Req> Throttle<S, Req> {
-    pub(super) fn new(inner: S, gate: Arc<Gate<Req>>) -> Self {
-        Self { inner, gate }
-    }
+    pub(super) inner: S,
+    pub(super) calls: Arc<Calls<Req>>,
+    pub(super) lines: Arc<Lines>,
+    pub(super) max_wait: Duration,
 }
 
 impl<S, Req> Service<Req> for Throttle<S, Req>
@@ -37,20 +44,40 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let Self { inner, gate } = self;
-        let turn = Turn::new(gate, &request);
-        match turn.done() {
-            None => {
-                let gate = Arc::clone(gate);
-                ThrottleFuture::waiting(turn, inner.clone(), request, gate)
+        let limits = &self.calls.limits;
+        let mut question = Question::default();
+        let outcome = match limits.prepare(&mut question, self.calls.look(&request)) {
+            Err(reason) => Some(Outcome::Reject(reason)),
+            Ok(_) if self.lines.any() && !limits.shadow && can_pass(limits, &question) => None,
+            Ok(_) => Some(limits.ask(&mut question)),
+        };
+        let decided = if let Some(Outcome::Pass(())) = outcome
+            && question.delay().is_zero()
+        {
+            limits
+                .admit(Outcome::Pass(()), &question)
+                .map(|()| question)
+        } else {
+            let turn = Turn {
+                limits: Arc::clone(limits),
+                lines: Arc::clone(&self.lines),
+                question,
+                end: Instant::now() + self.max_wait,
+                place: None,
+            };
+            let mut turn = Box::pin(turn.run(outcome));
+            // The first poll takes the place in the line, so that requests pass in the order of their calls.
+            match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(decided) => decided,
+                Poll::Pending => return ThrottleFuture::waiting(turn, self, request),
             }
-            Some(outcome) => match gate.calls.tell(outcome, &turn.question) {
-                Ok(()) => {
-                    let gate = Arc::clone(gate);
-                    ThrottleFuture::readying(turn.question, inner.clone(), request, gate)
-                }
-                Err(rejected) => ThrottleFuture::rejected(rejected),
-            },
+        };
+        match decided {
+            Ok(question) => {
+                let (limits, inner) = (Arc::clone(limits), self.inner.clone());
+                ThrottleFuture::readying(limits, question, inner, request)
+            }
+            Err(rejected) => ThrottleFuture::rejected(rejected),
         }
     }
 }
@@ -59,7 +86,9 @@ impl<S: Clone, Req> Clone for Throttle<S, Req> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            gate: Arc::clone(&self.gate),
+            calls: Arc::clone(&self.calls),
+            lines: Arc::clone(&self.lines),
+            max_wait: self.max_wait,
         }
     }
 }

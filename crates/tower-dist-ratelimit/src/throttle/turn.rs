@@ -1,226 +1,128 @@
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{
-    Gate,
-    lines::{Outlook, Place, Spacing, Supply, Turned},
-};
+use super::lines::{Lines, Outlook, Place, Spacing, Supply};
 use crate::{
-    Algorithm, Decision, Reason,
-    limits::{Asked, Limits, Outcome, Question, Waiting},
+    Algorithm, Decision, Event, RateLimited, Reason,
+    limits::{Asked, Limits, Outcome, Question},
+    observe::Undecided,
 };
 
-/// A request on its way to its turn.
+/// A request that waits for its turn.
 pub(super) struct Turn {
+    pub(super) limits: Arc<Limits>,
+    pub(super) lines: Arc<Lines>,
     pub(super) question: Question,
-    /// When it came; not asked for if it passes at once.
-    started: Option<Instant>,
-    /// None until it has to wait for tokens.
-    place: Option<Place>,
-    step: Step,
-}
-
-/// What it waits for. Timers are boxed, because most requests need none.
-enum Step {
-    /// The store's answer.
-    Store(Waiting),
-    /// Those before it, but not for ever.
-    Others(Pin<Box<Sleep>>),
-    /// The tokens.
-    Tokens(Pin<Box<Sleep>>),
-    /// It may go, unless there is a reason.
-    Done(Option<Reason>),
-}
-
-impl From<Turned> for Step {
-    fn from(turned: Turned) -> Self {
-        Self::Done(Some(match turned {
-            Turned::Full => Reason::QueueFull,
-            Turned::TooLong => Reason::TooLong,
-        }))
-    }
+    /// The latest time at which the turn may come.
+    pub(super) end: Instant,
+    pub(super) place: Option<Place>,
 }
 
 impl Turn {
-    /// Starts on the way, and may be there at once.
-    pub(super) fn new<Req>(gate: &Gate<Req>, request: &Req) -> Self {
-        let mut turn = Self {
-            question: Question::default(),
-            started: None,
-            place: None,
-            step: Step::Done(None),
+    /// Waits for the turn. `outcome` is the first answer to the question, or `None` if the request joins a line before it
+    /// asks.
+    pub(super) async fn run(
+        mut self,
+        outcome: Option<Outcome<()>>,
+    ) -> Result<Question, RateLimited> {
+        let mut undecided = Undecided(Some(self.limits.watch.clone()));
+        let started = Instant::now();
+        let outcome = match self.decide(outcome).await {
+            Ok(()) => Outcome::Pass(()),
+            Err(reason) => Outcome::Reject(reason),
         };
-        let look = gate.calls.look(request);
-        turn.step = match gate.calls.limits.prepare(&mut turn.question, look) {
-            Err(reason) => Step::Done(Some(reason)),
-            Ok(_) if gate.lines.any() && !gate.calls.limits.shadow && turn.can_pass(gate) => {
-                match turn.join_others(gate) {
-                    Some(step) => step,
-                    None => turn.ask(gate),
-                }
-            }
-            Ok(_) => turn.ask(gate),
-        };
-        turn
-    }
-
-    /// Whether there will ever be as many tokens. Who asks for more need not wait to hear that there will not.
-    fn can_pass<Req>(&self, gate: &Gate<Req>) -> bool {
-        let rules = &gate.calls.limits.rules;
-        let mut asked = self.question.asked.iter();
-        asked.all(|asked| asked.cost <= rules[asked.rule].quota(asked).burst_size())
-    }
-
-    /// What came of it, if that is known already.
-    pub(super) fn done(&self) -> Option<Outcome<()>> {
-        match self.step {
-            Step::Done(reason) => Some(reason.map_or(Outcome::Pass(()), Outcome::Reject)),
-            _ => None,
+        undecided.0 = None;
+        if self.place.is_some() {
+            let waited = started.elapsed();
+            self.limits.watch.emit(Event::Waited(waited));
         }
+        self.limits.admit(outcome, &self.question)?;
+        Ok(self.question)
     }
 
-    /// How long it has waited in a line, if it has.
-    pub(super) fn waited(&self) -> Option<Duration> {
-        self.place.as_ref()?;
-        self.started.map(|started| started.elapsed())
-    }
-
-    pub(super) fn poll<Req>(
-        &mut self,
-        gate: &Gate<Req>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Outcome<()>> {
+    async fn decide(&mut self, mut outcome: Option<Outcome<()>>) -> Result<(), Reason> {
+        if outcome.is_none() {
+            self.place = self.join(None)?;
+            self.wait_for_others().await?;
+        }
         loop {
-            if let Some(outcome) = self.done() {
-                return Poll::Ready(outcome);
+            let limits = &*self.limits;
+            let mut answer = outcome
+                .take()
+                .unwrap_or_else(|| limits.ask(&mut self.question));
+            if let Outcome::Later(waiting) = &mut answer {
+                answer = poll_fn(|cx| waiting.poll(limits, &mut self.question, cx)).await;
             }
-            self.step = match &mut self.step {
-                Step::Store(answer) => {
-                    let limits = &gate.calls.limits;
-                    let outcome = answer.poll(limits, &mut self.question, cx);
-                    self.next(gate, ready!(outcome))
+            match answer {
+                Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity))
+                    if !limits.shadow =>
+                {
+                    let wait = self.question.retry_after().ok_or(reason)?;
+                    self.wait_for_tokens(wait).await?;
                 }
-                Step::Others(end) => {
-                    let first = self.place.as_ref().map(|place| place.poll_first(cx));
-                    if first.is_none_or(|first| first.is_ready()) {
-                        self.ask(gate)
-                    } else {
-                        ready!(end.as_mut().poll(cx));
-                        Turned::TooLong.into()
-                    }
-                }
-                Step::Tokens(due) => {
-                    ready!(due.as_mut().poll(cx));
-                    self.ask(gate)
-                }
-                Step::Done(reason) => Step::Done(*reason),
+                Outcome::Reject(reason) => return Err(reason),
+                Outcome::Pass(()) | Outcome::Later(_) => return self.check_delay(),
             }
         }
     }
 
-    fn ask<Req>(&mut self, gate: &Gate<Req>) -> Step {
-        let outcome = gate.calls.limits.ask(&mut self.question);
-        self.next(gate, outcome)
-    }
-
-    fn next<Req>(&mut self, gate: &Gate<Req>, outcome: Outcome<()>) -> Step {
-        let delay = gate.calls.limits.delay(&self.question);
-        match outcome {
-            Outcome::Pass(()) if delay.is_zero() => Step::Done(None),
-            Outcome::Pass(()) => {
-                let due = Instant::now().checked_add(delay);
-                // A queue is not longer than the longest wait, but the store has taken its time.
-                let end = self.end(gate) + gate.calls.limits.timeout;
-                if due.is_some_and(|due| due <= end) {
-                    Step::Done(None)
-                } else {
-                    gate.calls.limits.take_back(&self.question, None);
-                    Turned::TooLong.into()
-                }
-            }
-            Outcome::Reject(reason) if gate.calls.limits.shadow => Step::Done(Some(reason)),
-            Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity)) => {
-                match self.question.retry_after() {
-                    Some(wait) => self.wait(gate, wait),
-                    None => Step::Done(Some(reason)),
-                }
-            }
-            Outcome::Reject(reason) => Step::Done(Some(reason)),
-            Outcome::Later(answer) => {
-                // Counts the store's time, too.
-                self.started();
-                Step::Store(answer)
-            }
+    /// A leaky queue is no longer than the maximum wait, but the backend may have answered late.
+    fn check_delay(&self) -> Result<(), Reason> {
+        let delay = self.limits.delay(&self.question);
+        let due = Instant::now().checked_add(delay);
+        if delay.is_zero() || due.is_some_and(|due| due <= self.end + self.limits.timeout) {
+            return Ok(());
         }
+        self.limits.take_back(&self.question, None);
+        Err(Reason::TooLong)
     }
 
-    /// Waits for tokens, or for others that do.
-    fn wait<Req>(&mut self, gate: &Gate<Req>, wait: Duration) -> Step {
-        let (now, end) = (Instant::now(), self.end(gate));
-        let limits = &gate.calls.limits;
-        let turn = now.checked_add(wait.saturating_add(queue(limits, &self.question)));
-        if turn.is_none_or(|turn| turn > end) {
-            return Turned::TooLong.into();
+    /// Waits until the tokens have returned, or until the requests before this one have left.
+    async fn wait_for_tokens(&mut self, wait: Duration) -> Result<(), Reason> {
+        let now = Instant::now();
+        let turn = wait.saturating_add(queue(&self.limits, &self.question));
+        if now.checked_add(turn).is_none_or(|turn| turn > self.end) {
+            return Err(Reason::TooLong);
         }
-        let due = now + wait;
-        let outlook = outlook(limits, &self.question, now);
-        if let Some(place) = &self.place {
-            place.sees(outlook);
-            return Step::Tokens(Box::pin(sleep_until(due)));
+        let outlook = outlook(&self.limits, &self.question, now);
+        match &self.place {
+            Some(place) => place.sees(outlook),
+            None => self.place = self.join(Some(outlook))?,
         }
-        let spacing = spacing(limits, &self.question);
-        match gate
-            .lines
-            .join(&line(&self.question), &spacing, outlook, end)
-        {
-            Ok((place, first)) => {
-                self.place = Some(place);
-                let until = if first { due } else { end };
-                let timer = Box::pin(sleep_until(until));
-                if first {
-                    Step::Tokens(timer)
-                } else {
-                    Step::Others(timer)
-                }
-            }
-            Err(turned) => turned.into(),
+        if self.place.as_ref().is_some_and(Place::is_first) {
+            sleep_until(now + wait).await;
+            return Ok(());
         }
+        self.wait_for_others().await
     }
 
-    /// Joins those who wait for the same, if there are any.
-    fn join_others<Req>(&mut self, gate: &Gate<Req>) -> Option<Step> {
-        let end = self.end(gate);
-        let spacing = spacing(&gate.calls.limits, &self.question);
-        let joined = gate
-            .lines
-            .join_others(&line(&self.question), &spacing, end)?;
-        Some(match joined {
-            Ok(place) => {
-                self.place = Some(place);
-                Step::Others(Box::pin(sleep_until(end)))
-            }
-            Err(turned) => turned.into(),
-        })
+    async fn wait_for_others(&mut self) -> Result<(), Reason> {
+        let Some(place) = &mut self.place else {
+            return Ok(());
+        };
+        let in_time = timeout_at(self.end, place.first()).await;
+        in_time.map_err(|_| Reason::TooLong)
     }
 
-    fn started(&mut self) -> Instant {
-        *self.started.get_or_insert_with(Instant::now)
-    }
-
-    /// The last moment at which the turn may come. At most an hour is added, so it is in range.
-    fn end<Req>(&mut self, gate: &Gate<Req>) -> Instant {
-        self.started() + gate.max_wait
+    fn join(&self, outlook: Option<Outlook>) -> Result<Option<Place>, Reason> {
+        let asked = self.question.asked.iter();
+        let spacing: Spacing = asked
+            .map(|asked| time(&self.limits, asked, asked.cost))
+            .collect();
+        let key = line(&self.question);
+        self.lines.join(&key, &spacing, outlook, self.end)
     }
 }
 
-/// Who waits for the same: the policies that apply, and the keys. Nothing else makes the same bytes.
+/// Whether the buckets can ever hold the tokens that a request needs. If not, the request does not wait for its rejection.
+pub(super) fn can_pass(limits: &Limits, question: &Question) -> bool {
+    let mut asked = question.asked.iter();
+    asked.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
+}
+
+/// The line of a request: the policies that apply to it, and the keys.
 fn line(question: &Question) -> SmallVec<[u8; 128]> {
     let mut line = SmallVec::new();
     for asked in &question.asked {
@@ -232,7 +134,8 @@ fn line(question: &Question) -> SmallVec<[u8; 128]> {
     line
 }
 
-/// How long a request still has to wait in a leaky queue that has rejected it, once there is a place: such a queue is full then.
+/// The wait in the leaky queues that rejected a request. Such a queue is full, so the request waits for the whole queue once
+/// it has a place.
 fn queue(limits: &Limits, question: &Question) -> Duration {
     let decided = question.asked.iter().zip(question.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);
@@ -245,25 +148,19 @@ fn queue(limits: &Limits, question: &Question) -> Duration {
     waits.max().unwrap_or_default()
 }
 
-/// How long the request's tokens take to come, at least.
-fn spacing(limits: &Limits, question: &Question) -> Spacing {
-    let asked = question.asked.iter();
-    asked.map(|asked| time(limits, asked, asked.cost)).collect()
-}
-
-/// What a rejected request knows about those behind it.
+/// The supply of tokens for the requests behind a rejected request.
 fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
     let decided = question.asked.iter().zip(question.decisions.iter());
     let supply = |(asked, decision): (&Asked, &Decision)| {
         if !decision.allowed {
-            // Its tokens are the last ones then.
+            // The rejected request takes the last tokens then.
             let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
             return Supply {
                 from: due.unwrap_or(now),
                 stock: Duration::ZERO,
             };
         }
-        // What it leaves, and at most a token that is not whole yet.
+        // The remaining tokens, and at most one that is not complete yet.
         let left = decision.remaining.saturating_sub(asked.cost);
         let stock = time(limits, asked, left.saturating_add(1));
         Supply { from: now, stock }
@@ -271,11 +168,10 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
     decided.map(supply).collect()
 }
 
-/// How long this many tokens take to come, at least.
+/// The minimum time in which this number of tokens returns. In a window, all tokens can return in a moment.
 fn time(limits: &Limits, asked: &Asked, tokens: u64) -> Duration {
     let policy = &limits.rules[asked.rule].policy;
     if !policy.algorithm().is_bucket() {
-        // Where tokens come in heaps, many can go at once.
         return Duration::ZERO;
     }
     let quota = asked.quota.unwrap_or(policy.quota());
