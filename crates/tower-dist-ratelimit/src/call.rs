@@ -56,12 +56,12 @@ impl<Req> CallLimitLayer<Req> {
 }
 
 impl<Req> CallLimitLayer<Req> {
-    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
+    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors
     ///
-    /// If the store fails or is late.
+    /// Fails if the backend fails or times out.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.calls.limits.return_leases().await
     }

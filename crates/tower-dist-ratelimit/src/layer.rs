@@ -14,8 +14,8 @@ use crate::{
 
 /// Limits the rate of HTTP requests to a service.
 ///
-/// The state is made when the layer is built: every service that the layer makes, and every clone of the layer or of a
-/// service, counts in the same buckets. Build two layers for two sets of buckets.
+/// Building the layer creates the state. All services of the layer, and all clones of the layer or of a service, share
+/// the counts. Build two layers for separate counts.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Policy, Quota, RateLimitLayer, backend::Memory, key};
@@ -32,14 +32,14 @@ pub struct RateLimitLayer<R = ProblemJson> {
 }
 
 impl RateLimitLayer {
-    /// A layer over this store.
+    /// Starts a layer that keeps its counts in this backend.
     pub fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
         RateLimitLayerBuilder::new(Arc::new(backend))
     }
 }
 
 impl<R> RateLimitLayer<R> {
-    /// How many corrections of charges have not reached the store, since it failed, was late, or had too many to make.
+    /// Number of corrections that did not reach the backend, because it failed or timed out, or too many were in flight.
     ///
     /// See [`RateLimitHandle`](crate::RateLimitHandle).
     #[must_use]
@@ -47,12 +47,12 @@ impl<R> RateLimitLayer<R> {
         self.http.limits.lost_corrections()
     }
 
-    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down. See
+    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. See
     /// [`Limiter::return_leases`](crate::Limiter::return_leases).
     ///
     /// # Errors
     ///
-    /// If the store fails or is late.
+    /// Fails if the backend fails or times out.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.http.limits.return_leases().await
     }

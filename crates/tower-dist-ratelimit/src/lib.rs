@@ -234,6 +234,7 @@ mod quota;
 mod register;
 mod reject;
 mod service;
+mod setters;
 mod throttle;
 
 pub use build_error::BuildError;

@@ -2,8 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CallLimitLayer, Calls};
 use crate::{
-    BuildError, Consistency, FailureMode, Observer, RequestPolicy, ThrottleLayer, backend::Backend,
-    limits::Settings,
+    BuildError, Consistency, FailureMode, RequestPolicy, ThrottleLayer, backend::Backend,
+    limits::Settings, setters::shared_setters,
 };
 
 /// Settings of a [`CallLimitLayer`], or after [`waiting`](Self::waiting) of a [`ThrottleLayer`].
@@ -55,89 +55,13 @@ impl<Req> CallLimitLayerBuilder<Req> {
 }
 
 impl<Req, M> CallLimitLayerBuilder<Req, M> {
+    shared_setters!();
+
     /// Adds a policy: a [`Policy`](crate::Policy), for all requests together, or what
     /// [`Policy::by_request`](crate::Policy::by_request) makes of it. A request passes if all policies allow it; otherwise it is
     /// charged to none.
     pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
         self.policies.push(policy.into());
-        self
-    }
-
-    /// Who decides when the store fails or is late.
-    ///
-    /// # Default
-    ///
-    /// [`FailureMode::Local`] with 1 instance: each instance limits by itself as if it were the only one.
-    pub fn failure_mode(mut self, mode: FailureMode) -> Self {
-        self.settings.failure_mode = mode;
-        self
-    }
-
-    /// How long a request waits for the store at most, above zero and up to a minute.
-    pub fn backend_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.timeout = timeout;
-        self
-    }
-
-    /// How this instance counts together with the others of its fleet; by default [`Consistency::Exact`].
-    pub fn consistency(mut self, consistency: Consistency) -> Self {
-        self.settings.nearby.consistency = consistency;
-        self
-    }
-
-    /// Whether rejections of a remote store are remembered; on by default. See
-    /// [`RateLimitLayerBuilder::deny_cache`](crate::RateLimitLayerBuilder::deny_cache).
-    pub fn deny_cache(mut self, on: bool) -> Self {
-        self.settings.nearby.deny_cache = on;
-        self
-    }
-
-    /// Decides and charges without rejecting: for trying limits out in production.
-    ///
-    /// The [observer](Self::observer) is told what would have been rejected. Nobody waits for a turn either, so with
-    /// [`waiting`](Self::waiting) it is told of all that would have waited. A store that is slow delays requests as it would have
-    /// otherwise.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower::{Layer, ServiceExt, service_fn};
-    /// use tower_dist_ratelimit::{CallLimitLayer, Policy, Quota, TracingObserver, backend::Memory};
-    ///
-    /// let layer = CallLimitLayer::builder(Memory::default())
-    ///     .limit(Policy::new("jobs", Quota::per_hour(1)))
-    ///     .observer(TracingObserver)
-    ///     .shadow()
-    ///     .build()?;
-    /// let service = layer.layer(service_fn(async |job: u64| Ok::<_, std::io::Error>(job)));
-    /// for job in 0..3 {
-    ///     assert_eq!(service.clone().oneshot(job).await?, job);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn shadow(mut self) -> Self {
-        self.settings.shadow = true;
-        self
-    }
-
-    /// Sets the observer of the limit's events. An `Arc` of an observer is an observer, too.
-    ///
-    /// # Default
-    ///
-    /// No observer.
-    pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.settings.watch.observer = Some(Arc::new(observer));
-        self
-    }
-
-    /// Sets the limit's name: the label `name` of its events, metrics and log lines.
-    ///
-    /// # Default
-    ///
-    /// The empty name.
-    pub fn name(mut self, name: &str) -> Self {
-        self.settings.watch.name = name.into();
         self
     }
 

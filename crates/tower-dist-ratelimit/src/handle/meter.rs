@@ -9,11 +9,10 @@ use pin_project::pin_project;
 
 use super::RateLimitHandle;
 
-/// Counts what a request costs while it is being answered, and settles that when it is dropped; from
-/// [`RateLimitHandle::meter`].
+/// A counter of a request's cost that settles the request when it is dropped, from [`RateLimitHandle::meter`].
 ///
-/// Move it into what makes the response, such as the closure of a stream: it is dropped when the stream ends, and also
-/// when the client goes away half-way. A body that is there already goes into [`body`](Self::body).
+/// Move it into the source of the response, such as the closure of a stream. It is dropped when the stream ends, and also
+/// when the client disconnects half-way. [`body`](Self::body) wraps an existing body.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -42,7 +41,7 @@ use super::RateLimitHandle;
 /// let response = app.clone().oneshot(get()).await?;
 /// assert_eq!(response.headers()["ratelimit"], r#""words";r=900;t=360"#, "100 are reserved");
 /// response.into_body().collect().await?;
-/// // Three were sent.
+/// // The stream sent three words.
 /// let response = app.oneshot(get()).await?;
 /// assert!(response.headers()["ratelimit"].to_str()?.starts_with(r#""words";r=897"#));
 /// # Ok(())
@@ -60,16 +59,16 @@ impl Meter {
         Self { handle, used: 0 }
     }
 
-    /// Counts `tokens` more.
+    /// Adds `tokens` to the count.
     pub fn add(&mut self, tokens: u64) {
         self.used = self.used.saturating_add(tokens);
     }
 
-    /// A body that counts its data as it goes out, at what the closure says of each piece, and settles when it ends, fails, or
-    /// is dropped half-way. What was [added](Self::add) before counts, too.
+    /// Wraps a body. The closure returns the cost of each piece of data. The request settles when the body ends, fails, or is
+    /// dropped half-way. Tokens that were [added](Self::add) before count, too.
     ///
-    /// Of any type: data, errors and trailers stay what they are, and `axum::body::Body::new` or `tonic::body::Body::new` makes
-    /// the framework's own type of it again. Bodies of requests can be counted just so.
+    /// Data, errors and trailers pass through unchanged. `axum::body::Body::new` or `tonic::body::Body::new` converts the result to
+    /// the framework's body. Request bodies can be wrapped in the same way.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -80,7 +79,7 @@ impl Meter {
     /// use tower::ServiceExt;
     /// use tower_dist_ratelimit::{Policy, Quota, RateLimitHandle, RateLimitLayer, backend::Memory};
     ///
-    /// // A megabyte an hour, of which each download reserves a tenth.
+    /// // A megabyte per hour. Each download reserves a tenth of it.
     /// let layer = RateLimitLayer::builder(Memory::default())
     ///     .limit(Policy::new("bytes", Quota::per_hour(1_000_000)).cost(100_000))
     ///     .handle()
@@ -106,7 +105,7 @@ impl Meter {
         MeteredBody::new(self, body, cost)
     }
 
-    /// What was counted, in tokens.
+    /// The count, in tokens.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used
@@ -119,16 +118,15 @@ impl Drop for Meter {
     }
 }
 
-/// A body that counts what goes through it, and settles when it ends, fails, or is dropped half-way; from
-/// [`Meter::body`].
+/// A body that counts its data and settles the request when it ends, fails, or is dropped half-way, from [`Meter::body`].
 ///
-/// Its data, its error and its trailers are those of the body inside.
+/// Data, errors and trailers of the inner body pass through unchanged.
 #[pin_project]
 pub struct MeteredBody<B, F> {
     #[pin]
     body: B,
     cost: F,
-    /// None once the end has come.
+    /// `None` after the end.
     meter: Option<Meter>,
 }
 
@@ -158,7 +156,7 @@ impl<B: Body, F: FnMut(&B::Data) -> u64> Body for MeteredBody<B, F> {
                     meter.add((this.cost)(data));
                 }
             }
-            // Whoever holds on to a body that has ended does not hold on to the tokens.
+            // Settles at the end, even if the caller keeps the body.
             Some(Err(_)) | None => *this.meter = None,
         }
         Poll::Ready(frame)

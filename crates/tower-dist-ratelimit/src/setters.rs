@@ -1,0 +1,106 @@
+//! The settings that all builders share.
+
+/// Adds the setters of `self.settings`.
+macro_rules! shared_setters {
+    () => {
+        /// Sets the limit's name: the label `name` of its events, metrics and log lines.
+        ///
+        /// # Default
+        ///
+        /// The empty name.
+        pub fn name(mut self, name: &str) -> Self {
+            self.settings.watch.name = name.into();
+            self
+        }
+
+        /// Sets how to decide while the backend fails or is late.
+        ///
+        /// # Default
+        ///
+        /// [`FailureMode::Local`] with 1 instance: each instance admits the whole limit.
+        pub fn failure_mode(mut self, mode: FailureMode) -> Self {
+            self.settings.failure_mode = mode;
+            self
+        }
+
+        /// Maximum time that a request waits for the backend: above zero and at most one minute.
+        ///
+        /// Time counts from the moment when the backend is asked. A quota look-up has the same time before that. A
+        /// waiting request holds the inner service ready, and with it a permit if the inner service limits concurrency.
+        ///
+        /// # Default
+        ///
+        /// 50 ms.
+        pub fn backend_timeout(mut self, timeout: Duration) -> Self {
+            self.settings.timeout = timeout;
+            self
+        }
+
+        /// Sets how this instance shares its counts with the other instances of a fleet.
+        ///
+        /// # Default
+        ///
+        /// [`Consistency::Exact`].
+        pub fn consistency(mut self, consistency: Consistency) -> Self {
+            self.settings.nearby.consistency = consistency;
+            self
+        }
+
+        /// Sets whether this instance caches the rejections of a remote backend.
+        ///
+        /// After a rejection, a request of the same key that costs at least as much is rejected without a round trip, until
+        /// the backend would admit the rejected request, and for at most 1 s. The cache is exact unless another instance
+        /// refunds tokens or raises a limit within that second.
+        ///
+        /// # Default
+        ///
+        /// `true`. The setting has no effect on [`Memory`](crate::backend::Memory).
+        ///
+        /// # Cost
+        ///
+        /// 130 kB per limit, and 300 bytes for each of at most 4,096 rejections.
+        pub fn deny_cache(mut self, on: bool) -> Self {
+            self.settings.nearby.deny_cache = on;
+            self
+        }
+
+        /// Decides and charges without rejecting, to try limits out in production.
+        ///
+        /// The [observer](Self::observer) receives [`Event::Shadowed`](crate::Event::Shadowed) for each request that would be
+        /// rejected or would wait for its turn. Clients see no difference: responses have no additional headers, and a failed
+        /// backend or a missing key rejects no request. A slow backend delays requests as usual. The decisions of a
+        /// [`Limiter`](crate::Limiter) are [`allowed`](crate::Decision::allowed), and grant no tokens where the limit would reject.
+        ///
+        /// # Default
+        ///
+        /// The limit rejects requests.
+        ///
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
+        ///
+        /// let limiter = Limiter::builder(Memory::default(), Policy::new("mails", Quota::per_hour(1))).shadow().build()?;
+        /// let decisions = [limiter.check("alice").await?, limiter.check("alice").await?];
+        /// assert_eq!(decisions.map(|one| (one.allowed, one.granted)), [(true, 1), (true, 0)]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn shadow(mut self) -> Self {
+            self.settings.shadow = true;
+            self
+        }
+
+        /// Sets the observer of the limit's events. An `Arc` of an observer is an observer, too.
+        ///
+        /// # Default
+        ///
+        /// No observer.
+        pub fn observer(mut self, observer: impl crate::Observer) -> Self {
+            self.settings.watch.observer = Some(Arc::new(observer));
+            self
+        }
+    };
+}
+
+pub(crate) use shared_setters;
