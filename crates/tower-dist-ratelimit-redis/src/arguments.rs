@@ -209,16 +209,4 @@ mod tests {
             assert_eq!(told(wrong), None, "{wrong:?}");
         }
     }
-
-    #[test]
-    fn who_has_gone_is_not_asked_for() {
-        let mut rows = rows(&[("a", 1), ("b", 1), ("b", 1), ("c", 2), ("c", 2)]);
-        for row in [0, 1, 2, 2] {
-            rows.pop_from(row);
-        }
-        rows.compact();
-        let mut asks = Vec::new();
-        Arguments::of(&rows).asks(|ask| asks.push(ask.to_vec()));
-        assert_eq!((rows.0.len(), asks), (1, vec![b"1".to_vec()]));
-    }
 }

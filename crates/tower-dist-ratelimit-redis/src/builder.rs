@@ -93,7 +93,7 @@ impl Redis {
             commands: Arc::new(connection),
             driver: Box::pin(std::future::pending()),
         };
-        let link = Link::on(wire, None, Timeouts::default());
+        let link = Link::new(Some(wire), None, Timeouts::default());
         Ok(Self::new(Route::One(link), Arc::from(prefix)))
     }
 }
@@ -142,8 +142,8 @@ impl RedisBuilder {
     /// # Default
     ///
     /// 5 s.
-    pub fn connect_timeout(mut self, deadline: Duration) -> Self {
-        self.timeouts.connect = deadline;
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.connect = timeout;
         self
     }
 
@@ -156,8 +156,8 @@ impl RedisBuilder {
     /// # Default
     ///
     /// 500 ms.
-    pub fn answer_timeout(mut self, deadline: Duration) -> Self {
-        self.timeouts.answer = deadline;
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.answer = timeout;
         self
     }
 
@@ -280,11 +280,10 @@ impl RedisBuilder {
             db: target.db,
         };
         let asker = Dialer {
-            #[cfg(feature = "tls")]
-            tls: dialer.tls.clone(),
             user: self.sentinel_user,
             password: self.sentinel_password,
             db: 0,
+            ..dialer.clone()
         };
         let way = Way::new(target, dialer, asker, self.timeouts)?;
         Ok((way, Arc::from(self.prefix)))

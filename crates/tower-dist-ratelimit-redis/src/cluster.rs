@@ -197,7 +197,7 @@ impl Cluster {
         drop(map);
         let mut map = self.write();
         known(&map).unwrap_or_else(|| {
-            let link = Link::later(self.dialer.to(address), self.timeouts);
+            let link = Link::new(None, Some(self.dialer.to(address)), self.timeouts);
             map.links.insert(address.clone(), link.clone());
             link
         })
@@ -251,7 +251,10 @@ impl Cluster {
                 let answer = commands.send(command, false).await;
                 answer.map_err(|error| refused(node, error))?
             }
-            None => self.dialer.connect(node).await?.ask(node, command).await?,
+            None => {
+                let wire = self.dialer.clone().connect(node.clone()).await?;
+                wire.ask(node, command).await?
+            }
         };
         slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
     }
@@ -263,7 +266,7 @@ impl Cluster {
         let primaries = slots.primaries();
         map.links.retain(|node, _| primaries.contains(&node));
         for address in primaries {
-            let link = || Link::later(self.dialer.to(address), self.timeouts);
+            let link = || Link::new(None, Some(self.dialer.to(address)), self.timeouts);
             map.links.entry(address.clone()).or_insert_with(link);
         }
         map.slots = slots;

@@ -11,7 +11,7 @@ use super::{
     Redis,
     call::{Asked, Call, Verb},
     part::{Part, Placed},
-    script::Script,
+    scripts::Scripts,
 };
 
 /// Calls from charges.
@@ -49,54 +49,44 @@ impl Redis {
         Ok(parts)
     }
 
-    pub(super) fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
-        let script = self.script(charges)?;
-        let is_single = script.rules.len() == 1;
-        let mut asks = SmallVec::new();
-        for charge in charges {
-            let (_, place) = self.registry.find(charge)?;
-            let place = if is_single { 0 } else { place };
-            let tag = self.tags.of(charge.key);
-            asks.push(Asked::new(charge, tag, &script.rules[place], place, verb));
-        }
-        Ok(Call {
-            script,
-            asks,
-            settles: matches!(verb, Verb::Settle(_)),
-        })
-    }
-
-    /// The script that decides on these charges.
-    ///
     /// # Errors
     ///
-    /// Charges to policies of several sets, or several to one policy.
-    pub(super) fn script(&self, charges: &[Charge<'_>]) -> Result<Arc<Script>, BackendError> {
-        let Some((first, others)) = charges.split_first() else {
-            return Err(BackendError::new("no charges"));
-        };
-        let (scripts, place) = self.registry.find(first)?;
-        if others.is_empty() {
-            return Ok(Arc::clone(&scripts.single[place]));
-        }
-        let mut seen = 1_u32 << place;
-        for other in others {
-            let (of, place) = self.registry.find(other)?;
-            if !ptr::eq(of, scripts) || seen & 1 << place != 0 {
+    /// Charges to policies of several sets, or several charges to one policy.
+    pub(super) fn call(&self, charges: &[Charge<'_>], verb: Verb) -> Result<Call, BackendError> {
+        let mut found: SmallVec<[(&Scripts, usize); 4]> = SmallVec::new();
+        for charge in charges {
+            let (scripts, place) = self.registry.find(charge)?;
+            let clashes =
+                |found: &(&Scripts, usize)| !ptr::eq(found.0, scripts) || found.1 == place;
+            if found.iter().any(clashes) {
                 return Err(BackendError::new(
                     "charges to policies of several sets, or several charges to one policy",
                 ));
             }
-            seen |= 1 << place;
+            found.push((scripts, place));
         }
-        Ok(Arc::clone(&scripts.whole))
+        let script = match found[..] {
+            [] => return Err(BackendError::new("no charges")),
+            [(scripts, place)] => &scripts.single[place],
+            [(scripts, _), ..] => &scripts.whole,
+        };
+        let asks = charges.iter().zip(&found).map(|(charge, &(_, place))| {
+            // The script of one policy has one rule.
+            let place = place.min(script.rules.len() - 1);
+            let tag = self.tags.of(charge.key);
+            Asked::new(charge, tag, &script.rules[place], place, verb)
+        });
+        Ok(Call {
+            script: Arc::clone(script),
+            asks: asks.collect(),
+            settles: matches!(verb, Verb::Settle(_)),
+        })
     }
 
     fn placed(&self, place: usize, charge: &Charge<'_>) -> Result<Placed, BackendError> {
         let (scripts, number) = self.registry.find(charge)?;
         Ok(Placed {
             place,
-            policy: charge.policy,
             quota: charge.quota,
             single: Arc::clone(&scripts.single[number]),
         })

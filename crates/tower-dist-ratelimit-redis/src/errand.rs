@@ -40,7 +40,7 @@ pub(super) async fn run(
     let outcome = match timeout(limit, decide(&batch.rows, commands, asking)).await {
         Err(_) => Outcome::Silence,
         Ok(answer) => answer
-            .and_then(|answer| Ok(redis::from_redis_value(answer)?))
+            .and_then(numbers)
             .map_or_else(Outcome::Error, Outcome::Numbers),
     };
     if let Outcome::Numbers(numbers) = &outcome
@@ -51,6 +51,19 @@ pub(super) async fn run(
     }
     batch.tell(Err(outcome.failure(limit)));
     Some(outcome)
+}
+
+/// Reads an array of numbers.
+fn numbers(answer: Value) -> RedisResult<Vec<i64>> {
+    let number = |value| match value {
+        Value::Int(number) => Some(number),
+        _ => None,
+    };
+    let numbers = match answer {
+        Value::Array(values) => values.into_iter().map(number).collect(),
+        _ => None,
+    };
+    numbers.ok_or_else(|| (ErrorKind::UnexpectedReturnType, "no array of numbers").into())
 }
 
 /// Calls the script of these rows.

@@ -19,7 +19,7 @@ pub(super) enum Failure {
     /// The slot is moving, and some of the keys are here and some there.
     TryAgain,
     /// It was not sent, because too much waits to be sent already.
-    Full(usize),
+    Full,
 }
 
 impl Failure {
@@ -62,7 +62,7 @@ impl From<Failure> for BackendError {
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),
             Failure::TryAgain => Self::new("some of the keys have moved, and some have not"),
-            Failure::Full(waiting) => Self::new(format!("{waiting} requests wait already")),
+            Failure::Full => Self::new("too many requests wait already"),
         }
     }
 }

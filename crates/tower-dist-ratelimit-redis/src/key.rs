@@ -17,21 +17,21 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(prefix: &str, version: &str, policy: &str, place: Option<&str>) -> Self {
-        if let Some(place) = place {
-            let tag = tag(place.as_bytes());
-            let text = String::from_utf8_lossy(&tag);
-            return Self {
-                before: format!("{prefix}:{version}:{{{text}}}:{policy}:")
-                    .into_bytes()
-                    .into(),
-                after: Box::default(),
-                slot: Some(slot(&tag)),
-            };
-        }
+        let place = place.map(|place| tag(place.as_bytes()));
+        let (before, after) = match place {
+            Some(tag) => {
+                let tag = String::from_utf8_lossy(&tag);
+                (
+                    format!("{prefix}:{version}:{{{tag}}}:{policy}:"),
+                    String::new(),
+                )
+            }
+            None => (format!("{prefix}:{version}:{{"), format!("}}:{policy}")),
+        };
         Self {
-            slot: None,
-            before: format!("{prefix}:{version}:{{").into_bytes().into(),
-            after: format!("}}:{policy}").into_bytes().into(),
+            before: before.into_bytes().into(),
+            after: after.into_bytes().into(),
+            slot: place.as_ref().map(slot),
         }
     }
 

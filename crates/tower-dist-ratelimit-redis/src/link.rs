@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -23,70 +23,57 @@ pub(super) type Connect = Connector<Wire>;
 #[derive(Clone)]
 pub(super) struct Link(Arc<Handle>);
 
-/// State that all handles share.
-struct Handle {
-    outbox: Arc<Outbox>,
+struct Handle(Arc<Shared>);
+
+/// State that the handles and the task share.
+struct Shared {
+    outbox: Outbox,
     health: Arc<Health>,
-    open: Arc<Open>,
+    /// The present connection, if there is one.
+    open: Mutex<Option<Arc<dyn Commands>>>,
 }
 
-/// The present connection, if there is one.
-type Open = Mutex<Option<Arc<dyn Commands>>>;
-
 impl Link {
-    /// Connects in the background; until then it is down.
-    pub(super) fn later(connect: Connect, timeouts: Timeouts) -> Self {
-        Self::spawn(Health::waiting(), None, Some(connect), timeouts)
-    }
-
-    /// Uses this connection first, and later the connections that `connect` makes.
-    pub(super) fn on(wire: Wire, connect: Option<Connect>, timeouts: Timeouts) -> Self {
-        Self::spawn(Health::up(), Some(wire), connect, timeouts)
-    }
-
-    fn spawn(
-        health: Health,
-        wire: Option<Wire>,
-        connect: Option<Connect>,
-        timeouts: Timeouts,
-    ) -> Self {
+    /// Uses this connection first, and later the connections that `connect` makes. Without a connection it is down at first.
+    pub(super) fn new(wire: Option<Wire>, connect: Option<Connect>, timeouts: Timeouts) -> Self {
+        let health = match wire {
+            Some(_) => Health::up(),
+            None => Health::waiting(),
+        };
         let health = Arc::new(health);
-        let outbox = Arc::new(Outbox::new(Arc::clone(&health)));
+        let shared = Arc::new(Shared {
+            outbox: Outbox::new(Arc::clone(&health)),
+            health,
+            open: Mutex::default(),
+        });
+        if let Some(wire) = &wire {
+            shared.rise(wire);
+        }
         let supervisor = Supervisor {
             reconnect: connect.map(|connect| Reconnect::new(connect, timeouts.connect)),
-            timeouts,
-            health: Arc::clone(&health),
-            outbox: Arc::clone(&outbox),
-            open: Arc::default(),
+            timeout: timeouts.answer,
+            shared: Arc::clone(&shared),
         };
-        if let Some(wire) = &wire {
-            supervisor.rise(wire);
-        }
-        let open = Arc::clone(&supervisor.open);
         tokio::spawn(supervisor.run(wire));
-        Self(Arc::new(Handle {
-            outbox,
-            health,
-            open,
-        }))
+        Self(Arc::new(Handle(shared)))
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.0.0
     }
 
     /// Sends a call. The returned future can be dropped at any time.
     pub(super) fn send(&self, work: Work) -> Result<Pending, Failure> {
-        self.0.outbox.post(work)
+        self.shared().outbox.post(work)
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.0.health.is_up()
+        self.shared().health.is_up()
     }
 
     /// The present connection, for a command outside of the outbox.
     pub(super) fn commands(&self) -> Option<Arc<dyn Commands>> {
-        self.0
-            .open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared().open().clone()
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -95,7 +82,7 @@ impl Link {
 
     /// Waits for a connection that is being made for the first time.
     pub(super) async fn ready(&self, timeout: Duration) -> Result<(), Failure> {
-        let health = &self.0.health;
+        let health = &self.shared().health;
         // None if that is beyond all time.
         let end = Instant::now().checked_add(timeout);
         let in_time = || end.is_none_or(|end| Instant::now() < end);
@@ -112,31 +99,50 @@ impl Link {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.outbox.close();
+        self.0.outbox.close();
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, Option<Arc<dyn Commands>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a new connection.
+    fn rise(&self, wire: &Wire) {
+        *self.open() = Some(Arc::clone(&wire.commands));
+        self.outbox.open();
+        self.health.rise();
+    }
+
+    /// Records that there is no connection, and why. The reason comes first, because pending requests fail with it.
+    fn fall(&self, reason: String) {
+        self.health.fall(reason);
+        *self.open() = None;
+        self.outbox.shut();
     }
 }
 
 /// The task behind a link.
 struct Supervisor {
     reconnect: Option<Reconnect<Wire>>,
-    timeouts: Timeouts,
-    health: Arc<Health>,
-    outbox: Arc<Outbox>,
-    open: Arc<Open>,
+    /// Maximum time for an answer.
+    timeout: Duration,
+    shared: Arc<Shared>,
 }
 
 impl Supervisor {
     async fn run(mut self, mut wire: Option<Wire>) {
+        let shared = &*self.shared;
         loop {
             if let Some(wire) = wire.take() {
-                self.rise(&wire);
+                shared.rise(&wire);
                 let reconnects = self.reconnect.is_some();
-                let mut combiner =
-                    Combiner::new(&self.outbox, wire, self.timeouts.answer, reconnects);
+                let mut combiner = Combiner::new(&shared.outbox, wire, self.timeout, reconnects);
                 let Some(end) = combiner.run().await else {
                     return;
                 };
-                self.fall(end.reason);
+                shared.fall(end.reason);
                 if let Some(reconnect) = &mut self.reconnect
                     && end.had_answers
                 {
@@ -147,34 +153,18 @@ impl Supervisor {
                 return;
             };
             tokio::select! {
-                made = reconnect.run(&self.health) => wire = Some(made),
-                () = self.outbox.closed() => return,
+                made = reconnect.run(&shared.health) => wire = Some(made),
+                () = shared.outbox.closed() => return,
             }
         }
-    }
-
-    fn rise(&self, wire: &Wire) {
-        self.set_open(Some(Arc::clone(&wire.commands)));
-        self.outbox.open();
-        self.health.rise();
-    }
-
-    /// Records that there is no connection, and why. The reason comes first, because pending requests fail with it.
-    fn fall(&self, reason: String) {
-        self.health.fall(reason);
-        self.set_open(None);
-        self.outbox.shut();
-    }
-
-    fn set_open(&self, commands: Option<Arc<dyn Commands>>) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = commands;
     }
 }
 
 impl Drop for Supervisor {
     /// If handles are left, the task has ended with its runtime.
     fn drop(&mut self) {
-        self.fall("the tokio runtime that it was made on has ended".to_owned());
+        let reason = "the tokio runtime that it was made on has ended";
+        self.shared.fall(reason.to_owned());
     }
 }
 

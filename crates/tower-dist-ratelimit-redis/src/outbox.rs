@@ -174,7 +174,7 @@ impl Inside {
 
     fn post_alone(&mut self, call: Call, how: How, health: &Arc<Health>) -> Posted {
         if self.alone.len() >= LONGEST {
-            return Err(Failure::Full(LONGEST));
+            return Err(Failure::Full);
         }
         let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
         let (pending, _) = batch.join(call);

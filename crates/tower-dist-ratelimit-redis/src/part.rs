@@ -24,11 +24,10 @@ pub(super) struct Part {
     pub(super) charges: SmallVec<[Placed; 2]>,
 }
 
-/// A charge without its key and its cost, which the call has.
+/// The parts of a charge that its call does not have.
 #[derive(Clone)]
 pub(super) struct Placed {
     pub(super) place: usize,
-    pub(super) policy: PolicyId,
     pub(super) quota: Option<Quota>,
     /// The script of its policy alone.
     pub(super) single: Arc<Script>,
@@ -51,7 +50,7 @@ impl TransactionPart for Part {
         let asks = self.call.asks.iter().zip(self.call.rules());
         let asks = asks.zip(&self.charges).zip(granted);
         let asks = asks.map(|(((ask, rule), placed), granted)| {
-            let mut charge = Charge::new(placed.policy, b"", granted);
+            let mut charge = Charge::new(PolicyId::new(0), b"", granted);
             charge.quota = placed.quota;
             // No more than was granted is returned.
             Asked::new(&charge, ask.tag, rule, ask.place, Verb::Settle(i64::MIN))
@@ -86,6 +85,6 @@ impl TransactionPart for Part {
     }
 
     fn is_retryable(failure: &Failure) -> bool {
-        matches!(failure, Failure::Full(_) | Failure::TryAgain)
+        matches!(failure, Failure::Full | Failure::TryAgain)
     }
 }

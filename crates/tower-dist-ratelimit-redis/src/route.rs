@@ -1,10 +1,6 @@
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
+use futures_util::future::Either;
 use smallvec::SmallVec;
 use tower_dist_ratelimit::backend::{
     JointDecision,
@@ -17,7 +13,7 @@ use super::{
     cluster::{Cluster, Followed},
     failure::Failure,
     link::{Connect, Link},
-    reply::{Words, verdict},
+    reply::verdict,
     sentinel::Watched,
     target::{Kind, Target},
     wire::Dialer,
@@ -33,22 +29,9 @@ pub(super) enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// A script's pending answer to one request. An enum, because a box for each answer would cost as much as the wait.
-pub(super) enum Answers {
-    One(Pending),
-    Followed(Followed),
-}
-
-impl Future for Answers {
-    type Output = Result<Words, Failure>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::One(pending) => Pin::new(pending).poll(cx),
-            Self::Followed(answer) => answer.as_mut().poll(cx),
-        }
-    }
-}
+/// A script's pending answer to one request. It has no box of its own on one server, where a box would cost as much as the
+/// wait.
+type Answers = Either<Pending, Followed>;
 
 /// How to connect to a target.
 pub(super) enum Way {
@@ -93,7 +76,9 @@ impl Route {
     /// Connects now.
     pub(super) async fn open(way: Way, timeouts: Timeouts) -> Result<Self, ConnectError> {
         Ok(match way {
-            Way::One(connect) => Self::One(Link::on(connect().await?, Some(connect), timeouts)),
+            Way::One(connect) => {
+                Self::One(Link::new(Some(connect().await?), Some(connect), timeouts))
+            }
             Way::Cluster(cluster) => {
                 cluster.open().await?;
                 Self::Cluster(cluster)
@@ -104,7 +89,7 @@ impl Route {
     /// Connects in the background.
     pub(super) fn later(way: Way, timeouts: Timeouts) -> Self {
         match way {
-            Way::One(connect) => Self::One(Link::later(connect, timeouts)),
+            Way::One(connect) => Self::One(Link::new(None, Some(connect), timeouts)),
             Way::Cluster(cluster) => {
                 cluster.open_later();
                 Self::Cluster(cluster)
@@ -128,15 +113,13 @@ impl Route {
 
     /// Sends a call. In a Cluster all its keys are in one slot. The future has to be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
-        let slot = match self {
-            Self::One(_) => 0,
-            Self::Cluster(_) => call.slot(),
-        };
         let how = How::Together;
-        let work = Work { call, slot, how };
-        match self {
-            Self::One(link) => Ok(Answers::One(link.send(work)?)),
-            Self::Cluster(cluster) => Ok(Answers::Followed(cluster.send(work)?)),
-        }
+        Ok(match self {
+            Self::One(link) => Either::Left(link.send(Work { call, slot: 0, how })?),
+            Self::Cluster(cluster) => {
+                let slot = call.slot();
+                Either::Right(cluster.send(Work { call, slot, how })?)
+            }
+        })
     }
 }

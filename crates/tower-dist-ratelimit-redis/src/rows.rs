@@ -1,4 +1,4 @@
-use super::{call::Call, run};
+use super::{call::Call, run::may_follow};
 
 /// Requests to one script that go out in one call.
 #[derive(Clone, Debug, Default)]
@@ -24,23 +24,11 @@ impl Rows {
     /// Adds a request: to the last row, if they are decided as one.
     pub(super) fn push(&mut self, call: Call) -> Place {
         match self.0.last_mut() {
-            Some(last) if run::may_follow(&last.call, &call) => last.times += 1,
+            Some(last) if may_follow(&last.call, &call) => last.times += 1,
             _ => self.0.push(Row { call, times: 1 }),
         }
         let rank = self.0.last().map_or(0, |row| row.times - 1);
         let row = self.0.len() - 1;
         Place { row, rank }
-    }
-
-    /// Takes a request of this row out again, whichever.
-    pub(super) fn pop_from(&mut self, row: usize) {
-        if let Some(row) = self.0.get_mut(row) {
-            row.times = row.times.saturating_sub(1);
-        }
-    }
-
-    /// Drops the rows without requests.
-    pub(super) fn compact(&mut self) {
-        self.0.retain(|row| row.times > 0);
     }
 }

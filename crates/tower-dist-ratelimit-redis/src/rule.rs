@@ -8,7 +8,7 @@ use super::{
     source::{self, fill},
 };
 
-/// The most that a counter counts, debts included: what Lua writes in digits.
+/// The highest count, debts included: Lua writes larger numbers in scientific notation.
 const MAX_COUNT: u64 = 99_999_999_999_999;
 
 /// The longest log, debts included.
@@ -17,23 +17,23 @@ const LONGEST_LOG: u64 = 2 * MAX_LOG;
 /// The shortest window of a counter; keys expire in milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// One policy as Redis knows it.
+/// A policy in the form of its script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) keys: Keys,
     pub(super) quota: Quota,
     pub(super) dynamic: bool,
     pub(super) counts: Counts,
-    /// Its part of a script.
+    /// The policy's part of a script.
     pub(super) lua: String,
-    /// How it is decided alone, if there is a shorter way.
+    /// The shorter script of the policy alone, if there is one.
     pub(super) alone: Option<Alone>,
 }
 
-/// A bucket that is decided alone.
+/// The script of a bucket alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Alone {
-    /// The whole of a script, without the clock.
+    /// The script without the clock.
     pub(super) lua: String,
     pub(super) rate: Rate,
 }
@@ -50,30 +50,24 @@ pub(super) enum Counts {
 impl Rule {
     /// # Errors
     ///
-    /// A quota or a number of the algorithm that cannot be counted exactly there.
+    /// A quota, or a number of the algorithm, that Redis cannot count exactly.
     pub(super) fn new(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
         Self::checked(prefix, policy).map_err(|error| error.in_policy(policy.name()))
     }
 
     fn checked(prefix: &str, policy: &Policy) -> Result<Self, BuildError> {
-        let (quota, dynamic) = (policy.quota(), policy.has_dynamic_quotas());
-        let part = part(
-            policy.algorithm(),
-            quota,
-            dynamic,
-            policy.colocated().is_some(),
-        )?;
+        let part = part(policy)?;
         Ok(Self {
             keys: Keys::new(prefix, &part.version, policy.name(), policy.colocated()),
-            quota,
-            dynamic,
+            quota: policy.quota(),
+            dynamic: policy.has_dynamic_quotas(),
             counts: part.counts,
             lua: part.lua,
             alone: part.alone,
         })
     }
 
-    /// The limit that holds by this quota.
+    /// Returns the limit of this quota, or of the policy's own quota.
     pub(super) fn limit(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         match self.counts {
@@ -85,24 +79,19 @@ impl Rule {
 
 /// An algorithm's part of a script.
 struct Part {
-    /// Of the layout of its keys.
+    /// The layout of its values, a part of its keys.
     version: String,
     counts: Counts,
     lua: String,
     alone: Option<Alone>,
 }
 
-fn part(
-    algorithm: Algorithm,
-    quota: Quota,
-    dynamic: bool,
-    colocated: bool,
-) -> Result<Part, BuildError> {
-    match algorithm {
-        Algorithm::TokenBucket => paced(source::TOKEN_BUCKET, "b", Rate::new(quota)?, dynamic, 0),
-        Algorithm::LeakyBucket => paced(source::TOKEN_BUCKET, "m", Rate::new(quota)?, dynamic, 0),
+fn part(policy: &Policy) -> Result<Part, BuildError> {
+    match policy.algorithm() {
+        Algorithm::TokenBucket => paced(policy, "b", source::TOKEN_BUCKET, 0),
+        Algorithm::LeakyBucket => paced(policy, "m", source::TOKEN_BUCKET, 0),
         Algorithm::LeakyQueue { max_wait } => {
-            let rate = Rate::new(quota)?;
+            let rate = Rate::new(policy.quota())?;
             let wait = as_micros(max_wait);
             let most = (MOST_USED - rate.burst) / rate.rate;
             if wait > most {
@@ -111,39 +100,34 @@ fn part(
                 let bound = format_args!("at most {most:?} with this quota on Redis");
                 return Err(BuildError::new("max_wait", value, bound));
             }
-            paced(source::LEAKY_QUEUE, "q", rate, dynamic, wait)
+            paced(policy, "q", source::LEAKY_QUEUE, wait)
         }
         Algorithm::FixedWindow { staggered } => {
-            // Sixteen bits of the key's hash tell apart as many beginnings. It is the last part of the key if the policy is
-            // colocated, and else the first in braces; a policy's name can look like one.
-            let phase = match (staggered, colocated) {
+            // The first 16 bits of the hash choose one of 65,536 offsets. In a colocated policy's key the hash is the last
+            // part, otherwise it is in braces. A policy's name can look like a hash.
+            let offset = match (staggered, policy.colocated()) {
                 (false, _) => "0",
-                (true, false) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
-                (true, true) => {
+                (true, None) => "floor(tonumber(match(key, '{(%x%x%x%x)'), 16) / 65536 * $WINDOW)",
+                (true, Some(_)) => {
                     "floor(tonumber(match(key, ':(%x%x%x%x)%x*$'), 16) / 65536 * $WINDOW)"
                 }
             };
             let version = if staggered { "p1" } else { "f1" };
-            let fresh = format!("now + $WINDOW - (now + {phase}) % $WINDOW");
-            window(&fresh, "fresh - 1", version, quota, dynamic)
+            let fresh = format!("now + $WINDOW - (now + {offset}) % $WINDOW");
+            window(policy, version, &fresh, "fresh - 1")
         }
-        Algorithm::FixedWindowFromFirstRequest => {
-            window("now + $WINDOW", "now", "h1", quota, dynamic)
-        }
-        Algorithm::SlidingWindow => sliding("t1", quota, 1, false, dynamic),
+        Algorithm::FixedWindowFromFirstRequest => window(policy, "h1", "now + $WINDOW", "now"),
+        Algorithm::SlidingWindow => sliding(policy, "t1", 1, false),
         Algorithm::SlidingWindowBuckets { count } => {
-            sliding(&format!("s{count}"), quota, count, false, dynamic)
+            sliding(policy, &format!("s{count}"), count, false)
         }
         Algorithm::SlidingWindowStrict { count } => {
-            sliding(&format!("v{count}"), quota, count, true, dynamic)
+            sliding(policy, &format!("v{count}"), count, true)
         }
-        Algorithm::SlidingWindowLog => counter_up_to(
-            MAX_LOG,
-            &source::SLIDING_LOG.replace("$MAX_LOG", &LONGEST_LOG.to_string()),
-            "l1",
-            quota,
-            dynamic,
-        ),
+        Algorithm::SlidingWindowLog => {
+            let lua = source::SLIDING_LOG.replace("$MAX_LOG", &LONGEST_LOG.to_string());
+            counter_up_to(MAX_LOG, policy, "l1".to_owned(), &lua)
+        }
         other => Err(BuildError::new(
             "algorithm",
             format_args!("{other:?}"),
@@ -153,27 +137,15 @@ fn part(
 }
 
 fn paced(
-    algorithm: &str,
+    policy: &Policy,
     version: &str,
-    rate: Rate,
-    dynamic: bool,
+    algorithm: &str,
     max_wait: u64,
 ) -> Result<Part, BuildError> {
-    let rate = if dynamic { rate.finer(max_wait) } else { rate };
-    let state = if dynamic {
-        source::USED
-    } else {
-        source::FULL_AT
-    };
-    let quota = if dynamic {
-        "
-  local function quota(text)
-    local rate, token, burst = match(text or '', '^(%d+) (%d+) (%d+)$')
-    RATE, TOKEN, BURST = tonumber(rate) or $RATE, tonumber(token) or $TOKEN, tonumber(burst) or $BURST
-  end
-"
-    } else {
-        "  local quota, adopt\n"
+    let rate = Rate::new(policy.quota())?;
+    let (rate, layout, state, quota) = match policy.has_dynamic_quotas() {
+        true => (rate.finer(max_wait), "u1", source::USED, QUOTA_OF_UNITS),
+        false => (rate, "2", source::FULL_AT, FIXED_QUOTA),
     };
     let lua = [state, source::DRAINED, algorithm, quota].concat();
     let numbers = [
@@ -183,48 +155,61 @@ fn paced(
         ("BURST", rate.burst),
         ("MAX_WAIT", max_wait),
     ];
-    let alone = (algorithm == source::TOKEN_BUCKET && !dynamic).then(|| Alone {
-        lua: fill(source::BUCKET_ALONE, &numbers),
-        rate,
-    });
+    let is_short = algorithm == source::TOKEN_BUCKET && !policy.has_dynamic_quotas();
     Ok(Part {
-        version: format!("{version}{}", if dynamic { "u1" } else { "2" }),
+        version: format!("{version}{layout}"),
         counts: Counts::Units { max_wait },
         lua: fill(&lua, &numbers),
-        alone,
+        alone: is_short.then(|| Alone {
+            lua: fill(source::BUCKET_ALONE, &numbers),
+            rate,
+        }),
     })
 }
 
+/// The part of a script that reads a request's quota.
+const QUOTA_OF_UNITS: &str = "
+  local function quota(text)
+    local rate, token, burst = match(text or '', '^(%d+) (%d+) (%d+)$')
+    RATE, TOKEN, BURST = tonumber(rate) or $RATE, tonumber(token) or $TOKEN, tonumber(burst) or $BURST
+  end
+";
+const QUOTA_OF_TOKENS: &str =
+    "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n";
+const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
+
 /// One window. `fresh` is the end of a window that begins now. A written window counts if it ends after `after`.
-fn window(
-    fresh: &str,
-    after: &str,
-    version: &str,
-    quota: Quota,
-    dynamic: bool,
-) -> Result<Part, BuildError> {
+fn window(policy: &Policy, version: &str, fresh: &str, after: &str) -> Result<Part, BuildError> {
     let lua = [source::WINDOW, source::COUNTER].concat();
     let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);
-    counter(&lua, version, quota, dynamic)
+    counter(policy, version, &lua)
+}
+
+fn sliding(policy: &Policy, version: &str, count: u32, whole: bool) -> Result<Part, BuildError> {
+    // A fraction of a microsecond longer if the count does not divide the window.
+    let length = as_micros(policy.quota().window()).div_ceil(u64::from(count));
+    let numbers = [("COUNT", count.into()), ("LENGTH", length)];
+    let lua = fill(source::SLIDING_WINDOW, &numbers);
+    counter(policy, version, &lua.replace("$WHOLE", &whole.to_string()))
 }
 
 /// Windows of another length cannot use a count, so the length is in the name of the layout.
-fn counter(lua: &str, version: &str, quota: Quota, dynamic: bool) -> Result<Part, BuildError> {
-    let micros = as_micros(quota.window());
+fn counter(policy: &Policy, version: &str, lua: &str) -> Result<Part, BuildError> {
+    let micros = as_micros(policy.quota().window());
     let version = match micros.is_multiple_of(1_000_000) {
         true => format!("{version}w{}s", micros / 1_000_000),
         false => format!("{version}w{micros}"),
     };
-    counter_up_to(MAX_COUNT, lua, &version, quota, dynamic)
+    counter_up_to(MAX_COUNT, policy, version, lua)
 }
 
 fn counter_up_to(
     most: u64,
+    policy: &Policy,
+    version: String,
     lua: &str,
-    version: &str,
-    quota: Quota,
-    dynamic: bool,
 ) -> Result<Part, BuildError> {
+    let quota = policy.quota();
     quota.check_limit(most)?;
     let window = micros("window", quota.window())?;
     if quota.window() < SHORTEST {
@@ -232,39 +217,19 @@ fn counter_up_to(
         let bound = format_args!("at least {SHORTEST:?} on Redis");
         return Err(BuildError::new("window", value, bound));
     }
-    let change = if dynamic {
-        "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n"
-    } else {
-        "\n  local quota, adopt\n"
+    let change = match policy.has_dynamic_quotas() {
+        true => QUOTA_OF_TOKENS,
+        false => FIXED_QUOTA,
     };
+    let numbers = [
+        ("LIMIT", quota.limit()),
+        ("WINDOW", window),
+        ("MAX_COUNT", MAX_COUNT),
+    ];
     Ok(Part {
-        version: version.to_owned(),
+        version,
         counts: Counts::Tokens(most),
-        lua: fill(
-            &[lua, change].concat(),
-            &[
-                ("LIMIT", quota.limit()),
-                ("WINDOW", window),
-                ("MAX_COUNT", MAX_COUNT),
-            ],
-        ),
+        lua: fill(&[lua, change].concat(), &numbers),
         alone: None,
     })
-}
-
-fn sliding(
-    version: &str,
-    quota: Quota,
-    count: u32,
-    whole: bool,
-    dynamic: bool,
-) -> Result<Part, BuildError> {
-    // A fraction of a microsecond longer where the count does not divide the window.
-    let length = as_micros(quota.window()).div_ceil(u64::from(count));
-    let lua = fill(
-        source::SLIDING_WINDOW,
-        &[("COUNT", count.into()), ("LENGTH", length)],
-    )
-    .replace("$WHOLE", if whole { "true" } else { "false" });
-    counter(&lua, version, quota, dynamic)
 }

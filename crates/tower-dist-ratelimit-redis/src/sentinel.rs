@@ -7,7 +7,7 @@ use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
 use super::{
     target::Address,
-    wire::{Dialer, Wire},
+    wire::{Dialer, Wire, text},
 };
 
 /// Timeout of one sentinel and its primary, after which the next sentinel is asked too.
@@ -54,24 +54,29 @@ impl Watched {
                 let problem = format!("no answer within {PATIENCE:?}");
                 Err(ConnectError::new(sentinel, problem))
             });
-        self.dialer.dial(&primary?).await
+        self.dialer.clone().dial(primary?).await
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {
-        let wire = self.asker.connect(sentinel).await?;
+        let wire = self.asker.clone().connect(sentinel.clone()).await?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let answer = wire.ask(sentinel, command).await?;
-        let unknown = || {
+        let address = match answer {
+            Value::Array(parts) => address(parts),
+            _ => None,
+        };
+        address.ok_or_else(|| {
             let problem = format!("does not know a primary named {:?}", self.name);
             ConnectError::new(sentinel, problem)
-        };
-        let Value::Array(parts) = answer else {
-            return Err(unknown());
-        };
-        let (host, port): (String, String) =
-            redis::from_redis_value(Value::Array(parts)).map_err(|_| unknown())?;
-        let port = port.parse().map_err(|_| unknown())?;
-        Ok(Address { host, port })
+        })
     }
+}
+
+fn address(parts: Vec<Value>) -> Option<Address> {
+    let mut parts = parts.into_iter().map(text);
+    Some(Address {
+        host: parts.next()??,
+        port: parts.next()??.parse().ok()?,
+    })
 }

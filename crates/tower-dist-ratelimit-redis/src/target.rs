@@ -3,8 +3,7 @@ use std::fmt;
 pub(super) use tower_dist_ratelimit::backend::toolkit::Address;
 use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
-/// The contents of a URL.
-#[derive(Clone, PartialEq, Eq)]
+/// The contents of a URL. It has no `Debug`, which would show the password.
 pub(super) struct Target {
     pub(super) kind: Kind,
     pub(super) addresses: Vec<Address>,
@@ -121,17 +120,6 @@ impl fmt::Display for Target {
     }
 }
 
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target")
-            .field("kind", &self.kind)
-            .field("addresses", &self.addresses)
-            .field("tls", &self.tls)
-            .field("db", &self.db)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Replaces `%xx`.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -217,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_said_without_its_password() {
+    fn an_invalid_url_is_an_error_that_does_not_contain_its_password() {
         for (url, says) in [
             ("", "redis://host:port"),
             ("localhost:6379", "redis://host:port"),
@@ -236,11 +224,9 @@ mod tests {
             ("redis://u:secret#1@localhost", "%23"),
             ("redis://u:secret/1@localhost", "%2F"),
         ] {
-            let error = Target::parse(url).unwrap_err().to_string();
+            let error = Target::parse(url).err().unwrap().to_string();
             assert!(error.contains(says), "{url}: {error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        let target = Target::parse("redis://u:secret@localhost").unwrap();
-        assert!(!format!("{target:?}").contains("secret"));
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -40,14 +40,12 @@ impl Tls {
 }
 
 fn parse(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
+    fn wrong(error: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
+        ConnectError::because("root_certificates", "is not PEM", error)
+    }
     let mut store = RootCertStore::empty();
-    let wrong = |error| ConnectError::because("root_certificates", "is not PEM", error);
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate
-            .map_err(|error| wrong(Box::<dyn std::error::Error + Send + Sync>::from(error)))?;
-        store
-            .add(certificate)
-            .map_err(|error| wrong(error.into()))?;
+        store.add(certificate.map_err(wrong)?).map_err(wrong)?;
     }
     Ok(store)
 }

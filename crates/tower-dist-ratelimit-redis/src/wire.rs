@@ -73,28 +73,35 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// How to connect to a server at this address.
+    /// Returns a function that connects to this address.
     pub(super) fn to(&self, address: &Address) -> Connector<Wire> {
         let (dialer, address) = (self.clone(), address.clone());
-        Arc::new(move || {
-            let (dialer, address) = (dialer.clone(), address.clone());
-            Box::pin(async move { dialer.dial(&address).await })
-        })
+        Arc::new(move || dialer.clone().dial(address.clone()))
     }
 
     /// Connects, authenticates, and checks that the server is suitable.
-    pub(super) async fn dial(&self, address: &Address) -> Result<Wire, ConnectError> {
-        let mut wire = self.connect(address).await?;
-        let commands = Arc::clone(&wire.commands);
-        let fitness = fitness(address, &*commands);
-        tokio::select! {
-            () = &mut wire.driver => Err(ConnectError::new(address, "closed the connection")),
-            fit = fitness => fit.map(|()| wire),
-        }
+    ///
+    /// The future is boxed: its code is large, and would otherwise be part of each caller.
+    pub(super) fn dial(self, address: Address) -> BoxFuture<'static, Result<Wire, ConnectError>> {
+        Box::pin(async move {
+            let mut wire = self.connect(address.clone()).await?;
+            let commands = Arc::clone(&wire.commands);
+            tokio::select! {
+                () = &mut wire.driver => Err(ConnectError::new(&address, "closed the connection")),
+                fit = fitness(&address, &*commands) => fit.map(|()| wire),
+            }
+        })
     }
 
-    /// Connects and authenticates.
-    pub(super) async fn connect(&self, address: &Address) -> Result<Wire, ConnectError> {
+    /// Connects and authenticates. The future is boxed for the same reason.
+    pub(super) fn connect(
+        self,
+        address: Address,
+    ) -> BoxFuture<'static, Result<Wire, ConnectError>> {
+        Box::pin(async move { self.open(&address).await })
+    }
+
+    async fn open(&self, address: &Address) -> Result<Wire, ConnectError> {
         let unreachable = |error| ConnectError::because(address, "cannot be reached", error);
         let stream = TcpStream::connect((address.host.as_str(), address.port))
             .await
@@ -135,12 +142,12 @@ impl Dialer {
     }
 }
 
+const BAD_USER: &str = "does not accept this user or password";
+
 pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
     let problem = match error.kind() {
-        ErrorKind::AuthenticationFailed => "does not accept this user or password",
-        _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
-            "does not accept this user or password"
-        }
+        _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => BAD_USER,
+        ErrorKind::AuthenticationFailed => BAD_USER,
         // Also a server that takes no more connections, whose message is often lost.
         _ if error.is_io_error() => "closed the connection",
         // The parser's own words are several lines, and say nothing more.
@@ -150,13 +157,21 @@ pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
     ConnectError::because(address, problem, error)
 }
 
+/// Reads a string.
+pub(super) fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
 /// Whether a server is recent enough, can be written to, and lets this user run scripts.
 async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), ConnectError> {
     let mut info = redis::cmd("INFO");
     match commands.send(info.take(), false).await {
         Ok(answer) => {
-            let info: String = redis::from_redis_value(answer).unwrap_or_default();
-            check_info(address, &info)?;
+            check_info(address, &text(answer).unwrap_or_default())?;
         }
         // The user may not call INFO. The script below shows whether the server is suitable.
         Err(error) if error.code() == Some("NOPERM") => {}

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::target::Address;
+use crate::{target::Address, wire::text};
 
 /// Number of slots in a Cluster.
 const SLOTS: usize = 16_384;
@@ -87,8 +87,7 @@ fn node(value: Value, asked: &Address) -> Option<Address> {
         return None;
     };
     let mut parts = parts.into_iter();
-    let host: Option<String> = redis::from_redis_value(parts.next()?).ok()?;
-    let host = host.filter(|host| !host.is_empty() && host != "?");
+    let host = text(parts.next()?).filter(|host| !host.is_empty() && host != "?");
     Some(Address {
         host: host.unwrap_or_else(|| asked.host.clone()),
         port: number(parts.next()?)?,

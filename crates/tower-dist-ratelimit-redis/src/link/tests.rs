@@ -117,7 +117,7 @@ async fn a_first_connection_can_be_waited_for_without_end() {
         connect: Duration::MAX,
         answer: Duration::MAX,
     };
-    let link = Link::later(connect, timeouts);
+    let link = Link::new(None, Some(connect), timeouts);
     let began = Instant::now();
     let failure = link.ready(timeouts.connect).await.unwrap_err();
     assert!(matches!(failure, Failure::NotConnected(why) if &*why == "nobody: is there"));
@@ -127,7 +127,7 @@ async fn a_first_connection_can_be_waited_for_without_end() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_gone_is_tried_about_twice_a_second() {
     let lab = Lab::new(usize::MAX);
-    let link = Link::later(lab.connect(), PATIENCE);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
     sleep(Duration::from_secs(60)).await;
     // Full jitter: pauses of half a second on the average.
     assert!((80..180).contains(&lab.attempts()), "{}", lab.attempts());
@@ -140,7 +140,7 @@ async fn a_server_that_is_gone_is_tried_about_twice_a_second() {
 #[tokio::test(start_paused = true)]
 async fn after_a_connection_that_was_of_use_the_pauses_begin_anew() {
     let lab = Lab::new(10);
-    let link = Link::later(lab.connect(), PATIENCE);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
     for round in 1..=5 {
         up(&link).await;
         assert_eq!(lab.attempts(), 10 * round);
@@ -154,7 +154,7 @@ async fn after_a_connection_that_was_of_use_the_pauses_begin_anew() {
 #[tokio::test(start_paused = true)]
 async fn two_silences_in_a_row_end_a_connection_and_one_does_not() {
     let lab = Lab::new(1);
-    let link = Link::later(lab.connect(), PATIENCE);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
     for _ in 0..3 {
         lab.server.silent_for.store(1, Ordering::Relaxed);
@@ -176,7 +176,7 @@ async fn two_silences_in_a_row_end_a_connection_and_one_does_not() {
 #[tokio::test(start_paused = true)]
 async fn what_is_on_its_way_when_a_connection_ends_fails_at_once_and_says_why() {
     let lab = Lab::new(1);
-    let link = Link::later(lab.connect(), PATIENCE);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
     lab.server.silent_for.store(1, Ordering::Relaxed);
     let began = Instant::now();
@@ -197,7 +197,7 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
     let lab = Lab::new(1);
     let away = Duration::from_millis(300);
     *lab.server.away.lock().unwrap() = away;
-    let link = Link::later(lab.connect(), PATIENCE);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
     let script = Script::of_five();
     let post = |key| {
@@ -220,7 +220,7 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
 #[tokio::test(start_paused = true)]
 async fn the_first_attempt_to_connect_is_made_at_once() {
     let (lab, began) = (Lab::new(1), Instant::now());
-    let link = Link::later(lab.connect(), PATIENCE);
+    let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
     assert_eq!(lab.attempts.lock().unwrap()[..], [began]);
 }
@@ -228,7 +228,7 @@ async fn the_first_attempt_to_connect_is_made_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_can_make_again_is_not_given_up_for_silence() {
     let lab = Lab::new(1);
-    let link = Link::on(lab.attempt().unwrap(), None, PATIENCE);
+    let link = Link::new(Some(lab.attempt().unwrap()), None, PATIENCE);
     lab.server.silent_for.store(3, Ordering::Relaxed);
     for _ in 0..3 {
         assert!(ask(&link).await.is_err());
@@ -249,7 +249,7 @@ async fn an_attempt_that_hangs_delays_the_connection_by_a_second_at_most() {
             connect: Duration::from_secs(5),
             ..PATIENCE
         };
-        let link = Link::later(connect, timeouts);
+        let link = Link::new(None, Some(connect), timeouts);
         sleep(Duration::from_millis(millis)).await;
         silent.store(false, Ordering::Relaxed);
         let recovered = Instant::now();

@@ -11,17 +11,10 @@ use tokio::time::Instant;
 use tower_dist_ratelimit::backend::toolkit::Health;
 
 use crate::{
-    batch::{Batch, Pending, Sending},
+    batch::{Batch, MOST_ROWS, Pending, Sending},
     call::Call,
     failure::Failure,
 };
-
-/// The most rows of a call, each a key or several that are decided together: that is where the cost of a call is spread
-/// thin enough, and the server is not kept from others for longer than 0.1 ms.
-const MOST: usize = 32;
-
-/// The most requests of a call, those included that have gone meanwhile: what a call is remembered by is bounded.
-const MOST_REQUESTS: usize = 256;
 
 /// With this number of unsent requests a call goes out, also if they are few rows of a hot key.
 const MANY: usize = 64;
@@ -43,7 +36,7 @@ const CALLS: usize = 32;
 pub(super) const LONGEST: usize = 4096;
 
 /// How many calls wait to go out. Twice as many as the longest queue needs that nobody has left.
-const MOST_BATCHES: usize = 2 * LONGEST / MOST;
+const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
 /// Requests of one kind that wait.
 #[derive(Debug, Default)]
@@ -95,13 +88,13 @@ impl Queue {
     /// Adds a request.
     pub(super) fn join(&mut self, call: Call, health: &Arc<Health>) -> Result<Pending, Failure> {
         if self.waiting.load(Relaxed) >= LONGEST || self.full.len() >= MOST_BATCHES {
-            return Err(Failure::Full(LONGEST));
+            return Err(Failure::Full);
         }
         let batch = self.open.get_or_insert_with(|| {
             Arc::new(Batch::new(Arc::clone(&self.waiting), Arc::clone(health)))
         });
-        let (pending, size) = batch.join(call);
-        if size.rows >= MOST || size.requests >= MOST_REQUESTS {
+        let (pending, is_full) = batch.join(call);
+        if is_full {
             self.full.extend(self.open.take());
             // Requests that are gone take no place.
             while self.full.front().is_some_and(|batch| batch.is_deserted()) {
@@ -116,7 +109,7 @@ impl Queue {
         while self.may_go() {
             let batch = self.full.pop_front().or_else(|| self.open.take())?.close();
             // A batch of requests that are all gone is not sent.
-            if batch.len() > 0 {
+            if !batch.rows.0.is_empty() {
                 self.calls += 1;
                 self.sent = Some(Instant::now());
                 return Some(batch);
