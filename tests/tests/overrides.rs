@@ -44,7 +44,10 @@ async fn attempts(layer: RetryLayerBuilder<Http>, request: Request) -> (usize, O
     let probe = Probe::always(Answer::UNAVAILABLE);
     let service = layer.build().unwrap().layer(probe.clone());
     let response = service.oneshot(request).await.unwrap();
-    let info = response.extensions().get().map(RetryInfo::stop);
+    let info = response
+        .extensions()
+        .get()
+        .map(|info: &RetryInfo| info.stop);
     (probe.record().calls(), info)
 }
 

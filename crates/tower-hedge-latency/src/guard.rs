@@ -5,13 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The number of consecutive hedges that is judged together. With fewer wins than [`WINS`] among them, the cause that
 /// slows the first attempt probably slows the second, too.
-const HEDGES: u32 = 200;
+const HEDGES: u8 = 200;
 /// 2 % of [`HEDGES`].
-const WINS: u32 = 4;
-/// One of this number of due hedges is sent, at each step. The number doubles up to 100; the remaining 1 % detects when
-/// hedges win again.
-const ONE_OF: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 100];
-const LAST_STEP: u32 = 7;
+const WINS: u8 = 4;
+/// At the last step one of 100 due hedges is sent, to detect when hedges win again.
+const LAST_STEP: u8 = 7;
 
 /// Watches whether hedges win.
 ///
@@ -27,18 +25,21 @@ pub(crate) struct Guard {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    step: u32,
-    hedges: u32,
-    wins: u32,
+    step: u8,
+    hedges: u8,
+    wins: u8,
 }
 
 impl Guard {
     /// Whether a due hedge may be sent.
     pub(crate) fn allows(&self) -> bool {
-        let step = State::from_word(self.state.load(Relaxed)).step;
-        match one_of(step) {
-            1 => true,
-            one_of => self.due.fetch_add(1, Relaxed).is_multiple_of(one_of),
+        match State::from_word(self.state.load(Relaxed)).step {
+            0 => true,
+            step => {
+                // Each step halves the hedges.
+                let one_of = (1 << step).min(100);
+                self.due.fetch_add(1, Relaxed).is_multiple_of(one_of)
+            }
         }
     }
 
@@ -52,41 +53,24 @@ impl Guard {
 
 impl State {
     fn after(self, hedges: u32, won: bool) -> Self {
-        let hedges = self.hedges.saturating_add(hedges);
-        let wins = self.wins + u32::from(won);
-        let fresh = |step| Self {
-            step,
-            ..Self::default()
+        let hedges = u32::from(self.hedges).saturating_add(hedges);
+        let wins = self.wins + u8::from(won);
+        let (step, hedges, wins) = match u8::try_from(hedges) {
+            _ if wins >= WINS => (self.step.saturating_sub(1), 0, 0),
+            Ok(hedges @ ..HEDGES) => (self.step, hedges, wins),
+            _ => ((self.step + 1).min(LAST_STEP), 0, 0),
         };
-        if wins >= WINS {
-            fresh(self.step.saturating_sub(1))
-        } else if hedges >= HEDGES {
-            fresh((self.step + 1).min(LAST_STEP))
-        } else {
-            Self {
-                hedges,
-                wins,
-                ..self
-            }
-        }
+        Self { step, hedges, wins }
     }
 
     const fn word(self) -> u32 {
-        self.step << 16 | self.wins << 8 | self.hedges
+        u32::from_le_bytes([self.step, self.hedges, self.wins, 0])
     }
 
     const fn from_word(word: u32) -> Self {
-        Self {
-            step: word >> 16,
-            wins: word >> 8 & 0xff,
-            hedges: word & 0xff,
-        }
+        let [step, hedges, wins, _] = word.to_le_bytes();
+        Self { step, hedges, wins }
     }
-}
-
-fn one_of(step: u32) -> u32 {
-    let step = usize::try_from(step).ok();
-    step.and_then(|step| ONE_OF.get(step)).map_or(1, |n| *n)
 }
 
 #[cfg(test)]

@@ -12,42 +12,18 @@ use tower_attempt::Attempt;
 ///
 /// fn was_overtaken<B>(response: &http::Response<B>) -> bool {
 ///     let info = response.extensions().get::<HedgeInfo>();
-///     let winner = info.and_then(HedgeInfo::winner);
+///     let winner = info.and_then(|info| info.winner);
 ///     winner.is_some_and(|winner| winner.kind() == AttemptKind::Hedge)
 /// }
 /// # assert!(!was_overtaken(&http::Response::new(())));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HedgeInfo {
-    winner: Option<Attempt>,
-    attempts: u32,
-    delay: Duration,
-}
-
-impl HedgeInfo {
-    pub(crate) fn new(winner: Option<Attempt>, attempts: u32, delay: Duration) -> Self {
-        Self {
-            winner,
-            attempts,
-            delay,
-        }
-    }
-
     /// The attempt that succeeded with this response, or `None` if no attempt succeeded.
-    #[must_use]
-    pub fn winner(&self) -> Option<Attempt> {
-        self.winner
-    }
-
+    pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
+    pub attempts: u32,
     /// The time at which the first hedge was due, as an offset from the call's start.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
+    pub delay: Duration,
 }

@@ -27,6 +27,8 @@ use crate::Jitter;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
+    base: Duration,
+    cap: Duration,
     growth: Growth,
     jitter: Jitter,
     seed: Option<u64>,
@@ -34,15 +36,8 @@ pub struct Backoff {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Growth {
-    None,
-    Constant(Duration),
-    Linear {
-        step: Duration,
-        cap: Duration,
-    },
+    Linear,
     Exponential {
-        base: Duration,
-        cap: Duration,
         factor: f64,
         throttled_base: Duration,
     },
@@ -61,24 +56,23 @@ impl Backoff {
     /// `base` may be anything up to `cap`; the factor is 2 unless [set](Self::factor).
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
-        Self::new(Growth::Exponential {
-            base,
-            cap,
+        let growth = Growth::Exponential {
             factor: 2.0,
             throttled_base: THROTTLED_BASE,
-        })
+        };
+        Self::new(base, cap, growth)
     }
 
     /// `step · (n + 1)` before the 0-based retry n, at most `cap`, with full jitter.
     #[must_use]
     pub fn linear(step: Duration, cap: Duration) -> Self {
-        Self::new(Growth::Linear { step, cap })
+        Self::new(step, cap, Growth::Linear)
     }
 
     /// Always `delay`, without jitter unless one is [set](Self::jitter).
     #[must_use]
     pub fn constant(delay: Duration) -> Self {
-        Self::new(Growth::Constant(delay)).jitter(Jitter::None)
+        Self::linear(delay, delay).jitter(Jitter::None)
     }
 
     /// No delay: a retry yields to the executor once, and is sent.
@@ -87,11 +81,13 @@ impl Backoff {
     /// quickest way to overload it.
     #[must_use]
     pub fn none() -> Self {
-        Self::new(Growth::None)
+        Self::constant(Duration::ZERO)
     }
 
-    fn new(growth: Growth) -> Self {
+    fn new(base: Duration, cap: Duration, growth: Growth) -> Self {
         Self {
+            base,
+            cap,
             growth,
             jitter: Jitter::default(),
             seed: None,
@@ -159,15 +155,11 @@ impl Backoff {
     /// A cap below the base or step, and a factor that is not a finite number from 1 on. Delays of
     /// an unchecked backoff are still never above the cap.
     pub fn validate(&self) -> Result<(), BuildError> {
+        if self.cap < self.base {
+            let bound = format!("at least the first delay of {:?}", self.base);
+            return Err(BuildError::new("backoff.cap", self.cap, bound));
+        }
         match self.growth {
-            Growth::Linear { step, cap } if cap < step => {
-                let bound = format!("at least the step of {step:?}");
-                Err(BuildError::new("backoff.cap", cap, bound))
-            }
-            Growth::Exponential { base, cap, .. } if cap < base => {
-                let bound = format!("at least the base of {base:?}");
-                Err(BuildError::new("backoff.cap", cap, bound))
-            }
             Growth::Exponential { factor, .. } if !(1.0..f64::INFINITY).contains(&factor) => Err(
                 BuildError::new("backoff.factor", factor, "finite and at least 1"),
             ),
@@ -187,7 +179,7 @@ impl Backoff {
         previous: Option<Duration>,
         random: u64,
     ) -> Duration {
-        let ceiling = self.growth.ceiling(retry, reason);
+        let ceiling = self.ceiling(retry, reason);
         match self.jitter {
             Jitter::None => ceiling,
             Jitter::Full => crate::jitter::share(ceiling, random),
@@ -196,49 +188,34 @@ impl Backoff {
                 half + crate::jitter::share(ceiling - half, random)
             }
             Jitter::Decorrelated => {
-                let base = self.growth.ceiling(0, reason);
+                let base = self.ceiling(0, reason);
                 // The base can grow between retries, because the server now throttles.
                 let previous = previous.unwrap_or(base).max(base);
                 let spread = previous.saturating_mul(3) - base;
                 let delay = base.saturating_add(crate::jitter::share(spread, random));
-                delay.min(self.growth.cap())
+                delay.min(self.cap)
             }
         }
+    }
+    /// The backoff before jitter.
+    fn ceiling(&self, retry: u32, reason: RetryReason) -> Duration {
+        let grown = match self.growth {
+            Growth::Linear => self.base.saturating_mul(retry.saturating_add(1)),
+            Growth::Exponential {
+                factor,
+                throttled_base,
+            } => match reason {
+                RetryReason::Throttled => power(self.base.max(throttled_base), factor, retry),
+                _ => power(self.base, factor, retry),
+            },
+        };
+        grown.min(self.cap)
     }
 }
 
 impl Default for Backoff {
     fn default() -> Self {
         Self::exponential(BASE, CAP)
-    }
-}
-
-impl Growth {
-    fn cap(self) -> Duration {
-        match self {
-            Self::None => Duration::ZERO,
-            Self::Constant(delay) => delay,
-            Self::Linear { cap, .. } | Self::Exponential { cap, .. } => cap,
-        }
-    }
-
-    /// The backoff before jitter.
-    fn ceiling(self, retry: u32, reason: RetryReason) -> Duration {
-        let grown = match self {
-            Self::None => Duration::ZERO,
-            Self::Constant(delay) => delay,
-            Self::Linear { step, .. } => step.saturating_mul(retry.saturating_add(1)),
-            Self::Exponential {
-                base,
-                factor,
-                throttled_base,
-                ..
-            } => match reason {
-                RetryReason::Throttled => power(base.max(throttled_base), factor, retry),
-                _ => power(base, factor, retry),
-            },
-        };
-        grown.min(self.cap())
     }
 }
 

@@ -29,36 +29,14 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 /// `F` is the future of the service `S`. No bound of this type and no type of a field mentions the error type, because the
 /// compiler, which erases lifetimes inside `tokio::spawn`, could not prove it to be `'static`.
 #[pin_project]
-pub struct ResponseFuture<F, S, P, O, T, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    T: Limited,
-{
+pub struct ResponseFuture<F, S, P: Requests<Req>, O: Observe, T: Limited, Req> {
     /// `None` during the wait for the next attempt.
     #[pin]
-    attempt: Option<F>,
+    pub(crate) attempt: Option<F>,
     #[pin]
-    timer: T::Timer,
-    limit: T,
-    call: Call<S, P, O, Req>,
-}
-
-impl<F, S, P, O, T, Req> ResponseFuture<F, S, P, O, T, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    T: Limited,
-{
-    #[inline]
-    pub(crate) fn new(first: F, timer: T::Timer, limit: T, call: Call<S, P, O, Req>) -> Self {
-        Self {
-            attempt: Some(first),
-            timer,
-            limit,
-            call,
-        }
-    }
+    pub(crate) timer: T::Timer,
+    pub(crate) limit: T,
+    pub(crate) call: Call<S, P, O, Req>,
 }
 
 impl<F, S, P, O, T, Req> Future for ResponseFuture<F, S, P, O, T, Req>
@@ -86,7 +64,7 @@ where
                         let verdict = this.call.judge(&outcome);
                         if matches!(verdict, Verdict::Success) {
                             this.call.succeed();
-                            if this.call.attempt() == Attempt::PRIMARY {
+                            if this.call.attempt == Attempt::PRIMARY {
                                 return Poll::Ready(outcome);
                             }
                             return Poll::Ready(this.call.recovered(outcome));
@@ -133,15 +111,12 @@ where
     }
 }
 
-impl<F, S, P, O, T, Req> fmt::Debug for ResponseFuture<F, S, P, O, T, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-    T: Limited,
+impl<F, S, P: Requests<Req>, O: Observe, T: Limited, Req> fmt::Debug
+    for ResponseFuture<F, S, P, O, T, Req>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture")
-            .field("attempt", &self.call.attempt())
+            .field("attempt", &self.call.attempt)
             .finish_non_exhaustive()
     }
 }

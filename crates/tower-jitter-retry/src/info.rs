@@ -12,42 +12,18 @@ use crate::StopReason;
 ///
 /// fn log<B>(response: &http::Response<B>) {
 ///     if let Some(info) = response.extensions().get::<RetryInfo>() {
-///         println!("{} attempts, waited {:?}, {:?}", info.attempts(), info.slept(), info.stop());
+///         println!("{} attempts, waited {:?}, {:?}", info.attempts, info.slept, info.stop);
 ///     }
 /// }
 /// # log(&http::Response::new(()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryInfo {
-    attempts: u32,
-    slept: Duration,
-    stop: StopReason,
-}
-
-impl RetryInfo {
-    pub(crate) fn new(attempts: u32, slept: Duration, stop: StopReason) -> Self {
-        Self {
-            attempts,
-            slept,
-            stop,
-        }
-    }
-
     /// The number of attempts, the first one included.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
+    pub attempts: u32,
     /// The time that the call waited between its attempts.
-    #[must_use]
-    pub fn slept(&self) -> Duration {
-        self.slept
-    }
-
+    pub slept: Duration,
     /// The reason why no further attempt was sent.
-    #[must_use]
-    pub fn stop(&self) -> StopReason {
-        self.stop
-    }
+    pub stop: StopReason,
 }

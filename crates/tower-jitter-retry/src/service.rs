@@ -45,7 +45,7 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.parts.settings.load();
         let protocol = self.parts.protocol.clone();
-        if settings.mode == Mode::On {
+        if settings.knobs.common.mode() == Mode::On {
             protocol.prepare(&mut request);
         }
         let context = protocol.context(&request);
@@ -75,10 +75,21 @@ where
         let record = self.parts.observer.start(LayerKind::Retry, name, line);
         let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
         // Built last, so that no panic can unwind while it exists: the compiler then builds it in place.
-        let settings = Arc::clone(settings);
-        let call = Call::new(
-            protocol, record, settings, context, last_start, service, saved,
-        );
-        ResponseFuture::new(first, timer, limit, call)
+        ResponseFuture {
+            attempt: Some(first),
+            timer,
+            limit,
+            call: Call {
+                protocol,
+                settings: Arc::clone(settings),
+                service,
+                wait: None,
+                saved,
+                context,
+                last_start,
+                attempt: Attempt::PRIMARY,
+                record,
+            },
+        }
     }
 }

@@ -16,9 +16,6 @@ const MAX_ATTEMPTS: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
-    pub(crate) mode: Mode,
-    pub(crate) max_attempts: u32,
-    pub(crate) max_retry_after: Duration,
     pub(crate) budget: Budget,
     /// Whether this layer's successful calls deposit into the budget, or another layer's.
     pub(crate) deposits: bool,
@@ -61,6 +58,14 @@ impl Knobs {
         self.common.validate()
     }
 
+    pub(crate) fn max_attempts(&self) -> u32 {
+        self.max_attempts.unwrap_or(MAX_ATTEMPTS)
+    }
+
+    pub(crate) fn max_retry_after(&self) -> Duration {
+        self.max_retry_after.unwrap_or(MAX_RETRY_AFTER)
+    }
+
     fn time_limits(&self) -> [(&'static str, Option<Duration>); 2] {
         [
             ("attempt_timeout", self.attempt_timeout),
@@ -85,9 +90,17 @@ impl Knobs {
 impl Settings {
     /// The settings of a layer, given whether it can end attempts in flight.
     pub(crate) fn new(knobs: Knobs, has_time_limits: bool) -> Self {
-        let budget = knobs.common.budget().cloned().unwrap_or_default();
-        let seeds = Arc::new(knobs.backoff.unwrap_or_default().seeds());
-        Self::of(knobs, budget, has_time_limits, seeds, Arc::default())
+        let settings = Self {
+            budget: Budget::default(),
+            deposits: true,
+            may_repeat: true,
+            last_start: None,
+            has_time_limits,
+            seeds: Arc::new(knobs.backoff.unwrap_or_default().seeds()),
+            counters: Arc::default(),
+            knobs,
+        };
+        settings.resolved()
     }
 
     /// Returns these settings with the changes in `given`.
@@ -100,45 +113,27 @@ impl Settings {
                 return Err(BuildError::new(name, limit, bound));
             }
         }
-        let knobs = self.knobs.overridden_by(given)?;
-        let budget = knobs.common.budget().unwrap_or(&self.budget).clone();
-        let seeds = match given.backoff {
-            Some(backoff) => Arc::new(backoff.seeds()),
-            None => Arc::clone(&self.seeds),
-        };
-        let counters = Arc::clone(&self.counters);
-        Ok(Self::of(
-            knobs,
-            budget,
-            self.has_time_limits,
-            seeds,
-            counters,
-        ))
+        let mut settings = self.clone();
+        settings.knobs = self.knobs.overridden_by(given)?;
+        if let Some(backoff) = given.backoff {
+            settings.seeds = Arc::new(backoff.seeds());
+        }
+        Ok(settings.resolved())
     }
 
-    fn of(
-        knobs: Knobs,
-        budget: Budget,
-        has_time_limits: bool,
-        seeds: Arc<Seeds>,
-        counters: Arc<Counters>,
-    ) -> Self {
-        let (mode, deposits) = (knobs.common.mode(), knobs.common.deposits());
-        let max_attempts = knobs.max_attempts.unwrap_or(MAX_ATTEMPTS);
-        let limits = [knobs.retry_until, knobs.deadline];
-        Self {
-            mode,
-            max_attempts,
-            max_retry_after: knobs.max_retry_after.unwrap_or(MAX_RETRY_AFTER),
-            budget,
-            deposits,
-            may_repeat: max_attempts > 1 && mode == Mode::On,
-            last_start: limits.into_iter().flatten().min(),
-            has_time_limits,
-            knobs,
-            seeds,
-            counters,
+    /// Updates the settings that follow from the knobs.
+    fn resolved(mut self) -> Self {
+        let knobs = &self.knobs;
+        if let Some(budget) = knobs.common.budget() {
+            self.budget = budget.clone();
         }
+        self.deposits = knobs.common.deposits();
+        self.may_repeat = knobs.max_attempts() > 1 && knobs.common.mode() == Mode::On;
+        self.last_start = [knobs.retry_until, knobs.deadline]
+            .into_iter()
+            .flatten()
+            .min();
+        self
     }
 
     /// The time from which a call that begins now sends no further attempt. Reads the clock only if such a limit is
@@ -156,10 +151,10 @@ impl Settings {
     /// settings.
     pub(crate) fn overridden(&self, own: &RetryOverride) -> Arc<Self> {
         let mut settings = self.clone();
-        settings.max_attempts = own.max_attempts.unwrap_or(self.max_attempts);
-        settings.may_repeat = settings.max_attempts > 1 && self.mode == Mode::On;
-        settings.knobs.attempt_timeout = own.attempt_timeout.or(self.knobs.attempt_timeout);
-        Arc::new(settings)
+        let knobs = &mut settings.knobs;
+        knobs.max_attempts = own.max_attempts.or(knobs.max_attempts);
+        knobs.attempt_timeout = own.attempt_timeout.or(knobs.attempt_timeout);
+        Arc::new(settings.resolved())
     }
 
     /// The delays of one call.

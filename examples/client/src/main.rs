@@ -89,9 +89,7 @@ fn report<B>(what: &str, response: &Response<B>) {
     match response.extensions().get::<RetryInfo>() {
         Some(info) => println!(
             "{what}{status}: {} attempts, {:?} of waiting, {:?}",
-            info.attempts(),
-            info.slept(),
-            info.stop(),
+            info.attempts, info.slept, info.stop,
         ),
         None => println!("{what}{status}: one attempt"),
     }

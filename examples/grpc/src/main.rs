@@ -94,7 +94,7 @@ async fn main() -> Result<(), BoxError> {
         let greeting = client.greet("ada").await?;
         // A call that succeeds immediately has no report in its response.
         let retries = match greeting.extensions().get::<RetryInfo>() {
-            Some(info) => info.attempts().saturating_sub(1),
+            Some(info) => info.attempts.saturating_sub(1),
             None => 0,
         };
         let (text, millis) = (&greeting.get_ref().text, start.elapsed().as_millis());

@@ -60,7 +60,7 @@ async fn an_informational_answer_does_not_win() {
     let response = call(Method::GET, &server).await;
     assert_eq!(response.status(), StatusCode::OK);
     let info: HedgeInfo = *response.extensions().get().unwrap();
-    assert_eq!(info.winner().unwrap().number(), 2);
+    assert_eq!(info.winner.unwrap().number(), 2);
     let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), "hello");
 }

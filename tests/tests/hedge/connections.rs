@@ -125,7 +125,7 @@ where
     let response = timeout(LONG, call).await.unwrap().unwrap();
     let info = response.extensions().get::<HedgeInfo>().copied().unwrap();
     assert_eq!(
-        (info.winner(), info.delay()),
+        (info.winner, info.delay),
         (Some(Attempt::hedge(2)), TRIGGER)
     );
     let body = response.into_body().collect().await.unwrap();

@@ -172,7 +172,7 @@ async fn deadlines_and_retry_info_survive_a_rule() {
             .unwrap();
         assert_eq!(requests.load(SeqCst), attempts);
         let info: &RetryInfo = response.extensions().get().unwrap();
-        assert_eq!(info.stop(), stop);
+        assert_eq!(info.stop, stop);
     }
 }
 

@@ -43,7 +43,7 @@ async fn a_status_that_may_pass_is_repeated() {
             let events = Events::default();
             let answer = send(client, &events, Method::GET, &url).await.unwrap();
             assert_eq!(answer.status, StatusCode::OK, "{client:?}, {status}");
-            assert_eq!(answer.info.unwrap().attempts(), 2, "{client:?}, {status}");
+            assert_eq!(answer.info.unwrap().attempts, 2, "{client:?}, {status}");
             assert_eq!(events.delays(), [DELAYED], "{client:?}, {status}");
             assert_eq!(requests.load(SeqCst), 2, "{client:?}, {status}");
 
@@ -106,7 +106,7 @@ async fn whitespace_around_a_retry_after_changes_nothing() {
         let events = Events::default();
         let answer = send(client, &events, Method::GET, &url).await.unwrap();
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{client:?}");
-        assert_eq!(answer.info.unwrap().stop(), StopReason::RetryAfterTooLong);
+        assert_eq!(answer.info.unwrap().stop, StopReason::RetryAfterTooLong);
         assert_eq!(requests.load(SeqCst), 1, "{client:?}");
     }
 }
@@ -119,7 +119,7 @@ async fn a_retry_after_that_is_too_long_is_the_callers() {
         let events = Events::default();
         let answer = send(client, &events, Method::GET, &url).await.unwrap();
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{client:?}");
-        assert_eq!(answer.info.unwrap().stop(), StopReason::RetryAfterTooLong);
+        assert_eq!(answer.info.unwrap().stop, StopReason::RetryAfterTooLong);
         assert_eq!(requests.load(SeqCst), 1, "{client:?}");
     }
 }

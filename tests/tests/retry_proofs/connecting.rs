@@ -48,7 +48,7 @@ async fn a_refused_connection_is_retried_for_every_method_after_a_backoff() {
         assert_eq!(answer.body.unwrap(), "hello", "{client:?}");
         assert_eq!(events.delays(), [DELAYED], "{client:?}");
         let info = answer.info.unwrap();
-        assert_eq!((info.attempts(), info.slept()), (2, DELAYED.0));
+        assert_eq!((info.attempts, info.slept), (2, DELAYED.0));
     }
 }
 

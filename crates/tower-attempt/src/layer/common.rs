@@ -69,20 +69,21 @@ impl Common {
     ///
     /// One budget in place of budgets by key.
     pub fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
-        let is_by_key = |common: &Self| common.budgets().is_some();
-        let pool = match (given.pool.setter(), self.pool.setter()) {
-            (None, _) => &self.pool,
-            _ if is_by_key(given) => &self.pool,
-            (Some(setter), Some(by_key)) if is_by_key(self) => {
+        let mut common = self.clone();
+        common.mode = given.mode.or(self.mode);
+        match (given.pool.setter(), self.pool.setter()) {
+            _ if given.budgets().is_some() => {}
+            (Some(setter), Some(by_key)) if self.budgets().is_some() => {
                 return Err(BuildError::besides(setter, by_key));
             }
-            _ => &given.pool,
-        };
-        Ok(Self {
-            name: Arc::clone(&self.name),
-            mode: given.mode.or(self.mode),
-            pool: pool.clone(),
-        })
+            (Some(_), _) => common.pool.clone_from(&given.pool),
+            (None, _) => {}
+        }
+        Ok(common)
+    }
+
+    fn budgets(&self) -> Option<&Budgets> {
+        self.pool.get()?.budgets.as_ref()
     }
 
     /// The mode in force.
@@ -95,12 +96,6 @@ impl Common {
     #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
         self.pool.get().map(|pool| &pool.budget)
-    }
-
-    /// The budgets by key that are set.
-    #[must_use]
-    pub fn budgets(&self) -> Option<&Budgets> {
-        self.pool.get()?.budgets.as_ref()
     }
 
     /// The budget of requests without a key, given the layer's budget.

@@ -103,6 +103,19 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Whether a retry could not have changed the end of the call, or was not wanted.
+fn is_final(reason: StopReason) -> bool {
+    matches!(
+        reason,
+        StopReason::Success
+            | StopReason::Fatal
+            | StopReason::Nested
+            | StopReason::Shadow
+            | StopReason::Off
+            | StopReason::Cancelled
+    )
+}
+
 impl Observer for TracingObserver {
     fn on_event(&self, call: &CallInfo, event: Event<'_>) {
         match event {
@@ -119,16 +132,15 @@ impl Observer for TracingObserver {
                 let (attempt, elapsed_ms) = (attempt.number(), millis(elapsed));
                 let label = outcome.label(verdict);
                 let is_failure = !matches!(label, "success" | "cancelled");
-                let (mut http, mut grpc, mut error) = (None, None, None::<&dyn Error>);
-                match &outcome {
+                let (http, grpc, error) = match &outcome {
                     AttemptOutcome::Response {
                         http_status,
                         grpc_status,
-                    } => (http, grpc) = (*http_status, *grpc_status),
-                    AttemptOutcome::Error(of_service) => error = *of_service,
-                    AttemptOutcome::TimedOut(elapsed) => error = Some(elapsed),
-                    AttemptOutcome::Cancelled => {}
-                }
+                    } => (*http_status, *grpc_status, None),
+                    AttemptOutcome::Error(error) => (None, None, *error),
+                    AttemptOutcome::TimedOut(elapsed) => (None, None, Some(elapsed as &dyn Error)),
+                    AttemptOutcome::Cancelled => (None, None, None),
+                };
                 if is_failure {
                     line!(
                         DEBUG,
@@ -176,30 +188,24 @@ impl Observer for TracingObserver {
             Event::CallEnded { reason, winner } => {
                 let (attempts, elapsed_ms) = (call.attempts, millis(call.elapsed()));
                 let winner = winner.map(|winner| winner.number());
-                let (stop, reason) = (reason, reason.as_str());
-                match stop {
-                    StopReason::Success if attempts == 1 && call.skipped == 0 => {}
-                    StopReason::Success
-                    | StopReason::Fatal
-                    | StopReason::Nested
-                    | StopReason::Shadow
-                    | StopReason::Off
-                    | StopReason::Cancelled => {
-                        line!(
-                            DEBUG,
-                            call,
-                            reason,
-                            attempts,
-                            winner,
-                            elapsed_ms,
-                            "call ended"
-                        );
-                    }
-                    // The layer above decides what follows a race without a winner.
-                    _ if call.layer == LayerKind::Hedge => {
-                        line!(DEBUG, call, reason, attempts, elapsed_ms, "call ended");
-                    }
-                    _ => line!(WARN, call, reason, attempts, elapsed_ms, "gave up"),
+                let is_success = reason == StopReason::Success;
+                if is_success && attempts == 1 && call.skipped == 0 {
+                    return;
+                }
+                // The layer above decides whether a retry follows a race without a winner.
+                let gave_up = call.layer == LayerKind::Retry && !is_final(reason);
+                let reason = reason.as_str();
+                match gave_up {
+                    true => line!(WARN, call, reason, attempts, elapsed_ms, "gave up"),
+                    false => line!(
+                        DEBUG,
+                        call,
+                        reason,
+                        attempts,
+                        winner,
+                        elapsed_ms,
+                        "call ended"
+                    ),
                 }
             }
         }

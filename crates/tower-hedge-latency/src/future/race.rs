@@ -14,8 +14,8 @@ use crate::class::Class;
 use crate::settings::Settings;
 use crate::{Event, SkipReason, StopReason};
 
-/// Longer than any call. A later time would overflow tokio's timer.
-const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+/// In seconds; longer than any call. A later time would overflow tokio's timer.
+const CENTURY: u64 = 100 * 366 * 24 * 3600;
 
 /// The state of a call, except its first attempt and its timer.
 pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
@@ -139,5 +139,8 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
 
 /// The time `delay` after `start`; `None` means never.
 fn later(start: Instant, delay: Duration) -> Option<Instant> {
-    start.checked_add(delay).filter(|_| delay < CENTURY)
+    match delay.as_secs() < CENTURY {
+        true => start.checked_add(delay),
+        false => None,
+    }
 }

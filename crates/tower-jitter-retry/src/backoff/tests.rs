@@ -130,11 +130,11 @@ fn a_wrong_value_is_named_with_its_bound() {
     for (backoff, message) in [
         (
             Backoff::exponential(ms(100), ms(10)),
-            "backoff.cap is 10ms, but must be at least the base of 100ms",
+            "backoff.cap is 10ms, but must be at least the first delay of 100ms",
         ),
         (
             Backoff::linear(ms(100), ms(10)),
-            "backoff.cap is 10ms, but must be at least the step of 100ms",
+            "backoff.cap is 10ms, but must be at least the first delay of 100ms",
         ),
         (
             Backoff::default().factor(0.5),
@@ -167,16 +167,14 @@ fn durations() -> impl Strategy<Value = Duration> {
 fn backoffs() -> impl Strategy<Value = Backoff> {
     let growth = prop_oneof![
         (durations(), durations(), any::<f64>(), durations()).prop_map(
-            |(base, cap, factor, throttled_base)| Growth::Exponential {
-                base,
-                cap,
-                factor,
-                throttled_base
+            |(base, cap, factor, throttled_base)| {
+                let backoff = Backoff::exponential(base, cap).factor(factor);
+                backoff.throttled_base(throttled_base)
             }
         ),
-        (durations(), durations()).prop_map(|(step, cap)| Growth::Linear { step, cap }),
-        durations().prop_map(Growth::Constant),
-        Just(Growth::None),
+        (durations(), durations()).prop_map(|(step, cap)| Backoff::linear(step, cap)),
+        durations().prop_map(Backoff::constant),
+        Just(Backoff::none()),
     ];
     let jitter = prop::sample::select(vec![
         Jitter::None,
@@ -184,7 +182,7 @@ fn backoffs() -> impl Strategy<Value = Backoff> {
         Jitter::Equal,
         Jitter::Decorrelated,
     ]);
-    (growth, jitter).prop_map(|(growth, jitter)| Backoff::new(growth).jitter(jitter))
+    (growth, jitter).prop_map(|(growth, jitter)| growth.jitter(jitter))
 }
 
 proptest! {
@@ -199,7 +197,7 @@ proptest! {
     ) {
         let reason = if throttled { RetryReason::Throttled } else { RetryReason::Transient };
         let delay = backoff.delay(retry, reason, Some(previous), random);
-        prop_assert!(delay <= backoff.growth.cap());
+        prop_assert!(delay <= backoff.cap);
     }
 
     #[test]

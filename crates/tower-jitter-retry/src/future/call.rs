@@ -19,27 +19,23 @@ use crate::{DelaySource, Event, RetryInfo, StopReason, nested, retry_after};
 ///
 /// The order of the fields keeps large fields away from padding: the compiler would copy both once more in each call.
 #[repr(C)]
-pub(crate) struct Call<S, P, O, Req>
-where
-    P: Requests<Req>,
-    O: Observe,
-{
-    protocol: P,
-    settings: Arc<Settings>,
+pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
+    pub(crate) protocol: P,
+    pub(crate) settings: Arc<Settings>,
     /// With `saved`, the source of further attempts; `None` once no further attempt is possible.
-    service: Option<S>,
+    pub(crate) service: Option<S>,
     /// Boxed to keep the future small, because most calls never wait.
-    wait: Option<Box<Wait<Req>>>,
-    saved: Option<P::Saved>,
-    context: P::Context,
+    pub(crate) wait: Option<Box<Wait<Req>>>,
+    pub(crate) saved: Option<P::Saved>,
+    pub(crate) context: P::Context,
     /// No attempt goes out at this instant or later.
-    last_start: Deadline,
-    attempt: Attempt,
-    record: O::Record,
+    pub(crate) last_start: Deadline,
+    pub(crate) attempt: Attempt,
+    pub(crate) record: O::Record,
 }
 
 /// The additional state of a call that waits for a retry.
-struct Wait<Req> {
+pub(crate) struct Wait<Req> {
     schedule: Schedule,
     step: Step,
     /// The sum of this call's waits.
@@ -65,49 +61,16 @@ enum Step {
 
 impl<S, P, O, Req> Call<S, P, O, Req>
 where
-    P: Requests<Req>,
+    S: Service<Req>,
+    P: Outcomes<Req, S::Response, S::Error>,
     O: Observe,
 {
-    #[inline]
-    pub(crate) fn new(
-        protocol: P,
-        record: O::Record,
-        settings: Arc<Settings>,
-        context: P::Context,
-        last_start: Deadline,
-        service: Option<S>,
-        saved: Option<P::Saved>,
-    ) -> Self {
-        Self {
-            protocol,
-            record,
-            settings,
-            context,
-            last_start,
-            service,
-            saved,
-            attempt: Attempt::PRIMARY,
-            wait: None,
-        }
-    }
-
-    pub(crate) fn attempt(&self) -> Attempt {
-        self.attempt
-    }
-
     /// Polls the current attempt. Returns the number of retries that layers below sent during the poll.
     #[inline]
     pub(crate) fn poll<R>(&self, poll: impl FnOnce() -> R) -> (R, u32) {
         nested::count(|| self.record.enter(self.attempt, poll))
     }
-}
 
-impl<S, P, O, Req> Call<S, P, O, Req>
-where
-    S: Service<Req>,
-    P: Outcomes<Req, S::Response, S::Error>,
-    O: Observe,
-{
     #[inline]
     pub(crate) fn judge(&mut self, outcome: &Outcome<S, Req>) -> Verdict {
         let protocol = &self.protocol;
@@ -205,17 +168,17 @@ where
     ) -> Result<(), StopReason> {
         let settings = &self.settings;
         let protocol = &self.protocol;
-        if settings.mode == Mode::Off {
+        if settings.knobs.common.mode() == Mode::Off {
             return Err(StopReason::Off);
         }
         let below = self.wait.as_ref().map_or(0, |wait| wait.below);
-        if self.attempt.number().saturating_add(below) >= settings.max_attempts {
+        if self.attempt.number().saturating_add(below) >= settings.knobs.max_attempts() {
             return Err(match below {
                 0 => StopReason::AttemptsExhausted,
                 _ => StopReason::Nested,
             });
         }
-        let is_shadow = settings.mode == Mode::Shadow;
+        let is_shadow = settings.knobs.common.mode() == Mode::Shadow;
         let request = match is_shadow {
             true if protocol.may_retry(&self.context) => None,
             true => return Err(StopReason::NotResendable),
@@ -271,10 +234,15 @@ where
     ) -> Outcome<S, Req> {
         self.settings.counters.stop(reason);
         self.stop(reason);
-        let is_on = self.settings.mode == Mode::On;
-        if is_in_vain(reason) && self.settings.may_repeat {
+        let is_in_vain = !matches!(
+            reason,
+            StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady
+        );
+        // Layers above should not retry this request either.
+        if is_in_vain && self.settings.may_repeat {
             self.protocol.give_up(&self.context, &mut outcome);
         }
+        let is_on = self.settings.knobs.common.mode() == Mode::On;
         let outcome = match (self.attempt.number(), reason) {
             // The report of the other layer stays.
             (1, StopReason::Fatal | StopReason::Nested) => outcome,
@@ -300,7 +268,11 @@ where
     /// Adds the call's report to the outcome.
     fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
-        let info = RetryInfo::new(self.attempt.number(), slept.unwrap_or_default(), stop);
+        let info = RetryInfo {
+            attempts: self.attempt.number(),
+            slept: slept.unwrap_or_default(),
+            stop,
+        };
         self.protocol.attach(&mut outcome, info);
         outcome
     }
@@ -308,7 +280,7 @@ where
     /// The request of the next attempt, if the request can be resent.
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
-        match attempt.number() == self.settings.max_attempts {
+        match attempt.number() == self.settings.knobs.max_attempts() {
             true => self.protocol.last(self.saved.take()?, attempt),
             false => self.protocol.again(self.saved.as_ref()?, attempt),
         }
@@ -320,7 +292,7 @@ where
         hint: Option<Hint>,
         outcome: &Outcome<S, Req>,
     ) -> Result<(Duration, DelaySource), StopReason> {
-        let longest = self.settings.max_retry_after;
+        let longest = self.settings.knobs.max_retry_after();
         let floor = match hint {
             Some(Hint::Never) => return Err(StopReason::RetryForbidden),
             Some(Hint::AtLeast(time) | Hint::Exactly(time)) if time > longest => {
@@ -419,21 +391,8 @@ where
     }
 
     /// Ends the call with the current attempt's outcome.
-    pub(crate) fn stop(&mut self, reason: StopReason) {
+    fn stop(&mut self, reason: StopReason) {
         let winner = (reason == StopReason::Success).then_some(self.attempt);
         self.record.send(Event::CallEnded { reason, winner });
     }
-}
-
-/// Whether the retries of this request are exhausted, so that a layer above should not retry it either.
-fn is_in_vain(reason: StopReason) -> bool {
-    matches!(
-        reason,
-        StopReason::AttemptsExhausted
-            | StopReason::RetryForbidden
-            | StopReason::RetryAfterTooLong
-            | StopReason::DeadlineExceeded
-            | StopReason::BudgetExhausted
-            | StopReason::Nested
-    )
 }

@@ -21,8 +21,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 pub struct Clock {
     start: Instant,
     call_end: Option<Instant>,
+    attempt_start: Instant,
     attempt_limit: Option<Duration>,
-    attempt_end: Option<Instant>,
     #[pin]
     timer: Option<Sleep>,
 }
@@ -34,37 +34,35 @@ impl Timer for Clock {
         let own = own.and_then(|limit| start.checked_add(limit));
         let own = own.map_or(Deadline::NEVER, Deadline::at);
         let call_end = limits.deadline.unwrap_or(own).or_earlier(limits.expiry);
-        let attempt_limit = limits.knobs.attempt_timeout;
         Self {
             start,
             call_end: call_end.instant(),
-            attempt_limit,
-            attempt_end: attempt_limit.and_then(|limit| start.checked_add(limit)),
+            attempt_start: start,
+            attempt_limit: limits.knobs.attempt_timeout,
             timer: None,
         }
     }
 
     fn attempt_started(self: Pin<&mut Self>) {
-        let this = self.project();
-        *this.attempt_end = this
-            .attempt_limit
-            .and_then(|limit| Instant::now().checked_add(limit));
+        *self.project().attempt_start = Instant::now();
     }
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, in_flight: bool) -> Poll<Elapsed> {
         let mut this = self.project();
-        let attempt_end = this.attempt_end.filter(|_| in_flight);
-        let (end, elapsed) = match (*this.call_end, attempt_end, *this.attempt_limit) {
-            (Some(call), Some(attempt), Some(limit)) if attempt < call => {
-                (attempt, Elapsed::Attempt(limit))
-            }
-            (Some(call), ..) => (call, Elapsed::Call(call.duration_since(*this.start))),
-            (None, Some(attempt), Some(limit)) => (attempt, Elapsed::Attempt(limit)),
-            _ => return Poll::Pending,
-        };
-        if end.duration_since(*this.start) > CENTURY {
+        let start = *this.start;
+        let call = this.call_end.map(|end| {
+            let limit = end.duration_since(start);
+            (end, Elapsed::Call(limit))
+        });
+        let attempt = this.attempt_limit.filter(|_| in_flight).and_then(|limit| {
+            let end = this.attempt_start.checked_add(limit)?;
+            Some((end, Elapsed::Attempt(limit)))
+        });
+        let first = call.into_iter().chain(attempt).min_by_key(|(end, _)| *end);
+        let Some((end, elapsed)) = first.filter(|(end, _)| end.duration_since(start) < CENTURY)
+        else {
             return Poll::Pending;
-        }
+        };
         match this.timer.as_mut().as_pin_mut() {
             Some(timer) if timer.deadline() == end => {}
             Some(timer) => timer.reset(end),

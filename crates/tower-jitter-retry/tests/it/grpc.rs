@@ -116,7 +116,7 @@ async fn a_negative_or_unparsable_pushback_means_stop() {
         let response = service.oneshot(request(&[])).await.unwrap();
         assert_eq!(upstream.seen().len(), 1);
         let info: &RetryInfo = response.extensions().get().unwrap();
-        assert_eq!(info.stop(), StopReason::RetryForbidden, "{pushback:?}");
+        assert_eq!(info.stop, StopReason::RetryForbidden, "{pushback:?}");
     }
 }
 
@@ -126,7 +126,7 @@ async fn a_longer_pushback_than_allowed_ends_the_call() {
     let service = grpc().build().unwrap().layer(upstream.clone());
     let response = service.oneshot(request(&[])).await.unwrap();
     let info: &RetryInfo = response.extensions().get().unwrap();
-    assert_eq!(info.stop(), StopReason::RetryAfterTooLong);
+    assert_eq!(info.stop, StopReason::RetryAfterTooLong);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn no_attempt_goes_out_once_the_timeout_has_run_out() {
     assert_eq!(start.elapsed(), ms(100));
     let info: &RetryInfo = response.extensions().get().unwrap();
     assert_eq!(
-        (info.attempts(), info.stop()),
+        (info.attempts, info.stop),
         (2, StopReason::DeadlineExceeded)
     );
 }

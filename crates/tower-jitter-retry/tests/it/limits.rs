@@ -339,7 +339,7 @@ mod http {
         assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
         let info: &RetryInfo = response.extensions().get().unwrap();
         assert_eq!(
-            (info.attempts(), info.stop()),
+            (info.attempts, info.stop),
             (3, StopReason::AttemptsExhausted)
         );
         assert_eq!(time, ms(3 * 10 + 2 * 5));

@@ -30,7 +30,7 @@ async fn a_response_that_was_repeated_in_vain_is_left_alone_above() {
     // The word of the layer that did something stays.
     let info: &RetryInfo = response.extensions().get().unwrap();
     assert_eq!(
-        (info.attempts(), info.stop()),
+        (info.attempts, info.stop),
         (3, StopReason::AttemptsExhausted)
     );
     assert_eq!(outer.take().pop(), Some(Stopped(1, StopReason::Nested)));

@@ -47,7 +47,7 @@ async fn run(
     };
     assert_eq!(upstream.seen().len(), attempts as usize);
     let info = response.extensions().get::<RetryInfo>();
-    let info = info.map(|info| (info.attempts(), info.slept(), info.stop()));
+    let info = info.map(|info| (info.attempts, info.slept, info.stop));
     (attempts, reason, info)
 }
 

@@ -62,8 +62,11 @@ where
             }
         }
         if self.attempts > 1 {
-            let delay = self.delay(0).unwrap_or_default();
-            let info = HedgeInfo::new(winner, self.attempts, delay);
+            let info = HedgeInfo {
+                winner,
+                attempts: self.attempts,
+                delay: self.delay(0).unwrap_or_default(),
+            };
             self.protocol.attach(outcome, info);
         }
     }
