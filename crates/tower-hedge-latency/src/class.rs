@@ -32,14 +32,9 @@ pub(crate) struct Class {
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.
     pub(crate) rest: Class,
-    table: ArcSwap<HashMap<u64, Entry>>,
+    /// The name and the class of each key, by the key's hash.
+    table: ArcSwap<HashMap<u64, (Arc<str>, Arc<Class>)>>,
     hasher: RandomState,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    name: Arc<str>,
-    class: Arc<Class>,
 }
 
 impl Class {
@@ -66,35 +61,35 @@ impl Classes {
 
     #[cold]
     fn add(&self, hash: u64, key: &(impl Display + ?Sized)) -> Option<Arc<Class>> {
-        let entry = Entry {
-            name: key.to_string().into(),
-            class: Arc::new(Class::new()),
-        };
+        let name = Arc::from(key.to_string());
+        let class = Arc::new(Class::new());
         self.table.rcu(|table| {
             let mut table = HashMap::clone(table);
             if table.len() < MAX_CLASSES {
                 // Another thread may have added the class first.
-                table.entry(hash).or_insert_with(|| entry.clone());
+                let entry = table.entry(hash);
+                entry.or_insert_with(|| (Arc::clone(&name), Arc::clone(&class)));
             }
             table
         });
         let table = self.table.load();
-        table.get(&hash).map(|entry| Arc::clone(&entry.class))
+        table.get(&hash).map(|(_, class)| Arc::clone(class))
     }
 
     /// Applies another lesson to the samples of all classes.
     pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
         self.rest.estimator.apply(now, lesson);
-        for entry in self.table.load().values() {
-            entry.class.estimator.apply(now, lesson);
+        for (_, class) in self.table.load().values() {
+            class.estimator.apply(now, lesson);
         }
     }
 
     /// The names and delays of all keyed classes, sorted by name.
     pub(crate) fn delays(&self, percentile: &Percentile) -> Vec<(Arc<str>, Option<Duration>)> {
         let table = self.table.load();
-        let delay = |entry: &Entry| (Arc::clone(&entry.name), entry.class.delay(percentile));
-        let mut delays: Vec<_> = table.values().map(delay).collect();
+        let delays = table.values();
+        let delays = delays.map(|(name, class)| (Arc::clone(name), class.delay(percentile)));
+        let mut delays: Vec<_> = delays.collect();
         delays.sort_unstable();
         delays
     }
@@ -108,7 +103,7 @@ impl PerKey for Classes {
         let hash = self.hasher.hash_one(key);
         let table = self.table.load();
         match table.get(&hash) {
-            Some(entry) => Some(Arc::clone(&entry.class)),
+            Some((_, class)) => Some(Arc::clone(class)),
             None if table.len() >= MAX_CLASSES => None,
             None => self.add(hash, key),
         }

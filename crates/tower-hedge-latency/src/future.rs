@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep_until};
-use tower_attempt::{Attempt, Observe, Outcomes, Requests};
+use tower_attempt::{Attempt, Observe, Outcomes, Record, Requests};
 use tower_service::Service;
 
 pub(crate) use self::race::Race;
@@ -62,7 +62,8 @@ where
 
         let (decisive, mut outcome) = 'race: {
             if let Some(primary) = this.primary.as_mut().as_pin_mut()
-                && let Poll::Ready(outcome) = race.poll_primary(|| primary.poll(cx))
+                && let Poll::Ready(outcome) =
+                    race.record.enter(Attempt::PRIMARY, || primary.poll(cx))
             {
                 if race.decides(Attempt::PRIMARY, &outcome) || !race.survives_failure() {
                     break 'race (Attempt::PRIMARY, outcome);

@@ -2,8 +2,6 @@ mod builder;
 mod options;
 
 use tower_attempt::Generic;
-#[cfg(feature = "http")]
-use tower_attempt::Http;
 use tower_attempt::layer::{Live, Parts};
 #[cfg(feature = "grpc")]
 use tower_attempt::{BuildError, Grpc};
@@ -24,23 +22,6 @@ use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
     pub(crate) Parts<P, O, Options<A, L>, Live<Settings>>,
 );
-
-#[cfg(feature = "http")]
-impl HedgeLayer<Http> {
-    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), once each, after the 95th percentile of
-    /// latency, within a budget of 5 %: the defaults of [`HedgeLayerBuilder`] and the rules of [`Http`].
-    ///
-    /// ```
-    /// use tower_hedge_latency::HedgeLayer;
-    ///
-    /// let layer = HedgeLayer::http();
-    /// # let _ = layer;
-    /// ```
-    #[must_use]
-    pub fn http() -> Self {
-        HedgeLayer::builder().http().finish()
-    }
-}
 
 #[cfg(feature = "grpc")]
 impl HedgeLayer<Grpc> {
@@ -66,23 +47,16 @@ impl HedgeLayer<Grpc> {
     }
 }
 
-impl HedgeLayer {
-    /// A layer for any service whose requests are `Clone`; every request may be hedged.
-    pub fn builder() -> HedgeLayerBuilder {
-        HedgeLayerBuilder(Parts {
-            protocol: Generic::default(),
-            observer: NoObserver,
-            options: Options::default(),
-            settings: Knobs::default(),
-        })
-    }
-}
-
 tower_attempt::__layer! {
+    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), once each, after the 95th percentile of
+    /// latency, within a budget of 5 %: the defaults of [`HedgeLayerBuilder`] and the rules of [`Http`](crate::Http).
+    http,
+    /// A layer for any service whose requests are `Clone`; every request may be hedged.
+    builder,
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
     HedgeHandle, HedgeCounts, Knobs,
     /// Hedges HTTP requests of safe methods. A response that a retry layer would retry, such as a 503 or
-    /// a 429, does not win. See [`Http`].
+    /// a 429, does not win. See [`Http`](crate::Http).
     http,
     /// Hedges gRPC calls of the methods declared idempotent with
     /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods) or

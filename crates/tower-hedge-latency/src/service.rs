@@ -81,7 +81,7 @@ where
             }
         }
         if !watched && mode != Mode::Off {
-            settings.state.counters.ineligible.count();
+            settings.counters.ineligible.count();
         }
         let line = || protocol.request_line(&request);
         let name = &settings.knobs.common.name;

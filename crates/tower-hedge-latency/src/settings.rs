@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) deposits: bool,
     /// Shared by all versions.
     pub(crate) state: Arc<State>,
+    /// Shared by all versions.
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// The settings of a builder. A setting that was not given is `None`.
@@ -35,11 +37,10 @@ pub(crate) struct Knobs {
     pub(crate) on_failure: Option<bool>,
 }
 
-/// The learned latencies and the counts of a layer.
+/// The learned latencies of a layer.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) classes: Classes,
-    pub(crate) counters: Counters,
     /// The origin of all times.
     pub(crate) epoch: Instant,
     /// The share of late calls that is being learned, in billionths. A call that began with another share is not
@@ -64,14 +65,16 @@ impl Knobs {
     }
 
     /// The budget in force. The default budget keeps its tokens, if its ratio is the `former` one.
-    fn budget(&self, former: Option<&Budget>) -> Budget {
+    fn budget(&self, former: &Budget) -> Budget {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
             (None, Trigger::Percentile) => {
                 // The budget equals the share of calls that the trigger makes late (*The Tail at Scale*).
                 let budget = Budget::ratio(self.percentile.share());
-                let former = former.filter(|former| former.share() == budget.share());
-                former.cloned().unwrap_or(budget)
+                match former.share() == budget.share() {
+                    true => former.clone(),
+                    false => budget,
+                }
             }
             // The caller chooses the time of hedges, and so their number.
             (None, _) => Budget::unlimited(),
@@ -100,43 +103,43 @@ impl Settings {
     pub(crate) fn new(knobs: Knobs) -> Self {
         let state = State {
             classes: Classes::new(),
-            counters: Counters::default(),
             epoch: Instant::now(),
             above: AtomicU64::new(0),
         };
-        Self::of(knobs, None, Arc::new(state))
+        let settings = Self {
+            percentile: knobs.percentile.percentile(&Budget::unlimited()),
+            budget: Budget::unlimited(),
+            deposits: true,
+            knobs,
+            state: Arc::new(state),
+            counters: Arc::default(),
+        };
+        settings.resolved()
     }
 
     /// Returns these settings with the changes in `given`.
     pub(crate) fn changed(&self, given: &Knobs) -> Result<Self, BuildError> {
-        let knobs = self.knobs.overridden_by(given)?;
-        knobs.validate(given)?;
-        Ok(Self::of(knobs, Some(&self.budget), Arc::clone(&self.state)))
+        let mut settings = self.clone();
+        settings.knobs = self.knobs.overridden_by(given)?;
+        settings.knobs.validate(given)?;
+        Ok(settings.resolved())
     }
 
-    fn of(knobs: Knobs, former: Option<&Budget>, state: Arc<State>) -> Self {
-        let budget = knobs.budget(former);
-        let settings = Self {
-            percentile: knobs.percentile.percentile(&budget),
-            deposits: knobs.common.deposits(),
-            knobs,
-            budget,
-            state,
-        };
-        let lesson = settings.percentile().map(|percentile| &percentile.lesson);
+    /// Updates the settings that follow from the knobs. Applies another percentile to the samples.
+    fn resolved(mut self) -> Self {
+        self.budget = self.knobs.budget(&self.budget);
+        self.percentile = self.knobs.percentile.percentile(&self.budget);
+        self.deposits = self.knobs.common.deposits();
+        let lesson = self.percentile().map(|percentile| percentile.lesson);
         let above = lesson.map_or(0, |lesson| lesson.above);
-        let former = settings.state.above.swap(above, Relaxed);
+        let former = self.state.above.swap(above, Relaxed);
         if let Some(lesson) = lesson
             && former != above
         {
-            let now = micros(settings.state.epoch.elapsed());
-            settings.state.classes.apply(now, lesson);
+            let now = micros(self.state.epoch.elapsed());
+            self.state.classes.apply(now, &lesson);
         }
-        settings
-    }
-
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.state.counters
+        self
     }
 
     /// The learned percentile, if the trigger is one.

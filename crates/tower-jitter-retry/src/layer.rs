@@ -22,23 +22,6 @@ pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
     pub(crate) Parts<P, O, T, Live<Settings>>,
 );
 
-#[cfg(feature = "http")]
-impl RetryLayer<Http> {
-    /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the
-    /// rules of [`Http`].
-    ///
-    /// ```
-    /// use tower_jitter_retry::RetryLayer;
-    ///
-    /// let layer = RetryLayer::http();
-    /// # let _ = layer;
-    /// ```
-    #[must_use]
-    pub fn http() -> Self {
-        RetryLayer::builder().http().finish()
-    }
-}
-
 #[cfg(feature = "grpc")]
 impl RetryLayer<Grpc> {
     /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`]:
@@ -53,18 +36,6 @@ impl RetryLayer<Grpc> {
     #[must_use]
     pub fn grpc() -> Self {
         RetryLayer::builder().grpc().finish()
-    }
-}
-
-impl RetryLayer {
-    /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
-    pub fn builder() -> RetryLayerBuilder {
-        RetryLayerBuilder(Parts {
-            protocol: Generic::default(),
-            observer: NoObserver,
-            options: NoTimeLimit,
-            settings: Knobs::default(),
-        })
     }
 }
 
@@ -128,9 +99,14 @@ impl RetryLayer {
 pub struct RetryLayerBuilder<P = Generic, O = NoObserver, T = NoTimeLimit>(Parts<P, O, T, Knobs>);
 
 tower_attempt::__layer! {
+    /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the rules of
+    /// [`Http`](crate::Http).
+    http,
+    /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
+    builder,
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
     RetryHandle, RetryCounts, Knobs,
-    /// Retries HTTP requests; see [`Http`].
+    /// Retries HTTP requests; see [`Http`](crate::Http).
     http,
     /// Retries gRPC calls; see [`Grpc`].
     grpc,

@@ -45,7 +45,7 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let settings = self.parts.settings.load();
         let protocol = self.parts.protocol.clone();
-        if settings.knobs.common.mode() == Mode::On {
+        if settings.mode == Mode::On {
             protocol.prepare(&mut request);
         }
         let context = protocol.context(&request);

@@ -16,6 +16,7 @@ const MAX_ATTEMPTS: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
+    pub(crate) mode: Mode,
     pub(crate) budget: Budget,
     /// Whether this layer's successful calls deposit into the budget, or another layer's.
     pub(crate) deposits: bool,
@@ -91,6 +92,7 @@ impl Settings {
     /// The settings of a layer, given whether it can end attempts in flight.
     pub(crate) fn new(knobs: Knobs, has_time_limits: bool) -> Self {
         let settings = Self {
+            mode: Mode::On,
             budget: Budget::default(),
             deposits: true,
             may_repeat: true,
@@ -127,8 +129,9 @@ impl Settings {
         if let Some(budget) = knobs.common.budget() {
             self.budget = budget.clone();
         }
+        self.mode = knobs.common.mode();
         self.deposits = knobs.common.deposits();
-        self.may_repeat = knobs.max_attempts() > 1 && knobs.common.mode() == Mode::On;
+        self.may_repeat = knobs.max_attempts() > 1 && self.mode == Mode::On;
         self.last_start = [knobs.retry_until, knobs.deadline]
             .into_iter()
             .flatten()
@@ -141,10 +144,6 @@ impl Settings {
     #[inline]
     pub(crate) fn last_start(&self) -> Deadline {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
-    }
-
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
     }
 
     /// The settings of a request with an override. The override's deadline is an instant, and so not part of the

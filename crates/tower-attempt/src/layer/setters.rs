@@ -9,12 +9,42 @@
 #[macro_export]
 macro_rules! __layer {
     (
+        $(#[$layer_http:meta])* http,
+        $(#[$layer_builder:meta])* builder,
         $krate:literal, $extras:literal, $builder:ident, $layer:ident, $service:ident<$($x:ident),+>,
         $handle:ident, $counts:ident, $knobs:ident,
         $(#[$http:meta])* http,
         $(#[$grpc:meta])* grpc,
         $(#[$idempotent_if:meta])* idempotent_if of [$($dialect:tt)*] $protocol:ty, as in $example:literal,
     ) => {
+        impl $layer {
+            $(#[$layer_builder])*
+            pub fn builder() -> $builder {
+                $builder($crate::layer::Parts {
+                    protocol: $crate::Generic::default(),
+                    observer: $crate::NoObserver,
+                    options: ::std::default::Default::default(),
+                    settings: $knobs::default(),
+                })
+            }
+        }
+
+        #[cfg(feature = "http")]
+        impl $layer<$crate::Http> {
+            $(#[$layer_http])*
+            ///
+            /// ```
+            #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
+            ///
+            #[doc = concat!("let layer = ", stringify!($layer), "::http();")]
+            /// # let _ = layer;
+            /// ```
+            #[must_use]
+            pub fn http() -> Self {
+                $layer::builder().http().finish()
+            }
+        }
+
         impl<P, O, $($x),+> ::std::fmt::Debug for $builder<P, O, $($x),+> {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.debug_tuple(stringify!($builder)).field(&self.0).finish()
@@ -45,7 +75,7 @@ macro_rules! __layer {
             /// Returns the counts since the layer was made.
             #[must_use]
             pub fn counts(&self) -> $counts {
-                self.0.load().counters().read()
+                self.0.load().counters.read()
             }
 
             /// Returns a clone of the layer's budget, which shares its tokens. With

@@ -103,19 +103,6 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether a retry could not have changed the end of the call, or was not wanted.
-fn is_final(reason: StopReason) -> bool {
-    matches!(
-        reason,
-        StopReason::Success
-            | StopReason::Fatal
-            | StopReason::Nested
-            | StopReason::Shadow
-            | StopReason::Off
-            | StopReason::Cancelled
-    )
-}
-
 impl Observer for TracingObserver {
     fn on_event(&self, call: &CallInfo, event: Event<'_>) {
         match event {
@@ -187,25 +174,31 @@ impl Observer for TracingObserver {
             }
             Event::CallEnded { reason, winner } => {
                 let (attempts, elapsed_ms) = (call.attempts, millis(call.elapsed()));
-                let winner = winner.map(|winner| winner.number());
-                let is_success = reason == StopReason::Success;
-                if is_success && attempts == 1 && call.skipped == 0 {
-                    return;
-                }
-                // The layer above decides whether a retry follows a race without a winner.
-                let gave_up = call.layer == LayerKind::Retry && !is_final(reason);
-                let reason = reason.as_str();
-                match gave_up {
-                    true => line!(WARN, call, reason, attempts, elapsed_ms, "gave up"),
-                    false => line!(
+                let (winner, label) = (winner.map(|winner| winner.number()), reason.as_str());
+                let ended = || {
+                    line!(
                         DEBUG,
                         call,
-                        reason,
+                        reason = label,
                         attempts,
                         winner,
                         elapsed_ms,
                         "call ended"
-                    ),
+                    );
+                };
+                match reason {
+                    StopReason::Success if attempts == 1 && call.skipped == 0 => {}
+                    StopReason::Success
+                    | StopReason::Fatal
+                    | StopReason::Nested
+                    | StopReason::Shadow
+                    | StopReason::Off
+                    | StopReason::Cancelled => ended(),
+                    // The layer above decides whether a retry follows a race without a winner.
+                    _ if call.layer == LayerKind::Hedge => ended(),
+                    _ => {
+                        line!(WARN, call, reason = label, attempts, elapsed_ms, "gave up");
+                    }
                 }
             }
         }

@@ -105,12 +105,6 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         self.settings.class(self.class.as_deref())
     }
 
-    /// Polls the first attempt in its scope.
-    #[inline]
-    pub(super) fn poll_primary<T>(&self, poll: impl FnOnce() -> T) -> T {
-        self.record.enter(Attempt::PRIMARY, poll)
-    }
-
     pub(super) fn has_sent(&self) -> bool {
         self.hedges.iter().any(Hedge::is_sent)
     }
@@ -132,7 +126,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     }
 
     fn skip(&mut self, attempt: Attempt, reason: SkipReason) {
-        self.settings.state.counters.skip(reason);
+        self.settings.counters.skip(reason);
         self.record.send(Event::HedgeSkipped { attempt, reason });
     }
 }

@@ -53,7 +53,7 @@ impl Knobs {
                 let bound = format!("at least the min_delay of {min_delay:?}");
                 Err(BuildError::new("max_delay", max_delay, bound))
             }
-            _ => budget.map_or(Ok(()), |budget| self.validate_with(budget)),
+            _ => self.validate_with(budget),
         }
     }
 
@@ -79,19 +79,19 @@ impl Knobs {
         }
     }
 
-    fn validate_with(&self, budget: &Budget) -> Result<(), BuildError> {
+    /// Rejects a quantile that the budget cannot pay for.
+    fn validate_with(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
         let share = self.share();
-        match (self.quantile, budget.share()) {
-            (Some(quantile), Some(ratio)) if !budget.may_pay(share) => {
-                let millionths = |share: f64| (share * 1e6).round() / 1e6;
-                let (affordable, needed) = (millionths(1.0 - ratio), millionths(share));
-                let bound = format!(
-                    "at least {affordable} with a budget.ratio of {ratio}, or the ratio at least {needed}"
-                );
-                Err(BuildError::new("percentile", quantile, bound))
-            }
-            _ => Ok(()),
-        }
+        let budget = budget.filter(|budget| !budget.may_pay(share));
+        let (Some(quantile), Some(ratio)) = (self.quantile, budget.and_then(Budget::share)) else {
+            return Ok(());
+        };
+        let millionths = |share: f64| (share * 1e6).round() / 1e6;
+        let (affordable, needed) = (millionths(1.0 - ratio), millionths(share));
+        let bound = format!(
+            "at least {affordable} with a budget.ratio of {ratio}, or the ratio at least {needed}"
+        );
+        Err(BuildError::new("percentile", quantile, bound))
     }
 
     /// Combines the settings of `given` with the settings of `self` that `given` leaves out.

@@ -168,7 +168,7 @@ where
     ) -> Result<(), StopReason> {
         let settings = &self.settings;
         let protocol = &self.protocol;
-        if settings.knobs.common.mode() == Mode::Off {
+        if settings.mode == Mode::Off {
             return Err(StopReason::Off);
         }
         let below = self.wait.as_ref().map_or(0, |wait| wait.below);
@@ -178,7 +178,7 @@ where
                 _ => StopReason::Nested,
             });
         }
-        let is_shadow = settings.knobs.common.mode() == Mode::Shadow;
+        let is_shadow = settings.mode == Mode::Shadow;
         let request = match is_shadow {
             true if protocol.may_retry(&self.context) => None,
             true => return Err(StopReason::NotResendable),
@@ -242,7 +242,7 @@ where
         if is_in_vain && self.settings.may_repeat {
             self.protocol.give_up(&self.context, &mut outcome);
         }
-        let is_on = self.settings.knobs.common.mode() == Mode::On;
+        let is_on = self.settings.mode == Mode::On;
         let outcome = match (self.attempt.number(), reason) {
             // The report of the other layer stays.
             (1, StopReason::Fatal | StopReason::Nested) => outcome,

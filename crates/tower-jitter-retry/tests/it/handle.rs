@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_jitter_retry::{
-    Backoff, Budget, Jitter, Mode, RetryHandle, RetryLayer, RetryLayerBuilder, StopReason,
+    Backoff, Budget, Jitter, Mode, RetryHandle, RetryLayer, RetryLayerBuilder, StopReason, Verdict,
 };
 
 use crate::support::{BoxError, ms};
@@ -91,6 +91,27 @@ async fn each_setting_changes_alone() {
         (handle.mode(), call(&layer, 9).await),
         (Mode::Shadow, (1, ms(0)))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_maximum_retry_after_changes_while_calls_are_made() {
+    let failure = |_: &Result<(), BoxError>, _: &_| Verdict::throttled().after(ms(500));
+    let layer = builder().classify_fn(failure).build().unwrap();
+    let handle = layer.handle();
+    // A hint of 500 ms is honoured, with jitter of up to a tenth.
+    let (sent, waited) = call(&layer, 9).await;
+    assert_eq!(sent, 3);
+    assert!((ms(1_000)..=ms(1_100)).contains(&waited), "{waited:?}");
+    for (longest, expected) in [(ms(499), 1), (ms(500), 3), (ms(0), 1), (Duration::MAX, 3)] {
+        handle.set_max_retry_after(longest);
+        assert_eq!(call(&layer, 9).await.0, expected, "{longest:?}");
+    }
+    let too_long = handle.counts().stopped(StopReason::RetryAfterTooLong);
+    assert_eq!(too_long, 2);
+    // A later change of another setting keeps the maximum.
+    handle.set_max_retry_after(ms(499));
+    handle.set_max_attempts(2).unwrap();
+    assert_eq!(call(&layer, 9).await, (1, ms(0)));
 }
 
 #[tokio::test(start_paused = true)]

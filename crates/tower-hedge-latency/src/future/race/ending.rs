@@ -32,7 +32,7 @@ where
         match reason {
             StopReason::Success => self.settings.deposit(self.watched, self.budget()),
             _ => {
-                self.settings.state.counters.failed.count();
+                self.settings.counters.failed.count();
             }
         }
         let winner = (reason == StopReason::Success).then_some(decisive);
@@ -58,7 +58,7 @@ where
         if decisive.kind() == AttemptKind::Hedge {
             self.record_hidden_failure();
             if winner.is_some() {
-                self.settings.state.counters.hedge_wins.count();
+                self.settings.counters.hedge_wins.count();
             }
         }
         if self.attempts > 1 {
@@ -76,7 +76,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     /// Counts and records a call that ends. `overtaken`: with the outcome of a hedge.
     #[inline]
     fn settle(&mut self, overtaken: bool) {
-        let call = self.settings.state.counters.calls.count();
+        let call = self.settings.counters.calls.count();
         if !self.watched {
             return;
         }
@@ -124,7 +124,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         let mut hedge = 0;
         while self.due_at(hedge).is_some_and(|due| due <= now) {
             if hedge == 0 {
-                self.settings.state.counters.late.count();
+                self.settings.counters.late.count();
             }
             self.skip(Attempt::hedge(hedge + 2), SkipReason::Shadow);
             hedge += 1;
@@ -149,7 +149,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Drop for Race<H, S, P, O, A,
                     self.skip(hedge.attempt, SkipReason::NotReady);
                 }
             }
-            let counters = &self.settings.state.counters;
+            let counters = &self.settings.counters;
             counters.cancelled.count();
             if self.stage > 0 {
                 counters.cancelled_late.count();

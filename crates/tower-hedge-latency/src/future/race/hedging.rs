@@ -27,7 +27,7 @@ where
     /// Adds the next hedge, unless hedges do not win or the budget is empty.
     pub(in crate::future) fn add_hedge(&mut self) {
         if self.stage == 0 && !self.hurry {
-            self.settings.state.counters.late.count();
+            self.settings.counters.late.count();
         }
         self.hurry = false;
         self.stage += 1;
@@ -116,7 +116,7 @@ where
         protocol.mark(context, attempt, self.attempts, &mut request);
         self.record.send(Event::AttemptStarted { attempt });
         self.attempts += 1;
-        self.settings.state.counters.hedges.count();
+        self.settings.counters.hedges.count();
         let future = self.record.enter(attempt, || service.call(request));
         let state = State::Sent(Box::pin(Some(self.losers.hold(future))));
         self.hedges.insert(place, Hedge { attempt, state });
