@@ -87,7 +87,7 @@ mod tests {
             let body = response.into_body().collect().await.unwrap();
             assert_eq!(body.to_bytes(), "healthy");
             if let Some(hedge) = hedge {
-                assert_eq!(hedge.winner().unwrap().kind(), AttemptKind::Hedge);
+                assert_eq!(hedge.winner.unwrap().kind(), AttemptKind::Hedge);
                 break;
             }
         }
