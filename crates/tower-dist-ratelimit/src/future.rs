@@ -3,9 +3,7 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use http::{Request, Response};
@@ -13,148 +11,81 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use crate::{
-    Decided, RejectionResponse,
+    Decided, RateLimit, RejectionResponse,
     delayed::Delayed,
-    http::{FollowUp, HttpLimits, Passed},
-    limits::{Outcome, Question, Waiting},
+    http::FollowUp,
+    limits::{Question, Waiting},
     observe::Undecided,
 };
 
-/// The response of a [`RateLimit`](crate::RateLimit) service.
+/// The response of a [`RateLimit`] service.
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the inner call, or the wait for the store together with the ready service that it holds. What the
-/// request was charged stays charged.
+/// Dropping it drops the inner call, or the pending decision together with the ready service. The charge stays.
 ///
 /// # Panics
 ///
-/// When it is polled again after it was ready.
+/// If it is polled again after it was ready.
 #[pin_project]
 pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
     #[pin]
-    state: State<S, R, B>,
+    pub(crate) state: State<S, R, B>,
 }
 
 #[pin_project(project = StateProjection)]
-enum State<S: Service<Request<B>>, R, B> {
+pub(crate) enum State<S: Service<Request<B>>, R, B> {
     Calling {
         #[pin]
         inner: S::Future,
         follow_up: FollowUp,
     },
-    /// Boxed, because only leaky queues get here.
+    /// Boxed, because only leaky queues delay requests.
     Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
-    /// Boxed, because only a remote store gets here and everybody's future would grow by a request.
-    Deciding(Option<Box<Deciding<S, R, B>>>),
+    /// Boxed, because the request would make the future of every call larger.
+    Deciding(Box<Deciding<S, R, B>>),
     RateLimited(Option<S::Response>),
 }
 
-struct Deciding<S, R, B> {
-    waiting: Waiting,
-    question: Question,
-    /// The instance that was ready when the request came.
-    ready: S,
-    request: Request<B>,
-    http: Arc<HttpLimits>,
-    reject: R,
-    undecided: Undecided,
-}
-
-impl<S: Service<Request<B>>, R, B> ResponseFuture<S, R, B> {
-    pub(crate) fn calling(inner: S::Future, follow_up: FollowUp) -> Self {
-        Self {
-            state: State::Calling { inner, follow_up },
-        }
-    }
-
-    pub(crate) fn delayed(
-        delay: Duration,
-        unready: S,
-        request: Request<B>,
-        follow_up: FollowUp,
-    ) -> Self {
-        Self {
-            state: State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up),
-        }
-    }
-
-    pub(crate) fn rejected(response: S::Response) -> Self {
-        Self {
-            state: State::RateLimited(Some(response)),
-        }
-    }
-
-    pub(crate) fn deciding(
-        waiting: Waiting,
-        question: Question,
-        ready: S,
-        request: Request<B>,
-        http: Arc<HttpLimits>,
-        reject: R,
-    ) -> Self {
-        let deciding = Deciding {
-            waiting,
-            question,
-            ready,
-            request,
-            undecided: Undecided(Some(http.limits.watch.clone())),
-            http,
-            reject,
-        };
-        Self {
-            state: State::Deciding(Some(Box::new(deciding))),
-        }
-    }
+/// A request that waits for a remote backend or a quota look-up.
+pub(crate) struct Deciding<S, R, B> {
+    pub(crate) waiting: Waiting,
+    pub(crate) question: Question,
+    /// Holds the instance of the inner service that was ready for the request.
+    pub(crate) service: RateLimit<S, R>,
+    /// `None` after the decision.
+    pub(crate) request: Option<Request<B>>,
+    pub(crate) undecided: Undecided,
 }
 
 impl<S, R, B, ResBody> Deciding<S, R, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
-    R: RejectionResponse<ResBody>,
+    R: RejectionResponse<ResBody> + Clone,
 {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<Passed>> {
-        let (limits, question) = (&self.http.limits, &mut self.question);
-        let outcome = ready!(self.waiting.poll(limits, question, cx));
-        let passed = |decided: Decided<'_>, charged| self.http.passed(decided, charged);
-        Poll::Ready(limits.tell(outcome, question, passed))
-    }
-
-    fn decided(self, outcome: Outcome<Passed>) -> State<S, R, B> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, R, B>> {
         let Self {
+            waiting,
             question,
-            mut ready,
-            mut request,
-            http,
-            reject,
-            mut undecided,
-            ..
+            service,
+            request,
+            undecided,
         } = self;
+        let http = &service.http;
+        let outcome = ready!(waiting.poll(&http.limits, question, cx));
         undecided.0 = None;
-        match outcome {
-            Outcome::Pass(passed) => {
-                let follow_up = http.attach(passed, &mut request);
-                let delay = http.limits.delay(&question);
-                if delay.is_zero() {
-                    let inner = ready.call(request);
-                    return State::Calling { inner, follow_up };
-                }
-                // The one that is ready goes, and what its readiness holds.
-                let unready = ready.clone();
-                State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
-            }
-            Outcome::Reject(reason) => {
-                State::RateLimited(Some(http.rejection(&reject, reason, &question)))
-            }
-            Outcome::Later(_) => unreachable!("what waits is polled until it is decided"),
-        }
+        let passed = |decided: Decided<'_>, charged| http.passed(decided, charged);
+        let outcome = http.limits.tell(outcome, question, passed);
+        let request = request.take().expect("polled again after a panic");
+        let question = &mut Some(mem::take(question));
+        Poll::Ready(service.go_on(outcome, question, request))
     }
 }
 
 impl<S, R, B, ResBody> Future for ResponseFuture<S, R, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
-    R: RejectionResponse<ResBody>,
+    R: RejectionResponse<ResBody> + Clone,
 {
     type Output = Result<S::Response, S::Error>;
 
@@ -176,14 +107,7 @@ where
                     let follow_up = mem::take(follow_up);
                     State::Calling { inner, follow_up }
                 }
-                StateProjection::Deciding(deciding) => {
-                    let waiting = deciding.as_mut().expect("polled again after a panic");
-                    let outcome = ready!(waiting.poll(cx));
-                    deciding
-                        .take()
-                        .expect("it was there a line above")
-                        .decided(outcome)
-                }
+                StateProjection::Deciding(deciding) => ready!(deciding.poll(cx)),
                 StateProjection::RateLimited(response) => {
                     return Poll::Ready(Ok(response
                         .take()

@@ -62,8 +62,11 @@ impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
     type Service = RateLimit<S, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let http = Arc::clone(&self.http);
-        RateLimit::new(inner, http, self.reject.clone())
+        RateLimit {
+            inner,
+            http: Arc::clone(&self.http),
+            reject: self.reject.clone(),
+        }
     }
 }
 

@@ -7,34 +7,34 @@ use std::{
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::{ProblemJson, RejectionResponse, ResponseFuture, http::HttpLimits, limits::Outcome};
+use crate::{
+    ProblemJson, RejectionResponse, ResponseFuture,
+    delayed::Delayed,
+    future::{Deciding, State},
+    http::{HttpLimits, Passed},
+    limits::{Outcome, Question},
+    observe::Undecided,
+};
 
-/// A service behind rate limits, from [`RateLimitLayer`](crate::RateLimitLayer).
+/// A rate-limited HTTP service, from [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// It is ready when the inner service is. A rejection is a response; errors are the inner service's own.
 ///
 /// # Cost
 ///
-/// An allowed request to one policy in [`Memory`](crate::backend::Memory), without fields, takes no allocation and no
-/// lock. A rejected request clones the inner service: the one that was ready goes away together with what its readiness
-/// holds, so that a rejection never keeps a concurrency permit. A request that has to wait for the store takes the ready
-/// service along and leaves a clone. One that has to wait in a [leaky queue](crate::Policy::leaky_queue) holds nothing
-/// meanwhile, and readies a clone when its turn has come.
+/// An allowed request to one policy in [`Memory`](crate::backend::Memory), without `RateLimit` headers, takes no allocation and
+/// no lock.
+///
+/// | request | inner service |
+/// |---|---|
+/// | rejected | The service drops the ready instance, which releases any concurrency permit it holds, and replaces it with a clone. |
+/// | waits for the backend | The request takes the ready instance along and leaves a clone. |
+/// | waits in a [leaky queue](crate::Policy::leaky_queue) | The request holds nothing, and makes a clone ready when its turn comes. |
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {
-    inner: S,
-    http: Arc<HttpLimits>,
-    reject: R,
-}
-
-impl<S, R> RateLimit<S, R> {
-    pub(crate) fn new(inner: S, http: Arc<HttpLimits>, reject: R) -> Self {
-        Self {
-            inner,
-            http,
-            reject,
-        }
-    }
+    pub(crate) inner: S,
+    pub(crate) http: Arc<HttpLimits>,
+    pub(crate) reject: R,
 }
 
 impl<S, R, B, ResBody> Service<Request<B>> for RateLimit<S, R>
@@ -50,38 +50,64 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         // Built in place: moving it costs more than the decision.
         let mut question = None;
         let outcome = self.http.decide(&mut question, &request);
+        ResponseFuture {
+            state: self.go_on(outcome, &mut question, request),
+        }
+    }
+}
+
+impl<S, R> RateLimit<S, R> {
+    /// Calls the ready inner service, or does what the outcome says instead.
+    #[inline]
+    pub(crate) fn go_on<B, ResBody>(
+        &mut self,
+        outcome: Outcome<Passed>,
+        question: &mut Option<Question>,
+        mut request: Request<B>,
+    ) -> State<S, R, B>
+    where
+        S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+        R: RejectionResponse<ResBody> + Clone,
+    {
+        let Self {
+            inner,
+            http,
+            reject,
+        } = self;
         match outcome {
             Outcome::Pass(passed) => {
-                let follow_up = self.http.attach(passed, &mut request);
-                let limits = &self.http.limits;
-                let delay = question.map(|question| limits.delay(&question));
+                let follow_up = http.attach(passed, &mut request);
+                let delay = question
+                    .as_ref()
+                    .map(|question| http.limits.delay(question));
                 let Some(delay) = delay.filter(|delay| !delay.is_zero()) else {
-                    return ResponseFuture::calling(self.inner.call(request), follow_up);
+                    let inner = inner.call(request);
+                    return State::Calling { inner, follow_up };
                 };
-                let unready = self.inner.clone();
-                self.inner = unready.clone();
-                ResponseFuture::delayed(delay, unready, request, follow_up)
+                let unready = inner.clone();
+                *inner = unready.clone();
+                State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
             }
             Outcome::Reject(reason) => {
-                self.inner = self.inner.clone();
+                *inner = inner.clone();
                 let question = question.get_or_insert_default();
-                ResponseFuture::rejected(self.http.rejection(&self.reject, reason, question))
+                State::RateLimited(Some(http.rejection(reject, reason, question)))
             }
             Outcome::Later(waiting) => {
-                let unready = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, unready);
-                ResponseFuture::deciding(
+                let undecided = Undecided(Some(http.limits.watch.clone()));
+                let mut service = self.clone();
+                mem::swap(&mut service.inner, &mut self.inner);
+                State::Deciding(Box::new(Deciding {
                     waiting,
-                    question.unwrap_or_default(),
-                    ready,
-                    request,
-                    Arc::clone(&self.http),
-                    self.reject.clone(),
-                )
+                    question: question.take().unwrap_or_default(),
+                    service,
+                    request: Some(request),
+                    undecided,
+                }))
             }
         }
     }

@@ -106,7 +106,7 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// # Cost
     ///
-    /// Two allocations per policy, and one or two for the extension.
+    /// Two allocations per policy, and those of the request's first extension.
     pub fn handle(mut self) -> Self {
         self.answers.handle = true;
         self

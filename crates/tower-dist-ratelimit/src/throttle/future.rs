@@ -10,7 +10,6 @@ use pin_project::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::Throttle;
 use crate::{
     LimitError, RateLimited,
     delayed::Delayed,
@@ -31,7 +30,7 @@ use crate::{
 #[pin_project]
 pub struct ThrottleFuture<S: Service<Req>, Req> {
     #[pin]
-    state: State<S, Req>,
+    pub(super) state: State<S, Req>,
 }
 
 #[pin_project(project = StateProjection)]
@@ -39,7 +38,7 @@ pub struct ThrottleFuture<S: Service<Req>, Req> {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for every request that need not wait"
 )]
-enum State<S: Service<Req>, Req> {
+pub(super) enum State<S: Service<Req>, Req> {
     Waiting {
         turn: BoxTurn,
         limits: Arc<Limits>,
@@ -54,10 +53,11 @@ enum State<S: Service<Req>, Req> {
     RateLimited(Option<RateLimited>),
 }
 
-type BoxTurn = Pin<Box<dyn Future<Output = Result<Question, RateLimited>> + Send + Sync>>;
+pub(super) type BoxTurn =
+    Pin<Box<dyn Future<Output = Result<Question, RateLimited>> + Send + Sync>>;
 
 /// A charge that is refunded unless the inner service is called.
-struct Paid {
+pub(super) struct Paid {
     limits: Arc<Limits>,
     /// The time of the charge, if a policy counts in windows.
     since: Option<Instant>,
@@ -73,35 +73,13 @@ impl Drop for Paid {
     }
 }
 
-impl<S: Service<Req> + Clone, Req> ThrottleFuture<S, Req> {
-    pub(super) fn waiting(turn: BoxTurn, throttle: &Throttle<S, Req>, request: Req) -> Self {
-        let limits = Arc::clone(&throttle.calls.limits);
-        let call = Some((throttle.inner.clone(), request));
-        Self {
-            state: State::Waiting { turn, limits, call },
-        }
-    }
-
+impl<S: Service<Req>, Req> State<S, Req> {
     pub(super) fn readying(
         limits: Arc<Limits>,
         question: Question,
         inner: S,
         request: Req,
     ) -> Self {
-        Self {
-            state: State::readying(limits, question, inner, request),
-        }
-    }
-
-    pub(super) fn rejected(rejected: RateLimited) -> Self {
-        Self {
-            state: State::RateLimited(Some(rejected)),
-        }
-    }
-}
-
-impl<S: Service<Req>, Req> State<S, Req> {
-    fn readying(limits: Arc<Limits>, question: Question, inner: S, request: Req) -> Self {
         let mut rules = limits.rules.iter();
         let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
         Self::Readying {

@@ -11,6 +11,7 @@ use tower_service::Service;
 
 use super::{
     ThrottleFuture,
+    future::State,
     lines::Lines,
     turn::{Turn, can_pass},
 };
@@ -69,16 +70,21 @@ where
             // The first poll takes the place in the line, so that requests pass in the order of their calls.
             match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(decided) => decided,
-                Poll::Pending => return ThrottleFuture::waiting(turn, self, request),
+                Poll::Pending => {
+                    let (limits, call) = (Arc::clone(limits), Some((self.inner.clone(), request)));
+                    let state = State::Waiting { turn, limits, call };
+                    return ThrottleFuture { state };
+                }
             }
         };
-        match decided {
+        let state = match decided {
             Ok(question) => {
                 let (limits, inner) = (Arc::clone(limits), self.inner.clone());
-                ThrottleFuture::readying(limits, question, inner, request)
+                State::readying(limits, question, inner, request)
             }
-            Err(rejected) => ThrottleFuture::rejected(rejected),
-        }
+            Err(rejected) => State::RateLimited(Some(rejected)),
+        };
+        ThrottleFuture { state }
     }
 }
 
