@@ -18,45 +18,43 @@ pub use self::partitions::Budgets;
 pub use self::permit::Permit;
 use crate::BuildError;
 
-/// An allowance of extra attempts, shared by everything that draws on it.
+/// An allowance of extra attempts, shared by all layers that draw on it.
 ///
-/// # Why a budget and not only a limit on attempts
+/// # Why a budget, and not only a maximum number of attempts
 ///
-/// With three attempts per call, a backend that starts to fail gets three times its load, just
-/// when it can take the least. A budget bounds the extra load as a share of the calls, whatever
-/// their number: with a ratio of 0.2, a backend that fails every call sees 1.2 times its load,
-/// not 3.
+/// With three attempts per call, a backend that starts to fail receives three times its load, just when it can handle
+/// the least. A budget limits the extra load to a share of the calls. With a ratio of 0.2, a backend that fails every
+/// call receives 1.2 times its load, not 3 times.
 ///
-/// Retries without a budget can also keep a backend overloaded after it is back. In the `metastable` figure a
-/// server at 90 % load stops for 10 s. It recovers 20 s later without retries, 23 s later with the default
-/// budget, and never with three attempts and no budget: 2,700 attempts per second keep it busy with
-/// requests that have timed out.
+/// Retries without a budget can also keep a backend overloaded after it has recovered. In the `metastable` figure, a
+/// server at 90 % load stops for 10 s. It recovers 20 s later without retries, and 23 s later with the default budget.
+/// With three attempts and no budget it never recovers: 2,700 attempts per second keep it busy with requests that have
+/// timed out.
 ///
 /// # How it counts
 ///
-/// A token bucket: an extra attempt takes one token, each [deposit](Self::deposit) gives back
-/// `ratio` tokens, and `per_second` come back with time, up to `burst`. In any interval of length
-/// t, under any concurrency:
+/// The budget is a token bucket. An extra attempt takes one token. Each [deposit](Self::deposit) adds `ratio` tokens,
+/// and each second adds `per_second` tokens, up to `burst`. In any interval of length t, under any concurrency:
 ///
-/// > extra attempts ≤ `burst` + `per_second` · t + `ratio` · deposits (+ permits already held when it began)
+/// > extra attempts ≤ `burst` + `per_second` · t + `ratio` · deposits (+ permits already held when the interval began)
 ///
-/// A call deposits once, whatever stack it runs through: the outermost layer takes the budget
-/// with `.budget(b)`, which deposits and spends, inner ones take a clone with
-/// `.shared_budget(b)`, which only spends. Extra attempts never deposit.
+/// A call deposits once, however many layers it passes. Give the outermost layer the budget with `.budget(b)`, which
+/// deposits and spends. Give inner layers a clone with `.shared_budget(b)`, which only spends. Extra attempts never
+/// deposit.
 ///
-/// For several destinations there is [`Budgets`], for gRPC's own way of counting
-/// [`grpc_throttle`](Self::grpc_throttle).
+/// Use [`Budgets`] for several destinations, and [`grpc_throttle`](Self::grpc_throttle) to count as gRPC's own clients
+/// do.
 ///
 /// # Default
 ///
-/// [`Budget::default`] is `ratio(0.2)` with 10 tokens per second and a burst of 100, and starts
-/// with 100 tokens (20 % and 10/s as in Finagle and linkerd2).
+/// [`Budget::default`] is `ratio(0.2)` with 10 tokens per second, a burst of 100 and 100 initial tokens. Finagle and
+/// linkerd2 also use 20 % and 10 per second.
 ///
 /// # Cost
 ///
-/// One `AtomicU64`. A deposit into a full bucket is a relaxed load; any other operation is a
-/// compare-and-swap, and reads the clock only if `per_second` is not 0. No lock is taken.
-/// Clones share the allowance; a setter makes a new one.
+/// One `AtomicU64`, no lock. A deposit into a full bucket is a relaxed load. Any other operation is a compare-and-swap,
+/// and reads the clock only if `per_second` is not 0. Clones share the tokens; a setter returns a budget with its own
+/// tokens.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -76,10 +74,9 @@ use crate::BuildError;
 pub struct Budget(Option<Arc<Limited>>);
 
 impl Budget {
-    /// `ratio` extra attempts per deposit, from 0 to 10; 0 tokens per second, a burst of 100,
-    /// 10 tokens at the start.
+    /// A budget of `ratio` extra attempts per deposit, from 0 to 10. Fractions are rounded down to a millionth.
     ///
-    /// Fractions count to the millionth, rounded down.
+    /// It has a burst of 100, 10 initial tokens, and no tokens per second.
     #[must_use]
     pub fn ratio(ratio: f64) -> Self {
         Self::limited(Settings {
@@ -91,28 +88,28 @@ impl Budget {
         })
     }
 
-    /// No bound on extra attempts but the layer's own.
+    /// A budget without a limit. Only the layer's own settings limit the extra attempts.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self(None)
     }
 
-    /// gRPC's retry throttle, `retryThrottling` in its service config: no extra attempt while too many
-    /// attempts fail for those that go well.
+    /// gRPC's retry throttle (`retryThrottling` in its service config): too many failures stop all extra attempts.
     ///
-    /// A count starts at `max_tokens`, from 1 to 1,000. Each [failed attempt](Self::record_failure) takes
-    /// 1 off, down to 0, and each [deposit](Self::deposit), one per call that went well, adds
-    /// `token_ratio`, at least 0.001, up to `max_tokens`. Extra attempts are allowed while the
-    /// count is above half of `max_tokens`, and take nothing. The ratio counts to the thousandth,
-    /// rounded down.
+    /// The throttle's count starts at `max_tokens`, from 1 to 1,000. Each [failed attempt](Self::record_failure)
+    /// subtracts 1, down to 0. Each [deposit](Self::deposit), one per successful call, adds `token_ratio`, up to
+    /// `max_tokens`. The ratio is at least 0.001 and is rounded down to a thousandth. Extra attempts are allowed while
+    /// the count is above half of `max_tokens`. They take no tokens.
     ///
-    /// For clients that must behave as gRPC's own do, with one per server name (see [`Budgets`]). Elsewhere
-    /// [`ratio`](Self::ratio) is the better choice, since a throttle is a switch and not an allowance:
-    /// while it is open, nothing but the layer's own limit bounds the extra attempts; it closes after
-    /// half of `max_tokens` failures in a row; and only successes open it again, never time.
+    /// Use it in clients that must behave as gRPC's own do, with one throttle per server name (see [`Budgets`]).
+    /// Otherwise prefer [`ratio`](Self::ratio), because a throttle is a switch and not an allowance:
     ///
-    /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs", whose example is 10 tokens with a
-    /// ratio of 0.1; the upper end of 1,000 is grpc-go's.
+    /// - While it allows extra attempts, only the layer's own settings limit their number.
+    /// - After failures in a row of half of `max_tokens`, it rejects all extra attempts.
+    /// - Only successful calls make it allow them again; time does not.
+    ///
+    /// Source: [gRFC A6], "Throttling Retry Attempts and Hedged RPCs". Its example has 10 tokens and a ratio of 0.1.
+    /// The maximum of 1,000 is that in grpc-go.
     ///
     /// [gRFC A6]: https://github.com/grpc/proposal/blob/master/A6-client-retries.md
     ///
@@ -140,29 +137,30 @@ impl Budget {
         })
     }
 
-    /// Tokens that come back per second whatever the calls do, from 0 to 10,000.
+    /// Tokens that return per second, from 0 to 10,000, in addition to the deposits.
     ///
-    /// A floor for services with few calls. This and the setters below have an effect on
-    /// [`ratio`](Self::ratio) and the default only.
+    /// Set it for services with few calls. This setter and the next two have no effect on
+    /// [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle).
     #[must_use]
     pub fn per_second(self, per_second: u32) -> Self {
         self.change(|settings| settings.per_second = per_second)
     }
 
-    /// The most tokens that can be saved up, at least 1.
+    /// Maximum number of tokens, at least 1.
     ///
-    /// So many extra attempts may go out at once after a quiet time.
+    /// It is the number of extra attempts that can be sent in a burst after a quiet time.
     #[must_use]
     pub fn burst(self, burst: u32) -> Self {
         self.change(|settings| settings.burst = burst)
     }
 
-    /// Tokens at the start, at most the burst.
+    /// Number of tokens at the start, at most the burst.
     ///
     /// # Default
     ///
-    /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. So the default budget
-    /// of a retry layer starts with 100 tokens and that of a hedge layer with 10, also when they are written out.
+    /// Ten seconds of [`per_second`](Self::per_second), at least 10, and at most the burst. So a retry layer's default
+    /// budget starts with 100 tokens and a hedge layer's with 10. A budget with the same settings starts with the same
+    /// tokens.
     #[must_use]
     pub fn initial(self, initial: u32) -> Self {
         self.change(|settings| settings.initial = Some(initial))
@@ -172,17 +170,18 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// A ratio that is not a number from 0 to 10, more than 10,000 per second, a burst of 0, and
-    /// an initial amount above the burst. Of a throttle: tokens that are not from 1 to 1,000, and a
-    /// ratio that is not a number of at least 0.001.
+    /// - `ratio` is not a number from 0 to 10, `per_second` is above 10,000, `burst` is 0, or `initial` is above the
+    ///   burst.
+    /// - In a throttle, `max_tokens` is not from 1 to 1,000, or `token_ratio` is not a number of at least 0.001.
     pub fn validate(&self) -> Result<(), BuildError> {
         let limited = self.0.as_ref();
         limited.map_or(Ok(()), |limited| limited.settings.validate())
     }
 
-    /// Extra attempts per deposit, from 0 to 10, where this is what the allowance is in the long run.
+    /// Returns the number of extra attempts per deposit, from 0 to 10.
     ///
-    /// `None` where it is not: for [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle).
+    /// Returns `None` for [`unlimited`](Self::unlimited) and [`grpc_throttle`](Self::grpc_throttle), which have no such
+    /// ratio.
     ///
     /// ```
     /// use tower_attempt::Budget;
@@ -196,8 +195,9 @@ impl Budget {
         (!settings.is_throttle).then_some(settings.ratio)
     }
 
-    /// Whether `share` extra attempts per deposit may be paid for in the long run. `false` if a
-    /// [`ratio`](Self::ratio) is smaller and no tokens come back with time.
+    /// Returns whether the tokens last for `share` extra attempts per deposit in the long run.
+    ///
+    /// `false` if the [`ratio`](Self::ratio) is below `share` and no tokens return with time.
     ///
     /// ```
     /// use tower_attempt::Budget;
@@ -212,7 +212,7 @@ impl Budget {
         limited.is_none_or(|limited| limited.settings.may_pay(share))
     }
 
-    /// A call counts: gives back `ratio` tokens.
+    /// Adds `ratio` tokens for a call.
     #[inline]
     pub fn deposit(&self) {
         if let Some(limited) = &self.0 {
@@ -220,11 +220,10 @@ impl Budget {
         }
     }
 
-    /// An attempt failed in a way that a retry may mend, or was told not to be repeated: every one,
-    /// also the last of its call and one that is not repeated.
+    /// Records an attempt that failed in a retryable way, or for which the server forbade a retry.
     ///
-    /// Comes before the [`withdraw`](Self::withdraw) for its repeat. Counts for
-    /// [`grpc_throttle`](Self::grpc_throttle) and is nothing to the other kinds.
+    /// Call it for every such attempt, also if no retry follows, and before the [`withdraw`](Self::withdraw) for its
+    /// retry. Only a [`grpc_throttle`](Self::grpc_throttle) counts failures.
     #[inline]
     pub fn record_failure(&self) {
         if let Some(limited) = &self.0
@@ -234,9 +233,9 @@ impl Budget {
         }
     }
 
-    /// Takes one token for an extra attempt, or says that there is none.
+    /// Takes one token for an extra attempt. Returns `None` if no token remains.
     ///
-    /// Of a throttle nothing is taken, and nothing goes back with the permit.
+    /// A throttle's permit holds no token.
     #[must_use = "an unspent permit gives its token back when dropped"]
     pub fn withdraw(&self) -> Option<Permit> {
         let Some(limited) = &self.0 else {
@@ -251,11 +250,11 @@ impl Budget {
         }
     }
 
-    /// Extra attempts that could be sent now: whole tokens, `u32::MAX` of [`unlimited`](Self::unlimited)
-    /// and of a throttle that allows them.
+    /// Returns the number of extra attempts that the budget allows now, which is its number of whole tokens.
     ///
-    /// Takes nothing, so that it denies no concurrent call its token. Another call may take the tokens
-    /// before this one does.
+    /// It is `u32::MAX` for [`unlimited`](Self::unlimited) and for a throttle that allows extra attempts.
+    ///
+    /// No token is taken, so a concurrent call may take the tokens first.
     ///
     /// ```
     /// use tower_attempt::Budget;

@@ -15,34 +15,31 @@ const MAX_CAPACITY: usize = 1 << 20;
 /// Partitions per shard of a full table. A look-up searches one shard, and a new key makes room in one shard.
 const PER_SHARD: usize = 8;
 
-/// A [`Budget`] per destination: one that fails does not use up what is there for the others.
+/// A [`Budget`] per destination, so that a failing destination does not use up the tokens of the others.
 ///
-/// For one layer over several backends, keyed by what may fail by itself: a host, a service, a shard. A
-/// layer per backend does better with a `Budget` per layer.
+/// Use it for one layer over several backends, keyed by the unit that fails independently: a host, a service, a shard.
+/// If each backend has its own layer, give each layer its own `Budget` instead.
 ///
 /// # How it counts
 ///
-/// Each key has a budget of its own, a partition, with the settings of the template and as full as
-/// that one starts. There are at most [`capacity`](Self::capacity) of them. Keys for which there is no
-/// room share one more, so that all keys together never get more than `capacity + 1` budgets do,
-/// however many keys there are and however they come and go.
+/// Each key has its own budget, a partition, with the settings and the initial tokens of the template. The number of
+/// partitions is limited by [`capacity`](Self::capacity). Keys without a partition share one more budget. So all keys
+/// together never get more than `capacity + 1` budgets, however many keys come and go.
 ///
-/// When there is no room, the table forgets partitions of which no clone and no permit is out, and which
-/// meet one of these conditions:
+/// A new key makes room by evicting partitions that have no clone and no permit, and that meet one of these conditions:
 ///
-/// - They are full again, or as they were at first. That makes no difference to a budget that starts full.
-///   One that starts with less than its burst ([`Budget::initial`]) starts with that again, so tokens
-///   saved up beyond it are lost.
-/// - No call took, returned or deposited a token for 90 s. With `per_second(0)`, or a
-///   [throttle](Budget::grpc_throttle), only calls fill a partition up, so that a destination that is gone
-///   would otherwise keep its partition for ever. A destination that comes back later starts anew: all keys
-///   together get at most `capacity` times the initial tokens more per 90 s.
+/// - The partition is full, or in its initial state. If [`Budget::initial`] is below the burst, an evicted destination
+///   starts with its initial tokens again and loses the tokens that it had saved.
+/// - No call took, returned or deposited a token for 90 s. Some partitions refill only through calls: those with
+///   `per_second(0)` and those of a [throttle](Budget::grpc_throttle). Without this condition a destination that has
+///   gone away would keep its partition forever. A destination that returns later starts with the initial tokens. So
+///   all keys together get at most `capacity` times the initial tokens more per 90 s.
 ///
-/// Keys are not kept, only their 64-bit SipHash with a random key, so that hostile keys cost no
-/// memory and can't be made to collide. Two keys with one hash share a partition; among 256 keys
-/// that happens once in 10¹⁴ processes.
+/// The table stores the 64-bit SipHash of a key with a random seed, and not the key. Hostile keys cost no memory and
+/// cannot be made to collide. Two keys with the same hash share a partition; among 256 keys that happens once in 10¹⁴
+/// processes.
 ///
-/// [`Budget::unlimited`] keeps no count, so as a template it needs no partitions and gets none.
+/// [`Budget::unlimited`] has no count, so as a template it gets no partitions.
 ///
 /// # Default
 ///
@@ -50,12 +47,13 @@ const PER_SHARD: usize = 8;
 ///
 /// # Cost
 ///
-/// For a key that has a partition: a SipHash of the key, a load of an `arc_swap`, a walk over about
-/// eight hashes, and the clone of an `Arc`; no lock, unless one of those eight is just added or
-/// forgotten. For any other key a short lock: it looks through about eight partitions if there is no
-/// room, and allocates if there is. A partition in use takes about 100 bytes.
+/// For a key with a partition: a SipHash of the key, a load of an `arc_swap`, a search of about eight hashes, and the
+/// clone of an `Arc`. No lock is taken, unless one of these eight partitions is being added or evicted.
 ///
-/// Clones share the partitions; a setter makes new ones.
+/// For any other key: a short lock. It searches about eight partitions if the table is full, and allocates if there is
+/// room.
+///
+/// A partition in use takes about 100 bytes. Clones share the partitions; a setter returns a table of its own.
 ///
 /// ```
 /// use tower_attempt::{Budget, Budgets};
@@ -72,19 +70,17 @@ pub struct Budgets(Arc<Table>);
 
 /// Partitions by the hashes of their keys.
 ///
-/// # Forgetting gives nobody more
+/// # Eviction adds no tokens
 ///
-/// A partition goes only if nobody holds a clone or a permit of it, so nothing in flight can spend from,
-/// deposit into or give back to what was forgotten, and the partition that its key gets next is the
-/// only one of that key. And it goes only if it is full, or as it was at first, so the partition
-/// that takes its place, for the same key or another, has no more tokens than it had. A place in the
-/// table is therefore, whatever keys it serves in turn, never more than one budget.
+/// A partition is evicted only while it has no clone and no permit. So no call in flight can spend from it, deposit
+/// into it or return a token to it, and the next partition of its key is the only one. It is also evicted only if it is
+/// full or in its initial state, so the partition that takes its place has no more tokens. Over time, a place in the
+/// table therefore never gives more tokens than one budget, whichever keys use it.
 ///
-/// The exception is a partition that was not used for [`MAX_UNUSED`](shard::MAX_UNUSED). It may go
-/// with fewer tokens than a fresh one has, so that a place gives at most the initial tokens more in that time.
+/// The exception is a partition that no call has used for [`MAX_UNUSED`](shard::MAX_UNUSED). It may be evicted with
+/// fewer tokens than a new one. So a place gives at most the initial tokens more in that time.
 ///
-/// A key draws on the partition that is shared by those without room as long as it has no other; with
-/// its own later, on two budgets in all.
+/// A key without a partition draws on the shared budget. If it gets a partition later, it has drawn on two budgets.
 struct Table {
     template: Budget,
     /// The budget of the keys for which there is no room.
@@ -105,17 +101,16 @@ struct Usage {
 }
 
 impl Budgets {
-    /// A budget with the settings of `template` for each of up to 256 keys.
+    /// Gives each of up to 256 keys a budget with the settings of `template`.
     #[must_use]
     pub fn new(template: Budget) -> Self {
         Self::with(template, DEFAULT_CAPACITY)
     }
 
-    /// The most partitions that there are at a time, from 1 to 1,048,576; the one that the other keys
-    /// share comes on top.
+    /// Maximum number of partitions, from 1 to 1,048,576. The budget that the remaining keys share comes on top.
     ///
-    /// More than there are destinations: where more are in use than there is room for, calls take
-    /// turns in having a partition, at the price of a lock and an allocation each.
+    /// Set it above the number of destinations. If more destinations are in use, calls evict each other's partitions,
+    /// at the cost of a lock and an allocation each.
     ///
     /// # Default
     ///
@@ -129,7 +124,7 @@ impl Budgets {
     ///
     /// # Errors
     ///
-    /// Those of the template, see [`Budget::validate`], and a capacity of 0 or above 1,048,576.
+    /// Errors of the template, see [`Budget::validate`], and a capacity of 0 or above 1,048,576.
     pub fn validate(&self) -> Result<(), BuildError> {
         let capacity = self.0.capacity;
         if !(1..=MAX_CAPACITY).contains(&capacity) {
@@ -139,15 +134,15 @@ impl Budgets {
         self.0.template.validate()
     }
 
-    /// The budget whose settings each partition has.
+    /// Returns the budget whose settings each partition has.
     #[must_use]
     pub fn template(&self) -> &Budget {
         &self.0.template
     }
 
-    /// The budget of `key`.
+    /// Returns the budget of `key`.
     ///
-    /// Take it for each call anew: as long as a clone is out, its partition stays.
+    /// Call this once per call: a clone that is kept prevents the eviction of its partition.
     #[must_use]
     pub fn get(&self, key: &(impl Hash + ?Sized)) -> Budget {
         if self.0.template.0.is_none() {
@@ -158,7 +153,7 @@ impl Budgets {
         found.unwrap_or_else(|| self.0.admit(hash))
     }
 
-    /// Brings a capacity out of range into it; [`validate`](Self::validate) reports it.
+    /// Clamps a capacity that is out of range; [`validate`](Self::validate) reports it.
     fn with(template: Budget, capacity: usize) -> Self {
         let shards = capacity.clamp(1, MAX_CAPACITY).div_ceil(PER_SHARD);
         let shards = (0..shards.next_power_of_two()).map(|_| Shard::default());
@@ -176,19 +171,19 @@ impl Budgets {
 impl Table {
     fn admit(&self, hash: u64) -> Budget {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread was faster, or changed the shard.
+        // Another thread added it first, or was changing the shard.
         if let Some(found) = self.shard(hash).find(hash) {
             return found;
         }
         if usage.partitions >= self.capacity.min(MAX_CAPACITY) {
-            // One shard for each key that comes in vain: the whole table would hold up the others.
+            // Searches one shard per new key. A search of the whole table would block the other new keys.
             let next = usage.next % self.shards.len();
             usage.next = next + 1;
-            let forgotten = self.shards[next].forget_idle();
-            if forgotten == 0 {
+            let evicted = self.shards[next].evict_idle();
+            if evicted == 0 {
                 return self.shared.clone();
             }
-            usage.partitions -= forgotten;
+            usage.partitions -= evicted;
         }
         let budget = self.template.fresh();
         self.shard(hash).add(hash, budget.clone());
@@ -206,7 +201,7 @@ impl Table {
 #[cfg(test)]
 #[cfg(not(tower_attempt_loom))]
 impl Table {
-    /// How many partitions there are, as counted and as they are.
+    /// Returns the number of partitions, and checks that it is counted correctly.
     fn partitions(&self) -> usize {
         let usage = self.usage.lock().unwrap();
         let there: usize = self.shards.iter().map(Shard::len).sum();

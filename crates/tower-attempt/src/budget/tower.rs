@@ -2,13 +2,13 @@ use tower::retry::budget::Budget as TowerBudget;
 
 use super::Budget;
 
-/// In the place of tower's `TpsBudget`, whose ratio is rounded and which threads overdraw.
+/// Replaces tower's `TpsBudget`, which rounds its ratio and which concurrent threads overdraw.
 impl TowerBudget for Budget {
     fn deposit(&self) {
         self.deposit();
     }
 
-    /// Asked for each attempt that failed, so a throttle counts it.
+    /// tower calls this for each failed attempt, so a throttle counts it.
     fn withdraw(&self) -> bool {
         self.record_failure();
         let permit = self.withdraw();

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use crate::Budget;
 
-/// How long a partition stays without use. hyper-util's and reqwest's pools keep an idle connection as long.
+/// How long an unused partition stays. The pools of hyper-util and reqwest keep an idle connection for the same time.
 pub(super) const MAX_UNUSED: Duration = Duration::from_secs(90);
 
 /// The partitions of the keys whose hashes end alike: about eight when the table is full.
 ///
-/// Any thread may look for a key at any time. One thread at a time may change it.
+/// Any thread may search a shard at any time. One thread at a time may change it.
 #[derive(Default)]
 pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
 
@@ -19,16 +19,16 @@ pub(super) struct Shard(ArcSwapOption<Vec<Partition>>);
 struct Partition {
     hash: u64,
     budget: Budget,
-    /// The budget's word when the shard was last looked through.
+    /// The budget's word when the shard was last searched for partitions to evict.
     word: Option<u64>,
-    /// When that word was first seen.
+    /// The time at which that word was first seen.
     since: Instant,
 }
 
 impl Partition {
-    /// Whether it is not in use, and either a fresh one gives no more or no call has used it for a while.
-    fn is_forgettable(&mut self, now: Instant) -> bool {
-        // In use if it has another owner: a clone, a permit, or a thread that looks for it.
+    /// Whether the partition may be evicted: it is not in use, and it is idle or no call has used it for a while.
+    fn may_evict(&mut self, now: Instant) -> bool {
+        // In use if it has another owner: a clone, a permit, or a thread that is searching.
         let Some(limited) = self.budget.0.as_mut().and_then(Arc::get_mut) else {
             return false;
         };
@@ -41,7 +41,7 @@ impl Partition {
 }
 
 impl Shard {
-    /// The budget of `hash`. May miss one while the shard changes.
+    /// Finds the budget of `hash`. May miss one while the shard changes.
     pub(super) fn find(&self, hash: u64) -> Option<Budget> {
         let partitions = self.0.load();
         let mut partitions = partitions.as_deref()?.iter();
@@ -49,7 +49,7 @@ impl Shard {
         Some(found.budget.clone())
     }
 
-    /// Adds the budget of `hash`, which has none.
+    /// Adds a budget for `hash`, which must not have one.
     pub(super) fn add(&self, hash: u64, budget: Budget) {
         let partition = Partition {
             hash,
@@ -60,19 +60,19 @@ impl Shard {
         self.change(|partitions| partitions.push(partition));
     }
 
-    /// Forgets partitions that a fresh one can replace. Returns how many.
-    pub(super) fn forget_idle(&self) -> usize {
+    /// Evicts partitions that a new one can replace. Returns their number.
+    pub(super) fn evict_idle(&self) -> usize {
         let now = Instant::now();
         self.change(|partitions| {
             let before = partitions.len();
-            partitions.retain_mut(|partition| !partition.is_forgettable(now));
+            partitions.retain_mut(|partition| !partition.may_evict(now));
             before - partitions.len()
         })
     }
 
-    /// The partitions are taken out while they change, so that from then on nobody can get at them:
-    /// of a budget that has no other owner then, no clone can turn up later. A thread that still looks
-    /// through them, or has cloned one, is such an owner.
+    /// Takes the partitions out while they change, so that no thread can reach them. If a budget then has no other
+    /// owner, no clone of it can appear later. A thread that is still searching, or has cloned a budget, is another
+    /// owner.
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Partition>) -> T) -> T {
         let partitions = self.0.swap(None);
         let mut partitions = partitions.map(Arc::unwrap_or_clone).unwrap_or_default();
@@ -97,17 +97,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_forgotten_under_the_eyes_of_a_thread_that_looks_for_it() {
+    fn a_partition_that_a_thread_is_searching_is_not_evicted() {
         let shard = Shard::default();
         shard.add(1, Budget::ratio(0.0));
-        let looking = shard.0.load();
-        assert_eq!(shard.forget_idle(), 0);
-        let found = looking.as_ref().unwrap()[0].budget.clone();
-        drop(looking);
-        assert_eq!(shard.forget_idle(), 0);
+        let searching = shard.0.load();
+        assert_eq!(shard.evict_idle(), 0);
+        let found = searching.as_ref().unwrap()[0].budget.clone();
+        drop(searching);
+        assert_eq!(shard.evict_idle(), 0);
         assert!(shard.find(1).unwrap().is(&found));
         drop(found);
-        assert_eq!(shard.forget_idle(), 1);
+        assert_eq!(shard.evict_idle(), 1);
         assert!(shard.find(1).is_none());
     }
 }
