@@ -1,4 +1,4 @@
-//! Models of the words that threads share: every interleaving and every value that a relaxed load may see.
+//! Models of the shared words: every interleaving, and every value that a relaxed load may see.
 //!
 //! ```console
 //! $ RUSTFLAGS="--cfg tower_attempt_loom" cargo test -p tower-attempt --no-default-features --lib budget::models
@@ -12,10 +12,10 @@ use loom::thread;
 use super::AtomicU64;
 use super::bucket::Bucket;
 
-/// A token, in the bucket's units of time.
+/// A token in the bucket's units.
 const TOKEN: u64 = 1_000_000;
 
-/// Runs both at the same time.
+/// Runs both closures concurrently.
 fn both<A: 'static, B>(a: impl FnOnce() -> A + 'static, b: impl FnOnce() -> B) -> (A, B) {
     let a = thread::spawn(a);
     let b = b();
@@ -26,7 +26,7 @@ fn take(bucket: &Bucket) -> bool {
     bucket.withdraw(|| 0)
 }
 
-/// What is left, taken until there is no more.
+/// Takes the remaining tokens. Returns their number.
 fn left(bucket: &Bucket) -> u32 {
     (0..100)
         .find(|_| !take(bucket))
@@ -95,7 +95,7 @@ fn refunds_and_deposits_fill_it_and_no_further() {
     });
 }
 
-/// The clock goes on by a token while two threads want what it brings back.
+/// The clock advances by one token while two threads want that token.
 #[test]
 fn time_brings_its_tokens_back_once() {
     loom::model(|| {
@@ -112,7 +112,7 @@ fn time_brings_its_tokens_back_once() {
                 bucket.withdraw(|| clock.load(Relaxed))
             },
         );
-        // One by the deposit and one by the time, if there was room for both.
+        // One token from the deposit and one from the clock, if the bucket had room for both.
         assert!(theirs || own);
         let at_the_end = bucket.withdraw(|| TOKEN);
         assert!(!(theirs && own && at_the_end));
@@ -135,7 +135,7 @@ fn a_throttle_counts_every_failure_and_every_success() {
                 throttle.record_failure();
             },
         );
-        // 3.3 now: 17 successes are half of 10, the next is above.
+        // The count is 3.3. After 17 successes it is half of 10; after one more it is above half.
         (0..17).for_each(|_| throttle.deposit(|| 0));
         assert!(!throttle.is_above_half());
         throttle.deposit(|| 0);
@@ -143,8 +143,8 @@ fn a_throttle_counts_every_failure_and_every_success() {
     });
 }
 
-/// A thread that read the clock and then stalls must not take what time has brought back to others: in between the
-/// bucket was emptied and was full again.
+/// A thread reads the clock and then stalls, while the bucket is emptied and refilled. The stalled thread must not take
+/// a token that time has already given to another thread.
 #[test]
 fn a_stale_reading_of_the_clock_is_no_second_token() {
     loom::model(|| {

@@ -10,14 +10,14 @@ use super::bucket::{self, Bucket};
 use super::*;
 
 impl Budget {
-    /// Whether both draw on the same tokens.
+    /// Whether both budgets share their tokens.
     pub(super) fn is(&self, other: &Self) -> bool {
         let both = self.0.as_ref().zip(other.0.as_ref());
         both.is_some_and(|(a, b)| Arc::ptr_eq(a, b))
     }
 }
 
-/// Takes every token there is, and spends it.
+/// Spends all remaining tokens. Returns their number.
 pub(super) fn spend_all(budget: &Budget) -> u32 {
     let mut spent = 0;
     while let Some(permit) = budget.withdraw() {
@@ -191,7 +191,7 @@ fn a_wrong_value_is_named_with_its_bound() {
         ),
     ] {
         assert_eq!(budget.validate().unwrap_err().to_string(), message);
-        // Unchecked, it is still safe to use.
+        // A budget that was not validated is still safe to use.
         budget.deposit();
         drop(budget.withdraw());
     }
@@ -224,7 +224,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The word does what a bucket that is filled and emptied in millionths by hand does.
+    /// The word agrees with a bucket that counts in millionths of a token.
     #[test]
     fn it_is_a_token_bucket(
         steps in steps(),

@@ -92,9 +92,8 @@ impl<'a> Text<'a> {
 
 /// An integer that is not negative; -0 is none that is.
 fn number(value: &str) -> Option<u64> {
-    let unsigned = value.strip_prefix('-').unwrap_or(value);
-    let number = digits(unsigned.as_bytes())?.parse().ok()?;
-    (number == 0 || unsigned == value).then_some(number)
+    let number: i128 = value.parse().ok()?;
+    u64::try_from(number).ok().filter(|_| !value.starts_with('+'))
 }
 
 /// Finds the end of a string.

@@ -8,19 +8,20 @@ use http_body_util::{BodyExt, Empty, Full};
 use self::native::Native;
 use super::ReplayBody;
 
-/// An HTTP body that can be sent again. Its default is the empty body.
+/// An HTTP body that can be resent. Its default is the empty body.
 ///
-/// Implemented for `Empty`, `Full`, `BoxBody` and `UnsyncBoxBody`, behind features
-/// for `axum::body::Body`, `tonic::body::Body` and `reqwest::Body`, and for [`ReplayBody`], which
-/// makes one of any other. A body in memory is shared; one that streams is recorded while it is
-/// sent, see [`ReplayableRequest`](crate::ReplayableRequest).
+/// These types implement it: `Empty`, `Full`, `BoxBody` and `UnsyncBoxBody`; with features `axum::body::Body`,
+/// `tonic::body::Body` and `reqwest::Body`. A body of any other type can be wrapped in a [`ReplayBody`]. A body in
+/// memory is shared. A body that streams is recorded while it is sent: see
+/// [`ReplayableRequest`](crate::ReplayableRequest).
 ///
-/// An attempt that must break off in the middle of a stream, see
-/// [`Interrupted`](crate::Interrupted), gives the body's own error. `BoxBody` and `UnsyncBoxBody`
-/// can do so if their error is a boxed `Error + Send + Sync`, an `io::Error`, or one of axum's or
-/// tonic's. With any other error type, such as hyper's, what streams is not hedged before all of it is
-/// recorded, and a connection on which an attempt has failed stays pending when it does not get the rest,
-/// as it must not end as if the body was complete.
+/// An attempt that is [`Interrupted`](crate::Interrupted) in the middle of a stream receives an error of the body's own
+/// type. `BoxBody` and `UnsyncBoxBody` can express it if their error is a boxed `Error + Send + Sync`, an `io::Error`,
+/// or the error of axum or tonic.
+///
+/// Any other error type, such as hyper's, cannot express it. With such a type, a stream is hedged only after all of it
+/// is recorded. If an attempt has failed and does not receive the remaining body, its connection stays pending, because
+/// an end would make the body look complete.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -31,32 +32,32 @@ use super::ReplayBody;
 /// assert_eq!(body.into_memory(true).unwrap(), "hello");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "the body `{Self}` can't be sent again",
+    message = "the body `{Self}` can't be resent",
     note = "to retry or hedge, use one of the bodies that implement `ReplayableBody`: `Full`, `Empty`, `BoxBody`, `UnsyncBoxBody`, or a framework's own, with the feature `axum-08`, `tonic-014` or `reqwest-013`",
-    note = "any other body, such as a server's `Incoming`, can be sent again as a `ReplayBody`: put `map_request(|request| request.map(ReplayBody::new))` above the layer"
+    note = "wrap any other body, such as a server's `Incoming`, in a `ReplayBody`: put `map_request(|request| request.map(ReplayBody::new))` above the layer"
 )]
 pub trait ReplayableBody: Body<Data = Bytes> + Default {
-    /// The body that streams: this type itself, if it is not a wrapper.
+    /// The type of the body that streams. It is this type itself, unless this type is a wrapper.
     type Source: Body<Data = Bytes> + Unpin;
 
-    /// The whole content, if it is in memory; otherwise the body, unchanged for its reader.
+    /// Returns the whole content, if it is in memory.
     ///
-    /// A type that hides its content is polled once if `may_poll` and if it knows its exact size: a body in memory
-    /// gives all of its content at the first poll.
+    /// If a type hides its content, `may_poll` is set and the body knows its exact size, the body is polled once. A
+    /// body in memory returns all of its content at the first poll.
     ///
     /// # Errors
     ///
-    /// Gives the body back when it is not, or not wholly, in memory.
+    /// Returns the body, unchanged for its reader, if its content is not, or not wholly, in memory.
     fn into_memory(self, may_poll: bool) -> Result<Bytes, ReplayBody<Self::Source>>;
 
-    /// A body with this content.
+    /// Makes a body with this content.
     fn from_memory(content: Bytes) -> Self;
 
-    /// A body that reads what [`into_memory`](Self::into_memory) gave back, recorded or replayed.
+    /// Makes a body that reads the error value of [`into_memory`](Self::into_memory), recorded or replayed.
     fn from_replay(body: ReplayBody<Self::Source>) -> Self;
 
-    /// Whether an attempt that reads this body can be told that it does not get the rest. A hedge that can't
-    /// is not sent as long as another attempt may cut it off.
+    /// Whether the body's error type can express that an attempt was interrupted. If not, no hedge is sent while
+    /// another attempt may interrupt it.
     ///
     /// # Default
     ///
@@ -151,7 +152,7 @@ impl_replayable!(
     |body| Self::new(Native::new(body)),
 );
 
-// axum and tonic take a box of their own error type as it is: one box, and no error in an error.
+// axum and tonic unwrap a box of their own error type, so there is one box, and no error inside another.
 
 #[cfg(feature = "axum-08")]
 impl_replayable!(

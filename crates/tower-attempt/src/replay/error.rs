@@ -5,9 +5,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayError<E> {
-    /// The replayed body failed.
+    /// The replayed body returned this error.
     Source(E),
-    /// The rest of the body was not kept for this attempt: see [`Interrupted`].
+    /// The remaining body was not kept for this attempt: see [`Interrupted`].
     Interrupted,
 }
 
@@ -35,19 +35,21 @@ impl<E: Error + 'static> Error for ReplayError<E> {
     }
 }
 
-/// This attempt cannot get the rest of the request's body.
+/// The attempt cannot receive the remaining request body.
 ///
-/// The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and another attempt goes on with
-/// it; or the body failed, and an older attempt receives the error. A layer does not report an interrupted attempt to its
-/// caller while another attempt goes on. This error is among the sources of the errors of `axum::body::Body`,
-/// `tonic::body::Body`, `reqwest::Body` and [`ReplayBody`](crate::ReplayBody).
+/// There are two causes. The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and
+/// another attempt continues with it. Or the body failed, and an older attempt receives the error.
+///
+/// A layer does not report an interrupted attempt to its caller while another attempt is in flight. This error is among
+/// the sources of the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and
+/// [`ReplayBody`](crate::ReplayBody).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interrupted;
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the request's body is not kept for this attempt")
+        f.write_str("the rest of the request body is not available to this attempt")
     }
 }
 

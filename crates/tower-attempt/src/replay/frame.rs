@@ -2,22 +2,22 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-/// The least that a frame, or a field of the trailers, counts against the limit, in bytes.
+/// Minimum cost of a frame, or of a field of the trailers, against the limit, in bytes.
 ///
-/// Twice the size of an entry, because the list doubles when it grows. So a record takes at most twice the memory that
-/// the limit says, however small its frames are.
+/// It is twice the size of an entry, because the list doubles when it grows. So a record takes at most twice the memory
+/// of the limit, however small its frames are.
 const MIN_COST: usize = 2 * size_of::<Recorded>();
 
-/// A frame that can be given to several readers.
+/// A frame that several readers can receive.
 #[derive(Clone, Debug)]
 pub(super) enum Recorded {
     Data(Bytes),
-    /// Boxed, since there is one at most in many frames of data.
+    /// Boxed, because a body has many data frames and at most one frame of trailers.
     Trailers(Box<HeaderMap>),
 }
 
 impl Recorded {
-    /// Gives the frame back if it is of a kind that is not known.
+    /// Returns the frame as an error if its kind is unknown.
     pub(super) fn new(frame: Frame<Bytes>) -> Result<Self, Frame<Bytes>> {
         frame.into_data().map(Self::Data).or_else(|frame| {
             let trailers = frame.into_trailers()?;
@@ -32,7 +32,7 @@ impl Recorded {
         }
     }
 
-    /// How much of the limit it takes, in bytes.
+    /// The cost of the frame against the limit, in bytes.
     pub(super) fn cost(&self) -> usize {
         match self {
             Self::Data(data) => data.len().max(MIN_COST),

@@ -173,7 +173,7 @@ impl<B, E> State<B, E> {
 }
 
 impl<B, E: From<Interrupted>> State<B, E> {
-    /// Gives a reader its next recorded frame. If there is none, registers `waker` and takes out the source.
+    /// Gives a reader its next recorded frame, if there is one. Otherwise registers `waker` and takes out the source.
     pub(super) fn next(&mut self, id: Id, waker: &Waker) -> Next<B, E> {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == id) else {
             let error = self.error.take_if(|(receiver, _)| *receiver == id);
@@ -251,7 +251,7 @@ impl<B, E: From<Interrupted>> State<B, E> {
         }
     }
 
-    /// The reader that goes on when the limit is crossed. `None`: only an attempt that has yet to start.
+    /// The reader that continues when the limit is crossed. `None`: only an attempt that has yet to start.
     ///
     /// A reader whose attempt has ended only keeps its connection alive. It takes the body away neither from a live
     /// attempt nor from a later one.

@@ -10,12 +10,11 @@ use super::ReplayError;
 use super::reader::{Reader, Recording};
 use super::record::Item;
 
-/// Makes a body of any type one that can be sent again, for services that take it by this type.
+/// Makes a body of any type resendable, for services that accept this type.
 ///
-/// For bodies that can't be made anew, such as a hyper server's `Incoming`. The frameworks' own
-/// bodies and `BoxBody` need it not: with them the service sees the type that it is used to. A body
-/// whose error is a boxed error is boxed instead, since this one's error is an `Error` only if the
-/// body's is.
+/// Use it for bodies that cannot be copied, such as the `Incoming` of a hyper server. The frameworks' own bodies and
+/// `BoxBody` do not need it, and with them the service keeps the body type that it knows. Box a body whose error is a
+/// boxed error: the error of a `ReplayBody` implements `Error` only if the body's error does.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -33,8 +32,8 @@ use super::record::Item;
 ///
 /// # Cost
 ///
-/// Nothing until a layer records it. Then a lock around each frame, and an allocation besides the
-/// list of frames; another once there are two readers.
+/// Nothing until a layer records the body. Then each frame takes a lock. The record and its list of frames take one
+/// allocation each, and a second reader takes three more.
 pub struct ReplayBody<S: Body> {
     content: Content<S>,
 }
@@ -53,13 +52,13 @@ struct First<S: Body> {
     size: u64,
 }
 
-/// A reader of a recorded body. The body may be a reader itself, where layers are above each other.
+/// A reader of a recorded body. If layers are nested, the recorded body may be a reader itself.
 pub(super) type ReaderOf<S> = Reader<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 /// The source of further readers of a body.
 pub(super) type RecordingOf<S> = Recording<ReplayBody<S>, ReplayError<<S as Body>::Error>>;
 
 impl<S: Body> ReplayBody<S> {
-    /// A body that is recorded once a layer wants to resend its request.
+    /// Wraps a body. It is recorded only when a layer prepares to resend its request.
     #[must_use]
     pub fn new(body: S) -> Self {
         Self {
@@ -83,7 +82,7 @@ impl<S: Body> ReplayBody<S> {
 impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
     /// Returns the content of `body`, if it is in memory; otherwise the body, unchanged for its reader.
     ///
-    /// Only a body of known size is polled: a body that streams would be read ahead.
+    /// Only a body of known size is polled: a poll would read ahead in a body that streams.
     pub(super) fn look(mut body: S, may_poll: bool) -> Result<Bytes, Self> {
         if body.is_end_stream() {
             return Ok(Bytes::new());
@@ -91,7 +90,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
         let Some(size) = body.size_hint().exact().filter(|_| may_poll) else {
             return Err(Self::new(body));
         };
-        // A waker that does nothing is enough: the client polls the body again with its own.
+        // A no-op waker is enough: the client polls the body again with its own waker.
         let mut cx = Context::from_waker(Waker::noop());
         let item = match Pin::new(&mut body).poll_frame(&mut cx) {
             Poll::Ready(item) => item,
@@ -108,7 +107,7 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
         }
     }
 
-    /// The content, if it is in memory.
+    /// Returns the content, if it is in memory.
     pub(super) fn into_content(self) -> Result<Bytes, Self> {
         match self.content {
             Content::Memory(content) => Ok(content.into_inner().unwrap_or_default()),

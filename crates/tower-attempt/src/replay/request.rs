@@ -12,40 +12,39 @@ use crate::{Attempt, HttpRequest};
 
 /// An HTTP request that can be resent, with a body that is in memory or that streams.
 ///
-/// The head is cloned. The bytes of a body in memory are shared. A body that streams is recorded
-/// frame by frame while the first attempt sends it; nothing is read ahead. A further attempt sends
-/// the recorded frames and then goes on with the stream, in step with attempts that still send it. Each
-/// attempt gets every frame, and an attempt that stalls holds up no other. Recording stops once no copy of the
-/// request remains to be sent. Frames that every attempt has read are then freed.
+/// The head is cloned, and the bytes of a body in memory are shared. A body that streams is recorded frame by frame
+/// while the first attempt sends it; nothing is read ahead. A further attempt sends the recorded frames, and then reads
+/// the stream together with the attempts that are still sending it. Each attempt receives every frame, and a stalled
+/// attempt delays no other attempt. Recording stops when no further attempt can follow. Frames that every attempt has
+/// read are then freed.
 ///
-/// Once an attempt has read more of a body than the [limit](Self::save), the request can't be resent any more. The
-/// oldest attempt in flight goes on with the body, and the others are [`Interrupted`](crate::Interrupted). If the body
-/// fails, the oldest attempt in flight receives the error, and the others are interrupted.
+/// When an attempt has read more than the [limit](Self::save), the request can no longer be resent. The oldest attempt
+/// in flight continues with the body, and the others are [`Interrupted`](crate::Interrupted). If the body fails, the
+/// oldest attempt in flight receives the error, and the others are interrupted.
 ///
-/// A body that hides its content is polled once if it knows its exact size, to see whether it is
-/// in memory. It is not polled if the request has `Expect`, because the client waits for the first poll. A
-/// request with `Upgrade` is sent once: its connection is about to change its protocol.
+/// A body that hides its content and knows its exact size is polled once, to find out whether it is in memory. It is
+/// not polled if the request has `Expect`, because the first poll must wait for the server's `100 Continue`. A request
+/// with `Upgrade` is sent once, because its connection is about to change its protocol.
 ///
-/// Extra attempts carry their [`Attempt`] in the request's extensions, except for `reqwest::Request`, which keeps its
-/// extensions private.
+/// Extra attempts carry their [`Attempt`] in the request's extensions. `reqwest::Request` keeps its extensions private,
+/// so its attempts carry none.
 ///
 /// # Cost
 ///
-/// One allocation for the header fields, which are kept as a list until a copy is sent. For a body that
-/// streams: two more, the list of the frames, and a lock around each frame.
+/// One allocation for the list of header fields. A body that streams takes two more and the list of its frames, and
+/// each frame takes a lock.
 pub trait ReplayableRequest: HttpRequest + Sized {
     /// The copy from which further attempts are made.
     type Saved;
 
-    /// Prepares the request for its first attempt. `None` means that it can't be resent.
+    /// Prepares the request for its first attempt. `None` means that it cannot be resent.
     ///
-    /// Records up to `limit` bytes of a body that streams, and one frame more when attempts overlap.
-    /// A frame counts its content, and at least 64 bytes, so a record takes at most twice the limit. With 0, a body
-    /// that streams can be resent as long as nothing of it was sent.
+    /// Records up to `limit` bytes of a body that streams, and one more frame if attempts overlap. A frame counts its
+    /// content, and at least 64 bytes, so a record takes at most twice the limit. With a limit of 0, a body that
+    /// streams can be resent only if none of it was sent.
     fn save(&mut self, limit: usize) -> Option<Self::Saved>;
 
-    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can't be
-    /// resent any more.
+    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can no longer be resent.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
 
     /// Makes the copy for the last attempt.
@@ -64,7 +63,7 @@ impl<B: ReplayableBody> ReplayableRequest for Request<B> {
             let is_expected = self.headers().contains_key(EXPECT);
             Content::of(self.body_mut(), is_expected, limit)
         } else {
-            // A body that streams nothing is as empty in each attempt as in the others.
+            // A body that ends without content is empty in every attempt.
             if body.size_hint().exact() != Some(0) {
                 *self.body_mut() = B::default();
             }

@@ -1,4 +1,4 @@
-//! The service below sees the type that it is used to.
+//! The service below sees its usual body type.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ fn script(knows_size: bool) -> Script {
     Script::new(vec![Step::Data(400); 4], manners).0
 }
 
-/// Sent twice at a time and once more, then with an attempt too many.
+/// Sends the body twice concurrently and once more, then with one attempt too many.
 async fn replays<B>(body: impl Fn(Script) -> B) -> B::Error
 where
     B: ReplayableBody + Body<Data = Bytes> + Unpin,
@@ -51,7 +51,7 @@ where
     read(second).await.unwrap_err()
 }
 
-/// Whether it or what caused it is an interruption.
+/// Whether an interruption is the error, or among its sources.
 fn is_interrupted(error: &(dyn Error + 'static)) -> bool {
     error.is::<Interrupted>() || error.source().is_some_and(is_interrupted)
 }
@@ -116,7 +116,7 @@ async fn reqwest_requests_are_recorded() {
     }
 }
 
-/// Nothing can be said in a foreign error type, and an end would be a lie.
+/// A foreign error type cannot express an interruption, and an end would make the body look complete.
 #[tokio::test]
 async fn a_box_of_a_foreign_error_is_pending_when_it_is_interrupted() {
     let (mut over, saved) = first(script(false).boxed_unsync(), 1_000);
@@ -131,7 +131,8 @@ async fn a_box_of_a_foreign_error_is_pending_when_it_is_interrupted() {
     assert_eq!(read(live).await.unwrap().len(), 1_600);
 }
 
-/// It would wait for the rest for ever, and its call with it once the first attempt has failed.
+/// A hedge that was cut off would wait for the remaining body forever. Once the first attempt failed, the call would
+/// wait, too.
 #[tokio::test]
 async fn a_box_of_a_foreign_error_is_hedged_only_when_nothing_can_cut_it_off() {
     let (mut one, saved) = first(script(false).boxed(), 10_000);
@@ -139,12 +140,12 @@ async fn a_box_of_a_foreign_error_is_hedged_only_when_nothing_can_cut_it_off() {
     data(&mut one).await;
     assert!(again(&saved, Attempt::hedge(2)).is_none());
     read(one).await.unwrap();
-    // All of it is recorded.
+    // The whole body is recorded.
     let two = again(&saved, Attempt::hedge(2)).unwrap();
     let three = last(saved, Attempt::hedge(3)).unwrap();
     assert_eq!(read(two).await.unwrap().len(), 1_600);
     assert_eq!(read(three).await.unwrap().len(), 1_600);
-    // The first attempt is gone.
+    // The first attempt was dropped.
     let (one, saved) = first(script(false).boxed(), 1_000);
     drop(one);
     let two = again(&saved, Attempt::hedge(2)).unwrap();

@@ -15,8 +15,8 @@ use crate::{Saved, again, first};
 
 type Other = Arc<Mutex<Option<ReplayBody<Nosy>>>>;
 
-/// Pending twice, then one frame. While it is polled and when it is dropped it looks at another
-/// reader of itself.
+/// Pending twice, then one frame. It polls another reader of itself while it is polled, and drops that reader when it
+/// is dropped.
 struct Nosy {
     other: Other,
     polls: u32,
@@ -55,7 +55,7 @@ impl Body for Nosy {
 
 impl Drop for Nosy {
     fn drop(&mut self) {
-        // With it a reader of this very source.
+        // Drops a reader of this same source.
         drop(self.other.lock().unwrap().take());
     }
 }
@@ -71,7 +71,7 @@ fn nosy(panics: bool) -> (ReplayBody<Nosy>, Saved<ReplayBody<Nosy>>, Other) {
     (body, saved, other)
 }
 
-/// A task that drops a reader when it goes.
+/// A task that owns a reader.
 struct Task {
     _reader: Mutex<Option<ReplayBody<Nosy>>>,
 }
@@ -102,7 +102,7 @@ fn a_waker_may_drop_a_reader() {
         Waker::from(Arc::new(Task { _reader: reader }))
     };
     for _ in 0..3 {
-        // Each replaces the one before, or is woken and dropped.
+        // Each waker replaces the previous one, or is woken and dropped.
         let waker = task();
         let _ = Pin::new(&mut body).poll_frame(&mut Context::from_waker(&waker));
     }
@@ -122,7 +122,7 @@ fn a_source_that_panics_interrupts_the_other_readers() {
     assert!(again(&saved, Attempt::retry(3)).is_none());
 }
 
-/// Pending until it is woken from outside, after it has done something once.
+/// Runs an action once, then is pending until it is woken from outside.
 #[derive(Clone, Default)]
 struct Meddler(Arc<Mutex<Meddling>>);
 
@@ -157,7 +157,7 @@ impl Wake for Count {
     }
 }
 
-/// The source was polled with a waker of the reader that was alone, so it would wake no other.
+/// The source was polled with the waker of the only reader, so it would wake no other reader.
 #[test]
 fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
     let source = Meddler::default();
@@ -178,7 +178,7 @@ fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
     assert!(polled.is_pending());
     assert_eq!(woken(), [0, 1]);
 
-    // From then on the source wakes both.
+    // From now on the source wakes both readers.
     let mut other = other.lock().unwrap().take().unwrap();
     let polled = Pin::new(&mut other).poll_frame(&mut Context::from_waker(&two));
     assert!(polled.is_pending());
@@ -187,7 +187,7 @@ fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
     assert_eq!(woken(), [1, 1]);
 }
 
-/// What the source wakes while it is polled may be cancelled before it polls again.
+/// A reader that the source wakes during a poll may be cancelled before it polls again.
 #[test]
 fn a_reader_that_finds_the_source_taken_needs_no_one_to_go_on() {
     let source = Meddler::default();

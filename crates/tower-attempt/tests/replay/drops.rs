@@ -1,4 +1,4 @@
-//! The source is dropped once, and no later than it must.
+//! The source is dropped once, and as early as possible.
 
 use tower_attempt::Attempt;
 
@@ -64,7 +64,7 @@ async fn a_source_that_has_ended_is_dropped_while_readers_are_there() {
     );
 }
 
-/// The record is freed where everyone has read it, once nobody can come any more.
+/// Frames are freed when every reader has read them and no further reader can join.
 #[tokio::test]
 async fn a_record_is_freed_as_it_is_read() {
     let (script, _) = Script::frames([1, 2, 3]);

@@ -1,4 +1,4 @@
-//! What happens at the limit, and after errors.
+//! Behaviour at the limit, and after errors.
 
 use std::iter::repeat_n;
 
@@ -66,7 +66,7 @@ async fn the_oldest_live_attempt_goes_on_and_others_are_interrupted() {
     let third = again(&saved, Attempt::hedge(3)).unwrap();
     data(&mut second).await;
     data(&mut second).await;
-    // The frame that crosses the limit is not lost for the one that goes on.
+    // The reader that continues receives the frame that crosses the limit.
     let error = second.frame().await.unwrap().unwrap_err();
     assert_eq!(error, ReplayError::Interrupted);
     assert!(second.frame().await.is_none(), "once is enough");
@@ -81,15 +81,15 @@ async fn an_attempt_that_is_over_never_wins_over_a_live_one() {
     let (script, _) = Script::frames(lens);
     let (mut over, saved) = scripted(script, 1_000);
     data(&mut over).await;
-    // Not yet polled, as in a wait between two attempts.
+    // Not polled yet, as during the wait between two attempts.
     let live = again(&saved, Attempt::retry(2)).unwrap();
-    // May go on while the record is whole.
+    // The ended attempt may read on while all frames are held.
     data(&mut over).await;
     assert!(over.frame().await.unwrap().is_err());
     assert_eq!(read(live).await.unwrap().len(), total(&lens));
 }
 
-/// The reader of an early answer must not take the body away from the attempt after the next.
+/// The reader of an early response must not take the body away from the attempt after the next one.
 #[tokio::test]
 async fn an_attempt_that_is_over_never_wins_over_one_to_come() {
     let lens = [400, 400, 400, 400];
@@ -137,7 +137,7 @@ async fn with_a_limit_of_zero_what_was_not_begun_can_be_repeated() {
 async fn a_million_tiny_frames_take_no_more_than_the_limit() {
     let (script, _) = Script::frames(repeat_n(1, 1_000_000));
     let (mut body, saved) = scripted(script, 64 * 1024);
-    // Each of them counts 64 bytes.
+    // Each frame counts 64 bytes.
     for _ in 0..1_024 {
         data(&mut body).await;
     }
@@ -158,7 +158,7 @@ async fn a_body_as_long_as_the_limit_is_repeated_whatever_its_frames() {
     }
 }
 
-/// What happens to an attempt must not depend on how fast it is.
+/// The speed of an attempt must not decide its outcome.
 #[tokio::test]
 async fn keeping_step_is_no_way_around_the_limit() {
     let (script, _) = Script::frames(repeat_n(400, 100));
@@ -172,7 +172,7 @@ async fn keeping_step_is_no_way_around_the_limit() {
     assert_eq!(read(first).await.unwrap().len(), 97 * 400);
 }
 
-/// If all attempts fail, the caller gets the failure of the oldest, which then names the cause.
+/// If all attempts fail, the caller receives the failure of the oldest, which then names the cause.
 #[tokio::test]
 async fn the_oldest_attempt_receives_an_error_of_the_body_whichever_meets_it() {
     for first_meets_it in [true, false] {
@@ -202,7 +202,7 @@ async fn the_oldest_attempt_receives_an_error_of_the_body_whichever_meets_it() {
     }
 }
 
-/// What an inner layer records is the outer layer's replay.
+/// An inner layer records the replay of the outer layer.
 #[tokio::test]
 async fn recordings_nest() {
     let lens = [100, 200, 300];

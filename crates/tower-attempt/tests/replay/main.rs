@@ -1,4 +1,4 @@
-//! A body that streams, read by several attempts.
+//! A body that streams and has several readers.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
@@ -23,7 +23,7 @@ pub(crate) async fn read<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, B::Err
     body.collect().await.map(Collected::to_bytes)
 }
 
-/// The next frame's data, which must be there.
+/// Returns the data of the next frame, which must exist.
 pub(crate) async fn data<B>(body: &mut B) -> Bytes
 where
     B: Body<Data = Bytes> + Unpin,

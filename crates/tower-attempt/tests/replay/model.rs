@@ -1,16 +1,16 @@
-//! What readers should see, worked out from a plain list of frames.
+//! Predicts the frames of each reader from a plain list of frames.
 
 use crate::script::Piece;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Is {
     Reading,
-    /// Reading, but its attempt is over.
+    /// Reading, although its attempt has ended.
     Over,
     Interrupted,
     /// The source has failed, and this reader receives the error.
     Failed,
-    /// Finished in any way.
+    /// Finished for any reason.
     Gone,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Seen {
     Pending,
 }
 
-/// What a poll did to the source.
+/// The effect of a poll on the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Untouched,
@@ -41,7 +41,7 @@ pub(crate) enum Source {
 pub(crate) struct Model {
     pub(crate) frames: Vec<Piece>,
     limit: usize,
-    /// How many frames the source has given.
+    /// The number of frames that the source has returned.
     pulled: usize,
     pub(crate) saved: bool,
     /// State and position of each reader, the oldest first.
@@ -59,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Whether there can be another reader.
+    /// Adds a reader, if another one may join.
     pub(crate) fn join(&mut self, retry: bool) -> bool {
         if self.saved {
             for (is, _) in &mut self.readers {
@@ -72,7 +72,7 @@ impl Model {
         self.saved
     }
 
-    /// What a reader sees at a poll that did this to the source, which is at its end or not.
+    /// Predicts the result of a poll that had this effect on the source. `ended`: the source is at its end.
     pub(crate) fn poll(&mut self, reader: usize, source: Source, ended: bool) -> Seen {
         let (is, position) = self.readers[reader];
         match is {

@@ -1,5 +1,4 @@
-//! Readers that act as a list says, each step held against the model. They are polled only when they were
-//! woken.
+//! Readers that follow a script. Each step is compared with the model. Readers are polled only after a wake.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -128,7 +127,7 @@ impl Run {
         }
     }
 
-    /// One poll, if the reader was woken. Whether it was.
+    /// Polls a reader once, if it was woken. Returns whether it was.
     fn poll(&mut self, number: usize, fresh_waker: bool) -> bool {
         let reader = &mut self.readers[number];
         let Some(body) = reader.body.as_mut().filter(|_| !reader.stalled) else {
@@ -142,7 +141,7 @@ impl Run {
             reader.woken.0.store(false, SeqCst);
         }
         let total: usize = self.model.frames.iter().map(Piece::len).sum();
-        // One that says from the beginning that it is empty need not be read.
+        // A source that is empty from the beginning may report its size.
         let exact = self.manners.knows_size || self.is_empty;
         let rest = exact.then_some((total - reader.read) as u64);
         assert_eq!(body.size_hint().exact(), rest);
@@ -174,7 +173,7 @@ impl Run {
             Seen::Pending => {}
             Seen::Frame(piece) => {
                 reader.read += piece.len();
-                // Goes on by itself.
+                // The reader polls again without a wake.
                 reader.woken.0.store(true, SeqCst);
                 let all = self.model.readers[number].1 == self.model.frames.len();
                 assert!(all || !body.is_end_stream(), "ends too early");
@@ -187,7 +186,7 @@ impl Run {
         true
     }
 
-    /// Lets everyone who isn't stalled read to the end.
+    /// Lets every reader that is not stalled read to the end.
     fn finish(&mut self) {
         loop {
             let mut any = false;
@@ -208,7 +207,7 @@ impl Run {
         }
     }
 
-    /// Lets everyone read who can, and drops what there is, in this order.
+    /// Lets all readers finish, then drops the readers and the saved request in this order.
     pub(crate) fn end(mut self, saved_goes_first: bool) {
         self.finish();
         let control = self.control.clone();

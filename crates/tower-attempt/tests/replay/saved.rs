@@ -1,14 +1,14 @@
-//! Requests of which only the body matters.
+//! Requests for tests that look only at the body.
 
 use http::Request;
 use tower_attempt::{Attempt, ReplayBody, ReplayableBody, ReplayableRequest};
 
 use crate::script::Script;
 
-/// What further attempts on a body are made from.
+/// The source of further attempts.
 pub(crate) struct Saved<B: ReplayableBody>(<Request<B> as ReplayableRequest>::Saved);
 
-/// The first attempt's body, and what others are made from.
+/// Returns the body of the first attempt, and the source of further attempts.
 pub(crate) fn first<B: ReplayableBody>(body: B, limit: usize) -> (B, Saved<B>) {
     let mut request = Request::new(body);
     let saved = request.save(limit).unwrap();
@@ -25,7 +25,7 @@ pub(crate) fn last<B: ReplayableBody>(saved: Saved<B>, attempt: Attempt) -> Opti
     Some(request.into_body())
 }
 
-/// A script's first attempt.
+/// Returns the first attempt of a script.
 pub(crate) fn scripted(
     script: Script,
     limit: usize,

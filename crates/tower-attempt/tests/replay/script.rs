@@ -1,4 +1,4 @@
-//! A source that does what a list says.
+//! A source that follows a list of steps.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// So many bytes, perhaps none.
+    /// A frame with this number of bytes, which may be 0.
     Data(usize),
     Trailers,
     /// Pending, but woken before the poll returns.
@@ -21,7 +21,7 @@ pub(crate) enum Step {
     Error,
 }
 
-/// A frame as the model keeps it.
+/// A frame in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Data(Bytes),
@@ -36,7 +36,7 @@ impl Piece {
         }
     }
 
-    /// What it takes of the limit, as the docs say.
+    /// The cost against the limit, as documented.
     pub(crate) fn cost(&self) -> usize {
         match self {
             Self::Data(data) => data.len().max(64),
@@ -56,7 +56,7 @@ impl Piece {
     }
 }
 
-/// The frames that a script gives, if nothing goes wrong.
+/// The frames that a script returns, if it does not fail.
 pub(crate) fn pieces(steps: &[Step]) -> Vec<Piece> {
     let mut next = 0_u8;
     let frames = steps.iter().filter_map(|step| match step {
@@ -77,14 +77,14 @@ pub(crate) fn pieces(steps: &[Step]) -> Vec<Piece> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// What a script says of itself.
+/// The hints that a script gives about itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
     pub(crate) knows_size: bool,
     pub(crate) knows_end: bool,
 }
 
-/// How far a script is.
+/// The progress of a script.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) frames: usize,
@@ -103,12 +103,12 @@ impl Control {
         of(&mut self.0.lock().unwrap())
     }
 
-    /// Ends the wait that is or comes next, without waking yet.
+    /// Ends the present or next wait, but does not wake yet.
     pub(crate) fn ripen(&self) {
         self.get(|progress| progress.fired = true);
     }
 
-    /// Ends the wait that is or comes next. The waker of the last poll, if there was one.
+    /// Ends the present or next wait. Returns the waker of the last poll.
     pub(crate) fn fire(&self) -> Option<Waker> {
         self.get(|progress| {
             progress.fired = true;
@@ -136,7 +136,7 @@ impl Script {
         (script, control)
     }
 
-    /// Frames of so many bytes each.
+    /// Frames with these numbers of bytes.
     pub(crate) fn frames(lens: impl IntoIterator<Item = usize>) -> (Self, Control) {
         let steps = lens.into_iter().map(Step::Data).collect();
         let manners = Manners {
@@ -157,7 +157,7 @@ impl Body for Script {
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.steps.front() {
             Some(Step::Wait) => {
-                // Like any source, it wakes only who polled it last.
+                // Like any source, it wakes only the task that polled it last.
                 let replaced = self.control.get(|progress| match progress.fired {
                     true => None,
                     false => Some(progress.waiting.replace(cx.waker().clone())),
@@ -165,7 +165,7 @@ impl Body for Script {
                 if replaced.is_some() {
                     return Poll::Pending;
                 }
-                // One that is found ready before it wakes doesn't wake any more.
+                // A wait that a poll found ended wakes no task.
                 self.control.get(|progress| {
                     progress.fired = false;
                     progress.waiting = None;

@@ -19,7 +19,7 @@ fn content() -> Vec<u8> {
     (0..FRAMES).flat_map(u32::to_be_bytes).collect()
 }
 
-/// What comes out of a channel.
+/// The frames of a channel.
 struct Received(mpsc::Receiver<Bytes>);
 
 impl Body for Received {
@@ -40,7 +40,7 @@ fn received(capacity: usize) -> (mpsc::Sender<Bytes>, ReplayBody<Received>) {
     (sender, ReplayBody::new(Received(receiver)))
 }
 
-/// Sends now in bursts, now one by one.
+/// Sends the frames in bursts and singly.
 async fn send(sender: mpsc::Sender<Bytes>) {
     for n in 0..FRAMES {
         let frame = Bytes::copy_from_slice(&n.to_be_bytes());

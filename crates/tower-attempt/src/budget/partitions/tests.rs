@@ -8,7 +8,7 @@ use tokio::time::advance;
 use super::*;
 use crate::budget::tests::spend_all;
 
-/// One token, which only a deposit brings back.
+/// One token, which only a deposit refills.
 fn one_token() -> Budget {
     Budget::ratio(1.0).burst(1)
 }
@@ -17,7 +17,7 @@ fn spend(budgets: &Budgets, key: &str) -> bool {
     budgets.get(key).withdraw().map(|it| it.spend()).is_some()
 }
 
-/// Whether `key` gets what those without room share.
+/// Whether `key` gets the budget that keys without a partition share.
 fn is_shared(budgets: &Budgets, key: &str) -> bool {
     budgets.0.is_shared(&budgets.get(key))
 }
@@ -76,7 +76,7 @@ fn a_partition_stays_while_a_clone_or_a_permit_is_out() {
     let clone = budgets.get("a");
     assert!(is_shared(&budgets, "b"));
     let permit = clone.withdraw().unwrap();
-    // The bucket is full again, but what is out may come back to it.
+    // The bucket is full again, but the permit may still return its token.
     clone.deposit();
     drop(clone);
     assert!(is_shared(&budgets, "b"));
@@ -105,12 +105,12 @@ async fn a_partition_that_time_has_filled_makes_room() {
     assert!(is_shared(&budgets, "b"));
     advance(Duration::from_nanos(1)).await;
     assert!(!is_shared(&budgets, "b"));
-    // And starts full again, as it was when it went.
+    // The new partition starts full, like the evicted one.
     advance(Duration::from_secs(1)).await;
     assert_eq!(spend_all(&budgets.get("a")), 2);
 }
 
-/// Hosts come and go, and no successful call fills up the partition of one that is gone.
+/// Hosts come and go, and no successful call refills the partition of a host that has gone.
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use() {
     for template in [
@@ -124,11 +124,11 @@ async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use
             budget.withdraw().unwrap().spend();
             budget.record_failure();
         };
-        // The first hosts, each of which fails once.
+        // Each of the first hosts fails once.
         (0..8).for_each(use_up);
         assert!(is_shared(&budgets, "new"));
         advance(Duration::from_secs(89)).await;
-        // Host 7 is the only one that is still in use.
+        // Only host 7 is still in use.
         use_up(7);
         assert!(is_shared(&budgets, "new"));
         advance(Duration::from_secs(1)).await;
@@ -143,7 +143,7 @@ async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use
     }
 }
 
-/// Time brings nothing back, so forgetting it too early would.
+/// Time returns no tokens here, so an early eviction would add tokens.
 #[test]
 fn without_tokens_per_second_spent_tokens_are_not_forgotten_at_once() {
     let budgets = Budgets::new(Budget::ratio(0.5).burst(2)).capacity(3);
@@ -189,7 +189,7 @@ fn a_throttle_is_forgotten_when_its_failures_are_made_good() {
     assert!(budgets.get("a").withdraw().is_some());
     budgets.get("a").deposit();
     assert!(!is_shared(&budgets, "b"));
-    // Failures of those without room are counted together.
+    // The failures of all keys without a partition count together.
     budgets.get("b").record_failure();
     budgets.get("c").record_failure();
     assert!(budgets.get("d").withdraw().is_none());
@@ -219,7 +219,7 @@ fn a_million_keys_that_want_nothing_leave_room_for_the_next() {
     let budgets = Budgets::new(Budget::default());
     (0..1_000_000).for_each(|key| budgets.get(&key).deposit());
     assert!(budgets.0.partitions() <= 256);
-    // Some shard may be empty, and there are 32.
+    // One of the 32 shards may be empty.
     let mut calls = (0..=32).map(|_| budgets.get("the next"));
     assert!(calls.any(|budget| !budgets.0.is_shared(&budget)));
 }
@@ -242,7 +242,7 @@ fn a_wrong_value_is_named_with_its_bound() {
         ),
     ] {
         assert_eq!(budgets.validate().unwrap_err().to_string(), message);
-        // Unchecked, it is still safe to use.
+        // Budgets that were not validated are still safe to use.
         drop(budgets.get("a").withdraw());
     }
     default().validate().unwrap();
@@ -255,7 +255,7 @@ enum Step {
     Wait(u64),
     Deposit(u8),
     Withdraw(u8),
-    /// Gives the oldest permit back, or spends it.
+    /// Returns the token of the oldest permit, or spends it.
     Refund,
     Spend,
 }
@@ -272,8 +272,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// However keys come and go, no key gets more than its own budget and the shared one give, nor all of
-    /// them more than there is room for.
+    /// However keys come and go, no key gets more tokens than its own budget and the shared one give. All keys together
+    /// get no more than the capacity allows.
     #[test]
     fn comings_and_goings_give_nobody_more(
         steps in steps(),
@@ -289,7 +289,8 @@ proptest! {
             let template = Budget::ratio(f64::from(tenths) / 10.0).per_second(per_second);
             let template = template.burst(burst).initial(initial.min(burst));
             let budgets = Budgets::new(template).capacity(capacity);
-            // In tenths of a token: what a key's own partitions may have given, what they gave, and all that was given.
+            // In tenths of a token: the maximum for a key's own partitions, the tokens that they gave, and the sum of
+            // all tokens given.
             let (mut allowed, mut own, mut all) = ([0; 6], [0; 6], 0);
             let (mut millis, mut deposits, mut permits) = (0, 0, Vec::new());
             for step in steps {

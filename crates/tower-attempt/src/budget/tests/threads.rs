@@ -5,10 +5,10 @@ use std::{mem, thread};
 use super::*;
 
 const THREADS: u32 = 8;
-/// Enough that threads meet in the word on two cores.
+/// Enough rounds for contention on two cores.
 const ROUNDS: u32 = 50_000;
 
-/// Deposits and withdraws from many threads, gives every third permit back, and tells how many were spent.
+/// Deposits and withdraws from many threads, and returns every third permit. Returns the number of spent permits.
 fn hammer(budget: &Budget) -> u32 {
     let start = Barrier::new(THREADS as usize);
     let work = || {
@@ -42,14 +42,14 @@ fn threads_spend_what_was_given_and_not_a_token_more_or_less() {
     assert_eq!(spent + spend_all(&budget), 10 + THREADS * ROUNDS / 2);
 }
 
-/// On the machine's own clock: threads read it in an order other than that in which they take tokens.
+/// Uses the real clock, because threads may read it in another order than they take tokens.
 #[test]
 fn threads_stay_within_burst_and_rate_and_ratio() {
     for (per_second, burst) in [(10_000, 1), (1_000, 50)] {
         let start = Instant::now();
         let budget = Budget::ratio(0.1).per_second(per_second).burst(burst);
         let spent = hammer(&budget);
-        // Of the same length as any interval in which the bucket was used, or longer.
+        // At least as long as the interval in which the bucket was used.
         let millis = start.elapsed().as_millis() + 1;
         let by_time = millis * u128::from(per_second) / 1_000;
         let bound = u128::from(burst + THREADS * ROUNDS / 10) + by_time;
@@ -66,7 +66,7 @@ fn a_thread_that_panics_gives_its_permits_back() {
                 let attempt = AssertUnwindSafe(|| {
                     let permits = [budget.withdraw(), budget.withdraw()];
                     assert!(permits.iter().all(Option::is_some));
-                    // Without the hook that prints it.
+                    // Skips the panic hook, which would print the panic.
                     resume_unwind(Box::new("the attempt panics"));
                 });
                 let caught: Result<(), _> = catch_unwind(attempt);

@@ -37,7 +37,7 @@ fn ten_tokens_at_a_ratio_of_a_tenth() {
     assert!(is_open(&budget));
 }
 
-/// "Throttles when the ratio of failures to successes exceeds ~10 %", says gRFC A6 of its example.
+/// gRFC A6 on its example: "Throttles when the ratio of failures to successes exceeds ~10 %".
 #[test]
 fn it_stays_open_at_its_ratio_of_failures_and_closes_above() {
     let (at, above) = (
@@ -82,7 +82,7 @@ fn half_of_an_odd_maximum_is_exact() {
     assert!(!is_open(&budget));
 }
 
-/// gRFC A6: up to three decimal places are supported.
+/// gRFC A6 supports up to three decimal places.
 #[test]
 fn a_ratio_counts_to_the_thousandth_rounded_down() {
     for (ratio, successes) in [(0.29, 100), (0.001, 29_000), (0.290_9, 100), (29.0, 1)] {
@@ -165,7 +165,7 @@ fn a_wrong_value_is_named_with_its_bound() {
     ] {
         let budget = Budget::grpc_throttle(max_tokens, token_ratio);
         assert_eq!(budget.validate().unwrap_err().to_string(), message);
-        // Unchecked, it is still safe to use.
+        // A throttle that was not validated is still safe to use.
         budget.record_failure();
         budget.deposit();
         drop(budget.withdraw());
@@ -178,7 +178,7 @@ fn a_wrong_value_is_named_with_its_bound() {
     }
 }
 
-/// Far from either end every change counts, so that the sum is known whatever the order was.
+/// The count stays far from both ends, so every change counts and the order does not matter.
 #[test]
 fn threads_lose_no_failure_and_no_success() {
     let budget = Budget::grpc_throttle(1_000, 0.05);
@@ -203,7 +203,7 @@ fn threads_lose_no_failure_and_no_success() {
 }
 
 proptest! {
-    /// The word does what thousandths that are added and taken off by hand do.
+    /// The word agrees with a count in thousandths.
     #[test]
     fn it_is_the_count_of_the_specification(
         outcomes in proptest::collection::vec(any::<bool>(), 1..300),

@@ -11,10 +11,10 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::replay::{Interrupted, ReplayBody, ReplayError};
 
-/// A replayed body with the errors of the body that it replays.
+/// A replayed body with the error type of the body that it replays.
 ///
-/// If its error type can't say that it is interrupted, an interrupted body is pending for ever: an
-/// end would make the server take half of a body for the whole.
+/// If that type cannot express an interruption, an interrupted body stays pending forever. An end would make the server
+/// accept part of a body as the whole body.
 pub(super) struct Native<S: Body> {
     body: ReplayBody<S>,
     is_mute: bool,
@@ -27,7 +27,7 @@ impl<S: Body> Native<S> {
     }
 }
 
-// Nothing in it is pinned but `body`, which is `Unpin` wherever this is used.
+// `body` is the only field that could be pinned, and it is `Unpin` in every use.
 impl<S: Body + Unpin> Unpin for Native<S> {}
 
 impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
@@ -60,7 +60,7 @@ impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
     }
 }
 
-/// An error of a type that is known only where it is used, if it can say what has happened.
+/// An `Interrupted` as an error of type `E`. `None` if that type cannot express it.
 pub(super) fn interrupted<E: 'static>() -> Option<E> {
     let mut error: Option<E> = None;
     let known: &mut dyn Any = &mut error;

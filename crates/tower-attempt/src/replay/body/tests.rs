@@ -9,7 +9,7 @@ use http_body_util::channel::Channel;
 use super::*;
 use crate::ReplayError;
 
-/// Content in several frames, of a size known beforehand, ready at once.
+/// Content in several frames of a known total size, all ready immediately.
 struct Frames(Vec<&'static str>, u64);
 
 impl Body for Frames {
@@ -51,7 +51,7 @@ where
         .expect("a body without errors")
 }
 
-/// Every way to hold "hello" in memory is found, and gives an equal body back.
+/// Asserts that "hello" in memory is found, and that it makes an equal body.
 async fn in_memory_bodies_are_found<B>(body: impl Fn(&'static str) -> B)
 where
     B: ReplayableBody + Body<Data = Bytes>,
@@ -79,7 +79,7 @@ async fn in_memory_bodies_of_every_type_are_found() {
     assert_eq!(memory(Empty::<Bytes>::new()).unwrap(), "");
 }
 
-/// Says nothing of its size, and must not be polled.
+/// A body of unknown size, which must not be polled.
 struct Unsized;
 
 impl Body for Unsized {
@@ -108,7 +108,7 @@ async fn a_streaming_body_of_known_size_reaches_its_reader_whole() {
     assert_eq!(text(unread).await, "hello");
 }
 
-/// hyper asks once, before it reads, so such bodies are about.
+/// Such bodies exist, because hyper reads the size hint only once, before it reads the body.
 #[tokio::test]
 async fn a_body_that_never_changes_its_size_hint_keeps_its_length() {
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(2);
@@ -132,7 +132,7 @@ async fn a_body_that_is_not_there_yet_is_given_back() {
     assert_eq!(text(unread).await, "hello");
 }
 
-/// A channel that knows that five bytes will come.
+/// A channel with the size hint of five bytes.
 struct Sized5(Channel<Bytes, Infallible>);
 
 impl Body for Sized5 {

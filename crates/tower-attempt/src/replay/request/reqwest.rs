@@ -5,10 +5,10 @@ use super::ReplayableRequest;
 use super::saved::Content;
 use crate::Attempt;
 
-/// A `reqwest::Request` that can be repeated.
+/// A `reqwest::Request` that can be resent.
 #[derive(Debug)]
 pub struct SavedReqwest {
-    /// With the body, if it can be cloned.
+    /// Includes the body, if the body can be cloned.
     request: Request,
     content: Option<Content<Body>>,
 }
@@ -24,7 +24,7 @@ impl ReplayableRequest for Request {
         let is_expected = self.headers().contains_key(EXPECT);
         let mut body = self.body_mut().take()?;
         let content = Some(Content::of(&mut body, is_expected, limit));
-        // Without its body a request can always be cloned.
+        // A request without a body can always be cloned.
         let request = self.try_clone()?;
         *self.body_mut() = Some(body);
         Some(SavedReqwest { request, content })

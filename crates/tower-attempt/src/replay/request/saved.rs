@@ -12,13 +12,14 @@ use crate::{Attempt, AttemptKind};
 
 /// A request that can be resent.
 ///
-/// It is made in one step from borrowed fields. A `Request` would be made, filled and moved in every call.
+/// Its fields are cloned directly from a borrowed request. A `Request` would be created, filled and moved in every
+/// call.
 #[derive(Debug)]
 pub struct SavedRequest<S: Body> {
     method: Method,
     uri: Uri,
     version: Version,
-    /// The header fields. A list takes one allocation, where a clone of the map takes another for its table.
+    /// The header fields. A list takes one allocation. The clone of a map takes two.
     fields: Vec<(HeaderName, HeaderValue)>,
     extensions: Extensions,
     content: Content<S>,
@@ -31,7 +32,7 @@ pub(super) enum Content<S: Body> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
-    // Inlined, it would be made in one place and copied to another.
+    // Inlined, it would be built in one place and copied to another.
     #[inline(never)]
     pub(super) fn new<B>(request: &Request<B>, content: Content<S>) -> Self {
         let headers = request.headers();
@@ -51,13 +52,13 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
         }
     }
 
-    /// Makes a further attempt, if there may be one.
+    /// Makes a further attempt. `None` means that there can be none.
     pub(super) fn request<B>(&self, attempt: Attempt) -> Option<Request<B>>
     where
         B: ReplayableBody<Source = S>,
     {
-        // The connection of such a request is about to change its protocol. The name is looked up only for a further
-        // attempt, because the look-up takes as long as several copies.
+        // The connection of such a request is about to change its protocol. This search takes as long as several
+        // copies, so it is done only for a further attempt.
         if self.fields.iter().any(|(name, _)| name == UPGRADE) {
             return None;
         }
@@ -82,10 +83,9 @@ impl<S: Body<Data = Bytes> + Unpin> SavedRequest<S> {
 }
 
 impl<S: Body<Data = Bytes> + Unpin> Content<S> {
-    /// The content of a body that is not empty, which is recorded if it streams.
+    /// Takes the content of a body that is not empty. A body that streams is recorded.
     ///
-    /// `is_expected`: the request has `Expect: 100-continue`. Its sender waits for the first poll of the body, so there
-    /// must be none before.
+    /// `is_expected`: the request has `Expect: 100-continue`. Its client must be the first to poll the body.
     pub(super) fn of<B>(body: &mut B, is_expected: bool, limit: usize) -> Self
     where
         B: ReplayableBody<Source = S>,
@@ -98,10 +98,10 @@ impl<S: Body<Data = Bytes> + Unpin> Content<S> {
         content
     }
 
-    /// The body for an attempt, if there may be one.
+    /// Makes the body of an attempt. `None` means that there can be no such attempt.
     pub(super) fn body<B: ReplayableBody<Source = S>>(&self, attempt: Attempt) -> Option<B> {
         match self {
-            // An empty body has nothing to share.
+            // An empty body needs no shared bytes.
             Self::Memory(content) if content.is_empty() => Some(B::default()),
             Self::Memory(content) => Some(B::from_memory(content.clone())),
             Self::Recorded(recording) => {

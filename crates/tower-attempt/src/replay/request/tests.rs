@@ -59,7 +59,7 @@ fn a_body_that_is_expected_is_not_looked_at() {
     assert_eq!(copy.body().size_hint().exact(), Some(5));
 }
 
-/// Of known size, and not polled.
+/// A body of known size that must not be polled.
 struct Unread(Full<Bytes>);
 
 impl Body for Unread {

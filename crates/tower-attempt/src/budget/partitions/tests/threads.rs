@@ -6,8 +6,8 @@ use super::*;
 const THREADS: u32 = 4;
 const KEYS: usize = 12;
 
-/// The key has one token, which every round gives back, while other keys make its partition come and go. Were it
-/// forgotten while a thread is about to use it, the key would have two for that moment.
+/// The key has one token, which every round returns. Meanwhile other keys compete for its partition. If the partition
+/// were evicted while a thread is about to use it, the key would have two tokens for a moment.
 #[test]
 fn threads_never_find_two_partitions_of_one_key() {
     let budgets = Budgets::new(one_token()).capacity(1);
@@ -15,7 +15,7 @@ fn threads_never_find_two_partitions_of_one_key() {
     let work = || {
         for round in 0..60_000 {
             if round % 16 == 0 {
-                // Others take its place, if nobody uses it.
+                // Other keys take its place if it is not in use.
                 drop(budgets.get(&round));
             }
             let budget = budgets.get("one");
