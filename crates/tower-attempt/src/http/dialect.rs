@@ -4,7 +4,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method};
 
 use super::outcome::Judged;
-use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, RequestHead, Settings};
+use super::{HEDGE_ATTEMPT, HttpContext, HttpRequest, HttpResponse, Nested, Settings};
 use crate::errors::chain;
 use crate::{
     Attempt, AttemptKind, AttemptOutcome, Budget, Deadline, HedgeOverride, Hint, Outcomes, PerKey,
@@ -116,7 +116,7 @@ fn apply<D: Dialect, Req: HttpRequest>(
     context: &mut HttpContext,
     request: &Req,
 ) {
-    let head = RequestHead::of(request);
+    let head = request.head();
     let widened = settings
         .hedge_unsafe_if
         .as_ref()
@@ -196,7 +196,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
     #[inline]
     fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found> {
         let key = self.settings()?.key.as_ref()?;
-        table.of(key(RequestHead::of(request))?)
+        table.of(key(request.head())?)
     }
 
     #[inline]

@@ -1,26 +1,15 @@
 use http::{HeaderMap, Method};
 
-use super::HttpRequest;
-
 /// A borrowed view of a request's head.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
-    method: &'a Method,
-    path: &'a str,
-    authority: Option<&'a str>,
-    headers: &'a HeaderMap,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) authority: Option<&'a str>,
+    pub(super) headers: &'a HeaderMap,
 }
 
 impl<'a> RequestHead<'a> {
-    pub(super) fn of<Req: HttpRequest>(request: &'a Req) -> Self {
-        Self {
-            method: request.method(),
-            path: request.path(),
-            authority: request.authority(),
-            headers: request.headers(),
-        }
-    }
-
     /// The method. It is `POST` in every gRPC call.
     #[must_use]
     pub fn method(&self) -> &'a Method {

@@ -1,32 +1,33 @@
 use http::uri::Authority;
 use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri};
 
-/// What the rules read of a request: implemented for every framework's type.
+use super::RequestHead;
+
+/// The parts of a request that the rules read. Implemented for the request types of the frameworks.
 pub trait HttpRequest {
-    /// The method.
+    /// Returns the method.
     fn method(&self) -> &Method;
-    /// The header fields.
+    /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
-    /// The header fields, to be changed.
+    /// Returns the header fields, to be changed.
     fn headers_mut(&mut self) -> &mut HeaderMap;
-    /// The path, without the query.
-    fn path(&self) -> &str;
-    /// The authority of the URI: the host, with the port if the URI has one.
-    fn authority(&self) -> Option<&str>;
-    /// A copy of the URI.
+    /// Returns a view of the head.
+    fn head(&self) -> RequestHead<'_>;
+    /// Returns a copy of the URI.
     fn uri(&self) -> Uri;
-    /// Where the request goes, if its client follows redirects by itself; `None` if it does not.
+    /// Returns the destination, if the client may follow redirects.
     fn target(&self) -> Option<Target> {
         None
     }
-    /// The extensions; `None` if the type keeps them to itself.
+    /// Returns the extensions; `None` if the type keeps them private.
     fn extensions(&self) -> Option<&Extensions>;
-    /// The extensions, to be changed.
+    /// Returns the extensions, to be changed; `None` if the type keeps them private.
     fn extensions_mut(&mut self) -> Option<&mut Extensions>;
 }
 
-/// Where a request goes or an answer came from: the hash of a URL, for clients that follow redirects by
-/// themselves. What another server than the one that was asked says is no word on the request.
+/// The destination of a request, or the origin of a response: the hash of a URL.
+///
+/// A client may follow redirects. A response from another URL proves nothing about the original request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target(u64);
 
@@ -34,7 +35,7 @@ pub struct Target(u64);
 impl Target {
     pub(super) fn new(url: &reqwest::Url) -> Self {
         use std::hash::{DefaultHasher, Hash, Hasher};
-        // A fragment is not sent, and an answer's URL may be without it.
+        // A fragment is not sent, and the response's URL may lack it.
         let sent = url.as_str().split('#').next();
         let mut hasher = DefaultHasher::new();
         sent.hash(&mut hasher);
@@ -42,50 +43,47 @@ impl Target {
     }
 }
 
-/// What the rules read of a response, and where they leave word: implemented for every framework's type.
+/// The parts of a response that the rules read and mark. Implemented for the response types of the frameworks.
 pub trait HttpResponse {
-    /// The status.
+    /// Returns the status.
     fn status(&self) -> StatusCode;
-    /// The header fields.
+    /// Returns the header fields.
     fn headers(&self) -> &HeaderMap;
-    /// Where the answer came from, of a client that follows redirects by itself.
+    /// Returns the origin, if the client may follow redirects.
     fn target(&self) -> Option<Target> {
         None
     }
-    /// The extensions.
+    /// Returns the extensions.
     fn extensions(&self) -> &Extensions;
-    /// The extensions, to be changed.
+    /// Returns the extensions, to be changed.
     fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
-/// Implements the accessors that the type has by the same name.
+/// Implements accessors with the type's own accessors of the same names.
 macro_rules! forward {
-    ($($name:ident -> $value:ty, $name_mut:ident;)*) => {
+    ($($name:ident -> $value:ty $(, $name_mut:ident)?;)*) => {
         $(
             fn $name(&self) -> &$value {
                 self.$name()
             }
 
-            fn $name_mut(&mut self) -> &mut $value {
+            $(fn $name_mut(&mut self) -> &mut $value {
                 self.$name_mut()
-            }
+            })?
         )*
     };
 }
 
 impl<B> HttpRequest for Request<B> {
-    fn method(&self) -> &Method {
-        self.method()
-    }
+    forward! { method -> Method; headers -> HeaderMap, headers_mut; }
 
-    forward! { headers -> HeaderMap, headers_mut; }
-
-    fn path(&self) -> &str {
-        self.uri().path()
-    }
-
-    fn authority(&self) -> Option<&str> {
-        self.uri().authority().map(Authority::as_str)
+    fn head(&self) -> RequestHead<'_> {
+        RequestHead {
+            method: self.method(),
+            path: self.uri().path(),
+            authority: self.uri().authority().map(Authority::as_str),
+            headers: self.headers(),
+        }
     }
 
     fn uri(&self) -> Uri {
@@ -102,35 +100,28 @@ impl<B> HttpRequest for Request<B> {
 }
 
 impl<B> HttpResponse for Response<B> {
+    forward! { headers -> HeaderMap; extensions -> Extensions, extensions_mut; }
+
     fn status(&self) -> StatusCode {
         self.status()
     }
-
-    fn headers(&self) -> &HeaderMap {
-        self.headers()
-    }
-
-    forward! { extensions -> Extensions, extensions_mut; }
 }
 
 #[cfg(feature = "reqwest-013")]
 impl HttpRequest for reqwest::Request {
-    fn method(&self) -> &Method {
-        self.method()
-    }
+    forward! { method -> Method; headers -> HeaderMap, headers_mut; }
 
-    forward! { headers -> HeaderMap, headers_mut; }
-
-    fn path(&self) -> &str {
-        self.url().path()
-    }
-
-    fn authority(&self) -> Option<&str> {
+    fn head(&self) -> RequestHead<'_> {
         let url = self.url();
-        url.has_authority().then(|| url.authority())
+        RequestHead {
+            method: self.method(),
+            path: url.path(),
+            authority: url.has_authority().then(|| url.authority()),
+            headers: self.headers(),
+        }
     }
 
-    /// `/` for a URL that is no URI, which reqwest rejects.
+    /// `/` for a URL that is not a valid URI, which reqwest rejects.
     fn uri(&self) -> Uri {
         Uri::try_from(self.url().as_str()).unwrap_or_default()
     }
@@ -139,7 +130,6 @@ impl HttpRequest for reqwest::Request {
         Some(Target::new(self.url()))
     }
 
-    /// reqwest keeps its requests' extensions to itself.
     fn extensions(&self) -> Option<&Extensions> {
         None
     }
@@ -151,17 +141,13 @@ impl HttpRequest for reqwest::Request {
 
 #[cfg(feature = "reqwest-013")]
 impl HttpResponse for reqwest::Response {
+    forward! { headers -> HeaderMap; extensions -> Extensions, extensions_mut; }
+
     fn status(&self) -> StatusCode {
         self.status()
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        self.headers()
     }
 
     fn target(&self) -> Option<Target> {
         Some(Target::new(self.url()))
     }
-
-    forward! { extensions -> Extensions, extensions_mut; }
 }

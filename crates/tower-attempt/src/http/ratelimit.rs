@@ -2,15 +2,13 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::digits;
-
 /// The field of draft-ietf-httpapi-ratelimit-headers-11.
 const RATELIMIT: &str = "ratelimit";
 
-/// How long until every policy that has nothing left (`r=0`) has something again (`t` seconds).
+/// Returns the time until every exhausted policy (`r=0`) has remaining requests again (`t` seconds).
 ///
-/// The field is a list of structured field items (RFC 9651): policy names with parameters. A field
-/// that is none is ignored as a whole, as that RFC wants it.
+/// The field is a list of structured field items (RFC 9651): policy names with parameters. As that RFC requires, a
+/// malformed field is ignored as a whole.
 pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     let mut longest = None;
     for line in headers.get_all(RATELIMIT) {
@@ -32,11 +30,11 @@ pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     longest.map(Duration::from_secs)
 }
 
-/// What is left to read.
+/// The unparsed text of a field.
 struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
-    /// A policy's name and its parameters `r` and `t`.
+    /// Parses the name of a policy and its parameters. Returns `r` and `t`.
     fn member(&mut self) -> Option<(Option<u64>, Option<u64>)> {
         self.value()?;
         let (mut remaining, mut wait) = (None, None);
@@ -57,27 +55,35 @@ impl<'a> Text<'a> {
         Some((remaining, wait))
     }
 
-    /// A bare item, as it is written.
+    /// Parses a bare item. Returns its text.
     fn value(&mut self) -> Option<&'a str> {
+        let mut escaped = false;
+        let ends_string = |c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        };
         let end = match self.0.as_bytes() {
-            [b'"', ..] => 1 + self.0[1..].find(unescaped_quote())? + 1,
+            [b'"', ..] => 2 + self.0[1..].find(ends_string)?,
             // Bytes in base64, which may end with `=`.
-            [b':', ..] => 1 + self.0[1..].find(':')? + 1,
+            [b':', ..] => 2 + self.0[1..].find(':')?,
             // A display string, whose quotes are percent-encoded.
-            [b'%', b'"', ..] => 2 + self.0[2..].find('"')? + 1,
+            [b'%', b'"', ..] => 3 + self.0[2..].find('"')?,
             _ => return self.token(),
         };
-        let (value, rest) = self.0.split_at(end);
-        self.0 = rest;
-        Some(value)
+        self.split(end)
     }
 
     fn token(&mut self) -> Option<&'a str> {
-        let inside = |c: char| c.is_ascii_alphanumeric() || "_-.*:/%?@+!#$&'^`|~".contains(c);
-        let end = self.0.find(|c| !inside(c)).unwrap_or(self.0.len());
-        let (token, rest) = self.0.split_at(end);
+        let outside = |c: char| !c.is_ascii_alphanumeric() && !"_-.*:/%?@+!#$&'^`|~".contains(c);
+        self.split(self.0.find(outside).unwrap_or(self.0.len()))
+    }
+
+    /// Takes the first `end` bytes, at least one.
+    fn split(&mut self, end: usize) -> Option<&'a str> {
+        let (taken, rest) = self.0.split_at(end);
         self.0 = rest;
-        (!token.is_empty()).then_some(token)
+        (!taken.is_empty()).then_some(taken)
     }
 
     fn take(&mut self, wanted: char) -> Option<()> {
@@ -90,20 +96,11 @@ impl<'a> Text<'a> {
     }
 }
 
-/// An integer that is not negative; -0 is none that is.
+/// Parses an integer that is not negative.
 fn number(value: &str) -> Option<u64> {
     let number: i128 = value.parse().ok()?;
-    u64::try_from(number).ok().filter(|_| !value.starts_with('+'))
-}
-
-/// Finds the end of a string.
-fn unescaped_quote() -> impl FnMut(char) -> bool {
-    let mut escaped = false;
-    move |c| {
-        let ends = c == '"' && !escaped;
-        escaped = c == '\\' && !escaped;
-        ends
-    }
+    let has_plus = value.starts_with('+');
+    u64::try_from(number).ok().filter(|_| !has_plus)
 }
 
 #[cfg(test)]
