@@ -144,14 +144,10 @@ impl Verdict {
     /// Whether it says that the server did not process the request.
     #[cfg(feature = "http")]
     pub(crate) const fn claims_proof(&self) -> bool {
-        matches!(
-            self,
-            Self::Unprocessed
-                | Self::Retry {
-                    reason: RetryReason::NotSent,
-                    ..
-                }
-        )
+        match self {
+            Self::Retry { reason, .. } => matches!(reason, RetryReason::NotSent),
+            other => matches!(other, Self::Unprocessed),
+        }
     }
 
     /// Whether a retry is wanted.

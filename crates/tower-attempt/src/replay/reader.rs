@@ -9,7 +9,6 @@ use http_body::{Body, SizeHint};
 use super::Interrupted;
 use super::readers::Id;
 use super::record::{Item, Next, Record};
-use super::wakers::Wakers;
 
 /// Reads the recorded frames, then the source.
 ///
@@ -133,23 +132,8 @@ where
             Poll::Ready(None) => true,
         };
         let (id, source) = (self.id, self.source.take());
-        let (polled, wakers) = self.record.update(|state| {
-            let polled = state.settle(id, source, polled, ended);
-            // A reader that missed the source must poll it itself. The source may have woken only readers that were
-            // dropped since.
-            let wakes = polled.is_ready() || state.missed;
-            (polled, state.wakers.clone().filter(|_| wakes))
-        });
-        self.wake_others(wakers);
-        polled
-    }
-}
-
-impl<B, E> Polling<'_, B, E> {
-    fn wake_others(&self, wakers: Option<Arc<Wakers>>) {
-        if let Some(wakers) = wakers {
-            wakers.wake_others(self.id);
-        }
+        self.record
+            .update(|state| state.settle(id, source, polled, ended))
     }
 }
 
@@ -157,11 +141,7 @@ impl<B, E> Drop for Polling<'_, B, E> {
     fn drop(&mut self) {
         // The source panicked.
         if self.source.is_some() {
-            let wakers = self.record.update(|state| {
-                state.abort();
-                state.wakers.clone()
-            });
-            self.wake_others(wakers);
+            self.record.update(|state| state.abort(self.id));
         }
     }
 }

@@ -43,6 +43,7 @@ impl<B: Body, E> Record<B, E> {
                 readers: Readers::default(),
                 lone_waker: None,
                 wakers: None,
+                waking: None,
                 old_frames: VecDeque::new(),
                 old_source: None,
                 old_waker: None,
@@ -52,14 +53,18 @@ impl<B: Body, E> Record<B, E> {
 }
 
 impl<B, E> Record<B, E> {
-    /// Changes the state under the lock. Drops the leftovers after it has released the lock.
+    /// Changes the state under the lock. Then, without the lock, drops old values and wakes readers.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut State<B, E>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut state);
         let frames = mem::take(&mut state.old_frames);
-        let leftovers = (frames, state.old_source.take(), state.old_waker.take());
+        let old = (frames, state.old_source.take(), state.old_waker.take());
+        let waking = state.waking.take().zip(state.wakers.clone());
         drop(state);
-        drop(leftovers);
+        drop(old);
+        if let Some((id, wakers)) = waking {
+            wakers.wake_others(id);
+        }
         changed
     }
 }
@@ -71,7 +76,7 @@ pub(super) struct State<B, E> {
     /// The error of the source, until the reader with this id receives it.
     error: Option<(Id, E)>,
     /// Whether a reader wanted to poll the source while another reader had taken it.
-    pub(super) missed: bool,
+    missed: bool,
     ended: bool,
     /// Whether further readers may join. Until then, all frames are held.
     saved: bool,
@@ -86,7 +91,9 @@ pub(super) struct State<B, E> {
     /// The waker of the only reader. The source has a clone of it.
     lone_waker: Option<(Id, Waker)>,
     /// The wakers of all readers, once a second one has joined. The source has this as its waker.
-    pub(super) wakers: Option<Arc<Wakers>>,
+    wakers: Option<Arc<Wakers>>,
+    /// The reader whose poll of the source concerns all other readers.
+    waking: Option<Id>,
     // Values to be dropped while no lock is held.
     old_frames: VecDeque<Recorded>,
     old_source: Option<B>,
@@ -142,8 +149,9 @@ impl<B, E> State<B, E> {
         self.trim();
     }
 
-    /// Interrupts all readers, and forbids further ones.
-    pub(super) fn abort(&mut self) {
+    /// Interrupts all readers, and forbids further ones. Reader `id` has the source.
+    pub(super) fn abort(&mut self, id: Id) {
+        self.waking = Some(id);
         self.readers.retain(|_| false);
         self.close();
     }
@@ -209,6 +217,9 @@ impl<B, E: From<Interrupted>> State<B, E> {
         polled: Poll<Item<E>>,
         ended: bool,
     ) -> Poll<Item<E>> {
+        // A reader that missed the source must poll it itself. The source may have woken only readers that were dropped
+        // since.
+        self.waking = Some(id).filter(|_| polled.is_ready() || self.missed);
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         self.ended |= ended;
         match ended || failed {
@@ -268,7 +279,7 @@ impl<B, E: From<Interrupted>> State<B, E> {
     /// oldest one, which should name the cause.
     fn fail(&mut self, id: Id, error: E) -> Result<Frame<Bytes>, E> {
         let oldest = self.readers.oldest_live().unwrap_or(id);
-        self.abort();
+        self.abort(id);
         if oldest == id {
             return Err(error);
         }

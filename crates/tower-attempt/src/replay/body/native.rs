@@ -62,24 +62,24 @@ impl<S: Body<Data = Bytes, Error: 'static> + Unpin> Body for Native<S> {
 
 /// An `Interrupted` as an error of type `E`. `None` if that type cannot express it.
 pub(super) fn interrupted<E: 'static>() -> Option<E> {
+    fn fill<T: 'static>(error: &mut dyn Any, interrupted: impl FnOnce() -> T) {
+        if let Some(error) = error.downcast_mut() {
+            *error = Some(interrupted());
+        }
+    }
     let mut error: Option<E> = None;
-    let known: &mut dyn Any = &mut error;
-    if let Some(error) = known.downcast_mut() {
-        *error = Some(Box::<dyn Error + Send + Sync>::from(Interrupted));
-    } else if let Some(error) = known.downcast_mut() {
-        *error = Some(io::Error::other(Interrupted));
-    } else if let Some(error) = known.downcast_mut() {
-        *error = Some(Interrupted);
-    }
+    fill(&mut error, || {
+        Box::<dyn Error + Send + Sync>::from(Interrupted)
+    });
+    fill(&mut error, || io::Error::other(Interrupted));
+    fill(&mut error, || Interrupted);
     #[cfg(feature = "axum-08")]
-    if let Some(error) = known.downcast_mut() {
-        *error = Some(axum_core::Error::new(Interrupted));
-    }
+    fill(&mut error, || axum_core::Error::new(Interrupted));
     #[cfg(feature = "tonic-014")]
-    if let Some(error) = known.downcast_mut() {
+    fill(&mut error, || {
         let mut status = tonic::Status::cancelled(Interrupted.to_string());
         status.set_source(Arc::new(Interrupted));
-        *error = Some(status);
-    }
+        status
+    });
     error
 }
