@@ -1,8 +1,7 @@
-/// One sending of a request.
+/// One attempt to send a request.
 ///
-/// A layer that sends an extra attempt of an HTTP request puts this into that request's
-/// extensions, so that the services below can tell it from the first. A first attempt carries
-/// nothing.
+/// A layer that sends an extra attempt of an HTTP request stores this in the request's extensions. So the services
+/// below can distinguish it from the first attempt, which carries none.
 ///
 /// ```
 /// use tower_attempt::{Attempt, AttemptKind};
@@ -16,11 +15,11 @@ pub struct Attempt {
     kind: AttemptKind,
 }
 
-/// Why an attempt was sent.
+/// The reason for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AttemptKind {
-    /// The first sending.
+    /// The first attempt.
     Primary,
     /// Sent after an earlier attempt had failed.
     Retry,
@@ -29,7 +28,7 @@ pub enum AttemptKind {
 }
 
 impl AttemptKind {
-    /// The label in metrics and log lines: `primary`, `retry` or `hedge`.
+    /// Returns the label for metrics and log lines: `primary`, `retry` or `hedge`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +46,7 @@ impl Attempt {
         kind: AttemptKind::Primary,
     };
 
-    /// The attempt `number` (the first is 1), sent because an earlier one failed.
+    /// Attempt `number` (the first is 1), sent because an earlier one failed.
     #[must_use]
     pub const fn retry(number: u32) -> Self {
         Self {
@@ -56,7 +55,7 @@ impl Attempt {
         }
     }
 
-    /// The attempt `number` (the first is 1), sent while an earlier one was in flight.
+    /// Attempt `number` (the first is 1), sent while an earlier one was in flight.
     #[must_use]
     pub const fn hedge(number: u32) -> Self {
         Self {
@@ -65,13 +64,13 @@ impl Attempt {
         }
     }
 
-    /// Which attempt this is, as the layer that sent it counts; the first is 1.
+    /// Returns the number of the attempt, as counted by the layer that sent it. The first is 1.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.number
     }
 
-    /// Why it was sent.
+    /// Returns the reason for the attempt.
     #[must_use]
     pub const fn kind(&self) -> AttemptKind {
         self.kind

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
-/// A setting that a builder refuses: which one, what it was, and what it may be.
+/// An invalid setting of a builder: its name, its value and its bound.
 ///
 /// ```
 /// use tower_attempt::Budget;
@@ -18,7 +18,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// Says that `field` was set to `value`, and that it must be `bound`.
+    /// Reports that `field` is `value`, but must be `bound`.
     ///
     /// `bound` completes the sentence "but must be …".
     #[must_use]
@@ -34,13 +34,13 @@ impl BuildError {
         }
     }
 
-    /// Says that `field` and `other`, of which only one may be set, were both set.
+    /// Reports that the two settings `field` and `other` exclude each other.
     #[must_use]
     pub fn besides(field: &'static str, other: &str) -> Self {
         Self::new(field, format_args!("set"), format!("unset besides {other}"))
     }
 
-    /// The setting's name, as its setter is called.
+    /// Returns the name of the setting, which is the name of its setter.
     #[must_use]
     pub fn field(&self) -> &'static str {
         self.field

@@ -5,10 +5,10 @@ use std::time::Duration;
 pub use self::verdict::{Hint, RetryReason, Verdict};
 use crate::{Attempt, Budget, HedgeOverride, RetryOverride};
 
-/// Decides from a request of your own whether it may be resent.
+/// Decides whether a request of your own type may be resent.
 ///
-/// The request itself is gone once it is sent, so the rule keeps a [`Context`](Self::Context) of it.
-/// [`Classify`] then judges the outcomes.
+/// A layer gives the request away when it sends it. So the rule takes a [`Context`](Self::Context) from it first, and
+/// [`Classify`] receives that context with the outcome.
 pub trait RequestRule<Req> {
     /// The facts to keep about a request in flight.
     type Context;
@@ -25,7 +25,7 @@ pub trait RequestRule<Req> {
         true
     }
 
-    /// Whether two attempts of this request may be in flight concurrently.
+    /// Whether attempts of this request may be in flight concurrently.
     ///
     /// # Default
     ///
@@ -34,7 +34,7 @@ pub trait RequestRule<Req> {
         self.may_retry(context)
     }
 
-    /// The settings of this request that differ from those of a retry layer, such as its deadline.
+    /// Returns this request's own settings for a retry layer, such as a deadline.
     ///
     /// # Default
     ///
@@ -43,7 +43,7 @@ pub trait RequestRule<Req> {
         None
     }
 
-    /// The settings of this request that differ from those of a hedge layer, such as its deadline.
+    /// Returns this request's own settings for a hedge layer, such as a deadline.
     ///
     /// # Default
     ///
@@ -52,11 +52,11 @@ pub trait RequestRule<Req> {
         None
     }
 
-    /// The budget of this request's extra attempts.
+    /// Returns the budget of this request's extra attempts.
     ///
     /// # Default
     ///
-    /// `None`: the layer's.
+    /// `None`: the layer's budget.
     ///
     /// ```
     /// use tower_attempt::{Attempt, Budget, Budgets, Classify, RequestRule, Verdict};
@@ -90,9 +90,9 @@ pub trait RequestRule<Req> {
     }
 }
 
-/// Decides what an outcome means.
+/// Classifies outcomes.
 ///
-/// A closure does the same through a layer's `retry_if` and `classify_fn`.
+/// Closures can do the same: see `retry_if` and `classify_fn` of a layer's builder.
 ///
 /// ```
 /// use tower_attempt::{Attempt, Classify, RequestRule, Verdict};
@@ -142,11 +142,11 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Classifies an attempt that the layer timed out. `answer` is the outcome that the caller would get.
+    /// Classifies an attempt that the layer timed out. `answer` is the outcome for the caller.
     ///
     /// # Default
     ///
-    /// [`classify`](Self::classify) decides, as on any other outcome.
+    /// Calls [`classify`](Self::classify), as for any other outcome.
     fn timed_out(
         &self,
         context: &Self::Context,
@@ -156,7 +156,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         self.classify(context, attempt, answer)
     }
 
-    /// The delay before the 1-based `retry` that follows this outcome.
+    /// Returns the delay before the 1-based `retry` that follows this outcome.
     ///
     /// # Default
     ///
@@ -166,7 +166,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
     }
 }
 
-/// Retries every `Err` as transient and every attempt that timed out, and never an `Ok`.
+/// Retries every `Err` as transient and every attempt that timed out. Never retries an `Ok`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryError;
 

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 /// [`HedgeOverride::deadline`](crate::HedgeOverride::deadline).
 ///
 /// No extra attempt starts at this instant or later. A failure whose retry would start that late is returned
-/// immediately. A deadline by itself does not end an attempt in flight, nor the wait for a service to become ready for
-/// a retry that was scheduled in time: that takes a timeout.
+/// immediately. A deadline alone does not end an attempt in flight. If a retry was scheduled in time, it does not end
+/// the wait for the service to become ready, either. Use a timeout for that.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,22 +22,22 @@ use tokio::time::Instant;
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// None at all, also where a layer sets one.
+    /// No deadline, even in a layer that sets one.
     pub const NEVER: Self = Self(None);
 
-    /// At this instant.
+    /// A deadline at this instant.
     #[must_use]
     pub const fn at(instant: Instant) -> Self {
         Self(Some(instant))
     }
 
-    /// So long from now; a time too long to be counted is [`NEVER`](Self::NEVER).
+    /// A deadline `duration` from now. A duration beyond the clock's range gives [`NEVER`](Self::NEVER).
     #[must_use]
     pub fn after(duration: Duration) -> Self {
         Self(Instant::now().checked_add(duration))
     }
 
-    /// This one, or `other` if there is one and it is earlier.
+    /// Returns the earlier of this deadline and `other`.
     #[must_use]
     pub fn or_earlier(self, other: Option<Self>) -> Self {
         match (self.0, other) {
@@ -47,20 +47,19 @@ impl Deadline {
         }
     }
 
-    /// When it is; `None` for never.
+    /// Returns the instant; `None` for [`NEVER`](Self::NEVER).
     #[must_use]
     pub const fn instant(self) -> Option<Instant> {
         self.0
     }
 
-    /// Whether `instant` is before it.
+    /// Whether `instant` is before the deadline.
     #[must_use]
     pub fn is_after(&self, instant: Instant) -> bool {
         self.0.is_none_or(|deadline| instant < deadline)
     }
 
-    /// Whether a wait of `delay` from now on would end before it. Reads the clock only if there is
-    /// a deadline.
+    /// Whether a wait of `delay` from now would end before the deadline. Reads the clock only if there is a deadline.
     #[must_use]
     pub fn leaves(&self, delay: Duration) -> bool {
         self.0.is_none_or(|deadline| {

@@ -1,4 +1,4 @@
-//! Finds the errors behind an error: those it wraps, and those it names as its source.
+//! Finds the errors behind an error: its sources and its wrapped errors.
 
 use std::any::{Any, TypeId};
 use std::error::Error;
@@ -8,18 +8,18 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::{Attempt, Hint, Rejected, Verdict};
 
-/// No chain of sources or wrappers is longer, unless it is a ring.
+/// Maximum length of a chain of sources or wrappers, which may be a ring.
 const MAX_SOURCES: usize = 32;
 
-/// How to look into the wrappers that were registered. Threads that register a type at the same time may add it twice.
+/// The views of the registered wrappers. Threads that register a type at the same time may add it twice.
 static WRAPPERS: RwLock<Vec<(TypeId, View)>> = RwLock::new(Vec::new());
 
 type View = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
-/// The rules look for known errors in boxed errors and their sources. An unboxed error of a type that they do not
-/// know stays closed to them, unless its type is [registered](Self::register).
+/// The rules look for known errors in boxed errors and their sources. They cannot look into an unboxed error of an
+/// unknown type, unless that type is [registered](Self::register).
 ///
 /// ```
 /// use std::any::Any;
@@ -45,7 +45,7 @@ type View = fn(&dyn Any) -> Option<&dyn Any>;
 /// assert!(Rejected::find(&error).is_some());
 /// ```
 pub trait WrapsError: 'static {
-    /// The wrapped error: a boxed error, or one of a type that the rules know.
+    /// Returns the wrapped error: a boxed error, or an error of a known type.
     fn wrapped(&self) -> &dyn Any;
 
     /// Lets the rules look into errors of this type, in the whole process.
@@ -73,12 +73,12 @@ fn view(of: TypeId) -> Option<View> {
     found.map(|(_, view)| *view)
 }
 
-/// An error, its source, the source of that, and so on. Empty for an unboxed error of an unknown type.
+/// Iterates over an error and its sources. Empty for an unboxed error of an unknown type.
 pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error + 'static)> {
     successors(known(error), |error| source(*error)).take(MAX_SOURCES)
 }
 
-/// The errors that services are known to have.
+/// Returns the error, if it is boxed or of a known type.
 fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     for _ in 0..MAX_SOURCES {
         let Some(view) = view(error.type_id()) else {
@@ -111,7 +111,7 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     None
 }
 
-/// An `io::Error` names its wrapped error's source as its own, and skips the wrapped error.
+/// The source of an error. `io::Error` would return its wrapped error's source, and skip the wrapped error.
 fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error
         .downcast_ref::<io::Error>()
@@ -123,7 +123,7 @@ fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
 }
 
 impl Rejected {
-    /// The first rejection among an error and its sources.
+    /// Returns the first rejection among an error and its sources.
     ///
     /// Recognises this type, and by their texts the rejections of tower's `LoadShed` and `Buffer` and of
     /// tower-resilience's layers. Returns `None` for an unboxed error of an unknown type.
@@ -131,9 +131,10 @@ impl Rejected {
         chain(error).find_map(Self::of_one)
     }
 
-    /// The verdict on an outcome that a rule would retry. A rejection is waited for, or it is fatal.
+    /// Amends a rule's retry of an outcome that may be a rejection. A rejection with a wait is not sent before that
+    /// wait; without a wait it is fatal.
     ///
-    /// A rule that names a wait of its own is obeyed after the rejection's wait.
+    /// If the rule names a wait of its own, the longer wait counts.
     #[cold]
     pub(crate) fn amend<Res, E: 'static>(
         verdict: Verdict,

@@ -7,15 +7,15 @@ use crate::{
     Outcomes, PerKey, Protocol, Rejected, RequestRule, Requests, RetryOverride, Verdict,
 };
 
-/// The protocol of services whose requests are `Clone`, where a rule of type `C` classifies the outcomes. `K` names the
+/// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// The rule does not decide on an error that is a [`Rejected`]: such a request was not sent. Where the rule would retry
-/// it, the rejection's wait is the hint. Without a wait the rejection is fatal.
+/// An error that is a [`Rejected`] was not sent. If the rule would retry it, the rejection's wait is the hint. A
+/// rejection without a wait is fatal.
 ///
 /// # Default
 ///
-/// [`EveryError`]: every request may be resent, every `Err` is retried and no `Ok` is.
+/// [`EveryError`]: every request may be resent. Every `Err` is retried, and no `Ok`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic<C = EveryError, K = OneClass> {
     rule: C,

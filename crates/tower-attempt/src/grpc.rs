@@ -24,33 +24,39 @@ const INADEQUATE_SECURITY: u32 = 0xc;
 
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
-/// The protocol gRPC, as gRFC A6 has it.
+/// The protocol gRPC, as in gRFC A6.
 ///
 /// | outcome | method declared idempotent | any other method |
 /// |---|---|---|
 /// | UNAVAILABLE or RESOURCE_EXHAUSTED with `grpc-retry-pushback-ms` | transient, throttled | the same |
 /// | proof that the server did not process the call: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
-/// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; fatal without one | the same |
-/// | UNAVAILABLE | transient | fatal |
-/// | a connection that broke before the response | transient | fatal |
-/// | a timeout of the attempt | timeout | fatal |
+/// | a layer of this process [rejected](crate::Rejected) the call | not sent, with its wait as the hint; fatal without a wait | the same |
+/// | UNAVAILABLE | transient | unsafe |
+/// | a connection that broke before the response | transient | unsafe |
+/// | a timeout of the attempt | timeout | unsafe |
 /// | any other status or error | fatal | fatal |
 /// | a response with a body | success: the call is committed | success |
 ///
-/// A status counts where it comes without a body: in the header of the response. A bare HTTP status
-/// 429, 502, 503 or 504 is UNAVAILABLE (gRPC's HTTP mapping). Errors are recognised with the feature of the client, as
-/// [`Http`](crate::Http) lists them. `grpc-retry-pushback-ms` is the exact
-/// delay before the next attempt, whose backoff starts anew; negative or unparsable, there is none.
+/// Only a status in the header of a response without a body is classified. A bare HTTP status 429, 502, 503 or 504 is
+/// UNAVAILABLE (gRPC's HTTP mapping). Errors are recognised with the feature of the client, as listed in
+/// [`Http`](crate::Http).
 ///
-/// gRPC itself does not say which methods are idempotent. A layer's `idempotent_methods` and
-/// `idempotent_if` declare them, as a service config does in gRPC's own libraries. Only calls of such
-/// methods are hedged. A user's rule may change the verdict on an outcome. It does not change which
-/// resend is safe: that takes an idempotent method, proof, or a pushback.
+/// `grpc-retry-pushback-ms` is the exact delay before the next attempt, and the backoff restarts. A negative or
+/// malformed value forbids further attempts.
 ///
-/// Extra attempts carry `grpc-previous-rpc-attempts`, and the remaining time of a `grpc-timeout`; none is
-/// scheduled for an instant after it. A `grpc-timeout` only shortens the layer's limits; the
-/// deadline of a [`RetryOverride`](crate::RetryOverride) replaces them.
+/// # Safe to resend
+///
+/// gRPC does not define which methods are idempotent. Declare them with a layer's `idempotent_methods` and
+/// `idempotent_if`, as a service config does for gRPC's own libraries. A hedge layer hedges only calls of such methods.
+/// A user's rule may change the verdict on an outcome. It does not change which resend is safe. A safe resend needs an
+/// idempotent method, proof, or a pushback.
+///
+/// # Header fields
+///
+/// Extra attempts carry `grpc-previous-rpc-attempts`, and the remaining time of a `grpc-timeout`. None starts after
+/// that time. A `grpc-timeout` only shortens the layer's limits. The deadline of a
+/// [`RetryOverride`](crate::RetryOverride) replaces them.
 #[derive(Clone, Debug, Default)]
 pub struct Grpc(Option<Arc<Settings<Option<GrpcCode>>>>);
 
@@ -58,8 +64,9 @@ pub struct Grpc(Option<Arc<Settings<Option<GrpcCode>>>>);
 pub type GrpcOutcome<'a> = OutcomeView<'a, Option<GrpcCode>>;
 
 impl GrpcOutcome<'_> {
-    /// The status: the server's, or the one that stands for an error of the connection. `None` if the
-    /// response has begun and its status is still to come, or for an unknown error.
+    /// Returns the status of the server, or the status that represents an error of the connection.
+    ///
+    /// Returns `None` for an unknown error, and for a response whose status follows its body.
     #[must_use]
     pub fn code(&self) -> Option<GrpcCode> {
         self.code
@@ -110,7 +117,7 @@ impl Dialect for Grpc {
     }
 
     fn mark<Req: HttpRequest>(context: &HttpContext, previous: u32, request: &mut Req) {
-        // A request that has 32,768 fields already stays without.
+        // A request that already has 32,768 fields stays without.
         let fields = request.headers_mut();
         if previous > 0 {
             let _ = fields.try_insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
@@ -157,14 +164,14 @@ impl Dialect for Grpc {
         };
         let code = match (response.headers().get(STATUS), response.status()) {
             (Some(status), _) => Some(GrpcCode::parse(status)),
-            // The status comes after the body.
+            // The status follows the body.
             (None, StatusCode::OK) => None,
             (None, status) => Some(GrpcCode::of_http(status)),
         };
         let hint = Self::hint(response);
         let verdict = match (code, hint) {
             (None | Some(GrpcCode::Ok), _) => Verdict::Success,
-            // Never retried, whatever the status. A throttle counts it as a failure.
+            // The server forbids a retry. A throttle counts a failure, for any status.
             (_, Some(Hint::Never)) | (Some(GrpcCode::Unavailable), _) => Verdict::transient(),
             (Some(GrpcCode::ResourceExhausted), Some(_)) => Verdict::throttled(),
             _ => Verdict::Fatal,
@@ -186,7 +193,7 @@ impl Dialect for Grpc {
     }
 }
 
-/// gRPC over HTTP/2, "HTTP2 Transport Mapping", Errors.
+/// Maps an HTTP/2 error code to a gRPC status ("HTTP2 Transport Mapping", Errors).
 fn code_of_reset(reason: u32) -> GrpcCode {
     match reason {
         CANCEL => GrpcCode::Cancelled,

@@ -26,23 +26,22 @@ pub use self::settings::Settings;
 use crate::protocol::sealed::Sealed;
 use crate::{Attempt, BuildError, Hint, Protocol, Verdict};
 
-/// Marks a hedge across the network, with the attempt's number. A server that passes the field on does
-/// not hedge the request again.
+/// Marks a hedge across the network, with the attempt's number. A server that forwards the field does not hedge the
+/// request again.
 pub(crate) const HEDGE_ATTEMPT: HeaderName = HeaderName::from_static("x-hedge-attempt");
 
-/// A field's value without the optional whitespace around it (RFC 9110 §5.5), which arrives over HTTP/2.
+/// Trims optional whitespace (RFC 9110 §5.5) from a field's value. HTTP/2 passes it on.
 pub(crate) fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
 
-/// A plain decimal number: digits, and nothing else.
+/// Accepts a plain decimal number: only digits, and at least one.
 pub(crate) fn digits(value: &[u8]) -> Option<&str> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     str::from_utf8(value).ok().filter(|_| is_number)
 }
 
-/// The request header that makes any method safe to resend
-/// (draft-ietf-httpapi-idempotency-key-header).
+/// A request header that makes any method safe to resend (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The protocol HTTP.
@@ -50,37 +49,43 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | outcome | idempotent request | other request |
 /// |---|---|---|
 /// | 429 | throttled | throttled |
-/// | 503 with a `Retry-After` above 0 | throttled | fatal |
-/// | 408, 504 | timeout | fatal |
-/// | 425, 500, 502, 503 | transient | fatal |
+/// | 503 with a `Retry-After` above 0 | throttled | unsafe |
+/// | 408, 504 | timeout | unsafe |
+/// | 425, 500, 502, 503 | transient | unsafe |
 /// | other 5xx | fatal | fatal |
 /// | any other status | success | success |
-/// | proof that the server did not process it: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
+/// | proof that the server did not process the request: REFUSED_STREAM, GOAWAY, a stale pooled connection | unprocessed | unprocessed |
 /// | no connection could be made | not sent | not sent |
-/// | a layer of this process [rejected](crate::Rejected) it, and names a wait | not sent, with the wait as the hint | the same |
-/// | a layer of this process rejected it, and names no wait: tower's `Overloaded` and `Closed` | fatal | fatal |
+/// | a layer of this process [rejected](crate::Rejected) the request and names a wait | not sent, with the wait as the hint | the same |
+/// | a layer of this process rejected the request without a wait, as tower's `Overloaded` and `Closed` | fatal | fatal |
 /// | the request's own body failed | fatal | fatal |
-/// | any other `Err`, a timeout | transient | fatal |
+/// | any other `Err` | transient | unsafe |
+/// | a timeout of the attempt | timeout | unsafe |
 ///
-/// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
-/// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key`, and the requests that
-/// a layer's `idempotent_if` declares idempotent. A 429 is retried for every method, since a server
-/// rejects before it processes. CONNECT and requests with `Upgrade` are sent once.
+/// # Safe to resend
 ///
-/// A user's rule may change the verdict on an outcome. It does not change which resend is safe: that
-/// takes an idempotent request, proof that the server did not process it, or a 429.
+/// These requests are idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 §9.2.2), QUERY
+/// (draft-ietf-httpbis-safe-method-w-body), any request with an `Idempotency-Key`, and the requests that a layer's
+/// `idempotent_if` declares idempotent. A 429 is retried for every method, because a server rejects a request before it
+/// processes it. CONNECT and requests with `Upgrade` are sent once.
 ///
-/// Hedged are requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that a
-/// layer's `hedge_unsafe_if` allows. A PUT or DELETE is safe to resend but not safe to hedge: the second
-/// of two DELETEs answers 404 and may win, and a cancelled PUT may arrive after the caller's next one.
-/// A hedge is not hedged again, neither by the [`Attempt`] in its extensions nor by the field
-/// `x-hedge-attempt`, which hedges carry across the network.
+/// A user's rule may change the verdict on an outcome. It does not change which resend is safe. A safe resend needs an
+/// idempotent request, proof that the server did not process the request, or a 429.
 ///
-/// `Retry-After`, in seconds or as a date, is the hint of any response that is to be retried; a 429
-/// without one may have the IETF's `RateLimit` field. Malformed ones are ignored. Only the response head
-/// is classified; an error while the body streams goes to the caller.
+/// # Safe to hedge
 ///
-/// # Which errors it recognises
+/// A hedge layer hedges safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), and the requests that its `hedge_unsafe_if`
+/// allows. A PUT or DELETE is safe to resend but not safe to hedge: the second of two DELETEs returns 404 and may win,
+/// and a cancelled PUT may arrive after the caller's next one. A hedge is not hedged again. Layers recognise it by the
+/// [`Attempt`] in its extensions, and servers by the field `x-hedge-attempt`.
+///
+/// # Hints
+///
+/// `Retry-After`, in seconds or as a date, is the hint of any response that is retried. A 429 without it may have the
+/// IETF's `RateLimit` field instead. Malformed fields are ignored. Only the response head is classified; an error while
+/// the body streams goes to the caller.
+///
+/// # Recognised errors
 ///
 /// | feature | errors |
 /// |---|---|
@@ -88,20 +93,20 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// | `hyper-util-01` | also the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 |
 /// | `reqwest-013`, `tonic-014` | also the errors of reqwest 0.13, or of tonic 0.14 |
 ///
-/// An error is recognised directly, in a `Box<dyn Error + Send + Sync>` and in the sources of a recognised error.
-/// Any other error proves nothing and counts as "any other `Err`": the request is resent only if it is
-/// idempotent. So without its client's feature, a POST that met a stale pooled connection is not resent.
+/// An error is recognised directly, in a `Box<dyn Error + Send + Sync>`, and among the sources of a recognised error.
+/// An unknown error proves nothing: it counts as "any other `Err`", and only an idempotent request is resent. So
+/// without its client's feature, a POST that met a stale pooled connection is not resent.
 ///
 /// # Redirects
 ///
-/// A response is taken as one to this request. A client that follows redirects has sent others since.
-/// reqwest's does by default, and its errors don't name the request: none of them is proof unless
-/// the client is declared `without_redirects`, and a 429 counts only where the request
-/// was not redirected. Put retries below any other service that sends requests of its own.
+/// A response is assumed to answer this request. A client that follows redirects has sent other requests since.
+/// reqwest's client does so by default, and its errors do not name the request. So none of its errors is proof, unless
+/// the client is declared `without_redirects`. A 429 counts only if the request was not redirected. Put the retry layer
+/// below any other service that sends requests of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Http(Option<Arc<Settings<()>>>);
 
-/// An empty key is none.
+/// Whether the request has a key that is not empty.
 fn has_key(fields: &HeaderMap) -> bool {
     let key = fields.get(IDEMPOTENCY_KEY);
     key.is_some_and(|key| !trimmed(key).is_empty())
@@ -133,7 +138,7 @@ impl Dialect for Http {
         let Some(generate) = generate else { return };
         let method = request.method();
         if !method.is_idempotent() && method != Method::CONNECT && !has_key(request.headers()) {
-            // A request that has 32,768 fields already goes without, and is not safe to resend.
+            // A request that already has 32,768 fields gets no key, and is not safe to resend.
             let _ = request
                 .headers_mut()
                 .try_insert(IDEMPOTENCY_KEY, generate());
@@ -211,7 +216,7 @@ impl Dialect for Http {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint> {
         let fields = response.headers();
         let wait = match (retry_after::parse(fields), response.status()) {
-            // On any other status the field says when the quota is whole again, which is no reason to wait.
+            // On any other status, the field says when the full quota returns, which is no reason to wait.
             (None, StatusCode::TOO_MANY_REQUESTS) => ratelimit::parse(fields),
             (wait, _) => wait,
         };

@@ -1,26 +1,26 @@
 use std::fmt::Display;
 use std::hash::Hash;
 
-/// Names the class of a request, for what a layer keeps per class.
+/// Names the class of a request. A layer keeps a table entry for each class.
 pub trait ClassOf<Req> {
-    /// Looks the request's class up. `None` without a class.
+    /// Looks up the request's class. `None` means that the request has no class.
     fn find<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 }
 
-/// A table that a layer keeps, by key.
+/// A layer's table with an entry for each key.
 pub trait PerKey {
-    /// An entry.
+    /// The type of an entry.
     type Found;
 
-    /// The entry of `key`; `None` if there is no room for it.
+    /// Returns the entry of `key`; `None` if the table has no room for it.
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Self::Found>;
 }
 
-/// All requests are of one class.
+/// Puts all requests in one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneClass;
 
-/// A closure names the key of each request.
+/// Takes the class of each request from a closure.
 #[derive(Clone, Copy, Debug)]
 pub struct ByKey<F>(pub F);
 

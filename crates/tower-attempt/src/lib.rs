@@ -1,24 +1,27 @@
-//! What retries and hedged requests share: everything about sending one request more than once through a
-//! [tower](https://docs.rs/tower) service. Users of [`tower-jitter-retry`](https://docs.rs/tower-jitter-retry) and
-//! [`tower-hedge-latency`](https://docs.rs/tower-hedge-latency) find what they need of it there; this crate is for those who
-//! write a layer of their own.
+//! The shared parts of retries and hedged requests: everything about sending one request more than once through a
+//! [tower](https://docs.rs/tower) service.
 //!
-//! - [`Budget`]: an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word.
-//! - [`Budgets`]: one for each destination, bounded in number.
-//! - [`Protocol`]: [`Http`], `Grpc` and [`Generic`] decide which requests are safe to resend.
-//! - [`Classify`] and [`Verdict`]: the meaning of an outcome. [`EveryError`] retries every `Err`; a rule of your own
-//!   classifies the outcomes of any service.
-//! - [`ReplayableRequest`]: copies of an HTTP request, whose body is shared if it is in memory, and recorded if it streams.
-//! - [`Attempt`]: which attempt a request is. Extra attempts carry it in their extensions.
-//! - [`Rejected`] and [`WrapsError`]: how a layer below says that it rejected a request.
-//! - [`Observer`]: receives events from a layer.
-//! - [`RetryOverride`] and [`HedgeOverride`]: the settings of one request that differ from those of a layer.
-//! - [`Deadline`] and [`TimeoutAnswer`]: until when to wait, and the outcome of a timeout.
+//! Use this crate to write your own layer. To use the existing layers, depend on
+//! [`tower-jitter-retry`](https://docs.rs/tower-jitter-retry) and
+//! [`tower-hedge-latency`](https://docs.rs/tower-hedge-latency), which re-export the types that their users need.
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`Budget`] | an allowance of extra attempts that several layers share, exact under any concurrency, in one atomic word |
+//! | [`Budgets`] | a budget for each destination, limited in number |
+//! | [`Protocol`] | decides which requests are safe to resend: [`Http`], `Grpc` or [`Generic`] |
+//! | [`Classify`], [`Verdict`] | the meaning of an outcome; [`EveryError`] retries every `Err`, and your own rule classifies the outcomes of any service |
+//! | [`ReplayableRequest`] | copies of an HTTP request; its body is shared if it is in memory, and recorded if it streams |
+//! | [`Attempt`] | the number and kind of an attempt, in the extensions of extra attempts |
+//! | [`Rejected`], [`WrapsError`] | the error of a layer below that rejected a request |
+//! | [`Observer`] | receives events from a layer |
+//! | [`RetryOverride`], [`HedgeOverride`] | the own settings of one request |
+//! | [`Deadline`], [`TimeoutAnswer`] | the time at which the caller stops waiting, and the outcome of a timeout |
 //!
 //! # One budget for all extra load
 //!
-//! Retries over hedges multiply: three attempts with a hedge each are six requests. A budget that both draw on bounds what
-//! they add together, as a share of the calls:
+//! Retries and hedges multiply: three attempts with a hedge each are six requests. If both layers draw on one budget, it
+//! limits their sum to a share of the calls:
 //!
 //! ```
 //! use tower_attempt::Budget;
@@ -31,29 +34,32 @@
 //!
 //! outer.deposit(); // a call succeeded
 //! match inner.withdraw() {
-//!     // Sends the attempt. Dropped unspent, for instance because its call was cancelled, the permit goes back.
+//!     // Send the attempt. A permit that is dropped unspent, as in a cancelled call, returns its token.
 //!     Some(permit) => permit.spend(),
-//!     // Does without.
+//!     // Send no extra attempt.
 //!     None => {}
 //! }
+//! # assert_eq!(outer.available(), 19);
 //! ```
 //!
 //! # Features
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
-//! | `http` (default) | the rules for `http::Request` and `http::Response` |
-//! | `grpc` | the rules for gRPC |
-//! | `hyper-util-01` | the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 are recognised: see [`Http`] |
-//! | `axum-08` | `axum::body::Body` of axum 0.8 can be repeated |
-//! | `tonic-014` | `tonic::body::Body` of tonic 0.14 can be resent, and the errors of its client are recognised |
-//! | `tower` | [`Budget`] serves as the budget of tower's own retry |
-//! | `reqwest-013` | `reqwest::Request` and `reqwest::Body` of reqwest 0.13 can be resent, and its errors are recognised |
+//! | `http` (default) | the protocol HTTP, for `http::Request` and `http::Response` |
+//! | `grpc` | the protocol gRPC |
+//! | `hyper-util-01` | recognition of the errors of hyper-util 0.1's client, hyper 1 and h2 0.4: see [`Http`] |
+//! | `axum-08` | resending of `axum::body::Body` of axum 0.8 |
+//! | `tonic-014` | resending of `tonic::body::Body` of tonic 0.14, and recognition of its client's errors |
+//! | `reqwest-013` | resending of `reqwest::Request` and `reqwest::Body` of reqwest 0.13, and recognition of its errors |
+//! | `tower` | [`Budget`] as the budget of tower's own retry |
 //! | `tracing` | `TracingObserver` |
 //! | `metrics` | `MetricsObserver` |
 //!
-//! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
-//! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.
+//! No feature changes the behaviour of another. Cargo enables HTTP/1 and HTTP/2 for every crate of a build: the features
+//! `tonic-014` and `reqwest-013` do so, because these clients need the protocols; the other features do not.
+//!
+//! The minimum supported Rust version is 1.88.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -5,23 +5,23 @@ use crate::{
     RetryOverride, Verdict,
 };
 
-/// Keeps [`Protocol`] to this crate: a layer relies on it for what is safe.
+/// Seals [`Protocol`], because layers rely on it to decide which resend is safe.
 pub(crate) mod sealed {
     /// Implemented by the protocols of this crate.
     pub trait Sealed {}
 }
 
-/// What a layer speaks: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
+/// The protocol of a layer: [`Http`](crate::Http), [`Grpc`](crate::Grpc) or [`Generic`](crate::Generic).
 ///
-/// The protocol decides which requests are safe to resend, whatever a user's rule says about an
-/// outcome. It also copies requests, and reads and writes everything that travels with a message:
-/// server hints, deadlines, attempt numbers and the marks of nested layers.
+/// The protocol decides which requests are safe to resend; a user's rule cannot override it. It also copies requests.
+/// It reads and writes all data that accompany a message: server hints, deadlines, attempt numbers and the marks of
+/// nested layers.
 pub trait Protocol: sealed::Sealed {
     /// Checks the settings. The layers' `build()` calls this.
     ///
     /// # Errors
     ///
-    /// Names the first setting that contradicts itself, with its value and its bound.
+    /// Names the first invalid setting, with its value and its bound.
     fn validate(&self) -> Result<(), BuildError> {
         Ok(())
     }
@@ -30,17 +30,16 @@ pub trait Protocol: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Those of [`validate`](Self::validate), and settings that allow no request to be hedged.
+    /// Errors of [`validate`](Self::validate), and settings that allow no request to be hedged.
     fn validate_hedging(&self) -> Result<(), BuildError> {
         self.validate()
     }
 }
 
-/// The half of a [`Protocol`] that deals with requests.
+/// The part of a [`Protocol`] that handles requests.
 ///
-/// The request itself is gone once it is sent, so a layer keeps a [`Context`](Self::Context) of each
-/// call. The associated types depend on the request type alone, so that a layer's future is `Send`
-/// whatever the lifetimes in the error type.
+/// A layer gives the request away when it sends it, so it keeps a [`Context`](Self::Context) of each call. The
+/// associated types depend only on the request type. So a layer's future is `Send` for any lifetime in the error type.
 pub trait Requests<Req>: Protocol {
     /// The facts that a layer keeps about a request in flight.
     type Context;
@@ -61,33 +60,31 @@ pub trait Requests<Req>: Protocol {
     /// Looks up the class of a request, if the user names classes.
     fn class<T: PerKey>(&self, request: &Req, table: &T) -> Option<T::Found>;
 
-    /// Whether any outcome at all could make a retry of this request right. If not, the layer keeps no
-    /// copy of it.
+    /// Whether any outcome could be retried. If not, the layer keeps no copy of the request.
     fn may_retry(&self, context: &Self::Context) -> bool;
 
-    /// Whether two attempts of this request, which is about to be sent, may be in flight concurrently.
+    /// Whether attempts of this request may be in flight concurrently. Called right before the request is sent.
     fn may_hedge(&self, context: &Self::Context, request: &Req) -> bool;
 
-    /// The settings of this request that differ from those of a retry layer.
+    /// Returns this request's own settings for a retry layer.
     fn retry_override(&self, context: &Self::Context) -> Option<RetryOverride>;
 
-    /// The settings of this request that differ from those of a hedge layer.
+    /// Returns this request's own settings for a hedge layer.
     fn hedge_override(&self, context: &Self::Context) -> Option<HedgeOverride>;
 
-    /// The instant after which the request's sender ignores responses, such as the end of a
-    /// `grpc-timeout`. It only shortens other deadlines.
+    /// Returns the instant after which the request's sender ignores responses, such as the end of a `grpc-timeout`. It
+    /// only shortens other deadlines.
     fn expiry(&self, _context: &Self::Context) -> Option<Deadline> {
         None
     }
 
-    /// The budget of this request's extra attempts. `None` means the layer's budget.
+    /// Returns the budget of this request's extra attempts. `None` means the layer's budget.
     fn budget<'a>(&'a self, context: &'a Self::Context) -> Option<&'a Budget>;
 
-    /// Prepares a request for its first attempt. `None` means that it can't be resent.
+    /// Prepares a request for its first attempt. `None` means that it cannot be resent.
     fn save(&self, request: &mut Req) -> Option<Self::Saved>;
 
-    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can't be
-    /// resent any more.
+    /// Makes a copy for `attempt`, while more may follow. `None` means that the request can no longer be resent.
     fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
 
     /// Makes the copy for the last attempt.
@@ -104,16 +101,15 @@ pub trait Requests<Req>: Protocol {
     ) {
     }
 
-    /// Whether this request is an extra attempt of a retry layer above, whose attempts would multiply
-    /// with those of another layer.
+    /// Whether this request is an extra attempt of a retry layer above. Retries of both layers would multiply.
     fn is_retried_above(&self, _context: &Self::Context) -> bool {
         false
     }
 }
 
-/// The half of a [`Protocol`] that deals with outcomes.
+/// The part of a [`Protocol`] that handles outcomes.
 pub trait Outcomes<Req, Res, E>: Requests<Req> {
-    /// Classifies an outcome. A verdict that asks for a retry means that the retry is safe.
+    /// Classifies an outcome. If the verdict is a retry, the retry is safe.
     fn classify(
         &self,
         context: &Self::Context,
@@ -124,8 +120,7 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
     /// The facts of an outcome that events carry.
     fn describe<'a>(&self, outcome: &'a Result<Res, E>) -> AttemptOutcome<'a>;
 
-    /// Classifies an attempt that the layer timed out. `answer` is the outcome that the caller would
-    /// get.
+    /// Classifies an attempt that the layer timed out. `answer` is the outcome for the caller.
     fn timed_out(
         &self,
         context: &Self::Context,
@@ -133,8 +128,7 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         answer: &Result<Res, E>,
     ) -> Verdict;
 
-    /// The delay that the user's rule chooses before the 1-based `retry`. `None` means the layer's
-    /// backoff.
+    /// Returns the delay that the user's rule chooses before the 1-based `retry`. `None` means the layer's backoff.
     fn backoff(
         &self,
         context: &Self::Context,
@@ -143,13 +137,13 @@ pub trait Outcomes<Req, Res, E>: Requests<Req> {
         outcome: &Result<Res, E>,
     ) -> Option<Duration>;
 
-    /// Whether a layer below has retried this request in vain already. The layer asks after each
-    /// failure, before it [marks](Requests::mark) another attempt.
+    /// Whether a layer below has exhausted its retries of this request. The layer calls this after each failure, before
+    /// it [marks](Requests::mark) another attempt.
     fn was_given_up(&self, _context: &mut Self::Context, _outcome: &Result<Res, E>) -> bool {
         false
     }
 
-    /// Tells the layers above that this failure was retried as often as is right.
+    /// Marks this failure, so that layers above do not retry it.
     fn give_up(&self, _context: &Self::Context, _outcome: &mut Result<Res, E>) {}
 
     /// Attaches `info` to a response, if the protocol has a place for it: an HTTP response's

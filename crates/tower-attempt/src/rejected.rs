@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use crate::{Attempt, AttemptKind, Verdict};
 
-/// The texts of errors that layers of tower 0.5 and tower-resilience 0.14 return for requests that they reject. `*`
-/// stands for any text.
+/// The texts of rejections by layers of tower 0.5 and tower-resilience 0.14. `*` stands for any text.
 ///
-/// The types themselves would cost a dependency, and tower-resilience's are generic over the inner error. Tests hold
-/// these texts against the real errors of tower and of tower-resilience's rate limiter.
+/// The error types would cost a dependency, and those in tower-resilience are generic over the inner error. Tests
+/// compare the texts with the real errors of tower and of tower-resilience's rate limiter.
 const TEXTS: [&str; 15] = [
     // tower: `LoadShed`, and `Buffer` without its worker.
     "service overloaded",
@@ -31,12 +30,12 @@ const TEXTS: [&str; 15] = [
 
 /// The error of a layer of this process that rejected a request, so that the request was not sent.
 ///
-/// A retry layer above waits for `retry_after` and then resends the request, whatever the request does. Without
-/// `retry_after` it returns the rejection to the caller. A user's rule does not change that, unless its verdict names a
-/// wait: [`Verdict::after`].
+/// A retry layer above waits for `retry_after` and then resends the request, even if it is not idempotent. Without
+/// `retry_after` it returns the rejection to the caller. A user's rule changes that only if its verdict names a wait:
+/// see [`Verdict::after`].
 ///
-/// A layer that rejects requests names this error as the [`source`](Error::source) of its own. For errors that are not
-/// boxed there is [`WrapsError`](crate::WrapsError).
+/// A layer that rejects requests returns this error as the [`source`](Error::source) of its own. Errors that are not
+/// boxed need [`WrapsError`](crate::WrapsError).
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,13 +51,14 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// A rejection that ends after `retry_after`; `None` if the layer does not know when, or never.
+    /// A rejection that ends after `retry_after`; `None` if the layer does not know the time, or never accepts the
+    /// request.
     #[must_use]
     pub const fn new(retry_after: Option<Duration>) -> Self {
         Self { retry_after }
     }
 
-    /// Time until the layer may accept the request.
+    /// Returns the time until the layer may accept the request.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -76,7 +76,7 @@ impl Rejected {
     pub(crate) fn verdict(self, attempt: &Attempt) -> Verdict {
         match self.retry_after {
             Some(wait) => Verdict::not_sent().after(wait),
-            // A hedge that was never sent is no answer.
+            // A hedge that was never sent has no outcome of its own.
             None if attempt.kind() == AttemptKind::Hedge => Verdict::transient(),
             None => Verdict::Fatal,
         }
@@ -95,7 +95,7 @@ fn matches(text: &str, pattern: &str) -> bool {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("rejected before it was sent")?;
+        f.write_str("the request was rejected before it was sent")?;
         match self.retry_after {
             Some(wait) => write!(f, "; retry after {wait:?}"),
             None => Ok(()),

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 pub use self::answer::{TimedOut, TimeoutAnswer};
 
-/// A time limit ran out.
+/// The error of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Elapsed {
-    /// An attempt's: it took longer than this.
+    /// An attempt took longer than this timeout.
     Attempt(Duration),
-    /// The whole call's, with its attempts and waits: it ended after this time.
+    /// A call, with its attempts and waits, was ended by its deadline after this time.
     Call(Duration),
 }
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Attempt(limit) => write!(f, "no answer to an attempt within {limit:?}"),
-            Self::Call(time) => write!(f, "the call's time limit ran out after {time:?}"),
+            Self::Attempt(limit) => write!(f, "the attempt timed out after {limit:?}"),
+            Self::Call(time) => write!(f, "the call timed out after {time:?}"),
         }
     }
 }

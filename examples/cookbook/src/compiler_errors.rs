@@ -24,7 +24,7 @@
 //! | the error says | remedy |
 //! |---|---|
 //! | `the body … can't be sent again` | wrap it in a `ReplayBody`, as the note says |
-//! | `a time limit needs to know what a timeout looks like with the error type …` | `.map_err(BoxError::from)` below the layer, or `.on_timeout(..)` |
+//! | `the error type … has no outcome for a timeout` | `.map_err(BoxError::from)` below the layer, or `.on_timeout(..)` |
 //! | `…: From<bytes::Bytes>` is not satisfied for the response's body | `.rejection(..)` on the rate limit, with a response of that body |
 //! | `Generic: Outcomes<Request<…>, …>` is not satisfied | `.http()` or `.grpc()` on the builder |
 //! | `…: Clone` is not satisfied for the client | `BoxCloneService` instead of `BoxService`, or tower's `Buffer` |

@@ -142,10 +142,10 @@ async fn a_timeout_is_the_outcome_of_its_attempt() {
         log.take(),
         [
             "retry primary 1",
-            "1: 'no answer to an attempt within 20ms', timeout after 20ms",
+            "1: 'the attempt timed out after 20ms', timeout after 20ms",
             "1: wait 100ms, backoff",
             "retry retry 2",
-            "2: 'the call's time limit ran out after 130ms', timeout after 10ms",
+            "2: 'the call timed out after 130ms', timeout after 10ms",
             "retry: deadline_exceeded, winner None, 2 attempts, 0 skipped, delays 100ms, took 130ms",
         ]
     );

@@ -1,73 +1,74 @@
 use std::time::Duration;
 
-/// What an attempt's outcome means for a repeat.
+/// The meaning of an attempt's outcome for a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// An answer to pass on. A retry layer's budget grows with it.
+    /// A response for the caller. It deposits into a retry layer's budget.
     Success,
-    /// A failure that a repeat would not mend, or that is not safe to repeat.
+    /// A failure that a retry would not change.
     Fatal,
-    /// A failure that may pass.
+    /// A retryable failure.
     Retry {
-        /// What kind of failure.
+        /// The kind of failure.
         reason: RetryReason,
-        /// What the server says of a repeat.
+        /// The server's hint about a retry.
         hint: Option<Hint>,
     },
-    /// A failure that may pass, of a request that is not safe to resend. The protocol makes this of a
+    /// A retryable failure of a request that is not safe to resend. The protocol returns it in place of
     /// [`Retry`](Self::Retry).
     Unsafe,
-    /// A failure with proof that the server did not process the request, so that a repeat is safe
-    /// whatever the request does: a transparent retry. A call's first one is immediate and free.
+    /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///
-    /// For failures that another connection probably does not meet. Where the next attempt is as likely to
-    /// fail, the verdict is [`not_sent`](Self::not_sent).
+    /// The first such retry of a call is a transparent retry: immediate and free. Use this verdict for failures that
+    /// another connection probably avoids. If the next attempt may fail the same way, use [`not_sent`](Self::not_sent).
     Unprocessed,
 }
 
-/// What a server says of a repeat.
+/// A server's hint about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// Not before this much time has passed (HTTP's `Retry-After`, or a local rejection's): a floor for the backoff.
+    /// Minimum delay, from HTTP's `Retry-After` or a local rejection. It is a floor for the backoff.
     AtLeast(Duration),
-    /// After this much time, whatever the backoff says, which then starts anew (gRPC's pushback).
+    /// Exact delay, from gRPC's pushback. It replaces the backoff, which then restarts.
     Exactly(Duration),
-    /// Not at all (gRPC's negative pushback).
+    /// No retry at all, from a negative pushback of gRPC.
     Never,
 }
 
-/// What kind of failure a retry answers.
+/// The kind of a retryable failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryReason {
     /// A fault that is expected to pass.
     Transient,
-    /// The server asks for less load; the backoff starts from a longer base.
+    /// The server rejects excess load. The backoff starts from a longer base.
     Throttled,
-    /// The answer did not come in time.
+    /// The response did not arrive in time.
     Timeout,
-    /// The request was not sent: no connection could be made, or a layer of this process
-    /// [rejected](crate::Rejected) it. A resend is safe whatever the request does, but it backs off and takes a
-    /// token, because the next attempt may fail the same way.
+    /// The request was not sent: no connection could be made, or a layer of this process [rejected](crate::Rejected)
+    /// it.
+    ///
+    /// Any request is safe to resend. The retry backs off and takes a token, because the next attempt may fail the same
+    /// way.
     NotSent,
 }
 
 impl Verdict {
-    /// A fault that is expected to pass, without a hint.
+    /// A transient fault, without a hint.
     #[must_use]
     pub const fn transient() -> Self {
         Self::retry(RetryReason::Transient)
     }
 
-    /// A demand for less load, without a hint.
+    /// A rejection of excess load, without a hint.
     #[must_use]
     pub const fn throttled() -> Self {
         Self::retry(RetryReason::Throttled)
     }
 
-    /// An answer that did not come in time.
+    /// A response that did not arrive in time.
     #[must_use]
     pub const fn timeout() -> Self {
         Self::retry(RetryReason::Timeout)
@@ -83,7 +84,7 @@ impl Verdict {
         Self::Retry { reason, hint: None }
     }
 
-    /// Adds a floor for the delay to a retry; on any other verdict it changes nothing.
+    /// Adds a minimum delay to a retry. Any other verdict stays the same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -98,7 +99,7 @@ impl Verdict {
         self.hinted(Hint::AtLeast(floor))
     }
 
-    /// Adds the server's hint to a retry; on any other verdict it changes nothing.
+    /// Adds the server's hint to a retry. Any other verdict stays the same.
     #[must_use]
     pub const fn hinted(self, hint: Hint) -> Self {
         match self {
@@ -117,8 +118,8 @@ impl Verdict {
         }
     }
 
-    /// The label in metrics and log lines: `success`, `fatal`, `unsafe`, `unprocessed`, or the reason of a retry
-    /// (`transient`, `throttled`, `timeout`, `not_sent`).
+    /// Returns the label for metrics and log lines: `success`, `fatal`, `unsafe`, `unprocessed`, or the reason of a
+    /// retry (`transient`, `throttled`, `timeout`, `not_sent`).
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -135,13 +136,13 @@ impl Verdict {
         }
     }
 
-    /// Whether the server failed, for a [throttle](crate::Budget::grpc_throttle) that counts failures.
+    /// Whether a [throttle](crate::Budget::grpc_throttle) counts the outcome as a failure.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         self.is_retry() || matches!(self, Self::Unsafe)
     }
 
-    /// Whether it says that the server did not process the request.
+    /// Whether the verdict claims that the server did not process the request.
     #[cfg(feature = "http")]
     pub(crate) const fn claims_proof(&self) -> bool {
         match self {
@@ -150,7 +151,7 @@ impl Verdict {
         }
     }
 
-    /// Whether a retry is wanted.
+    /// Whether the verdict is a retry.
     #[must_use]
     pub const fn is_retry(&self) -> bool {
         matches!(self, Self::Retry { .. } | Self::Unprocessed)

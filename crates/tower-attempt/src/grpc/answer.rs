@@ -5,13 +5,13 @@ use crate::Elapsed;
 
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// A response that is only a status, as gRPC has it: without a body, with the status in its header.
+/// Makes a response without a body, with DEADLINE_EXCEEDED in its header.
 pub(crate) fn deadline_exceeded<B: Default>(elapsed: Elapsed) -> Response<B> {
     let mut response = Response::new(B::default());
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     fields.insert(STATUS, GrpcCode::DeadlineExceeded.into());
-    // What percent-encoding leaves alone, but for the letter µ of a microsecond.
+    // The letter µ of microseconds is the only character that would need percent-encoding.
     let text = elapsed.to_string().replace('µ', "u");
     if let Ok(text) = HeaderValue::try_from(text) {
         fields.insert(MESSAGE, text);

@@ -12,7 +12,7 @@ macro_rules! codes {
             $($code = $number,)*
         }
 
-        /// The codes by their numbers.
+        /// The codes, indexed by number.
         const ALL: [GrpcCode; 17] = [$(GrpcCode::$code,)*];
     };
 }
@@ -38,7 +38,7 @@ codes! {
 }
 
 impl GrpcCode {
-    /// Of a `grpc-status` field. One that is none is UNKNOWN.
+    /// Parses a `grpc-status` field. A malformed value is UNKNOWN.
     pub(super) fn parse(status: &HeaderValue) -> Self {
         let number = match trimmed(status) {
             [ones @ b'0'..=b'9'] => usize::from(ones - b'0'),
@@ -48,7 +48,7 @@ impl GrpcCode {
         ALL[number]
     }
 
-    /// Of an answer that is not gRPC's ("HTTP to gRPC Status Code Mapping").
+    /// Maps the HTTP status of a response without a gRPC status ("HTTP to gRPC Status Code Mapping").
     pub(super) fn of_http(status: StatusCode) -> Self {
         match status {
             StatusCode::BAD_REQUEST => Self::Internal,

@@ -7,8 +7,8 @@ use crate::http::{digits, trimmed};
 
 const FIELD: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// What the server says of a repeat, in milliseconds. "If the value for pushback is negative or
-/// unparseable, then it will be seen as the server asking the client not to retry at all" (gRFC A6).
+/// Parses the server's pushback, in milliseconds. "If the value for pushback is negative or unparseable, then it will
+/// be seen as the server asking the client not to retry at all" (gRFC A6).
 pub(super) fn parse(fields: &HeaderMap) -> Option<Hint> {
     let millis = digits(trimmed(fields.get(FIELD)?));
     Some(match millis.and_then(|millis| millis.parse().ok()) {

@@ -74,7 +74,7 @@ fn an_empty_list_of_methods_is_an_error_and_so_are_hedges_without_methods() {
     assert!(listed().validate_hedging().is_ok());
 }
 
-/// A rule says what happened; it does not say that a method may run twice.
+/// A rule classifies the outcome. It does not make a second call of the method safe.
 #[test]
 fn no_rule_makes_a_method_safe_to_call_again() {
     let code = |code: &str| Response::builder().header("grpc-status", code);
@@ -94,7 +94,7 @@ fn no_rule_makes_a_method_safe_to_call_again() {
         Verdict::Unsafe
     );
     assert!(verdict_of(&grpc, first, &pushback).is_retry());
-    // A server that asks to stop does not say that it did no work.
+    // A server that forbids a retry may have processed the call.
     let stop = code("10").header("grpc-retry-pushback-ms", "-1");
     let stop = Ok(stop.body(()).unwrap());
     let soon = Verdict::transient().after(std::time::Duration::from_secs(1));

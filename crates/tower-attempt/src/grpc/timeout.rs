@@ -11,7 +11,7 @@ pub(super) const FIELD: HeaderName = HeaderName::from_static("grpc-timeout");
 const MAX_DIGITS: usize = 8;
 const MAX_VALUE: u128 = 99_999_999;
 
-/// Letters and nanoseconds, the finest first.
+/// Letters and nanoseconds, in ascending order.
 const UNITS: [(u8, u64); 6] = [
     (b'n', 1),
     (b'u', 1_000),
@@ -21,21 +21,23 @@ const UNITS: [(u8, u64); 6] = [
     (b'H', 3_600_000_000_000),
 ];
 
-/// Garbage is no timeout.
+/// Parses a `grpc-timeout`. A malformed value is no timeout.
 pub(super) fn parse(value: &HeaderValue) -> Option<Duration> {
     let (letter, count) = trimmed(value).split_last()?;
     let (_, nanos) = UNITS.iter().find(|(unit, _)| unit == letter)?;
     let count = digits(count).filter(|count| count.len() <= MAX_DIGITS)?;
-    // At most 99,999,999 hours, which is 4·10²⁰ ns: too many for 64 bits.
+    // At most 99,999,999 hours, which is 4·10²⁰ ns and exceeds 64 bits.
     Some(Duration::from_nanos(*nanos).saturating_mul(count.parse().ok()?))
 }
 
-/// In the finest unit that has room for it, rounded down: the server gives up no later than the
-/// caller. Nothing left is still the shortest there is.
+/// Formats the remaining time in the smallest unit that has room for it.
+///
+/// It is rounded down, so that the server gives up no later than the caller. No remaining time becomes the shortest
+/// timeout.
 pub(super) fn value(left: Duration) -> HeaderValue {
     let nanos = left.as_nanos().max(1);
     let fits = |(_, unit): &&(u8, u64)| nanos / u128::from(*unit) <= MAX_VALUE;
-    // All that there is to come of a `Duration` does not fit into hours.
+    // `Duration::MAX` exceeds the range even in hours.
     let (letter, unit) = UNITS.iter().find(fits).unwrap_or(&UNITS[5]);
     let count = (nanos / u128::from(*unit)).min(MAX_VALUE);
     let text = format!("{count}{}", char::from(*letter));
@@ -111,7 +113,7 @@ mod tests {
             let left = Duration::from_nanos(nanos);
             let written = parse(&value(left)).unwrap();
             prop_assert!(written <= left);
-            // A finer unit had no room, so the count is 99,999 at least.
+            // If a smaller unit had no room, the count is at least 99,999.
             prop_assert!(left - written <= left / 99_999 || nanos <= 99_999_999);
         }
     }

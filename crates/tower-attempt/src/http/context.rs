@@ -15,14 +15,14 @@ pub struct HttpContext {
     pub(crate) may_hedge: bool,
     /// The end of a `grpc-timeout`.
     pub(crate) expiry: Option<Deadline>,
-    /// Boxed, since few requests have one.
+    /// Boxed, because few requests have one.
     pub(super) overrides: Option<Box<(RetryOverride, HedgeOverride)>>,
     pub(crate) nested: Nested,
-    /// The request's destination, if its client may be redirected elsewhere.
+    /// The request's destination, if its client may follow redirects.
     pub(super) target: Option<Target>,
     /// The request's own budget.
     pub(super) budget: Option<Budget>,
-    /// Boxed, since it exists only if a rule looks at outcomes.
+    /// Exists only if a rule sees outcomes, so it is boxed.
     pub(super) request: Option<Box<(Method, Uri)>>,
 }
 
@@ -46,7 +46,7 @@ impl HttpContext {
         }
     }
 
-    /// The view of an outcome for the user's rules; `None` if there is no rule to see it.
+    /// Makes the view of an outcome for the user's rules. `None` if there is no such rule.
     pub(super) fn view<'a, Res: HttpResponse, E: 'static, C>(
         &'a self,
         attempt: &Attempt,

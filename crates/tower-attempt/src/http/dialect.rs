@@ -15,10 +15,9 @@ use crate::{
 /// The default maximum of a recorded body in bytes, as in linkerd.
 const REPLAY_LIMIT: usize = 64 * 1024;
 
-/// A protocol whose messages are those of HTTP: [`Http`](crate::Http) itself, or
-/// [`Grpc`](crate::Grpc).
+/// A protocol that uses HTTP messages: [`Http`](crate::Http) itself, or [`Grpc`](crate::Grpc).
 pub trait Dialect: Protocol + Clone + Default + 'static {
-    /// The part of an [`OutcomeView`](crate::OutcomeView) that only this dialect has.
+    /// The part of an [`OutcomeView`](crate::OutcomeView) that exists only in this dialect.
     type Code: Copy + Default + std::fmt::Debug;
 
     #[doc(hidden)]
@@ -37,11 +36,11 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn prepare<Req: HttpRequest>(&self, _: &mut Req) {}
 
-    /// Whether the request is idempotent without a rule that says so.
+    /// Whether the protocol itself makes the request idempotent.
     #[doc(hidden)]
     fn is_idempotent<Req: HttpRequest>(request: &Req) -> bool;
 
-    /// Whether two attempts may be in flight concurrently without a rule that says so.
+    /// Whether the protocol itself allows concurrent attempts of the request.
     #[doc(hidden)]
     fn may_hedge<Req: HttpRequest>(request: &Req, idempotent: bool) -> bool;
 
@@ -55,18 +54,18 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     #[doc(hidden)]
     fn mark<Req: HttpRequest>(_: &HttpContext, _previous: u32, _: &mut Req) {}
 
-    /// Whether a response is a success without a look at the rules.
+    /// Whether a response is a success by its status alone.
     #[doc(hidden)]
     fn is_success<Res: HttpResponse>(response: &Res) -> bool;
 
-    /// The gRPC status code in a response head.
+    /// Returns the gRPC status code in a response head.
     #[doc(hidden)]
     #[must_use]
     fn grpc_status<Res: HttpResponse>(_: &Res) -> Option<u16> {
         None
     }
 
-    /// The standard rules.
+    /// Classifies an outcome by the standard rules.
     #[doc(hidden)]
     fn judge<Res: HttpResponse, E: 'static>(
         &self,
@@ -85,7 +84,7 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint>;
 }
 
-/// The facts of a request.
+/// Collects the facts of a request.
 #[inline]
 fn context<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> HttpContext {
     let idempotent = D::is_idempotent(request);
@@ -109,7 +108,7 @@ fn context<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> HttpCont
     }
 }
 
-/// Asks the user's rules.
+/// Applies the user's rules about requests.
 #[inline(never)]
 fn apply<D: Dialect, Req: HttpRequest>(
     settings: &Settings<D::Code>,
@@ -132,9 +131,9 @@ fn apply<D: Dialect, Req: HttpRequest>(
     }
 }
 
-/// Asks the user's rule for the verdict. Decides whether a resend is safe, whatever the rule says.
+/// Applies the user's rule about outcomes, and decides whether a resend is safe.
 ///
-/// Kept out of the code of a success.
+/// Cold, to stay out of the code path of a success.
 #[cold]
 #[inline(never)]
 fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
@@ -151,7 +150,7 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => judged.verdict,
     };
     let verdict = match verdict.hint() {
-        // This verdict forbids a resend.
+        // The server forbids a resend.
         Some(Hint::Never) => verdict,
         _ if verdict.is_retry() && !(context.idempotent || is_proven || judged.rejected) => {
             Verdict::Unsafe
@@ -163,11 +162,11 @@ fn decide<D: Dialect, Res: HttpResponse, E: 'static>(
         _ => verdict,
     };
     match outcome {
-        // The server's hint also counts if a rule asks for the retry.
+        // The server's hint also applies to a retry that a user's rule wants.
         Ok(response) if matches!(verdict, Verdict::Retry { hint: None, .. }) => {
             D::hint(response).map_or(verdict, |hint| verdict.hinted(hint))
         }
-        // The standard rules have amended their own verdict.
+        // The standard rules have amended their own verdict already.
         Err(_) if verdict.is_retry() && verdict != judged.verdict => {
             Rejected::amend(verdict, attempt, outcome)
         }
@@ -204,7 +203,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         context.may_retry
     }
 
-    /// The field is looked up only here, since only hedge layers ask.
+    /// Looks up the field here, because only hedge layers need it.
     #[inline]
     fn may_hedge(&self, context: &HttpContext, request: &Req) -> bool {
         context.may_hedge && !request.headers().contains_key(HEDGE_ATTEMPT)
@@ -247,7 +246,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
             AttemptKind::Retry => context.nested.mark(request),
             AttemptKind::Hedge => {
                 let number = HeaderValue::from(attempt.number());
-                // A request that has 32,768 fields already stays without.
+                // A request that already has 32,768 fields stays without.
                 let _ = request.headers_mut().try_insert(HEDGE_ATTEMPT, number);
             }
             AttemptKind::Primary => {}
@@ -295,7 +294,7 @@ where
         }
     }
 
-    /// How far the server got is unknown, so only an idempotent request is resent.
+    /// The server may have processed the request, so only an idempotent request is resent.
     fn timed_out(
         &self,
         context: &HttpContext,

@@ -1,5 +1,6 @@
-//! What an error of a client proves. It is found by downcast, first of the error itself and then of
-//! what it names as its source; an error that is not known proves nothing.
+//! Classifies the errors of clients by the proof that they give.
+//!
+//! Known types are found by downcast of the error, and then of its sources. An unknown error proves nothing.
 
 #[cfg(feature = "hyper-util-01")]
 pub(crate) mod hyper;
@@ -10,45 +11,45 @@ use std::io;
 use crate::errors::chain;
 use crate::{Attempt, AttemptKind, Interrupted, Rejected, Verdict};
 
-/// The kinds of errors that the rules tell apart.
+/// The kinds of errors that the rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "hyper-util-01"),
     expect(dead_code, reason = "found in a client's errors")
 )]
 pub(crate) enum Fault {
-    /// The server did not process the request, and another connection probably serves it: a pooled
-    /// connection closed before the request was written, or HTTP/2's REFUSED_STREAM (RFC 9113 §8.7) or
-    /// GOAWAY (§6.8) says so.
+    /// The server did not process the request, and another connection probably serves it.
+    ///
+    /// Either a pooled connection closed before the request was written, or the server sent HTTP/2's REFUSED_STREAM
+    /// (RFC 9113 §8.7) or GOAWAY (§6.8).
     Unprocessed,
     /// The client could not connect, so the request was not sent.
     NotConnected,
     /// A layer of this process rejected the request, so it was not sent.
     Rejected(Rejected),
-    /// The request's own body failed, and a resend would meet the same failure.
+    /// The request's own body failed. A resend would fail the same way.
     Local,
     /// The server ended the HTTP/2 stream with this error code (RFC 9113 §7).
     Reset(u32),
-    /// The connection broke; how far the server got is not known.
+    /// The connection broke. The server may have processed the request.
     Disconnected,
     /// Anything else.
     Unknown,
 }
 
 impl Fault {
-    /// Of a client that may follow redirects, whose errors prove nothing about the request that it was
-    /// given, or of one that does not.
+    /// Classifies an error. If the client follows redirects, its errors prove nothing about the original request.
     #[cold]
     pub(crate) fn of<E: 'static>(error: &E, follows_redirects: bool) -> Self {
         let mut fault = Self::Unknown;
         for error in chain(error) {
             match Self::of_one(error) {
                 Self::Unknown => {}
-                // Of which request, if it was redirected, the error does not say.
+                // The error does not name the request that failed.
                 Self::Unprocessed | Self::NotConnected if follows_redirects => {
                     return Self::Disconnected;
                 }
-                // What lies deeper may know better why.
+                // A source may be more precise.
                 Self::Disconnected => fault = Self::Disconnected,
                 found => return found,
             }
@@ -56,13 +57,13 @@ impl Fault {
         fault
     }
 
-    /// The verdict on an attempt with this error; `other` if the error does not say whether the server processed it.
+    /// Returns the verdict on an attempt with this error; `other` if the server may have processed the request.
     pub(crate) fn verdict(self, attempt: &Attempt, other: Verdict) -> Verdict {
         match self {
             Self::Unprocessed => Verdict::Unprocessed,
             Self::NotConnected => Verdict::not_sent(),
             Self::Rejected(rejected) => rejected.verdict(attempt),
-            // A hedge that was never sent, or that was interrupted, has no outcome.
+            // A hedge that was never sent, or that was interrupted, has no outcome of its own.
             Self::Local if attempt.kind() == AttemptKind::Hedge => Verdict::transient(),
             Self::Local => Verdict::Fatal,
             Self::Reset(_) | Self::Disconnected | Self::Unknown => other,
@@ -89,7 +90,7 @@ impl Fault {
 
     fn of_io(error: &io::Error) -> Self {
         match error.kind() {
-            // Only connecting can be refused.
+            // Only a connection attempt can be refused.
             io::ErrorKind::ConnectionRefused => Self::NotConnected,
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted

@@ -10,29 +10,29 @@ pub struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// The method. It is `POST` in every gRPC call.
+    /// Returns the method. It is `POST` in every gRPC call.
     #[must_use]
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The path, without the query. In gRPC this is the full name of the method, such as
+    /// Returns the path, without the query. In gRPC it is the full name of the method, such as
     /// `/helloworld.Greeter/SayHello`.
     #[must_use]
     pub fn path(&self) -> &'a str {
         self.path
     }
 
-    /// The host, with the port if the URI has one.
+    /// Returns the host, with the port if the URI has one.
     ///
-    /// `None` if the URI has no authority. The requests that a server receives over HTTP/1 have none:
-    /// there the `Host` field names the host.
+    /// Returns `None` if the URI has no authority. A request that a server receives over HTTP/1 has none; there the
+    /// `Host` field names the host.
     #[must_use]
     pub fn authority(&self) -> Option<&'a str> {
         self.authority
     }
 
-    /// The header fields.
+    /// Returns the header fields.
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers

@@ -6,12 +6,12 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::{Attempt, Verdict};
 
-/// An outcome by the standard rules.
+/// The result of the standard rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<C> {
-    /// What happened. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] are proof.
+    /// The verdict. [`Verdict::Unprocessed`] and [`Verdict::not_sent`] are proof.
     pub(crate) verdict: Verdict,
-    /// Whether the server has said that it did no work: a resend is safe whatever the request does.
+    /// Whether the server rejected the request before any work, so that any request is safe to resend.
     pub(crate) rejected: bool,
     pub(crate) code: C,
 }
@@ -32,42 +32,41 @@ pub struct OutcomeView<'a, C> {
 }
 
 impl<'a, C> OutcomeView<'a, C> {
-    /// The request's path, without the query. In gRPC this is the full name of the method, such as
+    /// Returns the request's path, without the query. In gRPC it is the full name of the method, such as
     /// `/helloworld.Greeter/SayHello`.
     #[must_use]
     pub fn path(&self) -> &'a str {
         self.request.1.path()
     }
 
-    /// The authority of the request's URI: the host, with the port if the URI has one.
+    /// Returns the authority of the request's URI: the host, with the port if the URI has one.
     #[must_use]
     pub fn authority(&self) -> Option<&'a str> {
         self.request.1.authority().map(Authority::as_str)
     }
 
-    /// Whether the request is idempotent: by its method, by its `Idempotency-Key`, or because a
-    /// setting of the layer says so.
+    /// Whether the request is idempotent by its method, by its `Idempotency-Key`, or by a setting of the layer.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
     }
 
-    /// The attempt that had this outcome; the first has the number 1.
+    /// Returns the attempt that had this outcome. The first attempt has the number 1.
     #[must_use]
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }
 
-    /// The service's error; `None` if there is a response.
+    /// Returns the service's error; `None` if there is a response.
     ///
-    /// It is the service's own error type, to be found with `downcast_ref`: behind
-    /// `tower::timeout`, for one, that is `tower::BoxError` and not the error inside.
+    /// Use `downcast_ref` with the service's own error type. For example, behind `tower::timeout` that type is
+    /// `tower::BoxError`, and not the type of the error inside.
     #[must_use]
     pub fn error(&self) -> Option<&'a dyn Any> {
         self.error
     }
 
-    /// The verdict of the standard rules. It says what happened, not whether a resend is safe.
+    /// Returns the verdict of the standard rules. It describes the outcome, and not whether a resend is safe.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict
@@ -75,19 +74,19 @@ impl<'a, C> OutcomeView<'a, C> {
 }
 
 impl<'a> HttpOutcome<'a> {
-    /// The request's method.
+    /// Returns the request's method.
     #[must_use]
     pub fn method(&self) -> &'a Method {
         &self.request.0
     }
 
-    /// The response's status; `None` if there is no response.
+    /// Returns the response's status; `None` if there is no response.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         self.response.map(|(status, _)| status)
     }
 
-    /// The response's header fields; `None` if there is no response.
+    /// Returns the response's header fields; `None` if there is no response.
     #[must_use]
     pub fn headers(&self) -> Option<&'a HeaderMap> {
         self.response.map(|(_, headers)| headers)

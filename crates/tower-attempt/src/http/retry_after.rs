@@ -4,21 +4,21 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::{digits, trimmed};
 
-/// `Retry-After` (RFC 9110 §10.2.3): plain decimal seconds, or a date in any of the three forms of
-/// HTTP. Anything else is no hint.
+/// Parses `Retry-After` (RFC 9110 §10.2.3): plain decimal seconds, or a date in one of HTTP's three formats. Any other
+/// value is no hint.
 pub(super) fn parse(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?;
     seconds(trimmed(value)).or_else(|| wait_until(value, headers))
 }
 
-/// Seconds too large for 64 bits are the largest there are.
+/// Saturates at the range of 64 bits.
 fn seconds(value: &[u8]) -> Option<Duration> {
     let seconds = digits(value)?.parse().unwrap_or(u64::MAX);
     Some(Duration::from_secs(seconds))
 }
 
-/// From the response's own `Date`, so that clocks that disagree don't matter; without one, from the
-/// system's clock. A date that has passed is no wait.
+/// Counts from the response's own `Date`, so that differing clocks do not matter, or else from the system clock. A date
+/// in the past means no wait.
 #[expect(
     clippy::disallowed_types,
     reason = "a date is wall-clock time, and this is the one place that compares it with the clock"
@@ -30,7 +30,7 @@ fn wait_until(value: &HeaderValue, headers: &HeaderMap) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or_default())
 }
 
-#[expect(clippy::disallowed_types, reason = "what `httpdate` reads a date as")]
+#[expect(clippy::disallowed_types, reason = "the type of a date in `httpdate`")]
 fn date(value: &HeaderValue) -> Option<std::time::SystemTime> {
     httpdate::parse_http_date(str::from_utf8(trimmed(value)).ok()?).ok()
 }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     fn parsed(value: &[u8]) -> Option<Duration> {
-        // Far enough ahead that no date of these tests lies after it.
+        // Later than all dates in these tests.
         parse(&headers(value, Some("Tue, 31 Dec 2999 23:59:59 GMT"))?)
     }
 

@@ -19,29 +19,29 @@ type BackoffRule<C> = Arc<dyn Fn(u32, OutcomeView<'_, C>) -> Option<Duration> + 
 /// The settings of [`Http`](crate::Http) or [`Grpc`](crate::Grpc) that differ from the default.
 #[derive(Clone, Default)]
 pub struct Settings<C> {
-    /// The number of bytes to record of a streaming body.
+    /// Maximum number of bytes to record of a streaming body.
     pub replay_limit: Option<usize>,
     /// The rule that classifies outcomes, after the standard rules.
     pub classify: Option<Rule<C>>,
     /// The rule that chooses the delay before a 1-based retry.
     pub backoff: Option<BackoffRule<C>>,
-    /// The requests that are idempotent, besides those that the protocol knows.
+    /// Requests that are idempotent, in addition to the protocol's own.
     pub idempotent_if: Option<Predicate>,
-    /// The requests that may be hedged, among those that the protocol allows.
+    /// Restricts the requests that may be hedged.
     pub hedge_if: Option<Predicate>,
-    /// The requests that may be hedged, besides those that the protocol allows.
+    /// Requests that may be hedged, in addition to the protocol's own.
     pub hedge_unsafe_if: Option<Predicate>,
     /// The key of a request's class.
     pub key: Option<KeyOf>,
     /// The budgets of extra attempts, and the key of a request's budget.
     pub budgets: Option<(Budgets, KeyOf)>,
-    /// The statuses to retry besides the default ones.
+    /// Statuses to retry in addition to the default ones.
     pub retry_statuses: Vec<StatusCode>,
     /// Whether a 429 is retried only if the request is idempotent.
     pub spare_429: bool,
     /// Whether the client below follows no redirects.
     pub no_redirects: bool,
-    /// The source of an `Idempotency-Key` for each request that needs one.
+    /// Makes an `Idempotency-Key` for each request that needs one.
     pub generate_key: Option<Arc<dyn Fn() -> HeaderValue + Send + Sync>>,
     idempotent_methods: Option<Vec<String>>,
 }

@@ -134,7 +134,7 @@ fn rules_narrow_and_widen_the_requests_that_are_hedged() {
         let context = Requests::context(&http, &path(uri, method.clone()));
         assert_eq!(context.may_hedge, may_hedge, "{method} {uri}");
     }
-    // An outcome that asks for a retry does not win the race.
+    // A retryable outcome does not win the race.
     let search = path("/search", Method::POST);
     assert_eq!(
         verdict_of(&http, &search, &status(503)),
@@ -196,7 +196,7 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
         verdict(&get, &refused(429, Some("1"))),
         Verdict::throttled().after(seconds(1))
     );
-    // Of an answer that was allowed, it says when the quota is whole again.
+    // In an allowed response, the field says when the full quota returns.
     assert_eq!(verdict(&get, &refused(500, None)), Verdict::transient());
     assert_eq!(verdict(&get, &refused(200, None)), Verdict::Success);
 }
@@ -272,7 +272,7 @@ fn no_rule_makes_a_request_safe_to_resend() {
                 "{wish:?}"
             );
         }
-        // A rejection and proof do.
+        // A 429 and proof make it safe.
         assert!(
             verdict_of(&http, &post, &status(429)).is_retry(),
             "{wish:?}"
@@ -282,14 +282,14 @@ fn no_rule_makes_a_request_safe_to_resend() {
         let attempt = Attempt::PRIMARY;
         let verdict = Outcomes::<Request<Body>, _, _>::classify(&http, &context, &attempt, &proven);
         assert_eq!(verdict, wish);
-        // "Unprocessed" and "not sent" take proof.
+        // "Unprocessed" and "not sent" need proof.
         let get = request(Method::GET, &[]);
         let unproven = match wish {
             wish if wish.claims_proof() => Verdict::transient(),
             wish => wish,
         };
         assert_eq!(verdict_of(&http, &get, &status(404)), unproven);
-        // The user's own word about the request does.
+        // `idempotent_if` makes it safe.
         let declared =
             http.with(|all| all.idempotent_if = Some(Arc::new(|request| request.path() == "/")));
         assert_eq!(verdict_of(&declared, &post, &status(404)), unproven);

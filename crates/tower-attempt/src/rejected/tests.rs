@@ -10,12 +10,12 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 const WAIT: Duration = Duration::from_millis(844);
 
-/// The verdict of a service that speaks no known protocol.
+/// The verdict of the generic protocol.
 fn verdict<E: 'static>(error: E) -> Verdict {
     verdict_by(EveryError, error)
 }
 
-/// The same with a user's rule.
+/// The verdict with a user's rule.
 fn verdict_by<C, E: 'static>(rule: C, error: E) -> Verdict
 where
     C: Classify<(), (), E, Context = ()>,
@@ -33,7 +33,7 @@ fn boxed(wait: Option<Duration>) -> BoxError {
     Rejected::new(wait).into()
 }
 
-/// A layer's error, without a box.
+/// A layer's unboxed error.
 #[derive(Debug)]
 enum Limit<E> {
     Rejected(Rejected),
@@ -55,7 +55,7 @@ fn a_rejection_is_waited_for_or_fatal() {
     assert_eq!(verdict(boxed(Some(WAIT))), waited);
     assert_eq!(verdict(boxed(None)), Verdict::Fatal);
     assert_eq!(verdict(BoxError::from("reset")), Verdict::transient());
-    // As the source of another error.
+    // The source of another error.
     let nested = io::Error::other(Rejected::new(Some(WAIT)));
     assert_eq!(verdict(nested), waited);
 }
@@ -85,7 +85,7 @@ fn a_rule_that_retries_an_error_waits_for_a_rejection_or_gives_it_to_the_caller(
         assert_eq!(by(retried, Some(WAIT)), after(WAIT));
         assert_eq!(by(retried, None), Verdict::Fatal);
     }
-    // The longer wait counts, and one that the rule names is enough.
+    // The longer wait counts. One wait, from the rule or the rejection, is enough.
     assert_eq!(
         by(Verdict::transient().after(WAIT / 2), Some(WAIT)),
         after(WAIT)
@@ -145,7 +145,7 @@ fn a_wrapper_that_was_registered_shows_its_rejection_and_its_inner_error() {
     Limit::<Own>::register();
     assert_eq!(verdict(limit()), Verdict::not_sent().after(WAIT));
     assert_eq!(verdict(Limit::Inner(Own)), Verdict::transient());
-    // A wrapper in a wrapper, each of them unboxed.
+    // An unboxed wrapper in an unboxed wrapper.
     Limit::<Limit<BoxError>>::register();
     Limit::<BoxError>::register();
     let inner: BoxError = Rejected::new(None).into();
@@ -153,7 +153,7 @@ fn a_wrapper_that_was_registered_shows_its_rejection_and_its_inner_error() {
     assert_eq!(verdict(nested), Verdict::Fatal);
 }
 
-/// Fails as soon as tower words its errors differently.
+/// Fails when tower changes the texts of its errors.
 #[tokio::test]
 async fn rejections_of_towers_own_layers_are_fatal() {
     use tower::{ServiceExt, load_shed::error::Overloaded, service_fn};
@@ -167,7 +167,7 @@ async fn rejections_of_towers_own_layers_are_fatal() {
     assert!(closed.is::<tower::buffer::error::Closed>());
     assert_eq!(verdict(closed), Verdict::Fatal);
 
-    // A worker that failed answers every further request with the same error.
+    // A failed worker returns the same error for every further request.
     let never_ready = NeverReady;
     let (buffer, worker) = tower::buffer::Buffer::pair(never_ready, 1);
     tokio::spawn(worker);
@@ -196,7 +196,7 @@ impl tower::Service<()> for NeverReady {
     }
 }
 
-/// Copied from tower-resilience 0.14, whose crates this one does not depend on.
+/// Copied from tower-resilience 0.14, which is not a dependency of this crate.
 #[test]
 fn rejections_of_tower_resilience_are_fatal() {
     for text in [

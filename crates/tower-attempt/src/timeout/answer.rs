@@ -4,10 +4,9 @@ use std::io;
 use super::Elapsed;
 use crate::Generic;
 
-/// What a service's caller gets when a time limit ran out: implemented for the error types that can
-/// say it.
+/// The outcome for the caller after a timeout. Implemented for error types that can express it.
 ///
-/// | error type | answer |
+/// | error type | outcome |
 /// |---|---|
 /// | `Box<dyn Error + Send + Sync>` (`tower::BoxError`) | an `Err` with the [`Elapsed`] |
 /// | `std::io::Error` | an `Err` of the kind `TimedOut` |
@@ -15,13 +14,13 @@ use crate::Generic;
 /// | `reqwest::Error` | a 504 with an empty body |
 /// | `tonic::Status` | an `Err`, DEADLINE_EXCEEDED |
 ///
-/// A layer with gRPC's rules needs none of these: it answers with DEADLINE_EXCEEDED in the response.
+/// A layer with the protocol gRPC needs none of these: it returns DEADLINE_EXCEEDED in the response.
 ///
 /// # Errors
 ///
-/// For any other error type a layer with hard time limits is no service: `axum::Router::layer` and
-/// functions that take a `Service` say what to do, where a plain `service.call(..)` is only not found.
-/// Give the layer an `on_timeout` closure, or implement this trait:
+/// With any other error type, a layer with timeouts does not implement `Service`. `axum::Router::layer` and functions
+/// that take a `Service` then explain the missing trait; a plain `service.call(..)` is only reported as not found. Give
+/// the layer an `on_timeout` closure, or implement this trait:
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,17 +41,17 @@ use crate::Generic;
 /// assert_eq!(StoreError::timed_out(elapsed), Err::<(), _>(StoreError::Late(elapsed)));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "a time limit needs to know what a timeout looks like with the error type `{Self}`",
-    label = "this error type has no answer for a timeout",
-    note = "add `.on_timeout(|elapsed| ..)` to the layer's builder, after `.attempt_timeout` or `.deadline`, with a closure that returns the `Result` to answer with",
+    message = "the error type `{Self}` has no outcome for a timeout",
+    label = "`TimeoutAnswer` is not implemented for this error type",
+    note = "add `.on_timeout(|elapsed| ..)` to the layer's builder, after `.attempt_timeout` or `.deadline`, with a closure that returns the outcome",
     note = "or implement `TimeoutAnswer` for `{Self}`, or box the service's error as a `tower::BoxError`"
 )]
 pub trait TimeoutAnswer<Res>: Sized {
-    /// The outcome of what took too long.
+    /// Returns the outcome of a timeout.
     ///
     /// # Errors
     ///
-    /// If a timeout is an error here.
+    /// If this error type reports a timeout as an error.
     fn timed_out(elapsed: Elapsed) -> Result<Res, Self>;
 }
 
@@ -98,11 +97,11 @@ fn gateway_timeout<B: Default>() -> http::Response<B> {
 
 /// The outcome of a timeout in a protocol.
 pub trait TimedOut<Res, E> {
-    /// The outcome of what took too long.
+    /// Returns the outcome of a timeout.
     ///
     /// # Errors
     ///
-    /// If a timeout is an error here.
+    /// If the protocol reports a timeout as an error.
     fn timed_out(elapsed: Elapsed) -> Result<Res, E>;
 }
 

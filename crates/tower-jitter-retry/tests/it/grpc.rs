@@ -231,7 +231,7 @@ mod time_limits {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["grpc-status"], "4");
         assert_eq!(response.headers()["content-type"], "application/grpc");
-        let message = "no answer to an attempt within 10ms";
+        let message = "the attempt timed out after 10ms";
         assert_eq!(response.headers()["grpc-message"], message);
         // The method was not declared idempotent.
         assert_eq!(start.elapsed(), ms(10));

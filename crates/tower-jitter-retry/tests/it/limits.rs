@@ -55,7 +55,7 @@ async fn the_last_attempts_timeout_is_the_answer() {
     advance(ms(30)).await;
     let error = assert_ready_err!(call.poll());
     assert_eq!(elapsed(&error), Elapsed::Attempt(ms(30)));
-    assert_eq!(error.to_string(), "no answer to an attempt within 30ms");
+    assert_eq!(error.to_string(), "the attempt timed out after 30ms");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! The errors of hyper, h2 and hyper-util's client.
 //!
-//! The error of hyper-util's client exists only where `http1` or `http2` of hyper-util is on. A build that uses the client
-//! has one of them. This crate must enable neither, because Cargo would enable it for every server in the build, too. So
-//! each function that names the error imports all names of the client's module: where that module has an `Error`, it
+//! The error of hyper-util's client exists only if `http1` or `http2` of hyper-util is enabled, as in every build that
+//! uses the client. This crate must enable neither, because Cargo would enable it for every server in the build, too.
+//! So each function that names the error imports all names of the client's module. If that module has an `Error`, it
 //! hides the [`Error`] of this module.
 
 use std::any::Any;
@@ -25,7 +25,7 @@ impl IsConnect for Error {
     }
 }
 
-/// The error, if it has one of the known types.
+/// Returns the error, if it has one of the known types.
 pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {
     #[allow(unused_imports, reason = "empty where hyper-util has no client")]
     use hyper_util::client::legacy::*;
@@ -39,7 +39,7 @@ pub(crate) fn known(error: &dyn Any) -> Option<&(dyn error::Error + 'static)> {
     Some(error)
 }
 
-/// What an error of one of the known types proves.
+/// Classifies an error of one of the known types.
 pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
     #[allow(unused_imports, reason = "empty where hyper-util has no client")]
     use hyper_util::client::legacy::*;
@@ -56,10 +56,10 @@ pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
 fn of_h2(error: &h2::Error) -> Fault {
     match error.reason() {
         Some(Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => Fault::Unprocessed,
-        // It reaches streams above the last one that the server took only; those below it live on.
+        // It affects only streams above the last one that the server accepted. The streams below continue.
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
         Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
-        // Reset by who sends the body, as it failed.
+        // The request body failed, so its sender reset the stream.
         Some(_) if error.is_reset() && !error.is_remote() && !error.is_library() => Fault::Local,
         _ => Fault::Disconnected,
     }
@@ -69,7 +69,7 @@ fn of_hyper(error: &hyper::Error) -> Fault {
     if error.is_user() {
         Fault::Local
     } else if error.is_canceled() {
-        // hyper's word for a request that it never began to write.
+        // hyper never began to write the request.
         Fault::Unprocessed
     } else if error.is_closed() || error.is_incomplete_message() {
         Fault::Disconnected

@@ -9,7 +9,7 @@ fn fault<E: 'static>(error: &E) -> Fault {
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// An error of somebody's own, around another.
+/// An unknown error around another error.
 #[derive(Debug)]
 struct Wrapped(BoxError);
 
@@ -25,7 +25,7 @@ impl Error for Wrapped {
     }
 }
 
-/// One whose source is itself.
+/// An error that is its own source.
 #[derive(Debug)]
 struct Ring;
 
@@ -52,14 +52,14 @@ fn a_refused_connection_is_found_however_deep_it_lies() {
     assert_eq!(fault(&boxed), Fault::NotConnected);
     let boxed: BoxError = Wrapped(Wrapped(refused().into()).into()).into();
     assert_eq!(fault(&boxed), Fault::NotConnected);
-    // Inside of an `io::Error` that says something else.
+    // Inside an `io::Error` of another kind.
     let other = io::Error::other(Wrapped(refused().into()));
     assert_eq!(fault(&other), Fault::NotConnected);
     assert_eq!(fault(&io::Error::other(refused())), Fault::NotConnected);
 }
 
 #[cfg(feature = "hyper-util-01")]
-/// The pool handed the connection out just before the server's close arrived.
+/// The pool hands out the connection just before the server's close arrives.
 #[tokio::test]
 async fn a_request_that_a_stale_connection_never_wrote_is_unprocessed() {
     let (client, server) = tokio::io::duplex(1024);
