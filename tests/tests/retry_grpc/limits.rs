@@ -56,10 +56,7 @@ async fn the_end_of_a_call_is_deadline_exceeded_to_the_client() {
     let mut client = Client::new(layer.layer(channel));
     let status = client.echo("hello").await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
-    assert_eq!(
-        status.message(),
-        "the call timed out after 700ms"
-    );
+    assert_eq!(status.message(), "the call timed out after 700ms");
     assert_eq!(words.calls(), 1);
     assert_eq!(events.stop(), StopReason::DeadlineExceeded);
 }
