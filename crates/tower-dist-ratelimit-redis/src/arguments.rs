@@ -38,7 +38,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The rows whose keys are there.
+    /// Returns the rows whose keys are sent.
     fn with_keys(&self) -> &'a [Row] {
         &self.rows[..if self.one_row { 1 } else { self.rows.len() }]
     }
@@ -48,7 +48,7 @@ impl<'a> Arguments<'a> {
         rows.map(|row| row.call.script.rules.len()).sum()
     }
 
-    /// Hands each key over. For a policy that does not apply, this is a key of another policy, since all keys of a call have
+    /// Passes each key to `each`. For a policy that does not apply, this is a key of another policy, since all keys of a call have
     /// to be in one slot of a Cluster; the script does not use it.
     pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
         let mut key = Vec::with_capacity(128);
@@ -62,7 +62,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Hands each ask over.
+    /// Passes each ask to `each`.
     pub(super) fn asks(&self, mut each: impl FnMut(&[u8])) {
         for Row { call, times } in self.rows {
             for number in call.by_policy() {
@@ -145,7 +145,7 @@ mod tests {
         rows
     }
 
-    /// The number of keys, and the asks.
+    /// Returns the number of keys, and the text of each request.
     fn sent(asked: &[(&str, u64)]) -> (usize, Vec<String>) {
         let rows = rows(asked);
         let arguments = Arguments::of(&rows);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_for_all_is_sent_once() {
+    fn a_key_or_an_ask_that_all_requests_share_is_sent_once() {
         let texts = |asks: &[&str]| asks.iter().map(|ask| (*ask).to_owned()).collect();
         for (asked, keys, asks) in [
             (&[("a", 1)][..], 1, &["1"][..]),
@@ -172,7 +172,7 @@ mod tests {
                 3,
                 &["x1 2", "1", "1"],
             ),
-            // Nothing to take, nothing to divide by.
+            // A cost of zero makes no run, because the script divides by the cost.
             (&[("a", 0), ("a", 0)], 1, &["0", "0"]),
         ] {
             assert_eq!(sent(asked), (keys, texts(asks)), "{asked:?}");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_what_each_request_would_be_alone() {
+    fn each_request_of_a_run_gets_the_answer_of_a_request_alone() {
         let said = |remaining, reset, granted, wait| {
             Words::from_iter([Said {
                 remaining,
@@ -189,7 +189,7 @@ mod tests {
                 wait,
             }])
         };
-        // A token is 1,000,000 units of which 3 drain in a microsecond; 200 units were used.
+        // A token is 1,000,000 units, and 3 units drain in a microsecond. 200 units were used.
         let rows = rows(&[("a", 1), ("a", 1), ("a", 1)]);
         let told = |numbers: &[i64]| told(&rows, numbers);
         let [run] = &told(&[200]).unwrap()[..] else {

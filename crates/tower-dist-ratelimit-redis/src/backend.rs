@@ -75,7 +75,7 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 /// - the connection is closed;
 /// - two consecutive calls get no answer [in time](crate::RedisBuilder::answer_timeout);
 /// - the server has become a replica;
-/// - the server rejects writes because it lost its replicas (`min-replicas-to-write`), one of which may have been promoted.
+/// - the server rejects writes because it lost its replicas (`min-replicas-to-write`): a replica may have been promoted.
 ///
 /// A call in flight then fails and is not retried, because it may have been charged. When the server loses data, limits
 /// start from zero: a failover loses writes that were not replicated, and an eviction policy loses the keys it evicts. A full
@@ -114,8 +114,8 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 ///
 /// Policies with the same key are in one slot, and one call decides them. With different keys the backend sends a call
 /// to each slot concurrently. If one slot rejects or fails, the backend refunds the charges to the others, even if the
-/// caller has left by then. Until a refund arrives, a request that would have passed can be rejected, and its decision
-/// says so ([`Source::Parts`](tower_dist_ratelimit::Source::Parts)). [`Policy::colocate`] puts policies in one slot.
+/// caller has left by then. Until a refund arrives, a request that would have passed can be rejected. The source of its
+/// decision is then [`Source::Parts`](tower_dist_ratelimit::Source::Parts). [`Policy::colocate`] puts policies in one slot.
 ///
 /// A refund that finds a full queue or a moving slot is retried for 5 s while the connection lasts, and then
 /// [counted](Self::lost_corrections) as lost. A lost refund admits less and not more. A refund belongs to the window in
@@ -125,8 +125,8 @@ use crate::{call::Verb, key::Tags, route::Route, rule::Rule, scripts::Scripts};
 /// not all in one place are decided as if they were in different slots. A process can start while a primary is down, and
 /// decides on the keys of the other primaries.
 ///
-/// While a primary is down, the backend asks the other nodes for its successor: after 200 ms, then after pauses that
-/// double up to 1 s, with equal jitter. Each question goes to one random node, over the existing connection. A node that
+/// While a primary is down, the backend queries the other nodes for its successor: after 200 ms, then after pauses that
+/// double up to 1 s, with equal jitter. Each query goes to one random node, over the existing connection. A node that
 /// does not tell its host (`cluster-preferred-endpoint-type unknown-endpoint`) is reached at the host that named it.
 ///
 /// # Cost
@@ -260,7 +260,7 @@ impl Backend for Redis {
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        // A refund of more than can be used.
+        // The refund exceeds the used tokens of any state.
         let all = [Charge::new(policy, key, u64::MAX)];
         let call = self.call(&all, Verb::Settle(i64::MIN));
         let sent = call.and_then(|call| Ok(self.route.send(call)?));

@@ -178,7 +178,7 @@ impl Drop for Sending {
 /// A pending request. It can be dropped at any time.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// None once it is answered.
+    /// `None` once it is answered.
     batch: Option<Arc<Batch>>,
     number: usize,
 }

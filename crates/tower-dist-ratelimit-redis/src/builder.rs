@@ -25,11 +25,11 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// A URL that cannot be read.
+    /// An invalid URL.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, on which the connection lives: when that ends, or is not run, all decisions fail.
+    /// Outside of a tokio runtime. All decisions fail after that runtime has ended, and while it does not run.
     pub fn connect_lazy(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect_lazy()
     }
@@ -47,7 +47,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, on which the connection lives: when that ends, or is not run, all decisions fail.
+    /// Outside of a tokio runtime. All decisions fail after that runtime has ended, and while it does not run.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
@@ -137,7 +137,7 @@ impl RedisBuilder {
         }
     }
 
-    /// Timeout of [`connect`](Self::connect) as a whole, and of each later attempt to connect. Above zero.
+    /// Timeout of [`connect`](Self::connect) as a whole, and of each later attempt to connect. It is above zero.
     ///
     /// # Default
     ///
@@ -147,7 +147,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Timeout of the server's answer to one call. Above zero. After two consecutive timeouts the backend replaces the
+    /// Timeout of the server's answer to one call, above zero. After two consecutive timeouts the backend replaces the
     /// connection.
     ///
     /// A request waits only for its limiter's own, shorter timeout. An answer between the two timeouts was charged, and
@@ -213,12 +213,12 @@ impl RedisBuilder {
         }
     }
 
-    /// Connects, and fails if the server cannot be reached now. For a service that should start during an outage, use
+    /// Connects, and fails if the server is unreachable now. A service that should start during an outage uses
     /// [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. Settings fail, too: an invalid prefix, a timeout of zero, credentials for sentinels with a URL
+    /// See [`ConnectError`]. Invalid settings are errors, too: an invalid prefix, a timeout of zero, credentials for sentinels with a URL
     /// without sentinels, `rediss://` without the feature `tls`, and root certificates without `rediss://`.
     ///
     /// # Panics

@@ -14,37 +14,37 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) script: Arc<Script>,
-    /// In any order. A policy that does not apply has no ask.
+    /// The requests to the policies, in any order. A policy that does not apply has no ask.
     pub(super) asks: SmallVec<[Asked; 1]>,
     /// The call is a correction, which has no decisions.
     pub(super) settles: bool,
 }
 
 impl Call {
-    /// The rule of each ask.
+    /// Returns the rule of each ask.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.asks.iter().map(|ask| &*self.script.rules[ask.place])
     }
 
-    /// One item per policy of the script: the number of its ask, if it applies.
+    /// Returns one item per policy of the script: the number of its ask, if it applies.
     pub(super) fn by_policy(&self) -> impl Iterator<Item = Option<usize>> {
         let places = 0..self.script.rules.len();
         places.map(|place| self.asks.iter().position(|ask| ask.place == place))
     }
 
-    /// Whether all policies of the script apply.
+    /// Returns whether all policies of the script apply.
     pub(super) fn is_whole(&self) -> bool {
         self.asks.len() == self.script.rules.len()
     }
 
-    /// The slot of the first key. All keys are in the same slot.
+    /// Returns the slot of the first key. All keys are in the same slot.
     pub(super) fn slot(&self) -> u16 {
         let mut asks = self.asks.iter().zip(self.rules());
         asks.next()
             .map_or(0, |(ask, rule)| rule.keys.slot(&ask.tag))
     }
 
-    /// The limits of the policies, with these quotas.
+    /// Returns the limits of the policies with these quotas.
     pub(super) fn limits(&self, quotas: impl Iterator<Item = Option<Quota>>) -> SmallVec<[u64; 2]> {
         let rules = self.rules().zip(quotas);
         rules.map(|(rule, quota)| rule.limit(quota)).collect()
@@ -112,7 +112,7 @@ impl Asked {
                 write!(text, "s{} 0", delta.clamp(-refund, most))
             }
         };
-        // A correction by a quota of zero would be kept in units in which a token is a century.
+        // With a quota of zero, a token is a century, and a correction would be stored in such units.
         let settles = matches!(verb, Verb::Settle(_));
         if let Some(quota) = charge.quota.filter(|quota| !settles || !quota.is_zero()) {
             let _ = match rule.counts {

@@ -29,22 +29,22 @@ use super::{
     work::{How, Work},
 };
 
-/// The first and the longest pause between questions for the owners of slots. While a primary is down, pauses reach the
+/// The first and the longest pause between queries for the owners of slots. While a primary is down, pauses reach the
 /// longest. Half of each pause is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a call is sent again because slots are moving. A slot moves once; its keys one by one, within a second or
-/// so.
+/// Maximum number of times that a call follows a moving slot. A slot moves once, and its keys move one by one, within about a
+/// second.
 const MOVES: u32 = 100;
 
-/// A Redis Cluster: a link to each primary, and which slots it has.
+/// A Redis Cluster: a link to each primary, and the slots of each primary.
 pub(super) struct Cluster {
     dialer: Dialer,
     timeouts: Timeouts,
     seeds: Vec<Address>,
     map: RwLock<Map>,
-    /// Something shows that the map is out of date.
+    /// Notified when the map is out of date.
     stale: Arc<Notify>,
 }
 
@@ -55,12 +55,12 @@ pub(super) type Followed = BoxFuture<'static, Result<Words, Failure>>;
 struct Map {
     slots: Slots,
     links: HashMap<Address, Link>,
-    /// Why no node has answered the last question for the slots.
+    /// Why no node has answered the last query for the slots.
     problem: Option<Arc<str>>,
 }
 
 impl Cluster {
-    /// A Cluster that is not connected to.
+    /// A Cluster without connections.
     pub(super) fn new(seeds: Vec<Address>, dialer: Dialer, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             dialer,
@@ -80,7 +80,7 @@ impl Cluster {
         let slots = self.ask_nodes().await?;
         self.take_over(slots);
         let links: Vec<Link> = self.read().links.values().cloned().collect();
-        // A primary that does not answer leaves the others time enough.
+        // A primary that does not answer must leave enough time for the others.
         let limit = self.timeouts.connect / 2;
         let mut answers = join_all(links.iter().map(|link| link.ready(limit))).await;
         if answers.iter().all(Result::is_err)
@@ -127,7 +127,7 @@ impl Cluster {
     ) -> Result<Words, Failure> {
         let slot = again.slot;
         for _ in 0..MOVES {
-            // None of these answers comes after anything has been executed.
+            // The server has executed nothing before any of these answers.
             (asked, again.how) = match pending.await {
                 Err(Failure::Moved(to)) => {
                     let to = self.resolve(to, &asked);
@@ -146,14 +146,14 @@ impl Cluster {
                 }
                 answer => return answer,
             };
-            // A node that is new is connected to now.
+            // A new node is connected to now.
             asked.ready(self.timeouts.connect).await?;
             pending = self.send_to(&asked, again.clone())?;
         }
         Err(Failure::new("the slot does not stop moving"))
     }
 
-    /// The address that a redirect means. One without a host means the host of the node that answered.
+    /// Returns the address of a redirect. A redirect without a host means the host of the node that answered.
     fn resolve(&self, to: Address, answered: &Link) -> Address {
         if !to.host.is_empty() {
             return to;
@@ -187,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// The link to a node. Makes one for an unknown node.
+    /// Returns the link to a node, and makes a link to an unknown node.
     fn link(&self, address: &Address) -> Link {
         let known = |map: &Map| map.links.get(address).cloned();
         let map = self.read();
@@ -211,8 +211,8 @@ impl Cluster {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the nodes for the owners of the slots, one after the other, until one answers. Connected nodes come first. The
-    /// order is random, so that the nodes share the questions of a fleet.
+    /// Queries the nodes for the owners of the slots, one after the other, until a node answers. Connected nodes come first. The
+    /// order is random, so that the nodes share the queries of a fleet.
     async fn ask_nodes(&self) -> Result<Slots, ConnectError> {
         let mut nodes: Vec<(Address, Option<Arc<dyn Commands>>)> = {
             let map = self.read();
@@ -259,7 +259,7 @@ impl Cluster {
         slots(answer, node).ok_or_else(|| ConnectError::new(node, "has no slots of a Cluster"))
     }
 
-    /// Takes a new map over: links to nodes that are no primaries end.
+    /// Installs a new map. Links to nodes that are no primaries end.
     fn take_over(&self, slots: Slots) {
         let mut map = self.write();
         map.problem = None;

@@ -70,7 +70,7 @@ impl<'a> Combiner<'a> {
     pub(super) async fn run(&mut self) -> Option<End> {
         let (mut is_dead, mut is_closed) = (false, false);
         loop {
-            // No request can come any more, so calls in flight are the last ones.
+            // No further request can come, so the calls in flight are the last ones.
             if is_closed && self.calls.is_empty() {
                 return None;
             }
@@ -152,7 +152,7 @@ impl<'a> Combiner<'a> {
     }
 }
 
-/// Whether a new connection, perhaps to another server, can help.
+/// Returns whether a new connection, perhaps to another server, can help.
 fn is_dead(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
         || error.is_io_error()

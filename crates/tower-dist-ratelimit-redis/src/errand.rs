@@ -11,12 +11,12 @@ use super::{
     wire::Commands,
 };
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Numbers(Vec<i64>),
     Error(RedisError),
-    /// No answer in time. Whether it was executed is not known, so it is not repeated.
+    /// The answer timed out. The server may have executed the call, so it is not resent.
     Silence,
 }
 
@@ -73,7 +73,7 @@ async fn decide(rows: &Rows, commands: &dyn Commands, asking: bool) -> RedisResu
     };
     let by_hash = command(rows, "EVALSHA", &script.sha);
     match commands.send(by_hash, asking).await {
-        // Not executed, so it can be repeated. This one also makes the script known.
+        // The script was unknown and not executed, so it is safe to resend. This command also caches the script.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
             let by_source = command(rows, "EVAL", &script.lua);
             commands.send(by_source, asking).await
@@ -107,7 +107,7 @@ mod tests {
     };
     use tower_dist_ratelimit::backend::{BoxFuture, toolkit::Health};
 
-    /// Says these one after the other, and then nothing.
+    /// Gives these answers one after the other, and then none.
     struct Server {
         answers: Mutex<Vec<RedisResult<Value>>>,
         asked: Mutex<Vec<String>>,
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// A request to a bucket of five tokens, on its way.
+    /// A request to a bucket of five tokens, in flight.
     fn parcel() -> (Pending, Parcel) {
         let script = Script::of_five();
         let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
@@ -139,7 +139,7 @@ mod tests {
         (pending, parcel)
     }
 
-    /// What was sent, and what is left; none if that is not known.
+    /// Returns the commands that were sent, and the remaining tokens if the call was answered.
     async fn sent(answers: Vec<RedisResult<Value>>) -> (Vec<String>, Option<i64>) {
         let server = Server {
             answers: Mutex::new(answers),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_was_not_executed_is_sent_again() {
+    async fn only_a_command_that_was_not_executed_is_resent() {
         let good = || numbers_of(&[4, 200_000]);
         let unknown = || error(ErrorKind::Server(ServerErrorKind::NoScript));
         assert_eq!(sent(vec![good()]).await, (vec!["EVALSHA".into()], Some(4)));
@@ -181,7 +181,7 @@ mod tests {
             error(ErrorKind::Server(ServerErrorKind::ReadOnly)),
             error(ErrorKind::Server(ServerErrorKind::TryAgain)),
             error(ErrorKind::Extension),
-            // Of another length, or nothing at all.
+            // Answers of another length or type.
             numbers_of(&[4]),
             numbers_of(&[4, 200_000, 0]),
             Ok(Value::Nil),

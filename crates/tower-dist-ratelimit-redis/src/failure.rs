@@ -12,13 +12,13 @@ pub(super) enum Failure {
     Error(Arc<str>),
     /// There is no connection, and why.
     NotConnected(Arc<str>),
-    /// Another server has the slot, from now on. Without a host: another port of the host that answered.
+    /// Another server has the slot from now on. Without a host, it is another port of the host that answered.
     Moved(Address),
-    /// Another server has these keys, while the slot moves. Without a host: as above.
+    /// Another server has these keys while the slot moves. Without a host, it is another port of the host that answered.
     Ask(Address),
-    /// The slot is moving, and some of the keys are here and some there.
+    /// The slot is moving, and the keys are on two servers.
     TryAgain,
-    /// It was not sent, because too much waits to be sent already.
+    /// The call was not sent, because too many requests wait already.
     Full,
 }
 
@@ -40,8 +40,7 @@ impl From<&RedisError> for Failure {
     }
 }
 
-/// `host:port`. A Cluster that does not tell its nodes' hosts leaves the host out, or writes `?`: the address then has no
-/// host.
+/// Reads `host:port`. If a Cluster does not tell its nodes' hosts, it omits the host or writes `?`; the address then has no host.
 fn redirect(node: &str) -> Option<Address> {
     let unnamed = node.strip_prefix('?').unwrap_or(node).strip_prefix(':');
     let port = unnamed.and_then(|port| port.parse().ok());
@@ -57,7 +56,7 @@ impl From<Failure> for BackendError {
         match failure {
             Failure::Error(text) => Self::new(text.to_string()),
             Failure::NotConnected(why) => Self::new(format!("no connection to Redis: {why}")),
-            // In a Cluster these are followed.
+            // A Cluster's backend follows redirects, so this server was not known to belong to a Cluster.
             Failure::Moved(to) | Failure::Ask(to) => Self::new(format!(
                 "the key is at {to}, since this is a Cluster, which needs a URL of redis-cluster://"
             )),

@@ -11,7 +11,7 @@ pub(super) use tower_dist_ratelimit::backend::toolkit::{Tag, Tags};
 pub(super) struct Keys {
     before: Box<[u8]>,
     after: Box<[u8]>,
-    /// Where all of its keys are, if it is colocated.
+    /// The slot of all its keys, if it is colocated.
     slot: Option<u16>,
 }
 
@@ -35,7 +35,7 @@ impl Keys {
         }
     }
 
-    /// The slot of a key in a Cluster.
+    /// Returns the slot of a key in a Cluster.
     pub(super) fn slot(&self, tag: &Tag) -> u16 {
         self.slot.unwrap_or_else(|| slot(tag))
     }
@@ -49,7 +49,7 @@ impl Keys {
     }
 }
 
-/// The slot of keys with this tag: its CRC-16 (XMODEM), modulo the number of slots.
+/// Returns the slot of keys with this tag: its CRC-16 (XMODEM), modulo the number of slots.
 fn slot(tag: &Tag) -> u16 {
     let crc = tag.iter().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_one_tag_and_hostile_parts_are_not_in_it() {
+    fn a_key_has_one_tag_without_hostile_parts() {
         let mut key = Vec::new();
         for hostile in [&b""[..], b"}{", b"{a}", b"\0\n", &[0xff; 65_536]] {
             Keys::new("rl", "b1", "a}{b", None).write(&tag(hostile), &mut key);

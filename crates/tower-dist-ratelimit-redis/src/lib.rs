@@ -9,18 +9,18 @@
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // Connects in the background, so that a service starts during an outage of the server, too.
+//!     // Connects in the background, so that a service also starts during an outage of the server.
 //!     let redis = Redis::connect_lazy("redis://127.0.0.1:6379")?;
 //!     let limiter = Limiter::new(redis, Policy::new("per-client", Quota::per_minute(600).burst(100)))?;
 //!     let decision = limiter.check("client-42").await?;
-//!     // Until the first connection this process decides, by its share of the limit.
+//!     // Until the first connection this process decides by its share of the limit.
 //!     assert!(decision.allowed && decision.source == Source::Local);
 //!     Ok(())
 //! }
 //! ```
 //!
-//! A server of Redis 6 or later, of Valkey, a set that sentinels watch, and a Cluster: see [`Redis`] for URLs, keys and
-//! values, and the behaviour during failures.
+//! The backend works with Redis 6 or later, with Valkey, with sets of servers that sentinels watch, and with Clusters. See
+//! [`Redis`] for URLs, keys and values, and the behaviour during failures.
 //!
 //! # Features
 //!

@@ -83,7 +83,7 @@ impl Link {
     /// Waits for a connection that is being made for the first time.
     pub(super) async fn ready(&self, timeout: Duration) -> Result<(), Failure> {
         let health = &self.shared().health;
-        // None if that is beyond all time.
+        // `None` if that is later than a clock can tell.
         let end = Instant::now().checked_add(timeout);
         let in_time = || end.is_none_or(|end| Instant::now() < end);
         while !health.is_up() && health.is_new() && in_time() {

@@ -18,13 +18,13 @@ use super::{
     work::{How, Work},
 };
 
-/// How many kinds are remembered while there is nothing of them.
+/// Maximum number of kinds without requests that are remembered.
 const IDLE_KINDS: usize = 64;
 
-/// Requests to the same script with keys in the same slot can share a call.
+/// The script and the slot of a request. Requests of one kind can share a call.
 pub(super) type Kind = (usize, u16);
 
-/// Where requests wait for each other, and for the task that sends them; shared by all handles on a connection.
+/// The unsent requests of a connection, which all its handles share.
 ///
 /// Callers batch their requests themselves, and wake the task only when it has something to send.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ struct Inside {
     alone: Vec<Parcel>,
 }
 
-/// Something to send.
+/// A call to send.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) batch: Sending,
     pub(super) asking: bool,
-    /// None if it goes alone.
+    /// `None` if it goes alone.
     pub(super) kind: Option<Kind>,
 }
 
@@ -70,7 +70,7 @@ impl Outbox {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request up, to be sent with others or alone.
+    /// Accepts a request, which is sent with others or alone.
     pub(super) fn post(&self, work: Work) -> Result<Pending, Failure> {
         let mut inside = self.lock();
         if !inside.is_open {
@@ -141,7 +141,7 @@ impl Outbox {
         queues.into_values().for_each(Queue::shut);
     }
 
-    /// No handle is left.
+    /// Records that no handle is left.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.news.notify_one();
@@ -155,11 +155,11 @@ impl Outbox {
     }
 }
 
-/// A request that waits, and whether the task has something to do.
+/// A pending request, and whether the task has something to send.
 type Posted = Result<(Pending, bool), Failure>;
 
 impl Inside {
-    /// Puts a request to others of its kind.
+    /// Adds a request to the others of its kind.
     fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Posted {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();

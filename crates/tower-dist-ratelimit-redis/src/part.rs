@@ -29,7 +29,7 @@ pub(super) struct Part {
 pub(super) struct Placed {
     pub(super) place: usize,
     pub(super) quota: Option<Quota>,
-    /// The script of its policy alone.
+    /// The script for its policy alone.
     pub(super) single: Arc<Script>,
 }
 
@@ -52,7 +52,7 @@ impl TransactionPart for Part {
         let asks = asks.map(|(((ask, rule), placed), granted)| {
             let mut charge = Charge::new(PolicyId::new(0), b"", granted);
             charge.quota = placed.quota;
-            // No more than was granted is returned.
+            // The script refunds at most the granted tokens, which are the cost here.
             Asked::new(&charge, ask.tag, rule, ask.place, Verb::Settle(i64::MIN))
         });
         Self {
@@ -65,7 +65,7 @@ impl TransactionPart for Part {
         }
     }
 
-    /// A part for each policy.
+    /// Returns a part for each policy.
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);

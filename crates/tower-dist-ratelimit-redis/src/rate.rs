@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use tower_dist_ratelimit::{BuildError, Quota, arithmetic::HORIZON};
 
-/// The most units that a bucket or queue is used, debts included. Lua's numbers are doubles, exact up to 2⁵³; with this
-/// no sum of a state and a cost passes that.
+/// Maximum number of used units of a bucket or queue, debts included. Lua's numbers are doubles, which are exact up to 2⁵³. So
+/// the sum of a state and a cost is exact.
 pub(super) const MOST_USED: u64 = 1 << 52;
 
-/// The pace of a quota by a clock that counts microseconds, as exact integers: one token is `token` units, of which
-/// `rate` drain in a microsecond.
+/// The pace of a quota by a clock that counts microseconds, in exact integers. One token is `token` units, and `rate` units
+/// drain in a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
     pub(super) rate: u64,
@@ -44,8 +44,9 @@ impl Rate {
         })
     }
 
-    /// The same pace in units as small as leave room for debts of 1024 bursts, and for so many microseconds: what was used is converted, and rounded,
-    /// when the quota changes.
+    /// Returns the same pace in the smallest units that leave room for debts of 1024 bursts and for `micros` microseconds.
+    ///
+    /// A change of the quota converts the used units and rounds them, so small units lose less.
     pub(super) fn finer(self, micros: u64) -> Self {
         let span = self.rate.saturating_mul(micros.max(1));
         let room = (MOST_USED >> 10) / self.burst.max(self.token).max(span);
@@ -57,7 +58,7 @@ impl Rate {
         }
     }
 
-    /// The nearest pace to a quota's that can be counted, and not a faster one.
+    /// Returns the nearest pace to a quota's that can be counted exactly and is not faster.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = as_micros(HORIZON);
         if quota.is_zero() {
@@ -79,8 +80,8 @@ impl Rate {
                 burst: burst * token,
             };
         }
-        // So slow that a token cannot be told apart from none: slower than it should be by less than one in 2^51, with
-        // as much of the burst as can be counted.
+        // The pace is below the smallest fraction. Rounding makes it slower by less than one part in 2^51. The burst is
+        // cut to the part that can be counted.
         let token = window.div_ceil(limit);
         Self {
             rate: 1,
@@ -90,15 +91,15 @@ impl Rate {
     }
 }
 
-/// The largest fraction up to `num / den` with a denominator up to `most`, reduced. By descent in the Stern-Brocot tree,
-/// as many steps at once as go in one direction.
+/// Returns the largest fraction up to `num / den` with a denominator up to `most`, reduced. It descends in the Stern-Brocot
+/// tree, and makes all steps in one direction at once.
 fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
     let (num, den, most) = (u128::from(num), u128::from(den), u128::from(most.max(1)));
-    // The whole part, and 1/1 above it.
+    // The bounds are the whole part, and the whole part plus one.
     let whole = num / den;
     let (mut low, mut high) = ((whole, 1), (whole + 1, 1));
     loop {
-        // How far up can the lower bound go towards the upper one without passing the fraction or the denominator?
+        // The number of steps of the lower bound up to the fraction, or to the largest denominator.
         let below_by = num * low.1 - low.0 * den;
         let above_by = high.0 * den - num * high.1;
         let up = (below_by / above_by).min((most - low.1) / high.1);
@@ -115,7 +116,7 @@ fn below(num: u64, den: u64, most: u64) -> (u64, u64) {
     }
 }
 
-/// At most `u64::MAX`.
+/// Converts to `u64`, at most `u64::MAX`.
 fn narrow(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
@@ -124,11 +125,11 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A setting in whole microseconds.
+/// Returns a setting in microseconds.
 ///
 /// # Errors
 ///
-/// One that is not: the server's clock has no finer ones.
+/// A fraction of a microsecond, which the server's clock cannot measure.
 pub(super) fn micros(field: &'static str, value: Duration) -> Result<u64, BuildError> {
     if value.subsec_nanos().is_multiple_of(1000) {
         return Ok(as_micros(value));
@@ -137,7 +138,7 @@ pub(super) fn micros(field: &'static str, value: Duration) -> Result<u64, BuildE
     Err(BuildError::new(field, format_args!("{value:?}"), bound))
 }
 
-/// Rounded down.
+/// Converts to microseconds, rounded down.
 pub(super) fn as_micros(value: Duration) -> u64 {
     narrow(value.as_micros())
 }
@@ -158,10 +159,10 @@ mod tests {
         assert_eq!((rate.rate, rate.token), (1, 200));
     }
 
-    /// As the docs of the backend state it.
+    /// The docs of the backend state this bound.
     #[test]
-    fn a_burst_is_at_most_so_many_parts_of_a_token() {
-        // 7 in 60,000,000 µs have nothing in common, 5,000 in 1,000,000 µs have 5,000.
+    fn a_burst_has_at_most_two_to_the_52_parts_of_a_token() {
+        // The greatest common divisor of 7 and 60,000,000 is 1, and of 5,000 and 1,000,000 it is 5,000.
         for (quota, parts) in [
             (Quota::per_minute(7), 60_000_000),
             (Quota::per_second(5_000), 200),
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_burst_of_long_tokens_there_is_as_much_as_can_be_counted() {
+    fn a_burst_of_long_tokens_is_cut_to_the_part_that_can_be_counted() {
         let quota = Quota::new(1, Duration::from_millis(781_027)).burst(5_766_254);
         let near = Rate::nearest(quota);
         assert_eq!((near.rate, near.token), (1, 781_027_000));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_doubles_cannot_count_is_not_built() {
+    fn a_quota_that_doubles_cannot_count_is_rejected() {
         let error = Rate::new(Quota::per_day(999_983)).unwrap_err();
         assert_eq!(error.field(), "burst");
         let error = Rate::new(Quota::new(1, Duration::from_nanos(1_500))).unwrap_err();
@@ -202,7 +203,7 @@ mod tests {
                 prop_assert_eq!(near, exact);
             }
             prop_assert!(near.burst <= MOST_USED && near.rate > 0 && near.token > 0);
-            // All of the burst; or, where a single token is so long, as much as can be counted.
+            // The whole burst, or the part of it that can be counted if a token takes long.
             prop_assert_eq!(near.burst, burst.min(MOST_USED / near.token) * near.token);
             let window = u128::from(window) * 1000;
             let ours = u128::from(near.rate) * window;
@@ -212,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn no_quota_has_no_nearest_pace(limit in any::<u64>(), window in any::<u64>(), burst in any::<u64>()) {
+        fn every_quota_has_a_nearest_pace(limit in any::<u64>(), window in any::<u64>(), burst in any::<u64>()) {
             let near = Rate::nearest(Quota::new(limit, Duration::from_nanos(window)).burst(burst));
             prop_assert!(near.rate > 0 && near.token > 0 && near.rate <= MOST_USED);
             prop_assert!(near.token <= MOST_USED && near.burst <= MOST_USED);

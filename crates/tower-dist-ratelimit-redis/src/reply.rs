@@ -3,11 +3,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tower_dist_ratelimit::{Decision, backend::JointDecision};
 
-/// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1: rejected) and the
-/// wait (-1: for ever).
+/// A script's answer about one policy: the remaining tokens, the time to reset, the granted tokens (-1 for a rejection) and
+/// the wait (-1 for ever).
 ///
-/// On the wire the last two are missing when exactly the cost was granted and there is nothing to wait for; else the
-/// first is -1 minus itself.
+/// If exactly the cost was granted and the wait is zero, the wire format omits the last two numbers. Otherwise it encodes the
+/// first number `n` as `-1 - n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) remaining: i64,
@@ -16,7 +16,7 @@ pub(super) struct Said {
     pub(super) wait: i64,
 }
 
-/// A script's answer to one request, in the order of its asks.
+/// A script's answer to one request: one item per policy, in the order of the call.
 pub(super) type Words = SmallVec<[Said; 1]>;
 
 /// Reads the answer about one policy to a request of this cost.
@@ -38,7 +38,7 @@ pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option
     })
 }
 
-/// The decisions on one request, whose policies have these limits.
+/// Returns the decisions on one request, whose policies have these limits.
 pub(super) fn verdict(words: &[Said], limits: &[u64]) -> JointDecision {
     let decisions = words.iter().zip(limits);
     JointDecision {

@@ -8,20 +8,20 @@ pub(super) struct Rows(pub(super) Vec<Row>);
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) call: Call,
-    /// How many requests in a row this is: several if they are decided as one.
+    /// Number of consecutive equal requests, which are decided as one.
     pub(super) times: usize,
 }
 
-/// Which of them a request is.
+/// The position of a request among the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) row: usize,
-    /// How many there are before it, in this row.
+    /// Number of requests before it in this row.
     pub(super) rank: usize,
 }
 
 impl Rows {
-    /// Adds a request: to the last row, if they are decided as one.
+    /// Adds a request to the last row if they are decided as one, and otherwise as a new row.
     pub(super) fn push(&mut self, call: Call) -> Place {
         match self.0.last_mut() {
             Some(last) if may_follow(&last.call, &call) => last.times += 1,

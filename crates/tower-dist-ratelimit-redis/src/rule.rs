@@ -41,7 +41,7 @@ pub(super) struct Alone {
 /// The unit in which an algorithm counts a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// Units of a pace. A queue holds `max_wait` microseconds of them.
+    /// Units of a pace. A queue holds the units of `max_wait` microseconds.
     Units { max_wait: u64 },
     /// Tokens, up to this number.
     Tokens(u64),
@@ -178,7 +178,7 @@ const QUOTA_OF_TOKENS: &str =
     "\n  local adopt\n  local function quota(text) LIMIT = tonumber(text) or $LIMIT end\n";
 const FIXED_QUOTA: &str = "\n  local quota, adopt\n";
 
-/// One window. `fresh` is the end of a window that begins now. A written window counts if it ends after `after`.
+/// The part of a fixed window. `fresh` is the end of a window that begins now. A written window counts if it ends after `after`.
 fn window(policy: &Policy, version: &str, fresh: &str, after: &str) -> Result<Part, BuildError> {
     let lua = [source::WINDOW, source::COUNTER].concat();
     let lua = lua.replace("$FRESH", fresh).replace("$AFTER", after);

@@ -1,6 +1,8 @@
-//! Consecutive requests of the same cost to one bucket: on a hot key nearly all. The script takes the tokens of all of them
-//! in one step, and answers with the used units before that. Each request's answer is computed from this number here,
-//! in the same whole numbers. So neither the server's time nor the answer's length grows with the number of requests.
+//! Runs: consecutive requests of the same cost to one bucket, which are most requests of a hot key.
+//!
+//! The script takes the tokens of a run in one step, and answers with the units that were used before. This module
+//! computes each request's answer from this number, in the same integer arithmetic. So neither the server's time nor the
+//! answer's length grows with the number of requests.
 
 use super::{
     call::Call,
@@ -25,12 +27,12 @@ pub(super) fn may_follow(before: &Call, call: &Call) -> bool {
 pub(super) struct Run {
     rate: Rate,
     cost: u64,
-    /// Of the bucket, before the first of them.
+    /// Used units of the bucket before the first request.
     used: u64,
 }
 
 impl Run {
-    /// The answer to requests like this one to a bucket with these used units. `None` if the number is impossible.
+    /// The answer to a run of requests like this one to a bucket with `used` units. `None` if the number is impossible.
     pub(super) fn new(call: &Call, used: i64) -> Option<Self> {
         let (rate, cost) = (call.script.runs?, call.asks.first()?.cost);
         let used = u64::try_from(used).ok().filter(|used| *used <= MOST_USED)?;
@@ -41,7 +43,7 @@ impl Run {
         })
     }
 
-    /// The answer to the request with `rank` requests before it.
+    /// Returns the answer to the request with `rank` requests before it.
     pub(super) fn said(&self, rank: usize) -> Said {
         let Self { rate, cost, used } = *self;
         let granted = u64::try_from(rank).map_or(u64::MAX, |rank| rank.min(rate.free(used) / cost));
@@ -50,12 +52,12 @@ impl Run {
 }
 
 impl Rate {
-    /// The free tokens of a bucket with these used units.
+    /// Returns the free tokens of a bucket with `used` units.
     fn free(self, used: u64) -> u64 {
         self.burst.saturating_sub(used) / self.token
     }
 
-    /// The answer of a bucket with these used units to a request for its cost, as the scripts compute it.
+    /// Returns the answer of a bucket with `used` units to a request, as the scripts compute it.
     fn say(self, used: u64, cost: u64) -> Said {
         let Self { rate, token, burst } = self;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

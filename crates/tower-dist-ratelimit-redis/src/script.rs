@@ -6,21 +6,21 @@ use super::{
     source::{self, fill},
 };
 
-/// The longest that anything lasts, in microseconds: a bucket's debts, at the slowest pace. A quarter more, since the clock
-/// may jump back. A later end has never been written.
+/// The longest time from now to any written time, in microseconds: a bucket's debts at the slowest pace, and a quarter more
+/// because the clock may jump back. A later time is foreign.
 const FURTHEST: u64 = MOST_USED + MOST_USED / 4;
 
-/// How long a key is kept after it has nothing to say, in milliseconds.
+/// Milliseconds that a key is kept after its state is unused.
 const SLACK: u64 = 2;
 
-/// A script that decides on requests to some policies together.
+/// A script that decides on requests to several policies together.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) rules: Vec<Arc<Rule>>,
     pub(super) lua: String,
-    /// By which the server knows it: the SHA-1 of its source.
+    /// The SHA-1 of its source, by which the server caches it.
     pub(super) sha: String,
-    /// It decides on requests in a row, of one bucket with this pace, as one: see [`run`](super::run).
+    /// The pace of a bucket whose consecutive equal requests are decided as one: see [`run`](super::run).
     pub(super) runs: Option<Rate>,
 }
 
@@ -29,7 +29,7 @@ impl Script {
         Self::with_clock(rules, source::CLOCK, SLACK)
     }
 
-    /// With another way to tell the time, and to keep keys.
+    /// A script with another clock, and another slack of its keys.
     pub(super) fn with_clock(rules: Vec<Arc<Rule>>, clock: &str, slack: u64) -> Self {
         let everywhere = [
             ("FURTHEST", FURTHEST),
@@ -72,7 +72,7 @@ impl Script {
 
 #[cfg(test)]
 impl Script {
-    /// Of a bucket of five tokens, which come in a second.
+    /// The script of a bucket of 5 tokens per second.
     pub(super) fn of_five() -> Arc<Self> {
         let policy =
             tower_dist_ratelimit::Policy::new("p", tower_dist_ratelimit::Quota::per_second(5));

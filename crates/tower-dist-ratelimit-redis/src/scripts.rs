@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use super::{rule::Rule, script::Script};
 
-/// The scripts of a set: one for each policy, and one for any of them together.
+/// The scripts of a set: one for each policy, and one for several policies together.
 ///
 /// A request to which some of the policies do not apply uses the same script with [gaps](super::call::Call::asks). So the
 /// number of scripts, here and on the server, does not depend on the combinations that clients cause.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    /// One for each policy alone.
+    /// The script for each policy alone.
     pub(super) single: Vec<Arc<Script>>,
     /// The script for several policies.
     pub(super) whole: Arc<Script>,

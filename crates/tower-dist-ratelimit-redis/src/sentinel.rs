@@ -10,7 +10,7 @@ use super::{
     wire::{Dialer, Wire, text},
 };
 
-/// Timeout of one sentinel and its primary, after which the next sentinel is asked too.
+/// Timeout of one sentinel and its primary, after which the next sentinel is queried too.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A primary that sentinels know by name.
@@ -18,15 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Watched {
     pub(super) name: String,
     pub(super) sentinels: Vec<Address>,
-    /// For the server.
+    /// Connects to the server.
     pub(super) dialer: Dialer,
-    /// For the sentinels, which have users of their own, and no databases.
+    /// Connects to the sentinels, which have users of their own and no databases.
     pub(super) asker: Dialer,
 }
 
 impl Watched {
-    /// Connects to the present primary: the first server that a sentinel names, that is reachable and that agrees. The next
-    /// sentinel is asked when one has failed or is slow, because an isolated sentinel names an old primary.
+    /// Connects to the present primary: the first reachable and suitable server that a sentinel names.
+    ///
+    /// An isolated sentinel names an old primary. So if a sentinel or its server fails or is slow, the next one is queried.
     pub(super) async fn dial(&self) -> Result<Wire, ConnectError> {
         let mut why = ConnectError::new(&self.name, "has no sentinels");
         let mut sentinels = self.sentinels.iter();

@@ -1,4 +1,4 @@
-//! The parts of the scripts, before their numbers are put in.
+//! The parts of the scripts, with names in place of numbers.
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 pub(super) const COMMON: &str = include_str!("lua/common.lua");
@@ -14,7 +14,7 @@ pub(super) const LEAKY_QUEUE: &str = include_str!("lua/leaky_queue.lua");
 pub(super) const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
 pub(super) const SLIDING_LOG: &str = include_str!("lua/sliding_log.lua");
 
-/// Puts numbers where their names are.
+/// Replaces names by numbers.
 pub(super) fn fill(lua: &str, numbers: &[(&str, u64)]) -> String {
     numbers.iter().fold(lua.to_owned(), |lua, (name, value)| {
         lua.replace(&format!("${name}"), &value.to_string())

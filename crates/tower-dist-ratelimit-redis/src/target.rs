@@ -17,7 +17,7 @@ pub(super) struct Target {
 pub(super) enum Kind {
     Standalone,
     Cluster,
-    /// The addresses are the sentinels', of the primary of this name.
+    /// The addresses are sentinels of the primary with this name.
     Sentinel(String),
 }
 
@@ -109,7 +109,7 @@ impl Target {
     }
 }
 
-/// The hosts.
+/// Shows the hosts.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, address) in self.addresses.iter().enumerate() {
@@ -120,7 +120,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Replaces `%xx`.
+/// Decodes `%xx`.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_who_and_which_database() {
+    fn a_url_names_the_server_the_user_and_the_database() {
         let target = Target::parse("redis://app:p%40ss%3aword@cache.example:6380/3").unwrap();
         assert_eq!(
             (target.kind, target.tls, target.db),

@@ -10,14 +10,14 @@ use tower_dist_ratelimit::backend::toolkit::ConnectError;
 
 use super::target::Address;
 
-/// The certificates that vouch for a server.
+/// The root certificates that servers are verified with.
 ///
-/// The system's certificates are read at the first connection, on a thread for blocking work, since they are files.
+/// The system's certificates are files. The first connection reads them, on a thread for blocking work.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<OnceCell<TlsConnector>>);
 
 impl Tls {
-    /// These certificates in PEM, or the certificates that the system trusts.
+    /// Uses these certificates in PEM, or the certificates that the system trusts.
     pub(super) fn new(roots: Option<&[u8]>) -> Result<Self, ConnectError> {
         let given = roots.map(|pem| connector(parse(pem)?)).transpose()?;
         Ok(Self(Arc::new(OnceCell::new_with(given))))

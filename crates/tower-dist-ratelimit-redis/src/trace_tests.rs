@@ -1,5 +1,5 @@
-//! The scripts beside the algorithms in Rust: the same requests at the same times, on a real server whose clock is an
-//! argument. Here, and not among the tests with servers, since nobody else can say what time it is.
+//! Compares the scripts with the algorithms in Rust: the same requests at the same times, on a real server whose clock is an
+//! argument. The tests are in this crate because only here can a test set that clock.
 
 mod clock;
 mod jumps;
@@ -19,7 +19,7 @@ use self::{
     together::{Pending, Together},
 };
 
-/// Where traces begin: an hour in 2023, so that times are as large as they are in service.
+/// The start of the traces, in 2023, so that times have a realistic size.
 const START: u64 = 1_700_000_000_000_000;
 
 const ALGORITHMS: [Algorithm; 10] = [
@@ -37,7 +37,7 @@ const ALGORITHMS: [Algorithm; 10] = [
     Algorithm::SlidingWindowLog,
 ];
 
-/// Windows in microseconds that all sub-windows and phases divide; a limit; for buckets a burst.
+/// A quota whose window all numbers of sub-windows divide, with a limit, and a burst for buckets.
 fn quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
     let windows = prop::sample::select(vec![65_536_000, 655_360, 2_621_440_000, 86_507_520_000]);
     (1_u64..200, windows, 1_u64..50).prop_map(move |(limit, window, burst)| {
@@ -70,7 +70,7 @@ fn follow(
     let mut pending = Pending::default();
     for step in steps {
         if step.wait != 0 {
-            // What happens at one time goes out together.
+            // Requests of one time go out in one call.
             pending.compare(lab, now)?;
             now = now.saturating_add_signed(step.wait);
         }
@@ -117,7 +117,7 @@ fn a_script_for_several_policies_decides_all_or_nothing_as_rust_does() {
 }
 
 #[test]
-fn requests_in_a_row_on_one_bucket_are_told_what_each_would_be_alone() {
+fn consecutive_requests_to_one_bucket_get_the_answers_of_requests_alone() {
     let lab = Lab::new();
     let buckets = prop::sample::select(&ALGORITHMS[..2]);
     let runs = buckets

@@ -21,9 +21,9 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The least version: version 6 has access control lists, and replicates the effects of scripts, not scripts.
 const LEAST: u32 = 6;
 
-/// Something that commands can be sent to.
+/// A connection that sends commands.
 pub(super) trait Commands: Send + Sync {
-    /// Sends a command, and after [`ASKING`](https://redis.io/docs/latest/commands/asking/) if so.
+    /// Sends a command; with `asking`, after an [`ASKING`](https://redis.io/docs/latest/commands/asking/).
     fn send(&self, command: Cmd, asking: bool) -> BoxFuture<'static, RedisResult<Value>>;
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Sends one command, over a connection for that alone.
+    /// Sends one command, and closes the connection.
     pub(super) async fn ask(mut self, to: &Address, command: Cmd) -> Result<Value, ConnectError> {
         let answer = self.commands.send(command, false);
         tokio::select! {
@@ -62,7 +62,7 @@ impl Wire {
     }
 }
 
-/// How to get to a server, once its address is known.
+/// The settings of connections, for any address.
 #[derive(Clone)]
 pub(super) struct Dialer {
     #[cfg(feature = "tls")]
@@ -148,9 +148,9 @@ pub(super) fn refused(address: &Address, error: RedisError) -> ConnectError {
     let problem = match error.kind() {
         _ if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => BAD_USER,
         ErrorKind::AuthenticationFailed => BAD_USER,
-        // Also a server that takes no more connections, whose message is often lost.
+        // This includes a server with too many connections, whose error message is often lost.
         _ if error.is_io_error() => "closed the connection",
-        // The parser's own words are several lines, and say nothing more.
+        // The parser's message has several lines and no further information.
         ErrorKind::Parse => return ConnectError::new(address, "does not speak Redis's protocol"),
         _ => "answers with an error",
     };
@@ -166,7 +166,7 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
-/// Whether a server is recent enough, can be written to, and lets this user run scripts.
+/// Checks that a server is recent enough, accepts writes, and lets this user run scripts.
 async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), ConnectError> {
     let mut info = redis::cmd("INFO");
     match commands.send(info.take(), false).await {
@@ -198,7 +198,7 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
         info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
-    // Of Redis and of Valkey.
+    // The first name is Redis's, the second Valkey's.
     let mode = says("redis_mode").or_else(|| says("server_mode"));
     if mode == Some("sentinel") {
         let problem = "is a sentinel, which needs a URL of redis-sentinel://";
@@ -220,10 +220,10 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Returns whether another server may accept the write: this one has become a replica, or lost its replicas, one of which
-/// may have been promoted.
+/// Returns whether another server may accept the write. This server has become a replica, or has lost its replicas, and a
+/// replica may have been promoted.
 pub(super) fn takes_no_writes(error: &RedisError) -> bool {
-    // In answers of scripts older servers have the code somewhere in the text.
+    // In errors of scripts, older servers have the code somewhere in the text.
     let says = |code| error.detail().is_some_and(|detail| detail.contains(code));
     matches!(
         error.kind(),

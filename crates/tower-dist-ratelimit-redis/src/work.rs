@@ -1,10 +1,10 @@
 use super::call::Call;
 
-/// A call, and how it goes to a server.
+/// A call, and the way it goes to a server.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) call: Call,
-    /// The slot of its keys, or 0 if the server is not one of a Cluster.
+    /// The slot of its keys, or 0 outside of a Cluster.
     pub(super) slot: u16,
     pub(super) how: How,
 }
@@ -12,9 +12,9 @@ pub(super) struct Work {
 /// Whether a call goes out with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// With others to the same script of keys in the same slot.
+    /// With others to the same script and with keys in the same slot.
     Together,
-    /// Alone: keys of a slot that moves are not all in one place.
+    /// Alone, because the keys of a moving slot are not all on one server.
     Alone,
     /// Alone, to a server that does not have the slot yet.
     Asking,

@@ -15,7 +15,7 @@ async fn error(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_at_connect() {
+async fn connect_reports_an_unreachable_server_and_invalid_settings() {
     let nobody = error(&format!("memcached://127.0.0.1:{}", free_port())).await;
     assert!(nobody.contains("cannot be reached"), "{nobody}");
     let unknown = error("memcached://no-such-host.invalid").await;

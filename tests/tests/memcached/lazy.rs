@@ -58,7 +58,7 @@ async fn the_error_until_the_first_connection_says_why_there_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_settings_is_said_at_once() {
+async fn connect_lazy_reports_invalid_settings_immediately() {
     let error = |built: Result<Memcached, ConnectError>| built.unwrap_err().to_string();
     let malformed = error(Memcached::connect_lazy("localhost:11211"));
     assert!(malformed.contains("memcached://host:port"), "{malformed}");

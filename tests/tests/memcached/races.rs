@@ -96,7 +96,7 @@ async fn weights_that_do_not_fit_leave_room_for_those_that_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_ask_about_one_key_at_the_same_time_go_together() {
+async fn concurrent_charges_to_one_key_share_a_round_trip() {
     let server = Server::start();
     let memcached = connect(&server.url()).await;
     let set = Set::new(

@@ -68,7 +68,7 @@ async fn a_number_that_is_kept_longer_than_a_window_is_none_of_ours_and_is_repla
 /// A charge that is rejected while a window ends is returned to that window only, so the next window never admits more
 /// than the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_taken_back_is_never_taken_from_the_next_window() {
+async fn tokens_are_never_taken_back_from_the_next_window() {
     const LIMIT: u64 = 20;
     let server = Server::start();
     let policy =

@@ -303,7 +303,7 @@ async fn behind_a_proxy() -> (Server, Proxy, Arc<Set>) {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_answers_of_others_from_far_away() {
+async fn no_request_waits_for_the_answers_to_others_from_a_far_server() {
     let (server, proxy, set) = behind_a_proxy().await;
     server.call(&["CONFIG", "RESETSTAT"]);
     proxy.delay(Duration::from_millis(300));
@@ -370,7 +370,7 @@ async fn a_slow_server_is_waited_for_and_others_do_not_queue_behind_it() {
 }
 
 #[tokio::test]
-async fn those_who_have_gone_keep_nobodys_place_in_the_queue() {
+async fn requests_without_callers_take_no_place_in_the_queue() {
     let server = Server::start();
     let redis = Redis::builder(&server.url()).answer_timeout(LONG);
     let set = Arc::new(Set::new(&redis.connect().await.unwrap(), &policy()));

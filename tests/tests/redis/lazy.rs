@@ -89,7 +89,7 @@ async fn the_error_until_the_first_connection_says_why_there_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_settings_is_said_at_once() {
+async fn connect_lazy_reports_invalid_settings_immediately() {
     let error = |built: Result<Redis, ConnectError>| built.unwrap_err().to_string();
     let malformed = error(Redis::connect_lazy("localhost:6379"));
     assert!(malformed.contains("redis://host:port"), "{malformed}");

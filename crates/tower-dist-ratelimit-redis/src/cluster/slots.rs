@@ -7,12 +7,12 @@ use crate::{target::Address, wire::text};
 /// Number of slots in a Cluster.
 const SLOTS: usize = 16_384;
 
-/// Which primary has which slot.
+/// The primary of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// The primary of each slot.
+    /// One item per slot.
     owners: Vec<Option<Arc<Address>>>,
-    /// All known nodes, replicas too.
+    /// All known nodes, including replicas.
     nodes: Vec<Address>,
 }
 
@@ -32,7 +32,7 @@ impl Slots {
         &self.nodes
     }
 
-    /// Notes that a slot has another owner.
+    /// Records that a slot has another owner.
     pub(super) fn set(&mut self, slot: u16, owner: &Address) {
         self.know(owner);
         if let Some(place) = self.owners.get_mut(usize::from(slot)) {

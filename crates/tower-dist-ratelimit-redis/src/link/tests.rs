@@ -1,4 +1,4 @@
-//! When a connection is given up, and when another one is made; with connections that are made of nothing.
+//! The end of a connection and the next connection, with connections in memory.
 
 use std::sync::{
     Mutex,
@@ -17,7 +17,7 @@ const PATIENCE: Timeouts = Timeouts {
     answer: Duration::from_millis(500),
 };
 
-/// Answers each command as a full bucket would, a while later; or is silent when it should be.
+/// Answers each command like a full bucket after a delay, or stays silent if the test wants that.
 #[derive(Default)]
 struct Server {
     silent_for: AtomicUsize,
@@ -41,7 +41,7 @@ impl Commands for Server {
     }
 }
 
-/// Attempts to connect, of which each so many-th succeeds.
+/// Attempts to connect; every n-th attempt succeeds.
 struct Lab {
     attempts: Mutex<Vec<Instant>>,
     every: usize,
@@ -106,7 +106,7 @@ async fn up(link: &Link) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_connection_can_be_waited_for_without_end() {
+async fn the_wait_for_a_first_connection_can_be_unlimited() {
     let connect: Connect = Arc::new(|| {
         Box::pin(async {
             sleep(Duration::from_secs(10)).await;
@@ -125,11 +125,11 @@ async fn a_first_connection_can_be_waited_for_without_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_gone_is_tried_about_twice_a_second() {
+async fn an_unreachable_server_is_tried_about_twice_a_second() {
     let lab = Lab::new(usize::MAX);
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
     sleep(Duration::from_secs(60)).await;
-    // Full jitter: pauses of half a second on the average.
+    // With full jitter, pauses take half a second on average.
     assert!((80..180).contains(&lab.attempts()), "{}", lab.attempts());
     drop(link);
     let before = lab.attempts();
@@ -138,7 +138,7 @@ async fn a_server_that_is_gone_is_tried_about_twice_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_connection_that_was_of_use_the_pauses_begin_anew() {
+async fn after_a_connection_that_worked_the_pauses_start_from_the_first_one() {
     let lab = Lab::new(10);
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
     for round in 1..=5 {
@@ -152,7 +152,7 @@ async fn after_a_connection_that_was_of_use_the_pauses_begin_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_silences_in_a_row_end_a_connection_and_one_does_not() {
+async fn two_consecutive_timeouts_end_a_connection_and_one_does_not() {
     let lab = Lab::new(1);
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
@@ -174,7 +174,7 @@ async fn two_silences_in_a_row_end_a_connection_and_one_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_when_a_connection_ends_fails_at_once_and_says_why() {
+async fn a_call_in_flight_fails_immediately_with_the_reason_of_the_lost_connection() {
     let lab = Lab::new(1);
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
@@ -218,7 +218,7 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_attempt_to_connect_is_made_at_once() {
+async fn the_first_attempt_to_connect_begins_immediately() {
     let (lab, began) = (Lab::new(1), Instant::now());
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
@@ -226,7 +226,7 @@ async fn the_first_attempt_to_connect_is_made_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_nobody_can_make_again_is_not_given_up_for_silence() {
+async fn a_connection_that_cannot_be_replaced_survives_timeouts() {
     let lab = Lab::new(1);
     let link = Link::new(Some(lab.attempt().unwrap()), None, PATIENCE);
     lab.server.silent_for.store(3, Ordering::Relaxed);
@@ -237,7 +237,7 @@ async fn a_connection_that_nobody_can_make_again_is_not_given_up_for_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_hangs_delays_the_connection_by_a_second_at_most() {
+async fn an_attempt_that_hangs_delays_the_connection_by_at_most_a_second() {
     for millis in [0, 300, 999, 1_000, 4_500, 20_000] {
         let (lab, silent) = (Lab::new(1), Arc::new(AtomicBool::new(true)));
         let (to, hangs) = (lab.connect(), Arc::clone(&silent));
@@ -255,7 +255,7 @@ async fn an_attempt_that_hangs_delays_the_connection_by_a_second_at_most() {
         let recovered = Instant::now();
         up(&link).await;
         let took = recovered.elapsed();
-        // `up` looks once a millisecond.
+        // `up` polls once a millisecond.
         assert!(took <= Duration::from_millis(1001), "{took:?}");
     }
 }

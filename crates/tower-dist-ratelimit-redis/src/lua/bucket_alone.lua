@@ -1,16 +1,16 @@
--- A token bucket that is decided alone, as nearly all are: what the parts of other scripts do, without the calls
--- between them. What is used is kept as `full_at.lua` says.
+-- A token bucket alone, which is the most frequent case. It decides as the parts of the other scripts do, without their
+-- function calls. `full_at.lua` describes the value.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local tonumber, match, format, call = tonumber, string.match, string.format, redis.call
 local replies, n = {}, 0
--- What is the same for all is there once: the key, or what is asked.
+-- A key or an ask that is the same for all requests is sent once.
 local one_key, one_ask = #KEYS == 1 and KEYS[1], #ARGV == 1 and ARGV[1]
 local latest = now + $FURTHEST
--- What is used: now, and when it was read. Where there are several keys it is kept by their names, since one can come
--- again; where there is one, no table is made for it.
+-- The used units: now, and as they were read. With several keys, tables hold them by key, since a key can occur twice. With
+-- one key there is no table.
 local used, before
 local used_of, before_of = not one_key and {}, not one_key and {}
--- Those that are missing or of another type are false.
+-- Missing values and values of another type are false.
 local texts = call('MGET', unpack(KEYS))
 for i = 1, max(#KEYS, #ARGV) do
   local key = one_key or KEYS[i]
@@ -21,13 +21,13 @@ for i = 1, max(#KEYS, #ARGV) do
     if text then
       local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
       at, ahead = tonumber(at), tonumber(ahead)
-      -- Later than can be meant is not ours. A part of another rate, from before the quota changed, is at most one.
+      -- A time beyond `latest` is foreign. A fraction with the rate of an earlier quota counts as at most one microsecond.
       if at and at <= latest then
         jumped = at - now > ahead
         used = max(0, min(min(at - now, ahead) * $RATE + min(tonumber(part) or 0, $RATE), $MOST_USED))
       end
     end
-    -- After the clock has jumped back, it is written anew also if nothing is taken.
+    -- After the clock has jumped back, the value is rewritten even if no token is taken.
     before = jumped and -1 or used
     if used_of then before_of[key] = used end
   end
@@ -44,8 +44,7 @@ for i = 1, max(#KEYS, #ARGV) do
   else
     local free = used < $BURST and floor(($BURST - used) / $TOKEN) or 0
     if kind == 'x' then
-      -- So many requests of this cost in a row. What each is told follows from what was used before, and is worked out
-      -- where they come from.
+      -- A run of `want` requests of this cost. The client computes each answer from the units used before the run.
       replies[n + 1] = used
       n = n + 1
       used = used + min(want, floor(free / cost)) * cost * $TOKEN

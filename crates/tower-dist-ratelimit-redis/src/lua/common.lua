@@ -1,17 +1,17 @@
--- All numbers are whole and below 2^53, where doubles are exact; they are written by '%d', which takes a third of the
--- time that Redis takes for a number. Times are in microseconds by this server's clock.
+-- All numbers are whole and below 2^53, where doubles are exact. '%d' writes them in a third of the time that Redis takes
+-- for a number. Times are in microseconds by this server's clock.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local format, match = string.format, string.match
 local call, pcall = redis.call, redis.pcall
 local changed, to_write = {}, 0
 
--- The text at a key; nothing if there is none or the key is of another type.
+-- Returns the string at a key, or false if the key is missing or of another type.
 local function get(key)
   local text = pcall('GET', key)
   return type(text) == 'string' and text
 end
 
--- A time that can be meant.
+-- Reads a time. Later times than any that the scripts write are foreign.
 local function time_of(text)
   local at = tonumber(text)
   return at and at <= now + $FURTHEST and at
@@ -25,21 +25,21 @@ local function touch(state)
   end
 end
 
--- Until when a state that is used for so long has to be kept, in milliseconds. It is never without an end, nor one that
--- Redis cannot count. Expiry is counted from before the script began, in whole milliseconds: hence the slack.
+-- Returns the time to live of a state that is used for `micros` more, in milliseconds. It is always a number that Redis can
+-- count. Redis counts it from before the script began, in whole milliseconds; the slack makes up for both.
 local function keep(micros)
   return format('%d', ceil(min(micros, $FURTHEST) / 1000) + $SLACK)
 end
 
--- What to take out of so many free tokens.
+-- Returns the tokens to take out of `free` tokens, or -1.
 local function granted(free, cost, want)
   if cost > free then return -1 end
   if cost == 0 then return 0 end
   return min(max(want, cost), free)
 end
 
--- a * b / c, rounded down, and what remains; also where the product is above 2^53. Long division in the largest base at
--- which no step is.
+-- Returns the quotient of a * b / c, rounded down, and the remainder, also if the product is above 2^53. This is a long
+-- division in the largest base whose steps stay below 2^53.
 local function muldiv(a, b, c)
   if a * b <= $MOST then return floor(a * b / c), a * b % c end
   local base = 2

@@ -1,7 +1,7 @@
--- One decision after the other: each has a key and an ask per policy, '-' for a policy that does not apply. They see what
--- those before them took.
+-- One decision after the other. Each has a key and an ask per policy; the ask '-' means that the policy does not apply. A
+-- decision sees the tokens that earlier decisions took.
 local replies, n, states = {}, 0, {}
--- What is the same for all is there once: the keys, or what is asked.
+-- Keys or an ask that are the same for all decisions are sent once.
 local one_row, one_ask = #KEYS == POLICIES, #ARGV == 1 and ARGV[1]
 for first = 1, max(#KEYS, #ARGV), POLICIES do
   local allowed = true
@@ -46,7 +46,7 @@ for first = 1, max(#KEYS, #ARGV), POLICIES do
           end
         else
           if ask.granted > 0 then
-            -- It would have passed, but nothing is taken: say what is really left.
+            -- This policy would have allowed the request, but takes no token: answer with the tokens that remain.
             ask.granted, ask.remaining, ask.wait, ask.reset = policy.decide(ask.state, 0, 0)
           end
           if ask.cost > 0 and policy.adopt and policy.adopt(ask.state) then touch(ask.state) end

@@ -1,6 +1,6 @@
-  -- What is used is kept as the instant at which all of it has drained, in microseconds; how far ahead that was when it
-  -- was written; and a numerator over RATE where instants are between microseconds. A token is TOKEN units, and RATE
-  -- units drain in a microsecond.
+  -- The value is the time at which all used units have drained, in microseconds; the distance to that time when the value
+  -- was written; and the numerator of a fraction over RATE, if the time is between two microseconds. A token is TOKEN
+  -- units, and RATE units drain in a microsecond.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
@@ -10,9 +10,9 @@
       local at, ahead, part = match(text, '^(%d+) (%d+) ?(%d*)$')
       at, ahead, part = time_of(at), tonumber(ahead), tonumber(part) or 0
       if at then
-        -- A part of another rate, from before the quota changed, is at most one.
+        -- A fraction with the rate of an earlier quota counts as at most one microsecond.
         state.used = max(0, min(min(at - now, ahead) * RATE + min(part, RATE), $MOST_USED))
-        -- Written later than now: the clock has jumped back.
+        -- If the value was written later than now, the clock has jumped back.
         if at - now > ahead then touch(state) end
       end
     end

@@ -1,12 +1,10 @@
-  -- How many more requests of one token could join a queue that is this long; of a limit that is none, as many as can be
-  -- counted.
+  -- Returns the number of requests of one token that can still join a queue of this length, at most $MOST_USED.
   local function places(ahead)
     local room = $MAX_WAIT * RATE - ahead
     return BURST > 0 and room >= 0 and min(floor(room / TOKEN) + 1, $MOST_USED) or 0
   end
 
-  -- Grants no more than the cost: tokens to spend at will would undo the spacing. The wait of an allowed request is for
-  -- its turn.
+  -- Grants exactly the cost, because extra tokens would undo the spacing. An allowed request waits for its turn.
   local function decide(state, cost)
     load(state)
     local used = state.used

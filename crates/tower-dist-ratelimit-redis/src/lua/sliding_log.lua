@@ -1,7 +1,7 @@
-  -- The time of every token in the window, the oldest first: a list, which keeps whole numbers in about ten bytes.
+  -- A list of the times of all tokens in the window, the oldest first. A list stores a whole number in about ten bytes.
   local LIMIT, WINDOW = $LIMIT, $WINDOW
 
-  -- Moves all times back by as much, after the clock has jumped back.
+  -- Moves all times back by `back` after the clock has jumped back.
   local function move(key, back)
     local times = call('LRANGE', key, 0, -1)
     for i = 1, #times do times[i] = format('%d', (time_of(times[i]) or now) - back) end
@@ -10,8 +10,8 @@
     call('PEXPIRE', key, keep(WINDOW))
   end
 
-  -- len: stored tokens that stay; left: of these, how many have left the window at the front; last: the time of the
-  -- latest; add: tokens to push. A list that makes no sense counts as empty and is replaced.
+  -- len: number of stored tokens, without refunded ones; left: number of these that have left the window; last: the time of
+  -- the latest token; add: number of tokens to push. An invalid list counts as empty and is replaced.
   local function open(key)
     local state = { policy = false, touched = false, key = key, stored = 0, len = 0, left = 0, add = 0 }
     local function at(index)
@@ -45,12 +45,12 @@
     return state
   end
 
-  -- The time of those that are pushed.
+  -- Returns the time of new tokens.
   local function latest(state)
     return state.last and max(state.last, now) or now
   end
 
-  -- When the token of this number leaves, of those stored and those to push.
+  -- Returns the time until the token with this index leaves the window. New tokens follow the stored ones.
   local function until_gone(state, index)
     local at = index < state.len and time_of(call('LINDEX', state.key, index)) or latest(state)
     return at + WINDOW - now
@@ -79,7 +79,7 @@
     state.add = state.add + tokens
   end
 
-  -- Puts back what was taken last.
+  -- A refund removes the latest tokens.
   local function settle(state, delta)
     if delta > 0 then
       local more = min(delta, $MAX_LOG - used(state))

@@ -1,4 +1,4 @@
-  -- The counts of the last N sub-windows, the newest first, and of the one before them, of which a part counts.
+  -- The counts of the last N sub-windows, the newest first, and of the sub-window before them, which counts in part.
   local LIMIT, N, LENGTH = $LIMIT, $COUNT, $LENGTH
 
   local function open(key)
@@ -16,7 +16,7 @@
     local newest = n == N + 1 and time_of(counts[-1])
     if not newest then return state end
     newest = floor(newest / LENGTH)
-    -- After the clock has jumped back the newest goes on as the present one.
+    -- After the clock has jumped back, the newest sub-window becomes the present one.
     if newest > number then touch(state) end
     local older = max(number - newest, 0)
     for age = older, N do state[age] = counts[age - older] end
@@ -29,14 +29,14 @@
     return sum
   end
 
-  -- As much of the oldest as counts when so much of the present one has passed.
+  -- Returns the part of the oldest count that counts after `passed` of the present sub-window.
   local function share(count, passed)
     if $WHOLE or count == 0 then return count end
     local part, rest = muldiv(count, LENGTH - passed, LENGTH)
     return rest > 0 and part + 1 or part
   end
 
-  -- How much has to pass until no more than so much of the oldest counts; nothing if that is longer than a sub-window.
+  -- Returns the time of a sub-window until at most `room` of the oldest count counts, or nil if that exceeds a sub-window.
   local function passes(count, room)
     if count <= room then return 0 end
     if $WHOLE then return nil end
@@ -44,7 +44,7 @@
     return left > 0 and LENGTH - left or nil
   end
 
-  -- The shortest time after which no more than that counts, if nothing is added.
+  -- Returns the shortest time after which at most `most` tokens count, if no token is added.
   local function wait(state, most)
     local sum, waited, passed = within(state), 0, state.passed
     for age = N, 0, -1 do
@@ -78,7 +78,7 @@
     state[0] = state[0] + tokens
   end
 
-  -- Puts back what was taken last.
+  -- A refund lowers the latest counts first.
   local function settle(state, delta)
     if delta > 0 then
       local more = min(delta, $MAX_COUNT - within(state) - state[N])

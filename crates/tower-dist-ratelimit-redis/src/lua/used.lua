@@ -1,5 +1,5 @@
-  -- What was used when it was last written, and the quota in force since then: the units of a token, and those that drain in
-  -- a microsecond.
+  -- The value is the number of used units when it was written, and the quota in force since then: the units of a token, and
+  -- the units that drain in a microsecond.
   local RATE, TOKEN, BURST = $RATE, $TOKEN, $BURST
 
   local function open(key)
@@ -10,20 +10,20 @@
       units, token, rate, written = tonumber(units), tonumber(token), tonumber(rate), time_of(written)
       if written and units <= $MOST_USED and token > 0 and token <= $MOST_USED and rate > 0 then
         state.units, state.token, state.rate, state.written = units, token, rate, min(written, now)
-        -- The clock has jumped back. The key ends when it would have, or later.
+        -- The clock has jumped back. The key keeps its time to live.
         if written > now then call('SET', key, format('%d %d %d %d', units, token, rate, now), 'KEEPTTL') end
       end
     end
     return state
   end
 
-  -- The units that are still used, by the quota in force.
+  -- Returns the units that are used now, by the quota in force.
   local function left(state)
     if state.units == 0 then return 0 end
     return max(0, min(state.units - (now - state.written) * state.rate, $MOST_USED))
   end
 
-  -- The same by the quota of this request.
+  -- Converts them to the quota of this request.
   local function load(state)
     local units, token = left(state), state.token
     if token ~= TOKEN then
@@ -37,7 +37,7 @@
     state.units, state.token, state.rate, state.written = state.used, TOKEN, RATE, now
   end
 
-  -- A late charge brings its quota as any charge does. A refund changes no quota.
+  -- A late charge puts its quota in force, like any charge. A refund changes no quota.
   local function hold(state, delta)
     if delta < 0 and left(state) > 0 then RATE, TOKEN = state.rate, state.token end
   end

@@ -1,7 +1,7 @@
   local LIMIT = $LIMIT
 
-  -- The window that counts: the one that was written, or one that would begin now. If the clock has jumped back and a
-  -- later window was written, its count goes on in this one.
+  -- Returns the written window, or a window that begins now. If the clock has jumped back behind the written window, its
+  -- count moves to the present window.
   local function open(key)
     local fresh = $FRESH
     local state = { policy = false, touched = false, key = key, ends = fresh, count = 0, fresh = fresh }

@@ -16,40 +16,41 @@ use crate::{
     failure::Failure,
 };
 
-/// With this number of unsent requests a call goes out, also if they are few rows of a hot key.
+/// Number of unsent requests with which a call goes out, even if they are few rows of a hot key.
 const MANY: usize = 64;
 
 /// Number of calls of one kind that go out without a wait, so that the second of two concurrent requests does not wait for
 /// the first. With 64 and 512 concurrent requests for one key, the median latency is the same as with one call.
 pub(super) const FREE_CALLS: usize = 2;
 
-/// While two calls are on their way, requests wait for each other: until there are as many as fit into one, or a call is
-/// answered; but if the last call was sent longer ago than this, one that arrives takes those that wait along. Servers nearby answer sooner,
-/// so that calls are full when there is much to do.
+/// Time after the last call from which a new request sends the waiting ones.
+///
+/// While two calls are in flight, requests wait until they fill a call or until a call is answered. A near server answers
+/// sooner than this, so its calls are full under load.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// How many calls may be on their way.
+/// Maximum number of calls in flight.
 const CALLS: usize = 32;
 
-/// How many requests wait to go out, of one kind. More than any service has at once; beyond it they fail at once rather
-/// than pile up in front of a server that does not answer.
+/// Maximum number of unsent requests of one kind. It exceeds the concurrent requests of any service. Further requests fail
+/// immediately, so that no queue builds up in front of a server that does not answer.
 pub(super) const LONGEST: usize = 4096;
 
-/// How many calls wait to go out. Twice as many as the longest queue needs that nobody has left.
+/// Maximum number of unsent calls: twice as many as the longest queue needs if no caller leaves.
 const MOST_BATCHES: usize = 2 * LONGEST / MOST_ROWS;
 
-/// Requests of one kind that wait.
+/// The unsent requests of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Of as many rows as may be.
+    /// Batches that are full.
     full: VecDeque<Arc<Batch>>,
-    /// Which others join.
+    /// The batch that new requests join.
     open: Option<Arc<Batch>>,
-    /// How many requests are in these.
+    /// Number of requests in these batches.
     waiting: Arc<AtomicUsize>,
-    /// How many calls are on their way.
+    /// Number of calls in flight.
     calls: usize,
-    /// The last of them.
+    /// When the last call was sent.
     sent: Option<Instant>,
     pub(super) is_due: bool,
 }
@@ -65,12 +66,12 @@ impl Queue {
         self.full.len() + usize::from(self.open.is_some())
     }
 
-    /// Whether there is a call to be made.
+    /// Returns whether a call can go out now.
     pub(super) fn may_go(&self) -> bool {
         !self.is_empty() && (self.calls < FREE_CALLS || (self.calls < CALLS && self.may_follow()))
     }
 
-    /// Whether another call may go while the free ones are on their way.
+    /// Returns whether another call may go while the free calls are in flight.
     fn may_follow(&self) -> bool {
         self.is_much() || self.sent.is_none_or(|sent| sent.elapsed() >= PATIENCE)
     }
@@ -79,8 +80,8 @@ impl Queue {
         !self.full.is_empty() || self.waiting.load(Relaxed) >= MANY
     }
 
-    /// Whether the last request can make a call go out. Of many concurrent requests only the first looks at the clock, and
-    /// each request that doubles their number.
+    /// Returns whether the last request can make a call go out. So only the first request reads the clock, and each request
+    /// that doubles the number of waiting requests.
     pub(super) fn has_news(&self) -> bool {
         self.waiting.load(Relaxed).is_power_of_two() || self.is_much()
     }
@@ -96,7 +97,7 @@ impl Queue {
         let (pending, is_full) = batch.join(call);
         if is_full {
             self.full.extend(self.open.take());
-            // Requests that are gone take no place.
+            // Requests without a caller take no place in the queue.
             while self.full.front().is_some_and(|batch| batch.is_deserted()) {
                 self.full.pop_front();
             }
@@ -108,7 +109,7 @@ impl Queue {
     pub(super) fn take(&mut self) -> Option<Sending> {
         while self.may_go() {
             let batch = self.full.pop_front().or_else(|| self.open.take())?.close();
-            // A batch of requests that are all gone is not sent.
+            // A batch that all callers have left is not sent.
             if !batch.rows.0.is_empty() {
                 self.calls += 1;
                 self.sent = Some(Instant::now());
@@ -118,7 +119,7 @@ impl Queue {
         None
     }
 
-    /// A call has ended.
+    /// Records that a call has ended.
     pub(super) fn ended(&mut self) {
         self.calls = self.calls.saturating_sub(1);
     }

@@ -1,4 +1,4 @@
-//! Which requests go out together, when, and what each is told; without a server.
+//! The grouping of requests into calls, their timing and their answers, without a server.
 
 mod bounds;
 
@@ -10,7 +10,7 @@ use tokio_test::task::spawn;
 use super::{queue::FREE_CALLS, *};
 use crate::{arguments::told, call::Call, reply::Words, script::Script};
 
-/// An outbox with a connection, and a policy: a bucket of five tokens.
+/// An outbox with a connection, and a policy with a bucket of five tokens.
 struct Lab {
     outbox: Outbox,
     script: Arc<Script>,
@@ -35,14 +35,14 @@ impl Lab {
         self.outbox.post(self.work(key, How::Together)).unwrap()
     }
 
-    /// What the task finds to send.
+    /// Returns the calls that the task would send.
     fn take(&self) -> Vec<Parcel> {
         let mut parcels = Vec::new();
         self.outbox.take(&mut parcels);
         parcels
     }
 
-    /// Leaves as many calls on their way as go without a wait. Returns the last.
+    /// Sends as many calls as go without a wait, and leaves them in flight. Returns the last one.
     fn busy(&self) -> Parcel {
         drop(self.post("busy"));
         let calls = (0..FREE_CALLS).map(|_| {
@@ -55,7 +55,7 @@ impl Lab {
     }
 }
 
-/// Says to the rows of a call what a server would whose buckets are all full.
+/// Answers the rows of a call as a server does whose buckets are all full.
 fn answer(parcel: Parcel) {
     let rows = parcel.batch.rows.0.iter();
     let numbers = rows.flat_map(|row| match row.times {
@@ -75,14 +75,14 @@ async fn left(pending: Pending) -> i64 {
     }
 }
 
-/// How many requests are in each row.
+/// Returns the number of requests in each row.
 fn rows(parcel: &Parcel) -> Vec<usize> {
     let rows = &parcel.batch.rows.0;
     rows.iter().map(|row| row.times).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_calls_go_at_once_and_then_all_requests_that_have_come_go_together() {
+async fn two_calls_go_immediately_and_further_requests_go_together() {
     let lab = Lab::new();
     let first = lab.post("a");
     let sent = lab.take().remove(0);
@@ -102,7 +102,7 @@ async fn two_calls_go_at_once_and_then_all_requests_that_have_come_go_together()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_before_it_is_sent_is_not_charged_and_those_behind_move_up() {
+async fn a_request_whose_caller_leaves_before_the_call_is_not_charged() {
     let lab = Lab::new();
     let busy = lab.busy();
     let mut asked: Vec<Option<Pending>> = ["a", "b", "b", "b", "c", "c"]
@@ -114,7 +114,7 @@ async fn who_goes_before_it_is_sent_is_not_charged_and_those_behind_move_up() {
     let mut parcels = Vec::new();
     lab.outbox.ended(busy.kind.unwrap(), &mut parcels);
     assert_eq!(parcels.iter().map(rows).collect::<Vec<_>>(), [[2]]);
-    // Who goes now has been charged.
+    // A caller that leaves now has been charged.
     let stays = asked[3].take().unwrap();
     asked.clear();
     answer(parcels.remove(0));
@@ -122,7 +122,7 @@ async fn who_goes_before_it_is_sent_is_not_charged_and_those_behind_move_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_for_those_who_have_all_gone() {
+async fn a_call_that_all_callers_have_left_is_not_sent() {
     let lab = Lab::new();
     drop((lab.post("a"), lab.post("a"), lab.post("b")));
     assert!(lab.take().is_empty());
@@ -131,7 +131,7 @@ async fn nothing_is_sent_for_those_who_have_all_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_told_in_the_order_in_which_it_was_asked() {
+async fn a_run_is_answered_in_the_order_of_its_requests() {
     let lab = Lab::new();
     let asked: Vec<Pending> = (0..7).map(|_| lab.post("a")).collect();
     answer(lab.take().remove(0));
@@ -143,7 +143,7 @@ async fn a_run_is_told_in_the_order_in_which_it_was_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_full_waits_for_no_other() {
+async fn a_full_call_does_not_wait() {
     let lab = Lab::new();
     let _busy = lab.busy();
     let keys: Vec<Pending> = (0..33).map(|n| lab.post(&n.to_string())).collect();
@@ -154,7 +154,7 @@ async fn a_call_that_is_full_waits_for_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_comes_a_while_after_the_last_call_takes_those_along_that_wait() {
+async fn a_request_a_while_after_the_last_call_sends_the_waiting_ones() {
     let lab = Lab::new();
     let _busy = lab.busy();
     let waits = lab.post("a");
@@ -162,14 +162,14 @@ async fn one_that_comes_a_while_after_the_last_call_takes_those_along_that_wait(
     let also = lab.post("b");
     assert!(lab.take().is_empty());
     advance(Duration::from_micros(1)).await;
-    // The third does not look at the clock, the fourth does.
+    // The third request does not read the clock, the fourth one does.
     let (third, fourth) = (lab.post("c"), lab.post("d"));
     assert_eq!(rows(&lab.take()[0]), [1; 4]);
     drop((waits, also, third, fourth));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_task_is_woken_only_for_what_it_can_send() {
+async fn the_task_is_woken_only_if_it_can_send_a_call() {
     let lab = Lab::new();
     let mut sent = Vec::new();
     for _ in 0..2 {
@@ -190,7 +190,7 @@ async fn the_task_is_woken_only_for_what_it_can_send() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_woken_by_the_answer_and_by_the_end_of_the_connection() {
+async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
     let lab = Lab::new();
     let mut asked = spawn(lab.post("a"));
     assert!(asked.poll().is_pending());
@@ -214,14 +214,14 @@ async fn who_waits_is_woken_by_the_answer_and_by_the_end_of_the_connection() {
     }
     let refused = lab.outbox.post(lab.work("a", How::Together));
     assert!(matches!(refused, Err(Failure::NotConnected(_))));
-    // Another connection owes nothing to those before it.
+    // A new connection has no calls in flight.
     lab.outbox.open();
     let _pending = lab.post("a");
     assert_eq!(lab.take().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_to_go_alone_goes_alone() {
+async fn a_call_that_has_to_go_alone_goes_alone() {
     let lab = Lab::new();
     let _busy = lab.busy();
     let alone = lab.outbox.post(lab.work("a", How::Alone)).unwrap();
@@ -236,7 +236,7 @@ async fn what_has_to_go_alone_goes_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_is_bounded_and_who_has_gone_keeps_nobodys_place_in_it() {
+async fn a_queue_is_bounded_and_a_request_without_a_caller_takes_no_place() {
     let lab = Lab::new();
     let busy: Vec<_> = (0..2 + 30 * 32)
         .map(|n| (lab.post(&format!("busy {n}")), lab.take()))
@@ -259,7 +259,7 @@ async fn a_queue_is_bounded_and_who_has_gone_keeps_nobodys_place_in_it() {
     assert_eq!(all.len(), LONGEST);
     drop(all);
     assert_eq!(full().len(), LONGEST);
-    // On one key, too, what those leave behind who go is bounded.
+    // On one key, too, the memory of requests whose callers have left is bounded.
     for _ in 0..40_000 {
         drop(lab.post("hot"));
     }

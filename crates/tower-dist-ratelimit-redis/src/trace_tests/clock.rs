@@ -2,21 +2,21 @@ use std::time::Duration;
 
 use tower_dist_ratelimit::{Algorithm, Decision, Quota};
 
-/// The time by which one key in Rust is charged, in microseconds: the server's, as long as that does not jump back.
+/// The time at which a key is charged in Rust, in microseconds. It is the server's time until that jumps back.
 ///
-/// After a jump to before a key was written, the scripts go on as if it had been written now, or in the present window.
-/// To the algorithms in Rust that is a later time.
+/// After a jump to a time before the last write of a key, the scripts treat the key as written now, or in the present window.
+/// For the algorithms in Rust that is a later time.
 pub(super) struct Clock {
     algorithm: Algorithm,
     window: u64,
-    /// Where windows begin.
+    /// The offset of the windows.
     phase: u64,
     ahead: u64,
     written: Option<u64>,
 }
 
 impl Clock {
-    /// For a key whose hash begins with these bits.
+    /// The clock of a key whose hash begins with these bits.
     pub(super) fn new(algorithm: Algorithm, quota: Quota, bits: u64) -> Self {
         let window = micros(quota.window());
         let (window, phase) = match algorithm {
@@ -34,7 +34,7 @@ impl Clock {
         }
     }
 
-    /// The time when the server's clock shows `now`.
+    /// Returns the time at which the server's clock shows `now`.
     pub(super) fn at(&mut self, now: u64) -> u64 {
         let time = now + self.ahead;
         let back = self.written.map_or(0, |written| match self.algorithm {
@@ -51,10 +51,10 @@ impl Clock {
         time + back
     }
 
-    /// The key was charged then.
+    /// Records that the key was charged.
     pub(super) fn wrote(&mut self, time: u64, decision: &Decision) {
         self.written = Some(match self.algorithm {
-            // What counts is when its window began.
+            // The beginning of the window decides.
             Algorithm::FixedWindowFromFirstRequest => {
                 time + micros(decision.reset_after) - self.window
             }

@@ -1,4 +1,4 @@
-//! What becomes of limits when the server's clock jumps.
+//! Limits after jumps of the server's clock.
 
 use tower_dist_ratelimit::{Algorithm, Quota};
 
@@ -7,7 +7,7 @@ use super::{ALGORITHMS, START, lab::Lab, together::Together};
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3600 * SECOND;
 
-/// Uses up a minute's limit, and then asks by this clock: now and later, in seconds, until a request passes.
+/// Uses up a minute's limit, and then sends requests at `now` and later, in seconds, until a request passes.
 fn recovery(lab: &Lab, algorithm: Algorithm, dynamic: bool, full: u64, now: u64) -> u64 {
     lab.clear();
     let mut policy = Together::new(&[(algorithm, dynamic, Quota::per_minute(6))]);
@@ -16,14 +16,14 @@ fn recovery(lab: &Lab, algorithm: Algorithm, dynamic: bool, full: u64, now: u64)
     refused.unwrap_or_else(|| panic!("{algorithm:?} is still blocked after 200 s"))
 }
 
-/// As long as without a jump: a burst drains in ten seconds a token, and windows end.
+/// A burst drains by one token in ten seconds, and windows end, as without a jump.
 #[test]
 fn after_the_clock_jumps_back_an_hour_every_algorithm_recovers_as_if_it_had_not() {
     let lab = Lab::new();
     for algorithm in ALGORITHMS {
         for dynamic in [false, true] {
             let expected = recovery(&lab, algorithm, dynamic, START, START);
-            // A window, and a tenth for the first of the next sub-window.
+            // A window takes 60 s, and the first token of the next sub-window comes after a tenth of it.
             assert!((1..=70).contains(&expected), "{algorithm:?}: {expected} s");
             let back = recovery(&lab, algorithm, dynamic, START, START - HOUR);
             assert_eq!(back, expected, "{algorithm:?}, back");

@@ -2,11 +2,10 @@ use std::time::Duration;
 
 use tower_dist_ratelimit::Decision;
 
-/// Whether two waits are the same: ours in whole microseconds, rounded up; theirs in nanoseconds, which may be rounded
-/// up or down by one. After changes of the quota both have rounded what was used up to units of their own: that is more
-/// by a share.
+/// Returns whether two waits are equal. The script rounds up to microseconds; the arithmetic rounds to nanoseconds, up or
+/// down. After changes of the quota, both have rounded the used tokens to their own units, which adds a share of the wait.
 fn same_wait(ours: Duration, theirs: Duration, changes: bool) -> bool {
-    // By a limit of zero nothing drains: both say decades, each as many as it can count.
+    // With a limit of zero no token drains. Both waits are then decades, up to the largest number of each.
     let never = Duration::from_secs(1_000_000_000);
     if ours.min(theirs) > never {
         return true;

@@ -1,14 +1,14 @@
 use proptest::prelude::*;
 use tower_dist_ratelimit::Quota;
 
-/// One thing that happens to a key.
+/// One event of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// In microseconds since the one before; negative when the clock jumps back.
+    /// Microseconds since the previous step; negative if the clock jumps back.
     pub(super) wait: i64,
     pub(super) cost: u64,
     pub(super) want: u64,
-    /// Instead of a request.
+    /// A correction instead of a request.
     pub(super) settle: Option<i64>,
     pub(super) quota: Option<Quota>,
 }
@@ -36,7 +36,7 @@ pub(super) fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
             other.burst(burst)
         }
     });
-    // Those of a policy whose quota is fixed leave it out.
+    // Policies with a fixed quota ignore it.
     let other = prop::option::weighted(0.3, other);
     let step =
         (wait, cost, 0..=burst + 2, settle, other).prop_map(|(wait, cost, want, settle, quota)| {
@@ -48,8 +48,8 @@ pub(super) fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
                 quota,
             }
         });
-    // What is refunded in full is deleted here, and there it stands at the present time, which is another thing only to
-    // a clock that jumps back before it: so traces have one or the other.
+    // After a full refund the script deletes the key, and the arithmetic keeps a state of the present time. The two differ
+    // if the clock jumps back behind it. So a trace has refunds or jumps.
     (prop::collection::vec(step, 1..40), any::<bool>()).prop_map(|(mut steps, jumps)| {
         for step in &mut steps {
             if jumps {

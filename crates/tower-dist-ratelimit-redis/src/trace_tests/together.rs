@@ -19,7 +19,7 @@ use crate::{
 /// The time is the last argument.
 const CLOCK: &str = "local now = tonumber(table.remove(ARGV))\n";
 
-/// Keys outlive a trace, whatever it says that the time is.
+/// Keys outlive a trace at any of its times.
 const SLACK: u64 = 600_000;
 
 fn policy(name: &str, algorithm: Algorithm, quota: Quota, dynamic: bool) -> Policy {
@@ -40,13 +40,13 @@ fn script(rules: Vec<Arc<Rule>>) -> Script {
     Script::with_clock(rules, CLOCK, SLACK)
 }
 
-/// Sixteen bits of a key's hash, where the scripts take them from.
+/// Returns the sixteen bits of a key's hash that the scripts use.
 fn phase_bits(tag: &Tag) -> u64 {
     let digits = std::str::from_utf8(&tag[..4]).unwrap();
     u64::from_str_radix(digits, 16).unwrap() << 48
 }
 
-/// Requests that were decided in Rust and go to the script together; with the limits that held.
+/// Requests that were decided in Rust, with their limits. The script decides them in one call.
 #[derive(Default)]
 pub(super) struct Pending {
     calls: Vec<Call>,
@@ -79,26 +79,26 @@ impl Pending {
     }
 }
 
-/// The same numbers by the policy's own window: what converts between windows a hundred thousand times as long is
-/// rounding, in either.
+/// Returns the quota with the policy's own window. Between windows of very different lengths, the conversion would be mostly
+/// rounding.
 fn in_window_of(quota: Quota, other: Quota) -> Quota {
     Quota::new(other.limit(), quota.window()).burst(other.burst_size())
 }
 
-/// Policies that are decided together, and a key of each.
+/// Policies that are decided together, each with a key.
 pub(super) struct Together {
     script: Arc<Script>,
     members: Vec<Member>,
 }
 
 struct Member {
-    /// The key, and another one, which rejects what the whole set rejects.
+    /// The state of the key, and a second state, which rejects the requests that the whole set rejects.
     states: [State; 2],
     clock: Clock,
 }
 
 impl Member {
-    /// Makes a charge that the whole set allows, or notes one that it rejects.
+    /// Makes a charge if the whole set allows it, or else records the rejection.
     fn charge(&mut self, time: u64, charge: Charge<'_>, allowed: bool) -> Decision {
         let nanos = time * 1000;
         let too_much = Charge::new(charge.policy, NAME, u64::MAX);
@@ -141,7 +141,7 @@ impl Together {
         }
     }
 
-    /// Whether the script lets a request pass.
+    /// Returns whether the script allows a request.
     pub(super) fn passes(&mut self, lab: &Lab, now: u64) -> bool {
         let rules = self.script.rules.iter().enumerate();
         let charge = Charge::new(PolicyId::new(0), NAME, 1);
@@ -156,7 +156,7 @@ impl Together {
         words.iter().all(|said| said.granted >= 0)
     }
 
-    /// What happens at a step: in Rust now, and in the script when the time moves on.
+    /// Makes a step in Rust. The script makes it when the time moves on.
     pub(super) fn step(&mut self, now: u64, step: &Step, pending: &mut Pending) {
         let rules = Arc::clone(&self.script);
         let rules = &rules.rules;

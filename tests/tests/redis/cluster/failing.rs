@@ -50,7 +50,7 @@ pub(super) async fn while_a_primary_is_frozen_the_others_decide_on_what_is_their
 pub(super) async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis: &Redis) {
     let set = Set::new(redis, &[Policy::new("p", Quota::per_hour(1_000))]);
     cluster.nodes_mut()[0].kill();
-    who_starts_while_a_primary_is_down_works_with_the_others(cluster).await;
+    a_process_that_starts_while_a_primary_is_down_uses_the_other_primaries(cluster).await;
     for number in 0..30 {
         let key = format!("key {number}");
         until("a replica to take over", || async {
@@ -61,7 +61,7 @@ pub(super) async fn a_primary_that_dies_is_replaced(cluster: &mut Cluster, redis
 }
 
 /// After its promotion, the replica decides on the failed primary's keys.
-async fn who_starts_while_a_primary_is_down_works_with_the_others(cluster: &Cluster) {
+async fn a_process_that_starts_while_a_primary_is_down_uses_the_other_primaries(cluster: &Cluster) {
     let limiter = Limiter::new(
         connect(&cluster.url()).await,
         Policy::new("late", Quota::per_hour(1_000)),

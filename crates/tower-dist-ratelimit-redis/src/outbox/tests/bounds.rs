@@ -1,9 +1,9 @@
-//! How much there can be of anything.
+//! The bounds of all queues.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_of_so_many_requests_at_most_though_they_are_one_row() {
+async fn the_number_of_requests_of_a_call_is_bounded_even_in_one_row() {
     let lab = Lab::new();
     let _busy = lab.busy();
     let hot: Vec<Pending> = (0..300).map(|_| lab.post("hot")).collect();
@@ -12,7 +12,7 @@ async fn a_call_is_of_so_many_requests_at_most_though_they_are_one_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_wait_to_go_alone_than_to_go_with_others() {
+async fn the_queue_of_calls_that_go_alone_is_bounded_too() {
     let lab = Lab::new();
     let post = || lab.outbox.post(lab.work("a", How::Alone));
     let alone: Vec<Pending> = (0..LONGEST).map(|_| post().unwrap()).collect();
@@ -23,7 +23,7 @@ async fn no_more_wait_to_go_alone_than_to_go_with_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_of_which_nothing_is_on_its_way_are_forgotten_and_no_others() {
+async fn only_kinds_without_requests_are_forgotten() {
     const KINDS: u16 = 100;
     let lab = Lab::new();
     let post = |slot| {
