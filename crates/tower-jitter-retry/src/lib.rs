@@ -1,14 +1,10 @@
-//! Retries for any [tower](https://docs.rs/tower) service, on either side of the wire: what is safe to repeat is repeated,
-//! after an exponential backoff with jitter, within a budget that keeps a failing backend from being buried.
+//! Retries for any [tower](https://docs.rs/tower) service. The layer retries requests that are safe to resend, after an
+//! exponential backoff with jitter, within a budget that protects a failing backend from a retry storm.
 //!
-//! # Five minutes
+//! # Quick start
 //!
-//! For HTTP there is nothing to decide at first. The errors of a client are recognised with that client's feature, here
+//! The default layer for HTTP needs no settings. A client's errors are recognised with that client's feature, here
 //! `hyper-util-01`:
-//!
-//! ```toml
-//! tower-jitter-retry = { version = "0.1", features = ["hyper-util-01"] }
-//! ```
 //!
 //! ```
 //! use bytes::Bytes;
@@ -24,7 +20,8 @@
 //! # }
 //! ```
 //!
-//! Any other service, with any request that is `Clone`; an `Err` is a failure and an `Ok` is not:
+//! A service with any other request that is `Clone`: the layer retries every `Err` and no `Ok`, unless a rule
+//! ([`retry_if`](RetryLayerBuilder::retry_if), [`classify_with`](RetryLayerBuilder::classify_with)) decides otherwise.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -52,110 +49,76 @@
 //! # }
 //! ```
 //!
-//! The delays by themselves, without tower:
+//! [`Backoff::schedule`] returns the delays alone, without tower.
 //!
-//! ```
-//! use std::time::Duration;
-//! use tower_jitter_retry::{Backoff, Jitter};
+//! # HTTP: which outcomes are retried
 //!
-//! let (base, cap) = (Duration::from_millis(100), Duration::from_secs(20));
-//! let delays: Vec<Duration> = Backoff::exponential(base, cap).jitter(Jitter::Full).seed(7).schedule().take(5).collect();
-//! assert!(delays.iter().all(|delay| *delay <= cap));
-//! ```
-//!
-//! # What is repeated
-//!
-//! | outcome of an HTTP request | GET, HEAD, OPTIONS, TRACE, QUERY, PUT, DELETE, or with `Idempotency-Key` | POST, PATCH, … |
+//! | outcome | idempotent requests | POST, PATCH, … |
 //! |---|---|---|
-//! | 429 | after a backoff from 1 s, not before the server's hint | the same: a refusal comes before the work ([but](RetryLayerBuilder::retry_429_for_idempotent_only)) |
-//! | 503 with a `Retry-After` above 0 | after a backoff from 1 s, not before the server's hint | no |
+//! | 429 | after a backoff from 1 s | the same ([unless switched off](RetryLayerBuilder::retry_429_for_idempotent_only)) |
+//! | 503 with a `Retry-After` above 0 | after a backoff from 1 s | no |
 //! | 408, 425, 500, 502, 503, 504 | yes | no |
-//! | proof that the server did not process it: a stale pooled connection, HTTP/2's REFUSED_STREAM and GOAWAY | yes, the first time immediately and for free | the same |
-//! | no connection: refused, timed out, no address | yes, after a backoff and with a token from the budget | the same |
-//! | a layer below rejected it and names a wait: a `ThrottleLayer` of `tower-dist-ratelimit` | yes, not before the wait is over | the same |
-//! | a layer below rejected it and names no wait: tower's `LoadShed` and `Buffer` | no | no |
+//! | proof that the server did not process the request: a stale pooled connection, REFUSED_STREAM, GOAWAY | the first time immediately and without a token | the same |
+//! | no connection: refused, timed out, no address | yes | yes |
+//! | a layer below rejected the request and names a wait, such as a `ThrottleLayer` of `tower-dist-ratelimit` | after that wait | the same |
+//! | a layer below rejected the request without a wait, such as tower's `LoadShed` | no | no |
 //! | an error of the request's own body | no | no |
 //! | any other error of the client | yes | no |
-//! | anything else | no | no |
+//! | any other outcome | no | no |
 //!
-//! `Retry-After`, in seconds or as a date, is a floor for the delay, with up to a tenth more by chance; on a 429 without
-//! one, the IETF's `RateLimit` field serves. When the wait is longer than `max_retry_after`, the answer is returned. CONNECT and
-//! requests with `Upgrade` are never repeated, and a 101 is an answer like any other. An answer is judged by its head: a
-//! body that breaks later is the caller's.
+//! - Idempotent requests are GET, HEAD, OPTIONS, TRACE, QUERY, PUT, DELETE, and requests with an `Idempotency-Key`.
+//!   [`idempotent_if`](RetryLayerBuilder::idempotent_if) declares further requests, and
+//!   [`generate_idempotency_key`](RetryLayerBuilder::generate_idempotency_key) adds keys for servers that honour them.
+//! - `Retry-After` is a lower bound for the delay, with up to a tenth of jitter. Without it, the `RateLimit` field of a 429
+//!   is used. If the wait is longer than `max_retry_after`, the response is returned.
+//! - CONNECT and requests with `Upgrade` are never retried.
+//! - Only the response head is classified. An error while the body streams goes to the caller.
+//! - [`classify`](RetryLayerBuilder::classify) has the last word on the meaning of an outcome. It never makes a request safe
+//!   to resend: a POST that got a 404 is sent once, even if the rule calls the 404 transient.
 //!
-//! Proof is found in the errors of `std::io`, and with the features `hyper-util-01`, `reqwest-013` and `tonic-014` in the errors of
-//! hyper, hyper-util, h2, reqwest and tonic, also boxed and as the source of another. Any other error proves nothing; an error of your own that wraps one and is not boxed proves nothing. An answer is taken as one to the request
-//! that went in. A service below that sends requests of its own breaks that: one that follows redirects, one that fails
-//! over, a handler that calls others after it has acted and lets their errors out as its own. Put the layer below such a
-//! service, or have [`classify`](RetryLayerBuilder::classify) make [`Verdict::Unprocessed`] fatal. reqwest follows redirects by default and its errors don't
-//! say of which request they are, so none of them is proof, unless the client follows none and the layer
-//! [knows it](RetryLayerBuilder::without_redirects).
+//! **Proof** is found in the errors of `std::io`, and with the client features in the errors of hyper, hyper-util, h2,
+//! reqwest and tonic, also if they are boxed or the source of another error. Errors of other types prove nothing. A service
+//! below that sends requests of its own, such as a redirecting client, can report the error of another request. Place the
+//! layer below that service. reqwest follows redirects by default, so its errors are no proof unless the layer is built
+//! [`without_redirects`](RetryLayerBuilder::without_redirects).
 //!
-//! A rejection by a layer of this process is recognised as a [`Rejected`] in boxed errors and their sources, and in the
-//! unboxed errors of `tower-dist-ratelimit` (feature `attempt`, on by default). tower's and tower-resilience's rejections
-//! are recognised by their texts, and only in boxed errors: `.map_err(BoxError::from)` below the retry layer. Its wait is
-//! obeyed like a server's, up to `max_retry_after` and before the deadline; otherwise the caller gets the rejection. The same holds
-//! where a rule of your own asks for the retry, unless the rule names a wait: `Verdict::transient().after(wait)`.
+//! **Rejections** of a layer in this process are recognised as [`Rejected`] in boxed errors and their sources, and in the
+//! errors of `tower-dist-ratelimit`. The rejections of tower and tower-resilience are recognised by their texts, in boxed
+//! errors only: put `.map_err(BoxError::from)` below the retry layer.
 //!
-//! A body is sent again, whether it is in memory or streams: what streams is recorded while it is sent, up to
-//! [`replay_limit`](RetryLayerBuilder::replay_limit). Once an attempt has read more than that, the request is not resent and
-//! its failure is returned. Bodies of any other type, such as a server's `Incoming`, become repeatable as a [`ReplayBody`].
+//! **Bodies** in memory are shared. A streaming body is recorded up to
+//! [`replay_limit`](RetryLayerBuilder::replay_limit); a request with a longer body is not resent. Other types, such as a
+//! server's `Incoming`, become replayable as a [`ReplayBody`].
 //!
-//! A POST becomes as repeatable as a PUT with an `Idempotency-Key`, if the server honours it; the layer can
-//! [generate one](RetryLayerBuilder::generate_idempotency_key). [`idempotent_if`](RetryLayerBuilder::idempotent_if) declares
-//! further requests idempotent, such as a POST that only reads.
+//! # gRPC
 //!
-//! [`classify`](RetryLayerBuilder::classify) has the last word on what an outcome means, where your service differs from the
-//! table. It has none on what is safe: a POST that got a 404 is sent once, even if the rule calls the 404 transient. A resend
-//! takes an idempotent request, proof that the server did not process it, or a 429.
-//!
-//! [`RetryLayer::grpc`] goes by gRFC A6. It retries after a server's pushback, to the millisecond, and after proof that the
-//! server did not process the call. UNAVAILABLE and broken connections are retried for the methods that you declare
-//! [idempotent](RetryLayerBuilder::idempotent_methods), as a service config does in gRPC's own libraries. Each attempt carries
-//! the remaining time of a `grpc-timeout`. See [`Grpc`].
-//!
-//! For a service of your own, [`retry_if`](RetryLayerBuilder::retry_if) tells which outcomes to retry, and
-//! [`classify_with`](RetryLayerBuilder::classify_with) takes a rule that also looks at the request.
-//!
-//! # Defaults
-//!
-//! | setting | default | why |
-//! |---|---|---|
-//! | `max_attempts` | 3 in all | AWS SDKs, Google's SRE book: what two repeats don't mend, ten won't either |
-//! | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; 1 s · 2ⁿ for 429 and hinted 503 | AWS SDKs: full jitter has the fewest calls for its completion time |
-//! | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2: when everything fails, the load grows by a fifth and not threefold |
-//! | `max_retry_after` | 60 s | nobody waits longer |
-//! | `replay_limit` | 64 KiB of a body that streams | linkerd2 |
-//! | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`RetryOverride`] is honoured | only you know what your callers wait for |
-//!
-//! Every answer that stops a call comes back untouched: when attempts or budget run out, the caller sees the last attempt's
-//! own response or error, and no error type changes.
+//! [`RetryLayer::grpc`] follows gRFC A6. It retries after a server's pushback and after proof that the server did not
+//! process the call. UNAVAILABLE and broken connections are retried for the methods declared
+//! [idempotent](RetryLayerBuilder::idempotent_methods). Each attempt carries the remaining time of a `grpc-timeout`. See
+//! [`Grpc`].
 //!
 //! # Time limits
 //!
-//! | | ends what is in flight | the caller gets |
+//! | limit | ends the attempt in flight | the caller receives |
 //! |---|---|---|
-//! | [`retry_until`](RetryLayerBuilder::retry_until), [`RetryOverride::deadline`] | no | the failure whose repeat would come too late, without a wait |
-//! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | the attempt, which is repeated if the request is idempotent | the last attempt's timeout |
-//! | [`deadline`](RetryLayerBuilder::deadline) | the call | a timeout |
+//! | [`retry_until`](RetryLayerBuilder::retry_until), [`RetryOverride::deadline`] | no | the failure whose retry would start too late, without a wait |
+//! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | yes; the attempt is retried if the request is idempotent | the timeout of the last attempt |
+//! | [`deadline`](RetryLayerBuilder::deadline) | yes, with the call | a timeout |
 //!
-//! The last two create an outcome that the service did not have. What it looks like is up to the service's error type (see
-//! [`TimeoutAnswer`]: an error where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC) or to an
-//! [`on_timeout`](RetryLayerBuilder::on_timeout) closure. For hyper-util's client, whose error can't be made and whose
-//! response can't either, box the error: `.layer(retry).map_err(BoxError::from).service(client)`.
+//! The service's error type makes the outcome of a timeout ([`TimeoutAnswer`]: an error where errors are boxed, a 504 for
+//! axum and reqwest, DEADLINE_EXCEEDED over gRPC), or an [`on_timeout`](RetryLayerBuilder::on_timeout) closure does.
+//! hyper-util's error type has no constructor, so box its errors:
+//! `.layer(retry).map_err(BoxError::from).service(client)`.
 //!
-//! A service that boxes its errors is called inside `tokio::spawn` with `service.ready().await?.call(request).await`. Two forms
-//! do not compile there, as they do not with tower's `Timeout`: `service.oneshot(request)` over boxed errors, and tower's own
-//! `Retry` above this one. Put a `BoxCloneService` around the layer for these.
+//! Inside `tokio::spawn`, call a service with boxed errors as `service.ready().await?.call(request).await`.
+//! `service.oneshot(request)` and tower's `Retry` above this layer do not compile there, as with tower's `Timeout`. A
+//! `BoxCloneService` around the layer fixes both.
 //!
-//! With `attempt_timeout` a stalled attempt leaves time for the next, which a timeout above the layer does not. tower's
-//! `Timeout` does the same below the layer, for one more box around each error. The limits of
-//! a [`RetryOverride`] win over those of the layer. In a layer with `attempt_timeout` or `deadline`, the deadline of the
-//! override also ends an attempt in flight.
+//! # Overrides
 //!
-//! # One request that differs
-//!
-//! A [`RetryOverride`] in the extensions of an HTTP or gRPC request replaces settings of the layer for that request:
+//! A [`RetryOverride`] in the extensions of an HTTP or gRPC request replaces settings for that request, in every retry layer
+//! that the request passes. It cannot reach `reqwest::Request`, whose extensions are private. Other requests
+//! choose theirs in [`RequestRule::retry_override`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -168,86 +131,57 @@
 //! # assert_eq!(report.extensions().get(), Some(&patient));
 //! ```
 //!
-//! Budget, mode, and the rules on what is safe to resend hold for such a request, too. The override applies to all retry
-//! layers that the request passes. It cannot reach a layer over `reqwest::Request`, which keeps its extensions private.
-//! Requests of your own choose theirs in [`RequestRule::retry_override`].
-//!
 //! # Where it goes
 //!
 //! ```text
 //! retry, with a deadline and a timeout for each attempt     waits with nothing in flight and no permit held
-//!   hedge                                                   each try is a race
+//!   hedge                                                   each attempt is a race
 //!     rate or concurrency limit                             counts every attempt
 //!       client
 //! ```
 //!
-//! ```
-//! use std::time::Duration;
-//! use tower::{BoxError, ServiceBuilder, service_fn};
-//! use tower_jitter_retry::RetryLayer;
+//! Layers that share a backend share one [`Budget`]: the outermost layer takes it with
+//! [`budget`](RetryLayerBuilder::budget), the layers below with [`shared_budget`](RetryLayerBuilder::shared_budget).
 //!
-//! # fn main() -> Result<(), BoxError> {
-//! # let client = service_fn(|_: http::Request<()>| async { Ok::<_, BoxError>(http::Response::new(())) });
-//! let retry = RetryLayer::builder()
-//!     .http()
-//!     .attempt_timeout(Duration::from_millis(500)) // the slowest good answers
-//!     .deadline(Duration::from_secs(2)) // what the caller waits
-//!     .build()?;
-//! let service = ServiceBuilder::new().layer(retry).concurrency_limit(100).service(client);
-//! # let _ = service;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Retry layers above each other do not multiply their attempts: three attempts over three send at most three requests, for
-//! responses, errors and timeouts. Layers in one task count each other's retries. Responses that were retried in vain, and
-//! the requests of extra attempts, carry a mark in their extensions. Where a mark or the count cannot travel, more requests
-//! are sent:
+//! Retry layers above each other do not multiply their attempts. Layers in one task count each other's retries; requests of
+//! extra attempts and failed responses carry a mark in their extensions. If neither can travel, the backend receives more
+//! requests:
 //!
 //! | three attempts over three | responses | errors | timeouts of the layer above |
 //! |---|---|---|---|
 //! | HTTP and gRPC | 3 | 3 | 3 |
-//! | HTTP and gRPC, the layer below in another task: behind tower's `Buffer`, or spawned | 3 | 4 | up to 5 |
-//! | `reqwest::Request`, which keeps its extensions private | 3 | 3 | up to 5 |
-//! | requests of other services, which have no extensions | 3 | 3 | up to 5 |
+//! | HTTP and gRPC, the layer below in another task, such as tower's `Buffer` | 3 | 4 | up to 5 |
+//! | `reqwest::Request`, and requests without extensions | 3 | 3 | up to 5 |
 //! | the layer below in another process | 9 | 9 | 9 |
 //!
-//! Three consequences: a proxy that copies extensions to other messages copies the marks. A handler that calls others
-//! through retry layers in its own task counts their retries as its own, if it fails itself. A service that replaces the
-//! request's extensions removes the mark. Put the layer in one place, as close to the fault as you can tell a repeat is
-//! right, and let the layers that share a backend share one [`Budget`]: the outermost takes it with
-//! [`budget`](RetryLayerBuilder::budget), those below with [`shared_budget`](RetryLayerBuilder::shared_budget).
+//! A proxy that copies extensions to other messages copies the marks. A service that replaces the extensions removes them.
 //!
-//! # Watching and changing it
+//! # Observation
 //!
-//! An HTTP response that took more than one attempt, or should have, has a [`RetryInfo`] in its extensions. An
-//! [`Observer`] receives every attempt with its outcome, every delay, and one end of each call; `MetricsObserver` and
-//! `TracingObserver` are ready ones. A [`RetryHandle`] counts, changes single settings
-//! while the service runs, and switches retries off, or to a [shadow mode](Mode::Shadow) that only counts: try the layer in
-//! production with it.
+//! An HTTP response that took more than one attempt has a [`RetryInfo`] in its extensions. An [`Observer`] receives every
+//! attempt, delay and end of a call; `MetricsObserver` and `TracingObserver` are ready observers. A [`RetryHandle`] reads
+//! counts, changes settings, and switches retries off or to a [shadow mode](Mode::Shadow) that only counts.
 //!
 //! # Cost
 //!
-//! A call whose first attempt succeeds pays for the copy of its request and of the service, and for a load or two of atomics:
-//! no allocation of ours, no lock, no timer, no clock, no boxed future. A request that may not be repeated costs no copy.
-//! `retry_until`, hard time limits and a `grpc-timeout` cost a reading of the clock or two, and hard limits a timer in
-//! calls that don't answer at once.
+//! If the first attempt succeeds, a call copies the request and the service and performs a few atomic operations: no further
+//! allocation, no lock, no timer, no clock, no boxed future. A request that is not safe to resend is not copied. Time limits
+//! read the clock, and hard limits use a timer for calls that do not answer immediately.
 //!
 //! # Features
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
 //! | `http` (default) | `RetryLayer::http` and the rules for HTTP |
 //! | `grpc` | `RetryLayer::grpc` and the rules for gRPC |
-//! | `hyper-util-01` | the errors of hyper-util 0.1's client, hyper 1 and h2 0.4 are recognised: see [`Http`] |
-//! | `tonic-014`, `reqwest-013` | the same, for the errors and bodies of tonic 0.14 and of reqwest 0.13 |
+//! | `hyper-util-01` | recognises the errors of hyper-util 0.1's client, hyper 1 and h2 0.4: see [`Http`] |
+//! | `tonic-014`, `reqwest-013` | the same for the errors and bodies of tonic 0.14 and reqwest 0.13 |
 //! | `axum-08` | the bodies of axum 0.8 can be resent |
 //! | `tower` | [`Backoff`] and [`Budget`] serve in tower's own retry |
-//! | `tracing` | an observer that writes log lines and spans, `TracingObserver` |
-//! | `metrics` | an observer that records metrics, `MetricsObserver` |
+//! | `tracing`, `metrics` | `TracingObserver`, `MetricsObserver` |
 //!
-//! A feature only adds; none changes what the others do. None enables HTTP/1 or HTTP/2 in the servers of the same build,
-//! except that `tonic-014` and `reqwest-013` need the protocols of these clients. The minimum supported Rust version is 1.88.
+//! Features are additive. Only `tonic-014` and `reqwest-013` enable HTTP protocols of their clients. The minimum supported
+//! Rust version is 1.88.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
