@@ -2,10 +2,9 @@ use std::time::Duration;
 
 use crate::Deadline;
 
-/// The settings of one request that differ from those of a retry layer, in the extensions of an HTTP or gRPC request.
+/// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
 ///
-/// Each setting replaces that of the layer. A setting that is left out stays that of the layer. What is safe to resend,
-/// the budget and the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html) hold for
+/// A setting that is left out stays the layer's. The rules on safe requests, the budget and the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html) hold for
 /// such a request as for any other.
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
@@ -82,7 +81,7 @@ impl RetryOverride {
     /// The instant at which the caller stops waiting. No attempt starts then or later.
     ///
     /// It replaces the layer's `retry_until` and `deadline`. In a layer that has an `attempt_timeout` or a `deadline` it
-    /// also ends the call. [`Deadline::NEVER`] lifts the layer's limits. A `grpc-timeout` holds besides.
+    /// also ends the call. [`Deadline::NEVER`] lifts the layer's limits. A `grpc-timeout` also holds.
     ///
     /// Hedge layers honour it, too, unless the request has a [`HedgeOverride`] with a deadline.
     #[must_use]
@@ -92,10 +91,9 @@ impl RetryOverride {
     }
 }
 
-/// The settings of one request that differ from those of a hedge layer, in the extensions of an HTTP or gRPC request.
+/// Settings of one request that replace settings of a hedge layer, in the extensions of an HTTP or gRPC request.
 ///
-/// Each setting replaces that of the layer. A setting that is left out stays that of the layer. What is safe to hedge,
-/// the budget and the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html) hold
+/// A setting that is left out stays the layer's. The rules on safe requests, the budget and the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html) hold
 /// for such a request as for any other.
 ///
 /// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of each
@@ -147,9 +145,9 @@ impl HedgeOverride {
         Self::new().max_hedges(0)
     }
 
-    /// Delay before each hedge: hedge k is due k times the delay after the call's start, whatever the layer's trigger.
+    /// Delay before each hedge: hedge k is due k times the delay after the call's start. It replaces the layer's trigger.
     ///
-    /// The number of hedges stays that of the layer. A layer that learns a percentile learns nothing from the call.
+    /// The number of hedges stays the layer's. A layer that learns a percentile learns nothing from the call.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);

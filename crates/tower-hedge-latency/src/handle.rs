@@ -29,7 +29,7 @@ use crate::trigger::{Percentile, Trigger};
 pub struct HedgeHandle(pub(crate) Live<Settings>);
 
 impl HedgeHandle {
-    /// Returns the quantile of latency after which the first hedge is due: the one that was set, or the default,
+    /// Returns the quantile of latency after which the first hedge is due: the explicit one, or the default,
     /// moved up as far as the budget pays. `None` if the trigger is not a percentile.
     ///
     /// ```

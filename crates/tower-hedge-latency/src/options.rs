@@ -6,6 +6,6 @@ use crate::losers::Cancel;
 pub(crate) struct Options<A = Anywhere, L = Cancel> {
     /// Where hedges go.
     pub(crate) elsewhere: A,
-    /// What becomes of losers.
+    /// The fate of losers.
     pub(crate) losers: L,
 }

@@ -43,13 +43,13 @@ pub(crate) struct State {
     pub(crate) classes: Classes,
     /// The origin of all times.
     pub(crate) epoch: Instant,
-    /// The share of late calls that is being learned, in billionths. A call that began with another share is not
+    /// The share of calls above the learned trigger, in billionths. A call that began with another share is not
     /// recorded.
     above: AtomicU64,
 }
 
 impl Knobs {
-    /// Checks the settings, of which the ones in `given` are new.
+    /// Checks the settings. Those in `given` are new.
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
         self.common.validate()?;

@@ -32,8 +32,8 @@ pub enum Jitter {
 
 /// A uniform share of `whole`, rounded to the nearest nanosecond.
 ///
-/// The share is the upper 53 bits of `random`, as in a float in [0, 1), but in integers, so long durations lose no
-/// precision. `u64` nanoseconds cover 584 years.
+/// The share is the upper 53 bits of `random`, as in a float in [0, 1), but in integers. Long durations therefore lose
+/// no precision. `u64` nanoseconds cover 584 years.
 pub(crate) fn share(whole: Duration, random: u64) -> Duration {
     let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
     let share = (u128::from(nanos) * u128::from(random >> 11) + (1 << 52)) >> 53;

@@ -136,7 +136,7 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The maximum `Retry-After` to honour. If the server asks for a longer wait, the response is returned.
+    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the response is returned.
     ///
     /// # Default
     ///

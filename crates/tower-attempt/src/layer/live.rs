@@ -25,7 +25,7 @@ impl<S> Live<S> {
         }))
     }
 
-    /// Replaces the settings by those that `next` makes of them.
+    /// Replaces the settings with the result of `next`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-/// Implements for the builder, the layer and the service of a crate all that does not depend on what the layer does: the
+/// Implements the common half of a crate's builder, layer and service: the constructors, the
 /// setters of protocol, rules, name, mode, budget and observer, the handle's half of them, `Debug`, and `Layer`.
 ///
 /// The setters have to be inherent methods, so that users import no trait, and a crate cannot add these to a type of
@@ -98,7 +98,7 @@ macro_rules! __layer {
                 let _ = self.change(|given| given.common.mode = Some(mode));
             }
 
-            /// Sets the budget. Who deposits into it stays: this layer, or with
+            /// Sets the budget. The depositing layer stays: this layer, or with
             #[doc = concat!("[`shared_budget`](", stringify!($builder), "::shared_budget) a layer above.")]
             ///
             /// # Errors
@@ -115,11 +115,11 @@ macro_rules! __layer {
             ///
             /// Every service of this handle's layer follows from its next call on. Calls in flight end with the settings
             /// that they began with. The budget is then shared with `layer`. Name, protocol, rules, observer and
-            /// budgets by key stay, whatever `layer` has, and so do counts and learned latencies.
+            /// budgets by key stay, and so do counts and learned latencies.
             ///
             /// # Errors
             ///
-            /// Returns an error and changes nothing if a setting of `layer` contradicts one that stays.
+            /// Returns an error and changes nothing if a setting of `layer` contradicts a setting that stays.
             pub fn retune<P, O, $($x),+>(&self, layer: &$layer<P, O, $($x),+>) -> Result<(), $crate::BuildError> {
                 let given = &layer.0.settings.load().knobs;
                 self.0.change(|settings| settings.changed(given))
@@ -190,7 +190,7 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// `build` rejects a budget that is out of its range, and one besides `shared_budget`, `budget_by` or
+            /// `build` rejects a budget that is out of its range, and a second budget with `shared_budget`, `budget_by` or
             /// `shared_budget_by`.
             pub fn budget(mut self, budget: $crate::Budget) -> Self {
                 self.0.settings.common.pool.set("budget", $crate::layer::Pool::one(budget, true));
@@ -204,7 +204,7 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// Those of [`budget`](Self::budget).
+            /// The errors of [`budget`](Self::budget).
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::{Budget, ", stringify!($layer), "};")]
@@ -235,7 +235,7 @@ macro_rules! __layer {
         }
 
         impl<K, O, $($x),+> $builder<$crate::Generic<$crate::EveryError, K>, O, $($x),+> {
-            /// Asks for another attempt after the outcomes for which a closure returns `true`.
+            /// Sends another attempt after the outcomes for which a closure returns `true`.
             ///
             /// # Default
             ///
@@ -341,8 +341,8 @@ macro_rules! __layer {
             /// The number of bytes to record of a request's body while it streams, so that the request can be
             /// resent. Bodies in memory are shared and have no limit.
             ///
-            /// Once an attempt has read more than the limit, the request is not resent any more. The oldest attempt in
-            /// flight goes on with the body, and the other attempts are cancelled.
+            /// Once an attempt has read more than the limit, the request is no longer resent. The oldest attempt in
+            /// flight continues with the body, and the other attempts are cancelled.
             ///
             /// A frame counts its content, and at least 64 bytes, so that a record takes at most twice the limit in
             /// memory.
@@ -356,9 +356,9 @@ macro_rules! __layer {
 
             /// Classifies outcomes with a closure, which sees the verdict of the standard rules.
             ///
-            /// The closure has the last word on what happened, and none on what is safe: a verdict that asks for
-            /// another attempt is obeyed only if the request is idempotent, if there is proof that the server did not
-            /// process it, or if the server rejected it (HTTP's 429, gRPC's pushback). A retry layer also asks it about
+            /// The closure has the last word on the meaning of an outcome. It never makes another attempt safe: a
+            /// retryable verdict is obeyed only if the request is idempotent, if there is proof that the server did not
+            /// process it, or if the server rejected it (HTTP's 429, gRPC's pushback). A retry layer also calls it for
             /// attempts that timed out. In a hedge layer an outcome to be retried does not win while another attempt is in
             /// flight.
             ///
@@ -404,7 +404,7 @@ macro_rules! __layer {
             ///
             /// # Errors
             ///
-            /// Those of [`budget`](Self::budget).
+            /// The errors of [`budget`](Self::budget).
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::{Budget, Budgets, ", stringify!($layer), "};")]
@@ -507,7 +507,7 @@ macro_rules! __layer {
                 self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
-            /// Adds an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) to each request that has none and whose
+            /// Adds an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) to each request without a key whose
             /// method is not idempotent, so that it may be resent like any other. For servers that keep the promise:
             /// if a server ignores the key, a resent POST acts twice.
             ///

@@ -12,7 +12,7 @@ const EAGER: Lesson = Lesson {
     samples: 1,
 };
 
-/// If two rotated at once, the second would clear what the first has just closed.
+/// If two threads rotated concurrently, the second would clear the window that the first has just closed.
 #[test]
 fn a_window_is_closed_once_and_nothing_is_lost() {
     loom::model(|| {
@@ -47,7 +47,7 @@ fn a_reader_sees_no_threshold_or_a_true_one() {
     });
 }
 
-/// The one that finds another at it leaves its sample to the next refresh.
+/// A thread that finds another one refreshing leaves its sample to the next refresh.
 #[test]
 fn the_next_refresh_sees_what_the_last_one_missed() {
     loom::model(|| {

@@ -15,7 +15,7 @@ const P95: Lesson = Lesson {
     samples: 200,
 };
 
-/// Every millisecond from `start` on a sample, which `latency` says for its number.
+/// Records a sample in each millisecond from `start` on. `latency` maps the sample's number to its latency.
 fn record(estimator: &Estimator, start: u64, count: u64, latency: impl Fn(u64) -> u64) -> u64 {
     for n in 0..count {
         estimator.record(Seen::End(latency(n)), 1, || start + n * 1000, &P95);
@@ -32,7 +32,7 @@ fn nothing_is_known_before_there_are_samples_enough() {
     let estimator = Estimator::new();
     record(&estimator, 0, 199, |_| 1000);
     assert_eq!(estimator.threshold(), None);
-    // Refreshed after 100 ms, so the 300th sample has shown it.
+    // The threshold is refreshed after 100 ms, so it includes the 300th sample.
     record(&estimator, 199_000, 101, |_| 1000);
     assert!(estimator.threshold().is_some());
 }
@@ -61,7 +61,7 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
     let estimator = Estimator::new();
     let now = record(&estimator, 0, 10_000, |_| 50_000);
     let before = threshold(&estimator);
-    // A day later one slow answer does not make the rule.
+    // A day later, one slow response does not change the threshold.
     estimator.record(Seen::End(5_000_000), 1, || now + 24 * 3600 * SECOND, &P95);
     assert_eq!(threshold(&estimator), before);
     // A sample every ten seconds: a window is not closed before it has 200 of them.
@@ -82,7 +82,7 @@ fn many_samples_at_one_instant_refresh_too() {
     assert!(estimator.threshold().is_some());
 }
 
-/// A clock that goes backwards between threads.
+/// The clocks of two threads disagree.
 #[test]
 fn a_time_before_the_last_refresh_is_no_time_at_all() {
     let estimator = Estimator::new();
@@ -128,8 +128,8 @@ fn no_sample_is_lost_among_threads() {
     assert_eq!(estimator.windows[0].total(), 40_000);
 }
 
-/// What is asked of a service with many calls is a share of them, evenly chosen, each for all that it stands
-/// for; and with few calls all of them again.
+/// At high rates the estimator samples an even share of the calls, and each sample represents several calls. At low
+/// rates it samples all calls again.
 #[test]
 fn of_many_calls_one_of_sixteen_is_enough() {
     let estimator = Estimator::new();
@@ -154,14 +154,14 @@ fn of_many_calls_one_of_sixteen_is_enough() {
     assert!((62_400..=62_600).contains(&taken), "{taken}");
     let value = threshold(&estimator);
     assert!((94_000..=98_000).contains(&value), "{value}");
-    // Two calls a second: within a window or two, every one counts.
+    // Two calls a second: within two windows, every call is sampled.
     record(60, 500_000);
     assert_eq!(record(1_000, 500_000), 1_000);
     let value = threshold(&estimator);
     assert!((94_000..=98_000).contains(&value), "{value}");
 }
 
-/// Also when the busy window is forgotten only then.
+/// Also if the busy window is cleared only then.
 #[test]
 fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
     let estimator = Estimator::new();
@@ -178,14 +178,14 @@ fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
         }
         taken
     };
-    // 100,000 a second, in two full windows and a half.
+    // 100,000 a second, in two and a half full windows.
     assert!(record(2_500_000, 10) < 1_000_000);
     // Two a second, for half a minute and then for ten.
     record(60, 500_000);
     assert_eq!(record(1_200, 500_000), 1_200);
 }
 
-/// Two samples a second after a busy window: so few say nothing of a percentile, whatever they stand for.
+/// Two samples a second after a busy window are too few for a percentile, even if each represents many calls.
 #[test]
 fn a_window_is_full_of_samples_and_not_of_what_they_stand_for() {
     let estimator = Estimator::new();
@@ -236,7 +236,7 @@ fn the_share_beyond_the_threshold_is_as_asked_for_when_few_of_many_calls_are_loo
     }
 }
 
-/// Requests that come in turn, of which every second, third and so on is slow.
+/// Every second, third or later request in turn is slow.
 #[test]
 fn no_rhythm_of_the_calls_hides_from_the_samples() {
     let estimator = Estimator::new();
@@ -271,12 +271,12 @@ fn a_window_without_end_is_closed_before_its_counts_overflow() {
     }
 }
 
-/// The time of a call that was cut off says that it would have taken longer, and no more: all that is known
-/// of it is on the right side of the threshold, wherever that will be.
+/// A call that was cut off would have taken longer than its cut. The threshold must be right although nothing more is
+/// known about the call.
 #[test]
 fn what_is_cut_off_does_not_pull_the_threshold_down() {
     let estimator = Estimator::new();
-    // 1 ms to 100 ms, evenly, of which all beyond 50 ms are cut off after a while.
+    // 1 ms to 100 ms, evenly. The calls above 50 ms are cut off later.
     for n in 0..10_000_u64 {
         let (took, limit) = (1000 * (1 + n % 100), 50_000 + 1000 * (n * 7 % 53));
         let seen = match took > limit {
@@ -289,14 +289,14 @@ fn what_is_cut_off_does_not_pull_the_threshold_down() {
     assert!((93_000..=99_000).contains(&value), "{value}");
 }
 
-/// All that is known of the late calls is then that they took longer than the trigger: it has to rise past its
-/// own bucket for the rest to be seen.
+/// Every late call is then only known to be longer than the trigger. The trigger must rise past its own bucket before
+/// the other latencies become visible.
 #[test]
 fn hedges_that_answer_at_once_do_not_keep_the_threshold_where_it_is() {
     let estimator = Estimator::new();
     let mut late = 0;
     for n in 0..100_000_u64 {
-        // 200 ms to 299 ms, evenly, and then 20 ms more.
+        // 200 ms to 299 ms, evenly, and later 20 ms more.
         let slower = if n < 20_000 { 0 } else { 20_000 };
         let took = 200_000 + 1000 * (n * 37 % 100) + slower;
         let seen = match estimator.threshold() {
@@ -309,13 +309,13 @@ fn hedges_that_answer_at_once_do_not_keep_the_threshold_where_it_is() {
     assert!((300..=700).contains(&late), "{late} of 10,000");
 }
 
-/// All buckets fill up in step, so that none of them tells how much time has passed.
+/// All buckets fill in step, so no bucket shows the elapsed time.
 #[test]
 fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
     let estimator = Estimator::new();
     let (mut latest, step) = (0, 10_000);
     for n in 0..2_000_u64 {
-        // 25 latencies in turn, each in a bucket of its own, a hundred calls a second.
+        // 25 latencies in turn, each in its own bucket, a hundred calls a second.
         let now = n * step;
         let seen = Seen::End(10_000 + 1_000 * (n % 25));
         estimator.record(seen, 1, || now, &P95);
@@ -325,7 +325,7 @@ fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
     assert!(latest <= 100_000 + step, "{latest} µs");
 }
 
-/// 300 samples are enough for a 95th percentile, and too few to begin a 99th with.
+/// 300 samples are enough for a 95th percentile, and too few for a first 99th.
 #[test]
 fn another_quantile_is_read_from_what_is_known_already() {
     let estimator = Estimator::new();
@@ -339,7 +339,7 @@ fn another_quantile_is_read_from_what_is_known_already() {
     };
     estimator.apply(now, &p99);
     assert!((98_000..=102_000).contains(&threshold(&estimator)));
-    // And goes on from there, before it has 1,000 samples.
+    // The threshold continues to follow before it has 1,000 samples.
     for n in 0..200 {
         estimator.record(Seen::End(200_000), 1, || now + n * 1000, &p99);
     }

@@ -104,7 +104,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Upper bound on the learned delay before the first hedge.
     ///
-    /// If the service becomes slower than this, more calls are hedged than the percentile says, as far as the budget
+    /// If the service becomes slower than this, the layer hedges more calls than the percentile, as far as the budget
     /// allows.
     ///
     /// Set the bound below every timeout above this layer, by at least the time of a usual response. The latency of a

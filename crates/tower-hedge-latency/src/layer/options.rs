@@ -172,7 +172,7 @@ key!(Grpc);
 
 #[cfg(feature = "http")]
 impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// Hedges only the requests for which a closure returns `true`, among those that may be hedged.
+    /// Hedges only the requests for which a closure returns `true` and that may be hedged.
     ///
     /// # Default
     ///

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Of calls that took so long.
+/// Calls with these latencies.
 fn sample(times: &[u64]) -> Sample {
     let sample = Sample::new();
     for time in times {
@@ -15,12 +15,12 @@ fn empty() -> Sample {
     Sample::new()
 }
 
-/// Billionths that may be above the quantile `q` per mille.
+/// The share of calls above the quantile `per_mille`, in billionths.
 fn above(per_mille: u64) -> u64 {
     (1000 - per_mille) * 1_000_000
 }
 
-/// The bucket that a time falls into, with the end that still counts.
+/// The range of the bucket that contains `time`, its upper end included.
 fn bucket_of(time: u64) -> std::ops::RangeInclusive<u64> {
     let bucket = (0..1023).find(|bucket| time < lower_bound(bucket + 1));
     let bucket = bucket.unwrap_or(1023);
@@ -39,12 +39,11 @@ fn too_few_times_have_no_quantile() {
 fn two_windows_count_together() {
     let (fast, slow) = (sample(&[1; 95]), sample(&[30; 5]));
     assert_eq!(quantile([&fast, &slow], above(950), 100), Some(2));
-    // A tie of the order changes nothing.
+    // The order of the samples changes nothing.
     assert_eq!(quantile([&slow, &fast], above(960), 100), Some(31));
 }
 
-/// At a constant latency of 15.10 ms, 95 % of the way through its bucket are 15.09 ms: every call
-/// would be late.
+/// With a constant latency of 15.10 ms, 95 % of its bucket is 15.09 ms, which would make every call late.
 #[test]
 fn a_constant_latency_is_not_above_its_own_quantile() {
     for time in [15_103_u64, 15_000, 100_000, 33, 1] {
@@ -57,8 +56,8 @@ fn a_constant_latency_is_not_above_its_own_quantile() {
     }
 }
 
-/// Of forty calls ten were cut off at 10: each counts as one and a half times those that took longer, so that three
-/// quarters of them took 20 at most.
+/// Ten of forty calls were cut off at 10 µs. Their weight is shared among the longer calls, so that three quarters of
+/// all calls took at most 20 µs.
 #[test]
 fn a_call_that_was_cut_off_counts_as_those_that_took_longer() {
     let sample = sample(&[[5; 10], [20; 10], [30; 10]].concat());
@@ -70,8 +69,8 @@ fn a_call_that_was_cut_off_counts_as_those_that_took_longer() {
     assert_eq!(quantile(650), Some(31));
 }
 
-/// First attempts that never end: one that ended late, by chance, does not stand for all of them. Nor do nine,
-/// nor of very many calls a hundredth of those that are to be late.
+/// First attempts that never end. A single attempt that ended late by chance does not represent all of them. Neither do
+/// nine attempts, nor a hundredth of the late share of very many calls.
 #[test]
 fn where_few_took_longer_it_is_the_time_of_the_cut() {
     for (times, late) in [(1, 0), (1, 9), (1000, 499)] {
@@ -86,7 +85,7 @@ fn where_few_took_longer_it_is_the_time_of_the_cut() {
 }
 
 proptest! {
-    /// Against the sorted list: in the same bucket, or at its end.
+    /// Compares with the sorted list: in the same bucket, or at its end.
     #[test]
     fn a_quantile_is_within_one_bucket_of_the_exact_one(
         times in prop::collection::vec(prop_oneof![0..64_u64, 0..100_000_u64, 0..1_u64 << 37], 1..400),
@@ -103,7 +102,7 @@ proptest! {
         prop_assert!(bucket_of(exact).contains(&value), "{value} for {exact}");
     }
 
-    /// Whatever is cut off at or after the quantile leaves it where it is.
+    /// A cut at or after the quantile does not move it.
     #[test]
     fn a_cut_beyond_the_quantile_changes_nothing(
         times in prop::collection::vec(0..1_000_000_u64, 100..400),
@@ -121,7 +120,7 @@ proptest! {
         prop_assert!(bucket_of(exact).contains(&value), "{value}, not {exact}");
     }
 
-    /// Against Kaplan and Meier's product, in floating point, over times that are buckets of their own.
+    /// Compares with Kaplan and Meier's product in floating point, over times with one bucket each.
     #[test]
     fn a_quantile_of_what_was_cut_off_is_kaplan_and_meiers(
         calls in prop::collection::vec((0..32_u64, any::<bool>()), 1..200),
@@ -142,7 +141,7 @@ proptest! {
             let (ended, cut) = (count(true), count(false));
             if ended > 0.0 {
                 survive *= 1.0 - ended / left;
-                // Where the two are equal but for the last digit, either may be right.
+                // If both are equal except for the last digit, either is right.
                 prop_assume!((survive - wanted).abs() > 1e-7 || (survive - wanted).abs() < 1e-12);
                 if survive <= wanted + 1e-12 {
                     expected = (!any_cut || left >= 10.0).then_some(time);
@@ -152,7 +151,7 @@ proptest! {
             left -= ended + cut;
             any_cut |= cut > 0.0;
         }
-        // Too few took longer: what counts is when they were cut off.
+        // Too few calls took longer, so the time of the cut counts.
         let expected = expected.unwrap_or_else(|| {
             let mut times: Vec<u64> = calls.iter().map(|(time, _)| *time).collect();
             times.sort_unstable();

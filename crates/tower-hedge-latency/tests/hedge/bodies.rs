@@ -1,4 +1,4 @@
-//! Requests whose bodies stream.
+//! Requests with streaming bodies.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -17,7 +17,7 @@ use tower_hedge_latency::ReplayBody;
 
 use crate::support::*;
 
-/// One that can't say that an attempt does not get the rest.
+/// An error type that cannot report an interrupted body.
 #[derive(Debug)]
 struct Foreign;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Foreign {
 
 impl StdError for Foreign {}
 
-/// 200 KiB in 40 ms, of which 64 KiB are kept; the first attempt fails when it has read all of it.
+/// The body has 200 KiB and takes 40 ms; 64 KiB are recorded. The first attempt fails after it has read the whole body.
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_when_its_first_attempt_fails_beyond_the_replay_limit() {
     let attempts = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! The caller is gone, at each state of a call.
+//! The caller drops the call, in each state of the call.
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_ok, task};
@@ -52,7 +52,7 @@ async fn nothing_is_left_when_the_caller_goes_in_any_state() {
             assert_pending!(call.poll());
         }
         drop(call);
-        // A token is gone with what was sent, and with nothing else.
+        // Only a hedge that was sent costs a token.
         assert_eq!(budget.withdraw().is_none(), hedged, "{state:?}");
         let mut expected = vec![Started(1)];
         match state {
@@ -65,7 +65,7 @@ async fn nothing_is_left_when_the_caller_goes_in_any_state() {
         assert_eq!(log.take(), expected, "{state:?}");
         let counts = handle.counts();
         assert_eq!((counts.calls, counts.cancelled), (1, 1), "{state:?}");
-        // Nobody waits for these any more.
+        // The receivers of these attempts are dropped.
         for attempt in attempts {
             attempt.send_response(1);
         }

@@ -1,4 +1,4 @@
-//! What is counted, told and paid for, whatever happens.
+//! Counts, events and payments agree for random calls.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::support::*;
 const TOKENS: u32 = 5;
 const PERMITS: usize = 4;
 
-/// What becomes of one call: when each of its attempts ends and whether it is good, and when the caller leaves.
+/// A scripted call: the end and the outcome of each attempt, and the time at which the caller leaves.
 #[derive(Clone, Debug)]
 struct Fate {
     attempts: Vec<(u64, bool)>,
@@ -28,7 +28,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Calls that overlap, over a service that takes four attempts at a time, on a budget of five hedges.
+    /// Calls that overlap, over a service with four permits and a budget of five hedges.
     #[test]
     fn counts_events_tokens_and_permits_agree(
         fates in prop::collection::vec(fate(), 1..12),

@@ -1,4 +1,4 @@
-//! No hedge goes out at a request's deadline or later, however late the call gets its turn.
+//! No hedge is sent at a request's deadline or later, even if the call is polled late.
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, assert_ready_ok};
@@ -9,7 +9,7 @@ use tower_hedge_latency::{
 
 use crate::support::*;
 
-/// Requests with this deadline.
+/// Gives each request this deadline.
 #[derive(Clone)]
 struct Until(Deadline);
 
@@ -32,7 +32,7 @@ impl Classify<u32, u32, Error> for Until {
     }
 }
 
-/// So many milliseconds from now.
+/// A layer whose requests have a deadline `millis` from now.
 fn until(builder: HedgeLayerBuilder, millis: u64) -> HedgeLayerBuilder<Generic<Until>> {
     builder.classify_with(Until(Deadline::at(Instant::now() + ms(millis))))
 }
@@ -42,7 +42,7 @@ async fn a_call_that_is_polled_after_its_deadline_is_not_hedged() {
     let (mut call, mut handle) = call!(until(fixed(10), 15));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;
-    // The hedge was due at 10 ms, when the task had no turn.
+    // The hedge was due at 10 ms, but the task was not polled then.
     advance(ms(15)).await;
     assert!(call.is_woken());
     assert_pending!(call.poll());

@@ -13,7 +13,7 @@ use tower_hedge_latency::Drain;
 
 use crate::support::*;
 
-/// The first attempt answers after 20 ms or after 200 ms, and a hedge, which is due after 10 ms, after 100 ms.
+/// The first attempt answers after 20 ms or after 200 ms. The hedge is due after 10 ms and takes 100 ms.
 #[tokio::test(start_paused = true)]
 async fn whoever_loses_ends_in_the_background() {
     for first in [20, 200] {

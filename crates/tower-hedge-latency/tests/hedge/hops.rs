@@ -1,4 +1,4 @@
-//! Requests that are a hedge of another client already.
+//! Requests that are another client's hedge already.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! The trigger that is learned.
+//! The learned trigger.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn p95() -> HedgeLayerBuilder {
     builder.budget(Budget::unlimited())
 }
 
-/// Which falls as soon as more than half of what is recorded is fast.
+/// A trigger that falls when more than half of the recorded calls are fast.
 fn median() -> HedgeLayerBuilder {
     p95().percentile(0.5)
 }
@@ -50,7 +50,7 @@ impl Learning {
         (call, request)
     }
 
-    /// So many calls that are answered after so many milliseconds.
+    /// Makes `calls` calls that take `millis` milliseconds each.
     async fn answer(&mut self, calls: u32, millis: u64) {
         for _ in 0..calls {
             let (mut call, primary) = self.call().await;
@@ -65,7 +65,7 @@ impl Learning {
     }
 }
 
-/// Of 32 µs in 1024: 20 ms are in the bucket from 19,968 to 20,480 µs.
+/// The upper bound of the bucket that holds 20 ms, from 19,968 to 20,480 µs.
 const UP_TO_20_MS: Option<Duration> = Some(Duration::from_micros(20_480));
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn the_initial_delay_serves_until_then() {
     assert_eq!(assert_ready_ok!(call.poll()), 2);
 }
 
-/// tokio's timer has a grain of 1 ms, and rounds up.
+/// tokio's timer has a resolution of 1 ms, and rounds up.
 #[tokio::test(start_paused = true)]
 async fn the_hedge_goes_out_when_the_call_is_slower_than_the_percentile() {
     let mut learning = Learning::new(p95().max_hedges(2));
@@ -117,7 +117,7 @@ async fn the_hedge_goes_out_when_the_call_is_slower_than_the_percentile() {
     assert_eq!(learning.handle.counts().late, 1);
 }
 
-/// The time that has passed before the hedge that is due after so many milliseconds.
+/// The time of a hedge that is due after `due` milliseconds.
 fn elapsed(due: u64) -> Duration {
     if due == 21 { ms(0) } else { ms(21) }
 }
@@ -132,7 +132,7 @@ async fn the_delay_keeps_to_its_bounds() {
     assert_eq!(learning.delay(), Some(ms(30)));
 }
 
-/// Each of these would pull the threshold down if it were recorded.
+/// Each of these calls would lower the threshold if the layer recorded it.
 #[tokio::test(start_paused = true)]
 async fn failures_and_callers_that_leave_before_the_trigger_teach_nothing() {
     let mut learning = Learning::new(median());
@@ -156,13 +156,13 @@ async fn failures_and_callers_that_leave_before_the_trigger_teach_nothing() {
     assert_eq!((counts.late, counts.hedges), (0, 0));
 }
 
-/// Otherwise a service that stalls would seem fast: only its fast answers would count.
+/// Otherwise a stalled service would seem fast, because only its fast responses would count.
 #[tokio::test(start_paused = true)]
 async fn what_is_past_the_trigger_counts_whatever_its_end() {
     for cancelled in [true, false] {
         let mut learning = Learning::new(p95());
         learning.answer(300, 20).await;
-        // Until they are as many as 5 %.
+        // Until these calls are 5 % of the sample.
         for _ in 0..60 {
             if learning.delay() > UP_TO_20_MS {
                 break;
@@ -182,7 +182,7 @@ async fn what_is_past_the_trigger_counts_whatever_its_end() {
     }
 }
 
-/// tower records what the winner took: the answers of hedges make the service seem faster than it is.
+/// tower records the winner's latency, so the responses of hedges make the service seem faster than it is.
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_a_hedge_counts_as_late() {
     let mut learning = Learning::new(p95().max_delay(ms(25)));
@@ -194,12 +194,12 @@ async fn an_answer_of_a_hedge_counts_as_late() {
         next(&mut learning.mock).await.send_response(2);
         assert_eq!(assert_ready_ok!(call.poll()), 2);
     }
-    // Held by the bound; without it, it would be 40 ms and more.
+    // The bound holds it; without the bound it would be 40 ms or more.
     assert_eq!(learning.delay(), Some(ms(25)));
     assert_eq!(learning.handle.counts().hedge_wins, 400);
 }
 
-/// A hedge on failure that wins says nothing of how long the first attempt would have taken.
+/// The win of a hedge on failure is no observation of the first attempt's latency.
 #[tokio::test(start_paused = true)]
 async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
     let mut learning = Learning::new(median().hedge_on_failure(true));
@@ -216,7 +216,7 @@ async fn a_fast_failure_that_a_hedge_makes_good_teaches_nothing() {
     assert_eq!(learning.delay(), UP_TO_20_MS);
 }
 
-/// If nothing else is known, either.
+/// Also if the layer has no other sample.
 #[tokio::test(start_paused = true)]
 async fn of_fast_failures_that_hedges_make_good_no_trigger_is_made() {
     let mut learning = Learning::new(median().initial_delay(ms(50)).hedge_on_failure(true));
@@ -230,7 +230,7 @@ async fn of_fast_failures_that_hedges_make_good_no_trigger_is_made() {
     assert_eq!(learning.delay(), Some(ms(50)));
 }
 
-/// Of 90 calls that are late, on the budget of a layer: 10 and the ratio's share of those before.
+/// Of 90 late calls, a layer's budget pays for 10 hedges and the ratio's share of the earlier calls.
 #[tokio::test(start_paused = true)]
 async fn the_default_budget_pays_for_the_percentile_and_starts_with_ten_tokens() {
     let layer = HedgeLayer::builder;
@@ -283,7 +283,7 @@ fn a_percentile_that_the_budget_cannot_pay_for_is_an_error() {
     );
     assert!(error(Budget::ratio(0.0)).is_some());
     assert_eq!(error(Budget::ratio(0.1)), None);
-    // What comes back with time may pay for the rest.
+    // Tokens that refill with time may pay for the rest.
     assert_eq!(error(Budget::ratio(0.05).per_second(1)), None);
     assert_eq!(error(Budget::unlimited()), None);
 }
@@ -314,7 +314,7 @@ async fn hedges_that_never_win_are_held_back() {
         let primary = next(&mut mock).await;
         advance(ms(10)).await;
         assert_pending!(running.poll());
-        // 200 of 200, then one of two, then one of four.
+        // The layer sends 200 of 200 hedges, then one of two, then one of four.
         let held_back = log.take().contains(&Skipped(2, SkipReason::HeldBack));
         assert_eq!(held_back, call >= 200 && call % 2 == 1, "call {call}");
         primary.send_response(1);
@@ -349,7 +349,7 @@ async fn each_key_has_a_delay_of_its_own() {
     assert_eq!(handle.delay(), None, "no call is without a key");
 }
 
-/// A machine that slept, in the middle of a call and between calls.
+/// A machine that slept during a call and between calls.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_jumps_hours_makes_one_call_late_and_no_more() {
     let mut learning = Learning::new(p95());
@@ -358,7 +358,7 @@ async fn a_clock_that_jumps_hours_makes_one_call_late_and_no_more() {
         let (mut call, primary) = learning.call().await;
         advance(Duration::from_secs(8 * 3600)).await;
         primary.send_response(1);
-        // Both are there at once, and the first attempt is looked at first.
+        // Both responses are available, and the first attempt is polled first.
         assert_eq!(assert_ready_ok!(call.poll()), 1);
         advance(Duration::from_secs(8 * 3600)).await;
         learning.answer(10, 20).await;
@@ -368,8 +368,8 @@ async fn a_clock_that_jumps_hours_makes_one_call_late_and_no_more() {
     assert_eq!((counts.late, counts.hedges), (0, 0));
 }
 
-/// First attempts that never end: the trigger rises, as long as more are late than should be, by no more than a
-/// hedge takes for each of its windows.
+/// First attempts that never end. While too many calls are late, the trigger rises in each window by at most the
+/// duration of a hedge.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_never_end_do_not_make_the_trigger_run_away() {
     let mut learning = Learning::new(p95());

@@ -1,4 +1,4 @@
-//! What a hedge layer does, at which instant.
+//! The attempts of a hedge layer and their exact times.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[cfg(feature = "http")]

@@ -17,8 +17,8 @@ fn http() -> HedgeLayerBuilder<Http> {
     fixed(10).http()
 }
 
-/// The caller's status, and the number of attempts. The first attempt succeeds after 50 ms. Any other finds
-/// nothing, at once.
+/// Returns the caller's status and the number of attempts. The first attempt succeeds after 50 ms. Every other attempt
+/// answers 404 immediately.
 async fn call(layer: HedgeLayerBuilder<Http>, request: http::request::Builder) -> (u16, usize) {
     let attempts = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&attempts);
@@ -45,7 +45,7 @@ async fn only_safe_methods_are_hedged() {
         let request = Request::builder().method(method);
         assert_eq!(call(http(), request).await, (404, 2), "{method}");
     }
-    // A caller would see 404 for its own success.
+    // The caller would receive 404 for its own success.
     for method in ["DELETE", "PUT", "POST", "PATCH"] {
         let request = Request::builder().method(method);
         assert_eq!(call(http(), request).await, (200, 1), "{method}");

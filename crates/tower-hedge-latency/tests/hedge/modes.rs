@@ -48,7 +48,7 @@ async fn a_shadow_counts_what_would_have_been_sent() {
         assert_pending!(call.poll());
         let primary = next(&mut mock).await;
         advance(ms(millis)).await;
-        // No timer is armed for what is not sent.
+        // No timer is armed for a hedge that will not be sent.
         assert!(!call.is_woken());
         assert_no_request(&mut mock);
         match cancelled {
@@ -81,7 +81,7 @@ async fn a_shadow_counts_what_would_have_been_sent() {
     );
 }
 
-/// A percentile that is retuned keeps what it has learned, and reads the other quantile from it.
+/// A retuned percentile keeps its samples, and reads the other quantile from them.
 #[tokio::test(start_paused = true)]
 async fn what_was_learned_outlives_a_change_of_the_trigger() {
     let percentile = |quantile| HedgeLayer::builder().percentile(quantile).build().unwrap();
@@ -134,7 +134,7 @@ async fn a_layer_that_is_retuned_reads_the_other_percentile_at_once() {
             "{delay:?} at {quantile}"
         );
     }
-    // A call that began before teaches the former percentile nothing.
+    // A call that began before the change is not recorded for the new percentile.
     let before = handle.delay();
     call(95).await;
     assert_eq!(handle.delay(), before);
@@ -151,7 +151,7 @@ async fn a_layer_that_is_retuned_takes_over_the_mode() {
     );
 }
 
-/// All settings of the first layer are other than the defaults.
+/// All settings of the first layer differ from the defaults.
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_is_retuned_keeps_the_settings_that_are_not_given() {
     let budget = Budget::ratio(0.5).burst(1);
@@ -173,7 +173,7 @@ async fn a_layer_that_is_retuned_keeps_the_settings_that_are_not_given() {
     let error = handle.retune(&given(layer().percentile(0.4)));
     let expected = "percentile is 0.4, but must be at least 0.5 with a budget.ratio of 0.5, or the ratio at least 0.6";
     assert_eq!(error.unwrap_err().to_string(), expected);
-    // A fixed trigger for a while.
+    // The trigger is fixed for a while.
     handle.retune(&given(fixed(20).mode(Mode::On))).unwrap();
     assert_eq!((handle.mode(), handle.delay()), (Mode::On, Some(ms(20))));
     handle.set_mode(Mode::Off);
@@ -192,7 +192,7 @@ async fn every_hedge_is_counted_by_what_became_of_it() {
     let mut call = task::spawn(service.call(7));
     assert_pending!(call.poll());
     let mut attempts = vec![next(&mut mock).await];
-    // Sent, sent, denied; and one that does not get ready.
+    // Two hedges are sent, the third is denied, and the fourth does not become ready.
     for hedge in 1..=4 {
         advance(ms(10)).await;
         assert_pending!(call.poll());
@@ -245,7 +245,7 @@ async fn each_setting_changes_alone() {
     assert_eq!((handle.mode(), handle.budget().available()), (Mode::On, 3));
 }
 
-/// The number of hedges is that of the trigger, which the error names.
+/// The trigger determines the number of hedges, and the error names it.
 #[tokio::test(start_paused = true)]
 async fn delays_replace_the_number_of_hedges_and_cannot_be_given_one() {
     let layer = fixed(10).max_hedges(2).build().unwrap();

@@ -1,4 +1,4 @@
-//! Hedges that follow a failure at once.
+//! Hedges that follow a failure immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -36,7 +36,7 @@ async fn each_failure_sends_one_and_the_rest_keep_their_times() {
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("the first");
     assert_pending!(call.poll());
-    // A hedge's failure, too.
+    // The failure of a hedge, too.
     next(&mut handle).await.send_error("the second");
     assert_pending!(call.poll());
     let _third = next(&mut handle).await;
@@ -101,7 +101,7 @@ async fn without_a_token_or_a_ready_service_the_failure_is_returned_at_once() {
     assert_eq!(log.take(), [Started(1), Failed(1), not_ready, NoWinner]);
 }
 
-/// The primary holds the only permit, for which the hedge that is due waits.
+/// The primary holds the only permit, and the due hedge waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_failure_sends_the_hedge_that_waits_for_its_permit() {
     for hedges in [1, 2] {
@@ -129,7 +129,7 @@ async fn a_failure_sends_the_hedge_that_waits_for_its_permit() {
     }
 }
 
-/// The permit goes to another call that waits for it longer.
+/// The permit goes to another call that has waited longer.
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_returned_at_once_if_the_waiting_hedge_gets_no_permit() {
     let layer = eager(1).build().unwrap();
@@ -143,7 +143,7 @@ async fn a_failure_is_returned_at_once_if_the_waiting_hedge_gets_no_permit() {
     let call = layer.layer(limited).oneshot(());
     let wait = async {
         sleep(ms(5)).await;
-        // Holds the permit once it has it.
+        // Holds the permit after it gets it.
         other.ready().await.unwrap();
         sleep(ms(100)).await;
     };
@@ -168,7 +168,7 @@ async fn a_failure_that_a_retry_would_not_repeat_ends_the_call() {
     assert_no_request(&mut handle);
 }
 
-/// A failure that says "busy" asks to wait for so many milliseconds.
+/// Classifies the error "busy" as throttled, with a wait of `millis` milliseconds.
 fn busy(millis: u64) -> impl Fn(&Result<u32, Error>, &Attempt) -> Verdict + Clone {
     move |outcome, _| match outcome {
         Ok(_) => Verdict::Success,

@@ -10,7 +10,7 @@ use tower_hedge_latency::{Budget, HedgeLayer};
 
 use crate::support::*;
 
-/// Takes so many milliseconds as the request says.
+/// A service that sleeps for the number of milliseconds in the request.
 fn sleeping()
 -> impl Service<u64, Response = u64, Error = Infallible, Future: Send> + Clone + Send + 'static {
     service_fn(|millis| async move {
@@ -41,7 +41,7 @@ async fn a_limit_of_one_is_no_deadlock_and_no_delay() {
     }
 }
 
-/// A hedge that is not needed gives its place back, also when it had one.
+/// A superfluous hedge returns its permit.
 #[tokio::test(start_paused = true)]
 async fn no_permit_is_held_after_a_call() {
     let layer = fixed(10).build().unwrap();
@@ -52,7 +52,7 @@ async fn no_permit_is_held_after_a_call() {
         .service(sleeping());
     for _ in 0..5 {
         assert_eq!(service.clone().oneshot(15).await.unwrap(), 15);
-        // Both places are free.
+        // Both permits are free.
         let (mut one, mut other) = (service.clone(), service.clone());
         timeout(ms(1), one.ready()).await.unwrap().unwrap();
         timeout(ms(1), other.ready()).await.unwrap().unwrap();
@@ -72,7 +72,7 @@ async fn a_buffer_below_is_hedged_through() {
             Ok::<_, Infallible>(())
         }
     });
-    // Room for one: the hedge has to wait until the first attempt is taken out.
+    // The buffer holds one request, so the hedge waits until the first attempt leaves it.
     let buffered = BufferLayer::new(1).layer(slow_at_first);
     let start = Instant::now();
     let call = layer.layer(buffered).oneshot(());
@@ -81,13 +81,13 @@ async fn a_buffer_below_is_hedged_through() {
     assert_eq!(handle.counts().hedge_wins, 1);
 }
 
-/// The layer looks for a token before it readies a hedge, and takes one only when it sends the hedge.
+/// The layer checks for a token before it readies a hedge, and takes the token when it sends the hedge.
 #[test]
 fn a_hedge_that_is_not_sent_denies_no_concurrent_call() {
     let budget = Budget::ratio(0.0).burst(1);
     let layer = HedgeLayer::builder().fan_out(3).budget(budget.clone());
     let layer = layer.build().unwrap();
-    // The first attempt holds the only place, so that no hedge is sent.
+    // The first attempt holds the only permit, so no hedge is sent.
     let service = ServiceBuilder::new()
         .layer(layer)
         .concurrency_limit(1)

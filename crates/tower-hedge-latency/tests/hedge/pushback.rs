@@ -1,4 +1,4 @@
-//! Servers that ask to wait.
+//! Servers that demand a wait.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tower_hedge_latency::{
 
 use crate::support::*;
 
-/// Judges every error as a demand for less load, with this hint.
+/// Classifies every error as throttled, with this hint.
 #[derive(Clone)]
 struct Hinted(Hint);
 
@@ -30,7 +30,7 @@ impl Classify<u32, u32, Error> for Hinted {
     }
 }
 
-/// Classifies as `C` does, with a deadline so long after the call's start.
+/// Classifies as `C` does, and gives each call a deadline after this time.
 #[derive(Clone)]
 struct Until<C>(C, Duration);
 
@@ -70,13 +70,13 @@ async fn pushback_postpones_the_next_hedge_and_those_after_it() {
         let primary = next(&mut handle).await;
         advance(ms(10)).await;
         assert_pending!(call.poll());
-        // The first hedge holds the race open.
+        // The first hedge keeps the race open.
         let _first = next(&mut handle).await;
         advance(ms(5)).await;
         primary.send_error("busy");
         assert_pending!(call.poll());
 
-        // The second was due at 20, and is at 45; the third ten later.
+        // The second hedge moves from 20 ms to 45 ms, and the third follows 10 ms later.
         for delay in [30, 10] {
             advance(ms(delay - 1)).await;
             assert_pending!(call.poll());
@@ -89,7 +89,7 @@ async fn pushback_postpones_the_next_hedge_and_those_after_it() {
     }
 }
 
-/// The second hedge is due at 20 ms. The primary fails at 12 ms and asks to wait for 3 ms.
+/// The second hedge is due at 20 ms. The primary fails at 12 ms and demands a wait of 3 ms.
 #[tokio::test(start_paused = true)]
 async fn an_exact_pushback_brings_the_next_hedge_forward_and_retry_after_does_not() {
     for (hint, second, third) in [
@@ -119,7 +119,7 @@ async fn an_exact_pushback_brings_the_next_hedge_forward_and_retry_after_does_no
     }
 }
 
-/// The trigger's time is after the deadline, and the server's is before it.
+/// The trigger's time is after the deadline, and the server's time is before it.
 #[tokio::test(start_paused = true)]
 async fn an_exact_pushback_counts_where_the_trigger_is_after_the_deadline() {
     let hint = Hint::Exactly(ms(2));
@@ -137,7 +137,7 @@ async fn an_exact_pushback_counts_where_the_trigger_is_after_the_deadline() {
     let _second = next(&mut handle).await;
 }
 
-/// Each of two servers has its time: the later one counts.
+/// Two servers demand different waits, and the later end counts.
 #[tokio::test(start_paused = true)]
 async fn an_exact_pushback_does_not_cut_an_earlier_one_short() {
     let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
@@ -195,7 +195,7 @@ async fn each_pushback_adds_to_the_last_one() {
         attempts.push(next(&mut handle).await);
         advance(ms(10)).await;
     }
-    // The last hedge is due at 30 ms; the clock has not been looked at.
+    // The last hedge is due at 30 ms; the call has not been polled since.
     let _last_out = attempts.pop();
     for (attempt, wait) in attempts.into_iter().zip([0, 2]) {
         advance(ms(wait)).await;
@@ -211,7 +211,7 @@ async fn each_pushback_adds_to_the_last_one() {
     let _hedge = next(&mut handle).await;
 }
 
-/// To wait with nothing in flight is what a retry layer is for.
+/// A wait without an attempt in flight is the business of a retry layer.
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_asks_to_wait_is_no_reason_to_hurry() {
     let (mut call, mut handle) = call!(hinted(Hint::AtLeast(ms(30))).hedge_on_failure(true));
@@ -235,7 +235,7 @@ async fn a_pushback_beyond_the_clock_is_never() {
     assert_eq!(assert_ready_ok!(call.poll()), 2);
 }
 
-/// The second hedge was due before, but its service has not been ready.
+/// The second hedge was due earlier, but its service was not ready.
 #[tokio::test(start_paused = true)]
 async fn a_hedge_that_gets_ready_after_a_pushback_is_not_sent() {
     let hints = [
@@ -243,7 +243,7 @@ async fn a_hedge_that_gets_ready_after_a_pushback_is_not_sent() {
         Hint::AtLeast(ms(30)),
         Hint::AtLeast(Duration::MAX),
     ];
-    // The last one, and one after which another is to come.
+    // The last hedge, and a hedge that another one would follow.
     for (hint, hedges) in hints.into_iter().flat_map(|hint| [(hint, 2), (hint, 3)]) {
         let log = Log::default();
         let layer = hinted(hint).max_hedges(hedges).observer(log.clone());

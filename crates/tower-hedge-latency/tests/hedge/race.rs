@@ -1,4 +1,4 @@
-//! The race: who is sent when, and who wins.
+//! The race: the times of the attempts, and the winner.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ async fn a_tie_goes_to_the_oldest_attempt() {
             attempts.push(next(&mut handle).await);
             advance(ms(10)).await;
         }
-        // The youngest answers first; the first of these is polled first.
+        // The youngest attempt answers first, and the oldest of the answered attempts is polled first.
         for (number, attempt) in [1, 2, 3].into_iter().zip(attempts).skip(oldest - 1).rev() {
             attempt.send_response(number);
         }
@@ -119,7 +119,7 @@ async fn a_failure_before_the_trigger_is_returned_at_once() {
     assert_no_request(&mut handle);
 }
 
-/// tower::hedge takes the first `Err`: a hedge refused at once beats a healthy first attempt.
+/// tower::hedge takes the first `Err`: a hedge that is rejected immediately beats a healthy first attempt.
 #[tokio::test(start_paused = true)]
 async fn a_failed_hedge_does_not_beat_a_healthy_first_attempt() {
     let log = Log::default();
@@ -147,7 +147,7 @@ async fn a_failed_first_attempt_leaves_the_race_to_its_hedges() {
     let _second = next(&mut handle).await;
     primary.send_error("reset");
     assert_pending!(call.poll());
-    // The next hedge still comes when it is due.
+    // The next hedge is still sent when it is due.
     advance(ms(10)).await;
     assert_pending!(call.poll());
     next(&mut handle).await.send_response(3);
@@ -249,7 +249,7 @@ async fn a_hedge_whose_service_fails_is_forgotten() {
     );
 }
 
-/// failsafe-go fails the whole call when the budget is out.
+/// failsafe-go fails the whole call when the budget is empty.
 #[tokio::test(start_paused = true)]
 async fn an_exhausted_budget_leaves_the_first_attempt_running() {
     let log = Log::default();
@@ -262,7 +262,7 @@ async fn an_exhausted_budget_leaves_the_first_attempt_running() {
     advance(ms(10)).await;
     assert_pending!(call.poll());
     assert_no_request(&mut handle);
-    // The next stage asks again.
+    // The next stage checks the budget again.
     drop(held);
     advance(ms(10)).await;
     assert_pending!(call.poll());
@@ -280,7 +280,7 @@ async fn an_exhausted_budget_leaves_the_first_attempt_running() {
     );
 }
 
-/// As gRPC's throttle counts: above half of its tokens extra attempts may go out.
+/// gRPC's throttle allows extra attempts above half of its tokens.
 #[tokio::test(start_paused = true)]
 async fn the_budget_hears_of_every_failure() {
     let budget = Budget::grpc_throttle(2, 1.0);
@@ -296,8 +296,7 @@ async fn the_budget_hears_of_every_failure() {
     assert_no_request(&mut handle);
 }
 
-/// A throttle counts successes and not calls: otherwise one that gets a whole token for each would stay open
-/// whatever fails.
+/// A throttle counts successes and not calls. Otherwise a throttle with a whole token per call would always stay open.
 #[tokio::test(start_paused = true)]
 async fn only_calls_that_went_well_open_a_throttle_again() {
     let throttle = Budget::grpc_throttle(2, 1.0);
@@ -328,7 +327,7 @@ async fn only_calls_that_went_well_open_a_throttle_again() {
     }
 }
 
-/// Budgets of any kind: rejections that took no server any time must not pay for hedges.
+/// For budgets of every kind: rejections that cost the server no time must not pay for hedges.
 #[tokio::test(start_paused = true)]
 async fn each_success_deposits_once_unless_the_budget_is_shared() {
     let judge = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
@@ -413,7 +412,7 @@ async fn the_largest_delay_is_never() {
     assert_eq!(assert_ready_ok!(call.poll()), 1);
 }
 
-/// tokio's timer rounds up, which the last millisecond of the clock leaves no room for.
+/// tokio's timer rounds up, which overflows in the last millisecond of the clock.
 #[tokio::test(start_paused = true)]
 async fn the_largest_delay_that_the_clock_can_hold_is_no_panic() {
     let now = Instant::now();
@@ -448,7 +447,7 @@ async fn a_hedge_that_waits_for_readiness_keeps_no_token_from_others() {
     assert_pending!(call.poll());
     advance(ms(10)).await;
     assert_pending!(call.poll());
-    // Another takes the token in the meantime, so this one is denied once it is ready.
+    // Another call takes the token in the meantime, so this hedge is denied when it is ready.
     budget.withdraw().unwrap().spend();
     handle.allow(1);
     assert_pending!(call.poll());
@@ -546,7 +545,7 @@ fn a_wrong_value_is_named_with_its_bound() {
     assert!(HedgeLayer::builder().build().is_ok());
 }
 
-/// One that is set besides would never be drawn on, and say who pays into the others.
+/// The layer would never draw on a second budget, whose setter also decides which layer deposits.
 #[cfg(feature = "http")]
 #[test]
 fn a_budget_besides_one_for_each_request_is_an_error() {
@@ -568,7 +567,7 @@ fn a_budget_besides_one_for_each_request_is_an_error() {
     }
 }
 
-/// A copy of the request costs memory, and a recorded body up to the replay limit.
+/// A copy of the request takes memory, and a recorded body takes up to the replay limit.
 #[tokio::test(start_paused = true)]
 async fn the_copy_of_the_request_is_dropped_with_the_last_hedge_that_is_denied() {
     let request = Arc::new(());
@@ -584,14 +583,14 @@ async fn the_copy_of_the_request_is_dropped_with_the_last_hedge_that_is_denied()
     let mut call = task::spawn(layer.layer(service).oneshot(Arc::clone(&request)));
     for copies in [1, 1, 0] {
         assert_pending!(call.poll());
-        // This one, the one in flight, and the copies.
+        // The test's request, the request in flight, and the copies.
         assert_eq!(Arc::strong_count(&request), 2 + copies);
         advance(ms(10)).await;
     }
     assert_eq!(layer.handle().counts().denied, 2);
 }
 
-/// Boxed services are `Send`, and not `Sync`.
+/// Boxed services are `Send` but not `Sync`.
 #[tokio::test(start_paused = true)]
 async fn a_call_with_boxed_alternates_can_be_spawned() {
     let region = |millis| {

@@ -1,4 +1,4 @@
-//! What the tests of the layer share.
+//! Helpers of the layer's tests.
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -19,7 +19,7 @@ pub(crate) fn fixed(millis: u64) -> HedgeLayerBuilder {
     HedgeLayer::builder().fixed(ms(millis))
 }
 
-/// What an observer was told.
+/// Records the events of an observer.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<Event>>>);
 
@@ -67,8 +67,7 @@ impl Observer for Log {
     }
 }
 
-/// A call of the service under test, over a mock that a test answers for and that gets ready as
-/// often as `ready` says.
+/// A call of the service under test, over a mock that the test answers and that becomes ready `ready` times.
 macro_rules! call {
     ($layer:expr, ready: $ready:expr) => {{
         let layer = $layer.build().unwrap();
@@ -85,7 +84,7 @@ macro_rules! call {
 pub(crate) use call;
 
 pub(crate) async fn next(handle: &mut Handle<u32, u32>) -> SendResponse<u32> {
-    // On the paused clock an hour passes only if nothing else can happen.
+    // On the paused clock, an hour passes only if no other event is pending.
     let request = tokio::time::timeout(ms(3_600_000), handle.next_request()).await;
     let (request, respond) = request.expect("a request in time").expect("a request");
     assert_eq!(request, 7);

@@ -1,4 +1,4 @@
-//! What counts for gRPC's throttle.
+//! The failures that gRPC's throttle counts.
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
@@ -7,7 +7,7 @@ use tower_test::mock;
 
 use crate::support::*;
 
-/// Failures that would still close a throttle of ten tokens.
+/// The number of failures that would close a throttle of ten tokens now.
 fn failures_until_closed(throttle: &Budget) -> u32 {
     (0..)
         .find(|_| {
@@ -78,12 +78,12 @@ async fn calls_of_methods_that_are_not_hedged_count_as_well() {
     assert_eq!(failures_until_closed(&throttle), 4, "10 - 3 + 2 = 9");
 }
 
-/// A layer above records the outcome of the call, so this one records the failures that the layer above
-/// does not see.
+/// A layer above records the outcome of the call, so this layer records the failures that the layer above does not
+/// receive.
 #[tokio::test(start_paused = true)]
 async fn with_a_shared_throttle_only_failures_that_the_caller_does_not_see_are_recorded() {
     for (outcomes, expected) in [
-        // Neither primary nor hedge is hidden: the caller sees the primary's failure.
+        // No failure is hidden: the caller receives the primary's failure.
         ([Some(false), None], 5),
         ([Some(false), Some(false)], 4),
         ([Some(false), Some(true)], 4),
@@ -99,7 +99,7 @@ async fn with_a_shared_throttle_only_failures_that_the_caller_does_not_see_are_r
             assert_pending!(call.poll());
             attempts.push(next(&mut handle).await);
         }
-        // Failures first, so that each of them ends before the call.
+        // Failures come first, so that each of them ends before the call.
         let mut all: Vec<_> = attempts.into_iter().zip(outcomes).collect();
         all.sort_by_key(|(_, outcome)| *outcome);
         for (attempt, outcome) in all {

@@ -1,8 +1,7 @@
-//! What the learned trigger comes to, over many calls on a clock that jumps from one event to the
-//! next.
+//! Statistics of the learned trigger over many calls, on a clock that jumps from one event to the next.
 //!
-//! tokio rounds every timer up to 1 ms, so 1 ms of these services is 100 ms on the clock. Chance has
-//! a fixed seed.
+//! tokio rounds every timer up to 1 ms, so 1 ms of these services is 100 ms on the clock. The random numbers have a
+//! fixed seed.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 #![expect(clippy::cast_precision_loss, reason = "counts are small")]
 
@@ -22,7 +21,7 @@ use services::{Answer, Class, Draw, Inner, Load, World, bimodal, heavy_tail, ms}
 use tower::Layer;
 use tower_hedge_latency::{Budget, HedgeCounts, HedgeHandle, HedgeLayer, HedgeLayerBuilder};
 
-/// Without a budget, so that nothing but the trigger decides.
+/// Without a budget, so that only the trigger decides.
 fn percentile(quantile: f64) -> HedgeLayerBuilder {
     HedgeLayer::builder()
         .percentile(quantile)
@@ -34,7 +33,7 @@ fn p95() -> HedgeLayerBuilder {
     percentile(0.95)
 }
 
-/// A world and what there is to see of its layer.
+/// A world with its layer's handle.
 struct Watched {
     world: World,
     handle: HedgeHandle,
@@ -56,12 +55,12 @@ impl Watched {
         Self { world, handle }
     }
 
-    /// Every answer is drawn from one distribution.
+    /// Draws every latency from one distribution.
     fn drawing(builder: HedgeLayerBuilder, draw: Draw) -> Self {
         Self::new(builder, move |random, _, _| Answer::after(draw(random)))
     }
 
-    /// The counts before and after these calls.
+    /// Makes these calls. Returns the counts before and after them.
     fn run(&self, load: Load) -> Run {
         let before = self.handle.counts();
         self.world.run(load);
@@ -85,13 +84,13 @@ impl Run {
         (self.after.hedges - self.before.hedges) as f64 / self.calls()
     }
 
-    /// Calls that outlasted the trigger, as a share of all.
+    /// Calls that were slower than the trigger, as a share of all calls.
     fn late(&self) -> f64 {
         (self.after.late - self.before.late) as f64 / self.calls()
     }
 }
 
-/// Within a tenth, unless said otherwise.
+/// Asserts that the rate is within a tenth of the target.
 fn assert_near(what: &str, rate: f64, target: f64) {
     assert_within(what, rate, target, 0.1);
 }
@@ -101,7 +100,7 @@ fn assert_within(what: &str, rate: f64, target: f64, tolerance: f64) {
     assert!(off <= tolerance, "{what}: {rate:.4}, not {target:.4}");
 }
 
-/// tower records what the winner took, and hedges 9.9 % at a 95th percentile of the heavy tail.
+/// tower records the winner's latency, and hedges 9.9 % at a 95th percentile of the heavy tail.
 fn the_hedge_rate_is_what_was_asked_for(draw: Draw) {
     for (quantile, calls) in [(0.9, 20_000), (0.95, 30_000), (0.99, 60_000)] {
         let watched = Watched::drawing(percentile(quantile), draw);
@@ -121,8 +120,8 @@ fn the_hedge_rate_is_what_was_asked_for_with_a_heavy_tail() {
     the_hedge_rate_is_what_was_asked_for(heavy_tail);
 }
 
-/// A percentile of the answers that were not hedged would never recover, since those are the fast ones; and one
-/// of what the winners took would take several windows.
+/// A percentile of the calls without a hedge would never recover, because those are the fast ones. A percentile of the
+/// winners' latencies would take several windows.
 #[test]
 fn a_service_that_gets_three_times_slower_is_followed_within_20_s() {
     let factor = Arc::new(AtomicU32::new(1));
@@ -134,7 +133,7 @@ fn a_service_that_gets_three_times_slower_is_followed_within_20_s() {
         callers: 50,
         ..Load::calls(calls)
     };
-    // Of three windows.
+    // The calls of three windows.
     let fast = watched.run(load(100_000));
     assert_near("before", fast.hedges(), 0.05);
 
@@ -152,7 +151,7 @@ fn a_service_that_gets_three_times_slower_is_followed_within_20_s() {
     assert_near("after 30 s", watched.run(load(30_000)).hedges(), 0.05);
 }
 
-/// Each attempt makes all others slower, hedges too.
+/// Each attempt, also a hedge, slows down all others.
 #[test]
 fn hedges_that_slow_the_service_down_do_not_lead_to_more_hedges() {
     let watched = Watched::new(p95(), |random, _, out| {
@@ -166,8 +165,8 @@ fn hedges_that_slow_the_service_down_do_not_lead_to_more_hedges() {
     }
 }
 
-/// Who gives up before the trigger says nothing about the service, and who gives up right after it
-/// leaves a hedge no time to win.
+/// A caller that gives up before the trigger is no observation. A caller that gives up right after the trigger leaves a
+/// hedge no time to win.
 #[test]
 fn impatient_callers_do_not_make_the_trigger_spiral() {
     for patience in [12.0, 20.0, 30.0] {
@@ -186,8 +185,8 @@ fn impatient_callers_do_not_make_the_trigger_spiral() {
     }
 }
 
-/// Callers time out where a tenth of the calls still run, so the 95th percentile is out of sight. The count of
-/// late calls that are dropped says so, and a `max_delay` makes up for it.
+/// Callers time out while a tenth of the calls still run, so the 95th percentile is unknown. The count of late calls
+/// that are dropped shows this, and a `max_delay` corrects it.
 #[test]
 fn callers_that_time_out_before_a_hedge_can_win_are_counted_and_max_delay_helps() {
     let load = Load {
@@ -226,7 +225,7 @@ fn fast_failures_leave_the_trigger_where_it_is() {
         false => Answer::after(heavy_tail(random)),
     });
     watched.run(Load::calls(20_000));
-    // Of the calls that did not fail at once.
+    // As a share of the calls that did not fail immediately.
     assert_near(
         "hedges",
         2.0 * watched.run(Load::calls(40_000)).hedges(),
@@ -261,7 +260,7 @@ fn two_requests_a_second_are_enough_to_learn_from() {
     assert_near("hedges", watched.run(load(8_000)).hedges(), 0.05);
 }
 
-/// 3 % of the answers take 115 ms, no more and no less, and so would a hedge that is sent then.
+/// Exactly 3 % of the responses take 115 ms, and so would a hedge that is sent then.
 #[test]
 fn hedges_that_cannot_win_are_held_back() {
     let watched = Watched::new(percentile(0.99), |random, _, _| {
@@ -281,8 +280,8 @@ fn hedges_that_cannot_win_are_held_back() {
     assert_eq!(watched.handle.counts().hedge_wins, 0);
 }
 
-/// 95 % of the calls are of a fast class, 5 % of one that is 20 times slower: without keys nearly all
-/// hedges would be for those.
+/// 95 % of the calls are of a fast class, and 5 % of a class that is 20 times slower. Without keys nearly all hedges
+/// would go to the slow class.
 #[test]
 fn with_keys_each_class_has_its_own_share_hedged() {
     for keyed in [false, true] {
@@ -323,7 +322,7 @@ fn with_keys_each_class_has_its_own_share_hedged() {
     }
 }
 
-/// A budget of 2 % moves the default percentile up, and pays for the slowest 2 %, not for the first that come.
+/// A budget of 2 % raises the default percentile, and pays for the slowest 2 % of the calls instead of the first ones.
 #[test]
 fn tokens_go_to_the_slowest_calls() {
     let budget = Budget::ratio(0.02).initial(0);

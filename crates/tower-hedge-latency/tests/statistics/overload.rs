@@ -18,8 +18,8 @@ use crate::services::{lognormal, ms};
 
 type Body = Empty<Bytes>;
 
-/// Four of five calls are rejected immediately, and the others take around 10 ms. With the rejected calls in
-/// its sample, the 95th percentile is the 75th of the accepted calls, and they pay for a fourth of those.
+/// Four of five calls are rejected immediately, and the others take around 10 ms. If the sample contained the rejected
+/// calls, the 95th percentile would be the 75th of the accepted calls, and the budget would pay for a fourth of those.
 #[test]
 fn calls_that_are_shed_move_neither_the_trigger_nor_the_budget() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -59,7 +59,7 @@ fn calls_that_are_shed_move_neither_the_trigger_nor_the_budget() {
             callers.spawn_local(async move {
                 for _ in 0..calls / 20 {
                     let call = service.clone().oneshot(Request::new(Body::new()));
-                    // A rejected caller comes back a little later.
+                    // A rejected caller sends its next call after a pause.
                     if call.await.is_err() {
                         sleep(ms(1.0)).await;
                     }

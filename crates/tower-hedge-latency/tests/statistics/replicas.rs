@@ -1,4 +1,4 @@
-//! Three replicas, of which one is 20 times slower than the others.
+//! Three replicas. One of them is 20 times slower than the others.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,8 @@ const REPLICAS: [&str; 3] = ["slow", "one", "other"];
 const CALLERS: u32 = 50;
 const CALLS: u32 = 60_000;
 
-/// Sends each attempt to any replica, but to none that has had one of the same call, if it is told.
+/// Sends each attempt to a random replica. With `UsedEndpoints` in the request, it avoids the replicas of earlier
+/// attempts.
 fn balancer()
 -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
 + Clone
@@ -85,7 +86,7 @@ where
     p99.as_secs_f64() / ms(1.0).as_secs_f64()
 }
 
-/// A hedge that may go to the slow replica again halves the tail; one that goes elsewhere takes it away. All
+/// Hedges to any replica halve the tail, and hedges to another replica remove it. All
 /// answers are lognormal around 10 ms with σ 0.4, and hedges go out after 20 ms.
 #[test]
 fn hedges_that_go_elsewhere_take_the_tail_of_a_slow_replica_away() {

@@ -22,7 +22,7 @@ pub(crate) fn ms(millis: f64) -> Duration {
 /// The latency of an answer, in milliseconds.
 pub(crate) type Draw = fn(&mut StdRng) -> f64;
 
-/// Around `mean`, with a standard deviation of 8 % of it.
+/// Around `mean`, with a standard deviation of 8 % of the mean.
 pub(crate) fn normal(random: &mut StdRng, mean: f64) -> f64 {
     (mean * (1.0 + 0.08 * standard_normal(random))).max(0.0)
 }
@@ -51,13 +51,13 @@ pub(crate) fn heavy_tail(random: &mut StdRng) -> f64 {
     }
 }
 
-/// Box and Muller's.
+/// A standard normal deviate, by the method of Box and Muller.
 fn standard_normal(random: &mut StdRng) -> f64 {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()
 }
 
-/// What the service does with one attempt.
+/// The service's answer to an attempt.
 pub(crate) struct Answer {
     /// In milliseconds.
     pub(crate) after: f64,
@@ -76,23 +76,23 @@ impl Answer {
     }
 }
 
-/// What is asked for: a class of requests.
+/// A request: the class of a call.
 pub(crate) type Class = u32;
 pub(crate) type Inner = BoxCloneSyncService<Class, (), Failed>;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed;
 
-/// How a service is used.
+/// The load on a service.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    /// Callers, each of which makes one call after the other.
+    /// The number of callers. Each makes one call after the other.
     pub(crate) callers: u32,
-    /// Of all callers together.
+    /// The number of calls, of all callers together.
     pub(crate) calls: u32,
-    /// Between a caller's calls, in milliseconds.
+    /// The pause between a caller's calls, in milliseconds.
     pub(crate) pause: f64,
-    /// When a caller gives up, in milliseconds.
+    /// The time after which a caller gives up, in milliseconds.
     pub(crate) patience: f64,
     /// The share of calls of class 1; the rest are of class 0.
     pub(crate) second_class: f64,
@@ -110,18 +110,18 @@ impl Load {
     }
 }
 
-/// A service under a layer, on a clock of its own, with chance of its own.
+/// A service under a layer, with its own clock and random numbers.
 pub(crate) struct World {
     runtime: Runtime,
     service: Inner,
     random: Arc<Mutex<StdRng>>,
-    /// Made so far, of each class.
+    /// The number of calls so far, for each class.
     calls: Arc<[AtomicU32; 2]>,
     start: Instant,
 }
 
 impl World {
-    /// `answer` is given the class and how many attempts are out.
+    /// `answer` receives the class and the number of attempts in flight.
     pub(crate) fn new<S>(
         layer: impl FnOnce(Inner) -> S,
         answer: impl Fn(&mut StdRng, Class, usize) -> Answer + Send + Sync + 'static,
@@ -183,17 +183,17 @@ impl World {
         });
     }
 
-    /// The calls made so far, of each class.
+    /// The number of calls so far, for each class.
     pub(crate) fn calls(&self) -> [u32; 2] {
         [0, 1].map(|class: usize| self.calls[class].load(Relaxed))
     }
 
-    /// Nothing happens for so many milliseconds.
+    /// Lets `millis` milliseconds pass without calls.
     pub(crate) fn idle(&self, millis: f64) {
         self.runtime.block_on(async { sleep(ms(millis)).await });
     }
 
-    /// Since the beginning, in milliseconds.
+    /// The time since the start, in milliseconds.
     pub(crate) fn elapsed(&self) -> f64 {
         let elapsed = self.runtime.block_on(async { self.start.elapsed() });
         elapsed.as_secs_f64() * 1e3 / SCALE

@@ -356,7 +356,7 @@ where
         })
     }
 
-    /// Sends the attempt that [`after`](Self::after) prepared, when its delay is over and the service is ready.
+    /// Sends the attempt that [`after`](Self::after) prepared, after its delay and when the service is ready.
     #[inline(never)]
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
         let (Some(service), Some(wait)) = (&mut self.service, &mut self.wait) else {

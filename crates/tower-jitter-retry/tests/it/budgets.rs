@@ -87,7 +87,7 @@ fn a_budget_besides_one_for_each_request_is_an_error() {
     }
 }
 
-/// gRFC A6: each failure takes one, also the last of a call; above half of the tokens retries go out.
+/// gRFC A6: each failure takes a token, also the last failure of a call. Retries are sent above half of the tokens.
 #[tokio::test(start_paused = true)]
 async fn a_throttle_closes_at_half_and_opens_with_successes() {
     let throttle = Budget::grpc_throttle(10, 0.5);
@@ -99,11 +99,11 @@ async fn a_throttle_closes_at_half_and_opens_with_successes() {
         layer.layer(bad.clone()).oneshot(get(uri)).await.unwrap();
         bad.seen().len()
     };
-    // 10 → 7 in three attempts; then 6, and 5 is not above half; and so on down.
+    // Three attempts take 10 tokens to 7. The next failure leaves 6 and the one after it 5, which is not above half.
     assert_eq!(attempts("/").await, 3);
     assert_eq!(attempts("/").await, 2);
     assert_eq!(attempts("/").await, 1);
-    // 4 and ten halves are 9.
+    // 4 tokens and ten halves are 9.
     for _ in 0..10 {
         layer.layer(good.clone()).oneshot(get("/")).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The rules of gRPC, as a layer keeps them.
+//! The gRPC rules of the layer.
 
 use ::http::{Request, request::Parts};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::support::{Answer, Log, Upstream, builder, ms};
 const UNAVAILABLE: &str = "14";
 const RESOURCE_EXHAUSTED: &str = "8";
 
-/// Of which no method is known to be idempotent.
+/// A layer that knows no idempotent method.
 fn unknown() -> RetryLayerBuilder<Grpc> {
     builder().budget(Budget::unlimited()).grpc()
 }
@@ -64,13 +64,13 @@ async fn only_what_a6_names_is_repeated() {
     assert_eq!(attempts(status(UNAVAILABLE)).await, 3);
     assert_eq!(attempts(status(RESOURCE_EXHAUSTED)).await, 1);
     assert_eq!(attempts(pushed_back(RESOURCE_EXHAUSTED, "5")).await, 3);
-    // A response that has begun is the call's.
+    // A response that has begun belongs to the call.
     assert_eq!(attempts(Answer::status(200)).await, 1);
-    // An answer that is not gRPC's.
+    // HTTP responses without gRPC.
     for (code, expected) in [(429, 3), (502, 3), (503, 3), (504, 3), (500, 1), (404, 1)] {
         assert_eq!(attempts(Answer::status(code)).await, expected, "{code}");
     }
-    // A connection that was never there; another error says nothing.
+    // A refused connection is proof; other errors are not.
     assert_eq!(attempts(Answer::Refused).await, 3);
     assert_eq!(attempts(Answer::Error("unknown")).await, 1);
 }
@@ -140,7 +140,7 @@ async fn extra_attempts_say_how_many_came_before_them() {
         values(upstream.seen(), name),
         [None, previous("1"), previous("2")]
     );
-    // One that the server did not process does not count.
+    // An attempt that the server did not process does not count.
     let upstream = Upstream::new([Answer::Refused, status(UNAVAILABLE)]);
     let service = grpc().build().unwrap().layer(upstream.clone());
     service.oneshot(request(&[])).await.unwrap();
@@ -170,7 +170,7 @@ async fn no_attempt_goes_out_once_the_timeout_has_run_out() {
         .oneshot(request(&[("grpc-timeout", "300m")]))
         .await
         .unwrap();
-    // The third would come just then.
+    // The third attempt would be due at this instant.
     assert_eq!(start.elapsed(), ms(100));
     let info: &RetryInfo = response.extensions().get().unwrap();
     assert_eq!(

@@ -79,7 +79,7 @@ async fn each_setting_changes_alone() {
     assert_eq!(call(&layer, 9).await, (4, ms(300)));
     handle.set_backoff(Backoff::constant(ms(50))).unwrap();
     assert_eq!(call(&layer, 9).await, (4, ms(150)));
-    // The fourth attempt would go out after the deadline.
+    // The fourth attempt would be sent after the deadline.
     handle.set_deadline(ms(120)).unwrap();
     assert_eq!(call(&layer, 9).await, (3, ms(100)));
     handle.set_budget(Budget::ratio(0.0).initial(1)).unwrap();
@@ -126,7 +126,7 @@ async fn a_layer_that_is_retuned_keeps_the_settings_that_are_not_given() {
     handle.retune(&given.build().unwrap()).unwrap();
     assert_eq!(call(&layer, 9).await, (3, ms(20)));
     assert_eq!(budget.available(), 0, "it is shared");
-    // Nothing is given.
+    // The other layer was given no setting.
     handle
         .retune(&RetryLayer::builder().build().unwrap())
         .unwrap();

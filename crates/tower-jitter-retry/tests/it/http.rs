@@ -1,4 +1,4 @@
-//! The rules of HTTP, as a layer keeps them.
+//! The HTTP rules of the layer.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn the_first_proof_that_the_server_did_not_process_it_is_retried_immediate
     let broke = Budget::ratio(0.0).burst(1).initial(0);
     let layer = http().budget(broke).observer(log.clone()).build().unwrap();
     let start = Instant::now();
-    // Also for a request that may do something.
+    // Also for an unsafe request.
     let post = request(Method::POST);
     layer
         .layer(upstream.clone())
@@ -49,7 +49,7 @@ async fn the_first_proof_that_the_server_did_not_process_it_is_retried_immediate
             Started(1),
             Scheduled(1, Duration::ZERO, DelaySource::Unprocessed),
             Started(2),
-            // The second is neither.
+            // The second retry is neither immediate nor free.
             Stopped(2, StopReason::BudgetExhausted),
         ]
     );
@@ -78,7 +78,7 @@ async fn a_second_refused_stream_backs_off() {
     );
 }
 
-/// A dead backend would otherwise get twice the connection attempts of its healthy peers.
+/// Otherwise a dead backend would receive twice the connection attempts of its healthy peers.
 #[tokio::test(start_paused = true)]
 async fn a_refused_connection_backs_off_and_takes_a_token_for_every_retry() {
     let log = Log::default();
@@ -86,7 +86,7 @@ async fn a_refused_connection_backs_off_and_takes_a_token_for_every_retry() {
     let budget = Budget::ratio(0.0).burst(2);
     let layer = http().budget(budget.clone()).observer(log.clone());
     let service = layer.build().unwrap().layer(upstream.clone());
-    // Also for a request that may do something: it was not sent.
+    // Also for an unsafe request, because it was not sent.
     let post = || request(Method::POST);
     service.clone().oneshot(post()).await.unwrap_err();
     assert_eq!(
@@ -163,7 +163,7 @@ async fn off_means_no_extra_attempt_not_even_a_free_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_of_zero_leaves_the_backoff_as_it_is() {
-    // The last one is a date that has passed.
+    // The last value is a date in the past.
     for retry_after in ["0", " 0 ", "Sun, 06 Nov 1994 08:49:37 GMT"] {
         let log = Log::default();
         let soon = Answer::Status(503, vec![("retry-after", retry_after)]);
@@ -198,7 +198,7 @@ async fn a_429_is_repeated_for_a_post_unless_told_otherwise() {
             .unwrap();
         assert_eq!(upstream.seen().len(), attempts);
     }
-    // A rule of the user's does not change that.
+    // A rule of the user does not change that.
     let layer = http().retry_429_for_idempotent_only();
     let layer = layer.classify(|outcome| outcome.verdict()).build().unwrap();
     let upstream = answers();
@@ -238,13 +238,13 @@ async fn a_generated_key_makes_a_post_repeatable_and_is_the_same_in_all_attempts
             .unwrap();
         assert_eq!(keys(upstream.seen()), vec![key(generated); 3]);
     }
-    // One that the caller gave stays.
+    // A key from the caller stays.
     let mut own = request(Method::PATCH);
     own.headers_mut()
         .insert("idempotency-key", HeaderValue::from_static("mine"));
     service.clone().oneshot(own).await.unwrap();
     assert_eq!(keys(upstream.seen()), vec![key("mine"); 3]);
-    // None where none is needed, or no repeat is right.
+    // No key is added to an idempotent request, nor to a request that is never resent.
     for (method, attempts) in [(Method::PUT, 3), (Method::CONNECT, 1)] {
         service.clone().oneshot(request(method)).await.unwrap();
         assert_eq!(keys(upstream.seen()), vec![None; attempts]);

@@ -1,4 +1,4 @@
-//! Hard time limits, at which instant and with which answer.
+//! Hard time limits: the instant at which they end a call, and the outcome.
 
 use std::convert::Infallible;
 use std::future::{Pending, pending};
@@ -35,7 +35,7 @@ async fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
     assert_eq!(log.take(), [Scheduled(1, ms(100), DelaySource::Backoff)]);
     drop(first);
 
-    // The next one has as long, from when it is sent.
+    // The next attempt has the same limit, counted from its own start.
     advance(ms(100)).await;
     assert_pending!(call.poll());
     let second = next(&mut handle).await;
@@ -80,7 +80,7 @@ async fn when_both_limits_run_out_it_is_the_calls() {
     assert_eq!(elapsed(&error), Elapsed::Call(ms(30)));
 }
 
-/// Such as that of a timer of the service's own for the same instant.
+/// For instance, the service has its own timer for the same instant.
 #[tokio::test(start_paused = true)]
 async fn a_failure_in_the_last_moment_is_the_time_limits() {
     let (mut call, mut handle) = call!(builder().deadline(ms(30)).build().unwrap());
@@ -92,7 +92,7 @@ async fn a_failure_in_the_last_moment_is_the_time_limits() {
     assert_eq!(elapsed(&error), Elapsed::Call(ms(30)));
 }
 
-/// The caller learns more from it than from a timeout, and no retry would have followed.
+/// The outcome contains more information than a timeout, and no retry would have followed.
 #[tokio::test(start_paused = true)]
 async fn a_fatal_outcome_in_the_last_moment_is_returned_as_it_is() {
     let layer = builder().classify_fn(|_: &Result<u32, BoxError>, _| Verdict::Fatal);
@@ -165,7 +165,7 @@ async fn the_deadline_ends_the_wait_for_readiness() {
     );
 }
 
-/// Not with the timeout that a wait in vain would end in.
+/// The caller receives the failure, not the timeout in which the wait would end.
 #[tokio::test(start_paused = true)]
 async fn a_failure_whose_repeat_would_come_after_the_deadline_is_returned_at_once() {
     let log = Log::default();
@@ -193,7 +193,7 @@ async fn limits_beyond_the_clock_are_no_limits() {
     assert_eq!(assert_ready_ok!(call.poll()), 2);
 }
 
-/// The longest time from now on that the clock can hold, to within some nanoseconds.
+/// The longest time from now that the clock can represent, to within some nanoseconds.
 fn longest() -> Duration {
     let (now, mut longest, mut step) = (Instant::now(), Duration::ZERO, Duration::MAX);
     while !step.is_zero() {
@@ -206,7 +206,7 @@ fn longest() -> Duration {
     longest
 }
 
-/// tokio's timer rounds up to a millisecond, which the end of the clock leaves no room for.
+/// tokio's timer rounds up to a millisecond, which overflows at the end of the clock.
 #[tokio::test(start_paused = true)]
 async fn limits_up_to_the_end_of_the_clock_are_no_panic() {
     for layer in [
@@ -287,12 +287,12 @@ async fn a_timed_out_attempt_is_gone_before_the_wait() {
     let call = tokio::spawn(layer.layer(alive.clone()).oneshot(()));
     sleep(ms(29)).await;
     assert_eq!(alive.0.load(Ordering::Relaxed), 1);
-    // In the wait of 100 ms after the first attempt.
+    // During the wait of 100 ms after the first attempt.
     sleep(ms(51)).await;
     assert_eq!(alive.0.load(Ordering::Relaxed), 0);
     let start = Instant::now();
     call.await.unwrap().unwrap_err();
-    // 130 until the second is sent, 160, 360 until the third is sent.
+    // The second attempt is sent at 130 ms and ends at 160 ms; the third is sent at 360 ms.
     assert_eq!(start.elapsed(), ms(390 - 80));
 }
 
@@ -312,7 +312,7 @@ mod http {
         RetryLayer::builder().backoff(backoff).http()
     }
 
-    /// How often a server that never answers is asked, for how long, and what comes of it.
+    /// Sends a request to a server that never answers. Returns the response and the duration of the call.
     async fn ask<S>(service: S, request: Request<Body>) -> (Response<Body>, Duration)
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
@@ -356,7 +356,7 @@ mod http {
             (response.status(), time),
             (StatusCode::GATEWAY_TIMEOUT, ms(10))
         );
-        // With a key it is as good as a PUT.
+        // A POST with a key is idempotent.
         let request = post()
             .header("idempotency-key", "1")
             .body(Body::default())

@@ -1,4 +1,4 @@
-//! What a retry layer does with calls, seen from outside.
+//! The behaviour of the retry layer at its public interface.
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[cfg(feature = "http")]

@@ -1,4 +1,4 @@
-//! Switched off, counting only, and back.
+//! Changes of the mode: off, shadow and on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +64,7 @@ async fn a_handle_switches_every_service_of_its_layer() {
     }
 }
 
-/// A request that says when it is cloned.
+/// A request that counts its clones.
 struct Counted(Arc<AtomicU32>);
 
 impl Clone for Counted {

@@ -27,7 +27,7 @@ async fn a_response_that_was_repeated_in_vain_is_left_alone_above() {
     let response = service.oneshot(get()).await.unwrap();
     assert_eq!(upstream.seen().len(), 3);
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-    // The word of the layer that did something stays.
+    // The report of the layer that retried stays.
     let info: &RetryInfo = response.extensions().get().unwrap();
     assert_eq!(
         (info.attempts, info.stop),
@@ -124,7 +124,7 @@ async fn requests_that_are_never_answered_are_sent_three_times() {
     }
 }
 
-/// Only the layer above wants the first retry, so the one below has not used up any attempt.
+/// Only the layer above retries this status, so the layer below has used up no attempt.
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_the_layer_above_leaves_later_failures_to_that_layer() {
     let upstream = Upstream::new([404, 503, 200].map(Answer::status));
@@ -140,7 +140,7 @@ async fn a_retry_of_the_layer_above_leaves_later_failures_to_that_layer() {
     assert_eq!(upstream.seen().len(), 3);
 }
 
-/// Their requests have no place for a mark, and need none for errors.
+/// These requests have no place for a mark. Errors need none.
 #[tokio::test(start_paused = true)]
 async fn layers_of_other_services_do_not_multiply_errors() {
     let sent = std::cell::Cell::new(0);
@@ -177,7 +177,7 @@ async fn behind_a_buffer_errors_cost_one_attempt_more() {
     }
 }
 
-/// The layer below had nothing to say about it, so nothing keeps the one above from a repeat.
+/// The layer below does not classify this outcome as retryable, so the layer above may retry it.
 #[tokio::test(start_paused = true)]
 async fn what_only_the_layer_above_repeats_it_repeats() {
     let upstream = Upstream::new([Answer::status(404), Answer::status(200)]);

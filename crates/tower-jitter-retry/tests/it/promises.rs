@@ -1,4 +1,4 @@
-//! Promises that are easily broken.
+//! Promises that a change breaks easily.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -36,7 +36,7 @@ fn get() -> Req {
     req(Method::GET)
 }
 
-/// Through two layers, the outer of which repeats one answer that the inner does not.
+/// Sends a GET through two layers. Only the outer layer retries a 404.
 async fn get_below_one_that_repeats_404(upstream: &Upstream) -> Response<Full<Bytes>> {
     let outer = http()
         .classify(|o| match o.status() {
@@ -272,11 +272,11 @@ async fn a_finished_call_keeps_no_place_in_a_queue() {
     let layer = builder().deadline(ms(250)).build().unwrap();
     let mut call = Box::pin(layer.layer(limited.clone()).oneshot(0));
     assert!(futures_poll(&mut call).await.is_none());
-    // Somebody takes the permit during the backoff.
+    // Another call takes the permit during the backoff.
     let other = tokio::spawn(limited.clone().oneshot(1_000));
     tokio::task::yield_now().await;
     let _ = call.as_mut().await.unwrap_err(); // the deadline
-    // `call` is still alive (pinned in a select, say).
+    // `call` still exists, as if it were pinned in a `select!`.
     let _ = other.await;
     let ready = tokio::time::timeout(ms(10_000), limited.clone().oneshot(0)).await;
     assert!(ready.is_ok(), "starved by a call that has ended");

@@ -1,4 +1,4 @@
-//! What a retry layer does, at which instant.
+//! The attempts of a retry layer and their exact times.
 
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
@@ -105,7 +105,7 @@ async fn a_retry_costs_one_token_and_a_cancelled_wait_none() {
     let log = Log::default();
     let observed = builder().budget(budget.clone()).observer(log.clone());
 
-    // Cancelled while it waits: the token comes back.
+    // A call that is cancelled during its wait returns the token.
     let (mut call, mut handle) = call!(observed.build().unwrap());
     assert_pending!(call.poll());
     fail(&mut handle).await;
@@ -115,7 +115,7 @@ async fn a_retry_costs_one_token_and_a_cancelled_wait_none() {
     assert!(budget.withdraw().is_some());
     assert_eq!(log.take().pop(), Some(Cancelled(1)));
 
-    // Cancelled when the attempt is out: it does not.
+    // A call that is cancelled with an attempt in flight does not.
     let (mut call, mut handle) = call!(layer);
     assert_pending!(call.poll());
     fail(&mut handle).await;
@@ -127,7 +127,7 @@ async fn a_retry_costs_one_token_and_a_cancelled_wait_none() {
     assert!(budget.withdraw().is_none());
 }
 
-/// Panics when a further instance is asked whether it is ready.
+/// A service whose clones panic in `poll_ready`.
 struct Panics(bool);
 
 impl Clone for Panics {
@@ -203,7 +203,7 @@ async fn every_service_of_a_layer_draws_on_the_same_budget() {
     assert_ready_err!(second.poll());
 }
 
-/// A zero sleep of tokio's takes a millisecond.
+/// tokio's `sleep(0)` takes a millisecond.
 #[tokio::test(start_paused = true)]
 async fn no_backoff_means_one_turn_of_the_executor_and_no_timer() {
     let start = Instant::now();
@@ -340,7 +340,7 @@ async fn a_rules_backoff_sees_the_retry_from_one_and_the_outcome() {
     );
 }
 
-/// tower 0.5.3 clones its random state with each request: all sleep the same sequence.
+/// tower 0.5.3 clones its random state with each request, so all requests sleep the same sequence.
 #[tokio::test(start_paused = true)]
 async fn no_two_calls_wait_equally_long() {
     let log = Log::default();
@@ -356,7 +356,7 @@ async fn no_two_calls_wait_equally_long() {
         let (mut service, mut handle) = mock::spawn_layer::<u32, u32, _>(layer);
         for _ in 0..10 {
             assert_ready_ok!(service.poll_ready());
-            // Each from a clone of its own, as servers and clients use it.
+            // Each call uses its own clone, as servers and clients do.
             let mut clone = mock::Spawn::new(service.get_ref().clone());
             assert_ready_ok!(clone.poll_ready());
             let mut call = task::spawn(clone.call(7));
@@ -415,7 +415,7 @@ fn a_wrong_value_is_named_with_its_bound() {
     );
 }
 
-/// A recorded body takes up to the replay limit, for as long as the caller keeps the future.
+/// A recorded body takes memory up to the replay limit, as long as the caller keeps the future.
 #[tokio::test(start_paused = true)]
 async fn the_copy_of_the_request_is_dropped_with_a_success() {
     let request = std::sync::Arc::new(());

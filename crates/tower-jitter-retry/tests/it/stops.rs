@@ -1,4 +1,4 @@
-//! Every reason to stop, as an observer and the response's extensions tell it.
+//! Every reason to stop, in the observer's events and in the response's extensions.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn hint(seconds: &'static str) -> Answer {
     Answer::Status(503, vec![("retry-after", seconds)])
 }
 
-/// The attempts, the reason, and what the response says of it.
+/// Runs a call. Returns its attempts, its reason, and the report in the response.
 async fn run(
     layer: RetryLayerBuilder<Http>,
     request: Request<Full<Bytes>>,
@@ -51,7 +51,7 @@ async fn run(
     (attempts, reason, info)
 }
 
-/// With word of it in the response.
+/// Checks a call whose response has a report.
 async fn told(
     layer: RetryLayerBuilder<Http>,
     request: Request<Full<Bytes>>,
@@ -62,7 +62,7 @@ async fn told(
     assert_eq!(run(layer, request, answers).await, expected);
 }
 
-/// Without.
+/// Checks a call whose response has no report.
 async fn untold(
     layer: RetryLayerBuilder<Http>,
     request: Request<Full<Bytes>>,
@@ -174,14 +174,14 @@ async fn shadow_and_off() {
     let shadow = || http().mode(Mode::Shadow);
     untold(shadow(), get(), &answers, StopReason::Shadow).await;
     untold(http().mode(Mode::Off), get(), &answers, StopReason::Off).await;
-    // What shadow mode knows without a copy.
+    // Shadow mode knows this without a copy of the request.
     let mut connect = get();
     *connect.method_mut() = Method::CONNECT;
     let answers = [Answer::status(429)];
     untold(shadow(), connect, &answers, StopReason::NotResendable).await;
 }
 
-/// Only the first instance is ever ready.
+/// A service of which only the first instance becomes ready.
 struct First(Upstream, bool);
 
 impl Clone for First {

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 mod upstream;
 
@@ -28,7 +28,7 @@ pub(crate) fn builder() -> RetryLayerBuilder {
     RetryLayer::builder().backoff(backoff())
 }
 
-/// What an observer was told.
+/// Records the events of an observer.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<Event>>>);
 
@@ -75,7 +75,7 @@ impl Observer for Log {
     }
 }
 
-/// A call of the service under test, over a mock that a test answers for.
+/// A call of the service under test, over a mock that the test answers.
 macro_rules! call {
     ($layer:expr) => {{
         let (mut service, handle) = tower_test::mock::spawn_layer::<u32, u32, _>($layer);

@@ -41,7 +41,7 @@ impl Error for RefusedStream {
     }
 }
 
-/// What an HTTP/2 client reports when the server refuses its stream. Only a server can make this error.
+/// The error of an HTTP/2 client whose stream the server refused. Only a real server produces this error.
 pub(crate) async fn refused_stream() -> Answer {
     let (client, server) = tokio::io::duplex(1024);
     tokio::spawn(async move {
@@ -65,8 +65,7 @@ impl Answer {
     }
 }
 
-/// A service over HTTP that gives the answers of a list, the last one again and again, and keeps
-/// what it was asked.
+/// An HTTP service that returns the answers of a list, and then the last one repeatedly. It records its requests.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     answers: Arc<Mutex<VecDeque<Answer>>>,
@@ -81,7 +80,7 @@ impl Upstream {
         }
     }
 
-    /// What it was asked since this was last called.
+    /// Returns the requests since the last call of this function.
     pub(crate) fn seen(&self) -> Vec<http::request::Parts> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
