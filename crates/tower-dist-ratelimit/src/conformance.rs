@@ -1,15 +1,15 @@
-//! The checks that every [`Backend`] has to pass, for those who write one.
+//! The checks that every [`Backend`] has to pass, for authors of backends.
 //!
-//! Each algorithm that a backend says it has is compared with a model of it that is slow and easy to see to be right;
-//! and then everything is tried that is known to go wrong in stores: tasks that race, rejections that write, sets that
-//! are charged in part, keys that are confused, state that never goes away.
+//! The kit compares each algorithm of a backend with a slow and simple model of the algorithm. Then it tries what is known
+//! to fail in stores: racing tasks, rejections that write, sets that are charged in part, confused keys, and state that
+//! never expires.
 //!
 //! ```
 //! use std::time::Duration;
 //! use tower_dist_ratelimit::backend::{BoxFuture, Memory};
 //! use tower_dist_ratelimit::conformance::{Clock, Conformance};
 //!
-//! /// Tokio's paused clock, which moves only when it is told to.
+//! /// Tokio's paused clock, which only moves when a test advances it.
 //! struct Paused;
 //!
 //! impl Clock for Paused {
@@ -40,26 +40,28 @@ use std::{fmt, panic::resume_unwind, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
+use self::numbers::Numbers;
 pub use self::{
     clock::{Clock, Sleeping},
     violation::Violation,
 };
-use self::{numbers::Numbers, subject::Subject};
-use crate::{Algorithm, backend::Backend};
+use crate::{
+    Algorithm,
+    backend::{Backend, BoxFuture},
+};
 
-/// A run of all checks, over backends that a closure makes: a new one each time, or handles to one store.
+/// A run of all checks. A closure makes the backends: a new backend each time, or handles to one store.
 ///
-/// Policies have names of their own, and keys too, so that a store which is in use by others is neither disturbed nor
-/// disturbs; give it another [`seed`](Self::seed) for each run over a store that remembers the last one.
+/// The names of policies and the keys are the kit's own, so a store in use by others is not disturbed. If the store
+/// remembers the last run, give each run another [`seed`](Self::seed).
 ///
 /// # Default
 ///
-/// All algorithms, with leases and dynamic quotas; 40 random sequences of 40 requests for each; seed 1.
+/// All algorithms, with leases and dynamic quotas; for each algorithm 40 random sequences of 40 requests; seed 1.
 ///
 /// # Cost
 ///
-/// A few thousand decisions per algorithm. On a clock that cannot be paused, about half a minute of waiting for all of
-/// them together.
+/// A few thousand decisions per algorithm. By a clock that cannot be paused, about 30 seconds in all.
 #[must_use = "nothing is checked until it runs"]
 pub struct Conformance {
     backend: Arc<dyn Fn() -> Arc<dyn Backend> + Send + Sync>,
@@ -72,7 +74,7 @@ pub struct Conformance {
     only: Option<&'static str>,
 }
 
-/// One of each. The kit has longest waits of its own for queues.
+/// One of each. The kit sets the `max_wait` of queues.
 const ALL: [Algorithm; 9] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
@@ -87,22 +89,37 @@ const ALL: [Algorithm; 9] = [
     Algorithm::SlidingWindowLog,
 ];
 
-const CHECKS: [&str; 11] = [
-    "building",
-    "decisions",
-    "retry",
-    "expiry",
-    "nothing written",
-    "refunds",
-    "reset",
-    "keys",
-    "racing",
-    "all or nothing",
-    "dynamic quotas",
+/// The result of a check.
+type Checked = Result<(), Violation>;
+
+type Check = for<'a> fn(&'a Conformance, Algorithm) -> BoxFuture<'a, Checked>;
+
+const BUILDING: &str = "building";
+
+/// The checks of one algorithm.
+const CHECKS: [(&str, Check); 10] = [
+    ("decisions", |kit, one| {
+        Box::pin(checks::decisions(kit, one))
+    }),
+    ("retry", |kit, one| Box::pin(checks::retry(kit, one))),
+    ("expiry", |kit, one| Box::pin(checks::expiry(kit, one))),
+    ("nothing written", |kit, one| {
+        Box::pin(checks::nothing_written(kit, one))
+    }),
+    ("refunds", |kit, one| Box::pin(checks::refunds(kit, one))),
+    ("reset", |kit, one| Box::pin(checks::reset(kit, one))),
+    ("keys", |kit, one| Box::pin(checks::keys(kit, one))),
+    ("racing", |kit, one| Box::pin(checks::racing(kit, one))),
+    ("all or nothing", |kit, one| {
+        Box::pin(checks::all_or_nothing(kit, one))
+    }),
+    ("dynamic quotas", |kit, one| {
+        Box::pin(checks::dynamic_quotas(kit, one))
+    }),
 ];
 
 impl Conformance {
-    /// All checks, of what `backend` makes, by this clock.
+    /// Makes a run of all checks over the backends of `backend`, by their clock.
     pub fn new<B: Backend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
         clock: impl Clock,
@@ -119,58 +136,57 @@ impl Conformance {
         }
     }
 
-    /// The algorithms that the backend has. It has to build these and to reject the others.
-    pub fn algorithms(self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
-        Self {
-            algorithms: algorithms.into_iter().collect(),
-            ..self
-        }
+    /// Sets the algorithms of the backend. The backend has to build these and to reject the others.
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().collect();
+        self
     }
 
-    /// Not that more than the cost is granted where more is [wanted](crate::backend::Charge::up_to).
-    pub fn without_leases(self) -> Self {
-        Self {
-            leases: false,
-            ..self
-        }
+    /// Leaves out charges that ask for [more than their cost](crate::backend::Charge::up_to).
+    pub fn without_leases(mut self) -> Self {
+        self.leases = false;
+        self
     }
 
-    /// Not that charges can bring a [quota](crate::backend::Charge::quota) of their own.
-    pub fn without_dynamic_quotas(self) -> Self {
-        Self {
-            dynamic_quotas: false,
-            ..self
-        }
+    /// Leaves out charges with a [quota](crate::backend::Charge::quota) of their own.
+    pub fn without_dynamic_quotas(mut self) -> Self {
+        self.dynamic_quotas = false;
+        self
     }
 
-    /// How many random sequences of requests are compared with the model, for each algorithm.
+    /// Sets the number of random sequences of requests that are compared with the model, for each algorithm.
     pub fn sequences(self, sequences: u32) -> Self {
         Self { sequences, ..self }
     }
 
-    /// Another seed makes other requests, policies and keys.
+    /// Sets the seed of the random requests, and of the names of policies and keys.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Runs one check alone, by the name that a [`Violation`] has: to look into what it found.
+    /// Runs only the check of this name, as a [`Violation`] has it.
     ///
     /// # Panics
     ///
-    /// If no check has that name, since then nothing would be checked.
+    /// If no check has that name.
     pub fn only(self, check: &str) -> Self {
-        let only = CHECKS.into_iter().find(|&one| one == check);
-        assert!(only.is_some(), "no check is called {check:?}: {CHECKS:?}");
+        let names = || CHECKS.iter().map(|(name, _)| *name).chain([BUILDING]);
+        let only = names().find(|&name| name == check);
+        assert!(
+            only.is_some(),
+            "no check is called {check:?}: {:?}",
+            names().collect::<Vec<_>>()
+        );
         Self { only, ..self }
     }
 
-    /// Runs the checks: one after the other; where the clock goes on by itself, all algorithms at once.
+    /// Runs the checks one after the other. By a clock that cannot be paused, all algorithms run concurrently.
     ///
     /// # Errors
     ///
     /// A promise that the backend breaks.
     pub async fn run(self) -> Result<(), Violation> {
-        if self.wants("building") {
+        if self.wants(BUILDING) {
             checks::building(&self)?;
         }
         let kit = Arc::new(self);
@@ -191,36 +207,11 @@ impl Conformance {
         Ok(())
     }
 
-    async fn run_one(&self, algorithm: Algorithm) -> Result<(), Violation> {
-        if self.wants("decisions") {
-            checks::decisions(self, algorithm).await?;
-        }
-        if self.wants("retry") {
-            checks::retry(self, algorithm).await?;
-        }
-        if self.wants("expiry") {
-            checks::expiry(self, algorithm).await?;
-        }
-        if self.wants("nothing written") {
-            checks::nothing_written(self, algorithm).await?;
-        }
-        if self.wants("refunds") {
-            checks::refunds(self, algorithm).await?;
-        }
-        if self.wants("reset") {
-            checks::reset(self, algorithm).await?;
-        }
-        if self.wants("keys") {
-            checks::keys(self, algorithm).await?;
-        }
-        if self.wants("racing") {
-            checks::racing(self, algorithm).await?;
-        }
-        if self.wants("all or nothing") {
-            checks::all_or_nothing(self, algorithm).await?;
-        }
-        if self.wants("dynamic quotas") && self.dynamic_quotas {
-            checks::dynamic_quotas(self, algorithm).await?;
+    async fn run_one(&self, algorithm: Algorithm) -> Checked {
+        for (name, check) in CHECKS {
+            if self.wants(name) {
+                check(self, algorithm).await?;
+            }
         }
         Ok(())
     }

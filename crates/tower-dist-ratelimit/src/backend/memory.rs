@@ -199,14 +199,23 @@ impl Memory {
             .collect()
     }
 
+    /// Decides one charge to a policy that is not in a set, as most requests make, without the cost of the general way.
+    #[inline]
+    fn decide_one(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Option<bool> {
+        let ([charge], [out]) = (charges, out) else {
+            return None;
+        };
+        let table = self.table(charge).ok().filter(|table| !table.in_set)?;
+        let key = self.frame.hash(charge.key);
+        *out = table.store.charge(key, self.frame.now(), &Ask::of(charge));
+        Some(out.allowed)
+    }
+
+    #[inline(never)]
     fn decide(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Result<bool, BackendError> {
         let asked = self.ask_all(charges)?;
         let _locked = self.lock(&asked);
         let now = self.frame.now();
-        if let ([one], [out]) = (&asked[..], &mut *out) {
-            *out = one.store.charge(one.key, now, &one.ask);
-            return Ok(out.allowed);
-        }
         for (one, out) in asked.iter().zip(&mut *out) {
             *out = one.store.check(one.key, now, &one.ask);
         }
@@ -273,6 +282,9 @@ impl Backend for Memory {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        if let Some(allowed) = self.decide_one(charges, out) {
+            return Answer::Done(allowed);
+        }
         self.decide(charges, out)
             .map_or_else(Answer::Failed, Answer::Done)
     }

@@ -1,4 +1,4 @@
-//! What is checked, one file each.
+//! The checks, one file each.
 
 mod all_or_nothing;
 mod building;
@@ -17,4 +17,8 @@ pub(super) use self::{
     dynamic_quotas::dynamic_quotas, expiry::expiry, keys::keys, nothing_written::nothing_written,
     racing::racing, refunds::refunds, reset::reset, retry::retry,
 };
-use super::{Conformance, Numbers, Subject, Violation, violation::found};
+use super::{
+    Checked, Conformance, Numbers, Violation,
+    subject::{FROZEN, LIMIT, QUICK, Set, Subject},
+};
+use crate::{Algorithm, Decision, Quota};

@@ -1,12 +1,8 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, mem::discriminant, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    Conformance, Violation,
-    clock::Clock,
-    violation::{Found, found},
-};
+use super::{ALL, Checked, Conformance, Violation, clock::Clock};
 use crate::{
     Algorithm, BuildError, Decision, Decisions, Policy, Quota,
     algorithm::saturating_nanos,
@@ -14,19 +10,19 @@ use crate::{
     model::Model,
 };
 
-/// The limit of all the kit's quotas: few enough to reach it soon, and to keep in any log.
+/// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any log.
 pub(super) const LIMIT: u64 = 20;
 
-/// So long that nothing comes back during a check.
-const FROZEN: Duration = Duration::from_secs(30 * 86_400);
+/// A quota under which no token comes back during a check.
+pub(super) const FROZEN: Quota = Quota::new(LIMIT, Duration::from_secs(30 * 86_400));
 
-/// Short enough to wait for, long enough for any clock's grain.
-const QUICK: Duration = Duration::from_secs(2);
+/// A quota with a window that is short enough to wait for, and longer than the grain of any clock.
+pub(super) const QUICK: Quota = Quota::new(LIMIT, Duration::from_secs(2));
 
 /// One policy of one backend, under one check.
 #[derive(Clone)]
 pub(super) struct Subject {
-    pub(super) check: &'static str,
+    check: &'static str,
     pub(super) algorithm: Algorithm,
     pub(super) quota: Quota,
     pub(super) clock: Arc<dyn Clock>,
@@ -36,39 +32,13 @@ pub(super) struct Subject {
     prefix: String,
 }
 
-/// Several policies that are decided together.
+/// Policies that are decided together.
 pub(super) struct Set {
     pub(super) members: Vec<Subject>,
 }
 
 impl Subject {
-    /// A policy of this limit under which nothing comes back.
-    pub(super) fn frozen(
-        kit: &Conformance,
-        check: &'static str,
-        algorithm: Algorithm,
-    ) -> Result<Self, Violation> {
-        Self::one(kit, check, algorithm, Quota::new(LIMIT, FROZEN), false)
-    }
-
-    /// A policy that can be waited for.
-    pub(super) fn quick(
-        kit: &Conformance,
-        check: &'static str,
-        algorithm: Algorithm,
-    ) -> Result<Self, Violation> {
-        Self::one(kit, check, algorithm, Quota::new(LIMIT, QUICK), false)
-    }
-
-    /// A policy to which charges can bring quotas.
-    pub(super) fn dynamic(
-        kit: &Conformance,
-        check: &'static str,
-        algorithm: Algorithm,
-    ) -> Result<Self, Violation> {
-        Self::one(kit, check, algorithm, Quota::new(LIMIT, FROZEN), true)
-    }
-
+    /// A policy of its own. If `dynamic`, charges can bring quotas.
     pub(super) fn one(
         kit: &Conformance,
         check: &'static str,
@@ -84,7 +54,7 @@ impl Subject {
         Model::new(self.algorithm, self.quota)
     }
 
-    /// A key that no other check has.
+    /// Returns a key that no other check uses.
     pub(super) fn key(&self, name: &str) -> Vec<u8> {
         format!("{}-{name}", self.prefix).into_bytes()
     }
@@ -94,24 +64,35 @@ impl Subject {
         saturating_nanos(self.started.elapsed())
     }
 
-    pub(super) fn broken(&self, found: Found) -> Violation {
-        Violation::new(self.check, self.algorithm, found)
+    pub(super) fn broken(
+        &self,
+        operation: impl fmt::Display,
+        field: &'static str,
+        expected: impl fmt::Display,
+        actual: impl fmt::Debug,
+    ) -> Violation {
+        Violation {
+            check: self.check,
+            algorithm: self.algorithm,
+            operation: operation.to_string(),
+            field,
+            expected: expected.to_string(),
+            actual: format!("{actual:?}"),
+        }
     }
 
-    fn failed(&self, operation: &str, error: impl std::fmt::Display) -> Violation {
-        self.broken(found(operation, "error", "none", error.to_string()))
-    }
-
-    /// Fails unless it is so.
+    /// Fails unless the promise is kept.
     pub(super) fn promise(
         &self,
         kept: bool,
-        found: impl FnOnce() -> Found,
-    ) -> Result<(), Violation> {
-        if kept {
-            Ok(())
-        } else {
-            Err(self.broken(found()))
+        operation: impl fmt::Display,
+        field: &'static str,
+        expected: impl fmt::Display,
+        actual: impl fmt::Debug,
+    ) -> Checked {
+        match kept {
+            true => Ok(()),
+            false => Err(self.broken(operation, field, expected, actual)),
         }
     }
 
@@ -122,9 +103,14 @@ impl Subject {
     pub(super) async fn ask(&self, charge: Charge<'_>) -> Result<Decision, Violation> {
         let (allowed, decisions) = self.ask_all(&[charge]).await?;
         let decision = decisions[0];
-        self.promise(allowed == decision.allowed, || {
-            found("acquire", "the answer", decision.allowed, allowed)
-        })?;
+        let expected = decision.allowed;
+        self.promise(
+            allowed == expected,
+            "acquire",
+            "the answer",
+            expected,
+            allowed,
+        )?;
         Ok(decision)
     }
 
@@ -136,14 +122,13 @@ impl Subject {
         self.take(key, 0).await
     }
 
-    /// Takes all there is; how much that was.
+    /// Takes all tokens of a key. Returns their number.
     pub(super) async fn exhaust(&self, key: &[u8]) -> Result<u64, Violation> {
         let mut taken = 0;
         while self.take(key, 1).await?.allowed {
             taken += 1;
-            self.promise(taken <= 10 * LIMIT, || {
-                found("acquire until rejected", "granted", LIMIT, taken)
-            })?;
+            let ends = taken <= 10 * LIMIT;
+            self.promise(ends, "acquire until rejected", "granted", LIMIT, taken)?;
         }
         Ok(taken)
     }
@@ -151,36 +136,44 @@ impl Subject {
     async fn ask_all(&self, charges: &[Charge<'_>]) -> Result<(bool, Decisions), Violation> {
         let mut out = Decisions::rejected(charges.len());
         let answer = self.backend.acquire(charges, &mut out);
+        let told = self.answered("acquire", answer).await?;
+        let (allowed, decisions) = told.unwrap_or_else(|allowed| (allowed, out));
+        let (asked, told) = (charges.len(), decisions.len());
+        self.promise(
+            asked == told,
+            "acquire",
+            "the number of decisions",
+            asked,
+            told,
+        )?;
+        Ok((allowed, decisions))
+    }
+
+    /// Waits for an answer. Returns its decisions unless they are in the caller's `out`.
+    async fn answered(
+        &self,
+        operation: &str,
+        answer: Answer,
+    ) -> Result<Result<(bool, Decisions), bool>, Violation> {
+        let answer = match answer {
+            Answer::Done(allowed) => return Ok(Err(allowed)),
+            Answer::Failed(error) => Err(error),
+            Answer::Later(answer) => answer.await,
+        };
         match answer {
-            Answer::Done(allowed) => Ok((allowed, out)),
-            Answer::Failed(error) => Err(self.failed("acquire", error)),
-            Answer::Later(answer) => {
-                let verdict = answer
-                    .await
-                    .map_err(|error| self.failed("acquire", error))?;
-                let (asked, told) = (charges.len(), verdict.decisions.len());
-                self.promise(asked == told, || {
-                    found("acquire", "the number of decisions", asked, told)
-                })?;
-                Ok((verdict.allowed, verdict.decisions))
-            }
+            Ok(verdict) => Ok(Ok((verdict.allowed, verdict.decisions))),
+            Err(error) => Err(self.broken(operation, "error", "none", error.to_string())),
         }
     }
 
-    pub(super) async fn settle(&self, charge: Charge<'_>, delta: i64) -> Result<(), Violation> {
-        match self.backend.settle(&[charge], delta) {
-            Answer::Done(_) => Ok(()),
-            Answer::Failed(error) => Err(self.failed("settle", error)),
-            Answer::Later(answer) => match answer.await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(self.failed("settle", error)),
-            },
-        }
+    pub(super) async fn settle(&self, charge: Charge<'_>, delta: i64) -> Checked {
+        let answer = self.backend.settle(&[charge], delta);
+        self.answered("settle", answer).await.map(drop)
     }
 
-    pub(super) async fn reset(&self, key: &[u8]) -> Result<(), Violation> {
-        let done = self.backend.reset(self.policy, key);
-        done.await.map_err(|error| self.failed("reset", error))
+    pub(super) async fn reset(&self, key: &[u8]) -> Checked {
+        let done = self.backend.reset(self.policy, key).await;
+        done.map_err(|error| self.broken("reset", "error", "none", error.to_string()))
     }
 }
 
@@ -192,92 +185,70 @@ impl Set {
         policies: &[(Algorithm, Quota)],
         dynamic: bool,
     ) -> Result<Self, Violation> {
-        let (algorithm, _) = policies[0];
-        let broken = |error: BuildError| {
-            let found = found("register", "error", "none", error.to_string());
-            Violation::new(check, algorithm, found)
-        };
         let backend = (kit.backend)();
         let started = Instant::now();
-        let named = |number: usize, algorithm, quota| {
-            let name = format!("kit {} {check} {} {number}", kit.seed, label(algorithm));
+        let mut members = Vec::new();
+        let mut registered = Vec::new();
+        for (number, &(algorithm, quota)) in policies.iter().enumerate() {
+            let algorithm = match algorithm {
+                // About the limit fits in a queue of one window.
+                Algorithm::LeakyQueue { .. } => Algorithm::LeakyQueue {
+                    max_wait: quota.window(),
+                },
+                other => other,
+            };
+            // Algorithms that share a name would share their state.
+            let label = ALL
+                .iter()
+                .position(|one| discriminant(one) == discriminant(&algorithm))
+                .unwrap_or(0);
+            let name = format!("kit {} {check} {label} {number}", kit.seed);
             let policy = Policy::new(name, quota).counted(algorithm);
-            if dynamic {
+            registered.push(if dynamic {
                 policy.dynamic_quotas()
             } else {
                 policy
-            }
-        };
-        let fitted: Vec<(Algorithm, Quota)> = policies
-            .iter()
-            .map(|&(algorithm, quota)| (fitted(algorithm, quota), quota))
-            .collect();
-        let policies: Vec<Policy> = fitted
-            .iter()
-            .enumerate()
-            .map(|(number, &(algorithm, quota))| named(number, algorithm, quota))
-            .collect();
-        for policy in &policies {
-            policy.check().map_err(broken)?;
+            });
+            members.push(Subject {
+                check,
+                algorithm,
+                quota,
+                clock: Arc::clone(&kit.clock),
+                backend: Arc::clone(&backend),
+                policy: PolicyId::new(0),
+                started,
+                prefix: format!("{}-{check}", kit.seed),
+            });
         }
-        let ids = backend.register(&policies).map_err(broken)?;
-        if ids.len() != policies.len() {
-            let found = found("register", "the number of ids", policies.len(), ids.len());
-            return Err(Violation::new(check, algorithm, found));
+        let first = &members[0];
+        let failed =
+            |error: BuildError| first.broken("register", "error", "none", error.to_string());
+        for policy in &registered {
+            policy.check().map_err(failed)?;
         }
-        let members = fitted.into_iter().zip(ids);
-        let members = members.map(|((algorithm, quota), policy)| Subject {
-            check,
-            algorithm,
-            quota,
-            clock: Arc::clone(&kit.clock),
-            backend: Arc::clone(&backend),
-            policy,
-            started,
-            prefix: format!("{}-{check}", kit.seed),
-        });
-        Ok(Self {
-            members: members.collect(),
-        })
+        let ids = backend.register(&registered).map_err(failed)?;
+        let (expected, actual) = (members.len(), ids.len());
+        first.promise(
+            expected == actual,
+            "register",
+            "the number of ids",
+            expected,
+            actual,
+        )?;
+        for (member, policy) in members.iter_mut().zip(ids) {
+            member.policy = policy;
+        }
+        Ok(Self { members })
     }
 
-    /// Asks all, each of these costs of its own key.
+    /// Makes one charge of `cost` per policy, each with its own key.
     pub(super) async fn take(
         &self,
         keys: &[Vec<u8>],
         cost: u64,
     ) -> Result<(bool, Decisions), Violation> {
-        let charges: Vec<Charge<'_>> = self
-            .members
-            .iter()
-            .zip(keys)
-            .map(|(member, key)| member.charge(key, cost))
-            .collect();
+        let charges = self.members.iter().zip(keys);
+        let charges: Vec<_> = charges.map(|(one, key)| one.charge(key, cost)).collect();
         self.members[0].ask_all(&charges).await
-    }
-}
-
-/// So that no two algorithms share a name, and with it their state.
-fn label(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::TokenBucket => "bucket",
-        Algorithm::LeakyBucket => "meter",
-        Algorithm::LeakyQueue { .. } => "queue",
-        Algorithm::FixedWindow { .. } => "fixed",
-        Algorithm::FixedWindowFromFirstRequest => "first",
-        Algorithm::SlidingWindow => "two",
-        Algorithm::SlidingWindowBuckets { .. } => "sub",
-        Algorithm::SlidingWindowStrict { .. } => "whole",
-        Algorithm::SlidingWindowLog => "log",
-    }
-}
-
-/// A queue as long as the window, so that about the limit fits in.
-fn fitted(algorithm: Algorithm, quota: Quota) -> Algorithm {
-    match algorithm {
-        Algorithm::LeakyQueue { .. } => Algorithm::LeakyQueue {
-            max_wait: quota.window(),
-        },
-        other => other,
     }
 }

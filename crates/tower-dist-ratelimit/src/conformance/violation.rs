@@ -2,84 +2,55 @@ use std::{error::Error, fmt};
 
 use crate::Algorithm;
 
-/// A promise that a backend does not keep.
+/// A promise that a backend breaks.
 ///
-/// Its text has all parts: the check, the algorithm, the operation, the field, and the field's actual and expected value.
+/// Its text names the check, the algorithm, the operation, the field, and the expected and the actual value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    check: &'static str,
-    algorithm: Algorithm,
-    found: Found,
-}
-
-/// An operation whose answer is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    operation: String,
-    field: &'static str,
-    expected: String,
-    actual: String,
-}
-
-/// An operation, and the field of its answer that is wrong.
-pub(super) fn found(
-    operation: impl fmt::Display,
-    field: &'static str,
-    expected: impl fmt::Display,
-    actual: impl fmt::Debug,
-) -> Found {
-    Found {
-        operation: operation.to_string(),
-        field,
-        expected: expected.to_string(),
-        actual: format!("{actual:?}"),
-    }
+    pub(super) check: &'static str,
+    pub(super) algorithm: Algorithm,
+    pub(super) operation: String,
+    pub(super) field: &'static str,
+    pub(super) expected: String,
+    pub(super) actual: String,
 }
 
 impl Violation {
-    pub(super) fn new(check: &'static str, algorithm: Algorithm, found: Found) -> Self {
-        Self {
-            check,
-            algorithm,
-            found,
-        }
-    }
-
-    /// The check that found it: `building`, `decisions`, `retry`, `expiry`, `nothing written`, `refunds`, `reset`,
+    /// Returns the name of the check: `building`, `decisions`, `retry`, `expiry`, `nothing written`, `refunds`, `reset`,
     /// `keys`, `racing`, `all or nothing` or `dynamic quotas`.
     #[must_use]
     pub fn check(&self) -> &str {
         self.check
     }
 
-    /// The algorithm that it found it with.
+    /// Returns the algorithm under test.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The operation with the wrong answer, and what went before it.
+    /// Returns the operation with the wrong answer, and the operations before it.
     #[must_use]
     pub fn operation(&self) -> &str {
-        &self.found.operation
+        &self.operation
     }
 
-    /// The part of the answer that is wrong, such as `remaining`, `reset_after` or `error`.
+    /// Returns the wrong part of the answer, such as `remaining`, `reset_after` or `error`.
     #[must_use]
     pub fn field(&self) -> &str {
-        self.found.field
+        self.field
     }
 
-    /// The value that the field should have.
+    /// Returns the value that the field should have.
     #[must_use]
     pub fn expected(&self) -> &str {
-        &self.found.expected
+        &self.expected
     }
 
-    /// The value that the field has, or the decision that it is part of.
+    /// Returns the value that the field has, or the decision that it is part of.
     #[must_use]
     pub fn actual(&self) -> &str {
-        &self.found.actual
+        &self.actual
     }
 }
 
@@ -88,14 +59,11 @@ impl fmt::Display for Violation {
         let Self {
             check,
             algorithm,
-            found,
-        } = self;
-        let Found {
             operation,
             field,
             expected,
             actual,
-        } = found;
+        } = self;
         write!(
             f,
             "{check}, {algorithm}: {operation}: {field} must be {expected}, but is {actual}"

@@ -27,6 +27,7 @@ impl<A: OneNumber> Numbers<A> {
         Ok(Self { arithmetic, slots })
     }
 
+    #[inline(always)]
     fn at(&self, key: Fingerprint, nanos: u64) -> A::Moment {
         let key = key.bits();
         self.arithmetic.at(When { nanos, key })

@@ -97,7 +97,7 @@ impl Slots {
     }
 
     /// Changes the value of the key's slot. None if it is not the key's any more.
-    #[inline]
+    #[inline(always)]
     fn swap(
         &self,
         slot: Slot<'_>,
@@ -120,7 +120,7 @@ impl Slots {
     }
 
     /// Whether the slot is still the key's, now that `seen` was replaced by `next`; if not, nothing was charged.
-    #[inline]
+    #[inline(always)]
     fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         slot.belongs_to(key) || self.got_back(slot, key, seen, next)
     }

@@ -1,18 +1,18 @@
 use std::mem::discriminant;
 
-use super::{Conformance, Subject, Violation, found};
-use crate::conformance::ALL;
+use super::{Algorithm, Checked, Conformance, FROZEN, Subject};
+use crate::conformance::{ALL, BUILDING};
 
-/// What the backend says it has can be built, and what it has not is rejected then and not later.
-pub(in super::super) fn building(kit: &Conformance) -> Result<(), Violation> {
+/// The backend builds its own algorithms, and rejects the others when they are registered.
+pub(in super::super) fn building(kit: &Conformance) -> Checked {
     for algorithm in ALL {
-        let has = |one: &crate::Algorithm| discriminant(one) == discriminant(&algorithm);
-        let built = Subject::frozen(kit, "building", algorithm);
+        let has = |one: &Algorithm| discriminant(one) == discriminant(&algorithm);
+        let built = Subject::one(kit, BUILDING, algorithm, FROZEN, false);
         match (kit.algorithms.iter().any(has), built) {
             (true, Err(violation)) => return Err(violation),
             (false, Ok(subject)) => {
                 let expected = "an error: the backend does not have the algorithm";
-                return Err(subject.broken(found("register", "the answer", expected, "ids")));
+                return Err(subject.broken("register", "the answer", expected, "ids"));
             }
             _ => {}
         }

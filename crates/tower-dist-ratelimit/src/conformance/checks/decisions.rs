@@ -1,31 +1,23 @@
 use std::time::Duration;
 
-use super::{Conformance, Numbers, Subject, Violation, found};
-use crate::{
-    Algorithm, Decision, Quota,
-    algorithm::saturating_nanos,
-    conformance::{between::Between, subject::LIMIT},
-};
+use super::{Algorithm, Checked, Conformance, Decision, FROZEN, LIMIT, Numbers, Quota, Subject};
+use crate::{algorithm::saturating_nanos, conformance::between::Between};
 
-/// How many requests in a sequence.
+/// Number of requests in a sequence.
 const LENGTH: u32 = 40;
 
-/// What a request is.
 struct Request {
     cost: u64,
-    want: u64,
+    up_to: u64,
     settle: Option<i64>,
 }
 
-/// A window in which a token comes back every 25 ms, to be waited for by a clock that cannot be told to pass.
+/// A window in which a token comes back every 25 ms, for a clock that cannot be paused.
 const LIVE: Duration = Duration::from_millis(500);
 
-/// Random requests are decided as the model decides them, also while time passes. On a clock that goes on by itself that
-/// goes for algorithms to which one moment is like another: of the others nobody knows where their windows begin.
-pub(in super::super) async fn decisions(
-    kit: &Conformance,
-    algorithm: Algorithm,
-) -> Result<(), Violation> {
+/// Random requests are decided as the model decides them, also while time passes. By a clock that cannot be paused,
+/// time passes only for algorithms without fixed windows: the beginning of such windows is unknown.
+pub(in super::super) async fn decisions(kit: &Conformance, algorithm: Algorithm) -> Checked {
     let mut numbers = kit.numbers("decisions");
     let stands_still = kit.clock.grain().is_zero();
     for sequence in 0..kit.sequences {
@@ -38,14 +30,13 @@ pub(in super::super) async fn decisions(
             | Algorithm::SlidingWindowLog => (sequence % 2 == 1).then(|| Quota::new(LIMIT, LIVE)),
             _ => None,
         };
-        let subject = match quota {
-            Some(quota) => Subject::one(kit, "decisions", algorithm, quota, false)?,
-            None => Subject::frozen(kit, "decisions", algorithm)?,
-        };
+        let passes = quota.is_some();
+        let quota = quota.unwrap_or(FROZEN);
+        let subject = Subject::one(kit, "decisions", algorithm, quota, false)?;
         let key = subject.key(&sequence.to_string());
         let mut between = Between::new(subject.model());
         for _ in 0..LENGTH {
-            if quota.is_some() {
+            if passes {
                 let time = pause(&subject, stands_still, &mut numbers);
                 subject.clock.pass(time).await;
             }
@@ -56,7 +47,7 @@ pub(in super::super) async fn decisions(
     Ok(())
 }
 
-/// Up to a token's time, or where nobody has to wait for it, up to three windows.
+/// Returns a pause of up to two tokens' time, or by a paused clock of up to three windows.
 fn pause(subject: &Subject, stands_still: bool, numbers: &mut Numbers) -> Duration {
     let window = saturating_nanos(subject.quota.window());
     let token = window / subject.quota.limit();
@@ -86,13 +77,17 @@ impl Request {
             0 => numbers.up_to(burst + 1),
             _ => numbers.up_to(2),
         };
-        let want = match numbers.up_to(3) {
+        let up_to = match numbers.up_to(3) {
             0 if leases => numbers.up_to(burst + 1),
             _ => cost,
         };
         let settle = (numbers.up_to(4) == 0)
             .then(|| numbers.up_to(cost + 3).cast_signed() - cost.cast_signed());
-        Self { cost, want, settle }
+        Self {
+            cost,
+            up_to,
+            settle,
+        }
     }
 }
 
@@ -101,16 +96,20 @@ async fn compare(
     key: &[u8],
     between: &mut Between,
     request: &Request,
-) -> Result<(), Violation> {
-    let Request { cost, want, settle } = *request;
+) -> Checked {
+    let Request {
+        cost,
+        up_to,
+        settle,
+    } = *request;
     let asked = subject.now();
-    let decision = subject.ask(subject.charge(key, cost).up_to(want)).await?;
+    let decision = subject.ask(subject.charge(key, cost).up_to(up_to)).await?;
     let told = subject.now();
-    // A nanosecond is what counting in units may round.
+    // Counting in units may round by a nanosecond.
     let grain = saturating_nanos(subject.clock.grain()).max(1);
-    let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, cost, want);
+    let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, cost, up_to);
     let total = |granted: u64, remaining: u64| granted + remaining;
-    // Who could have been rejected may wait as long as anybody.
+    // A request that could have been rejected may wait for `max_wait`.
     let longest = match subject.algorithm {
         Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
         _ => early.delay,
@@ -125,29 +124,20 @@ async fn compare(
             .contains(&total(decision.granted, decision.remaining))
         && delays.contains(&saturating_nanos(decision.delay))
         && decision.limit == subject.quota.limit();
-    subject.promise(fits, || {
-        let operation = format!("acquire of {cost}, up to {want}");
-        let expected = format!("{early:?} to {late:?} of {}", subject.quota.limit());
-        found(operation, "the decision", expected, decision)
-    })?;
+    let operation = || format!("acquire of {cost}, up to {up_to}");
+    let expected = format!("{early:?} to {late:?} of {}", subject.quota.limit());
+    subject.promise(fits, operation(), "the decision", expected, decision)?;
     sound(subject, cost, &decision)?;
     between.take(asked, told, decision.granted);
-    // By a clock that goes on, when windows begin is not known.
+    // By a clock that cannot be paused, the beginning of windows is unknown.
     if subject.clock.grain().is_zero() || !subject.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
         let from = soonest.saturating_sub(told + 2 * grain);
         let to = (latest + 2 * grain).saturating_sub(asked);
-        let reset = saturating_nanos(decision.reset_after);
-        subject.promise((from..=to).contains(&reset), || {
-            let [from, to] = [from, to].map(Duration::from_nanos);
-            let operation = format!("acquire of {cost}, up to {want}");
-            found(
-                operation,
-                "reset_after",
-                format!("{from:?} to {to:?}"),
-                decision,
-            )
-        })?;
+        let fits = (from..=to).contains(&saturating_nanos(decision.reset_after));
+        let [from, to] = [from, to].map(Duration::from_nanos);
+        let expected = format!("{from:?} to {to:?}");
+        subject.promise(fits, operation(), "reset_after", expected, decision)?;
     }
     if let Some(delta) = settle
         && decision.allowed
@@ -159,8 +149,8 @@ async fn compare(
     Ok(())
 }
 
-/// What holds of a decision by itself.
-fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Result<(), Violation> {
+/// Checks what holds of a decision without a model.
+fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Checked {
     let never = cost > subject.quota.burst_size();
     let sound = if decision.allowed {
         decision.granted >= cost && decision.retry_after == Some(Duration::ZERO)
@@ -169,17 +159,10 @@ fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Result<(), Violat
             && decision.retry_after != Some(Duration::ZERO)
             && decision.retry_after.is_none() == never
     };
-    subject.promise(sound, || {
-        let expected = if never {
-            "none"
-        } else {
-            "above zero, and zero if allowed"
-        };
-        found(
-            format!("acquire of {cost}"),
-            "retry_after",
-            expected,
-            decision,
-        )
-    })
+    let expected = match never {
+        true => "none",
+        false => "above zero, and zero if allowed",
+    };
+    let operation = format!("acquire of {cost}");
+    subject.promise(sound, operation, "retry_after", expected, decision)
 }

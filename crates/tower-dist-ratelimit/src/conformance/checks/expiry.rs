@@ -1,41 +1,44 @@
 use std::time::Duration;
 
-use super::{Conformance, Subject, Violation, found};
-use crate::Algorithm;
+use super::{Algorithm, Checked, Conformance, QUICK, Subject};
 
-/// What was used counts until `reset_after` and not longer.
-pub(in super::super) async fn expiry(
-    kit: &Conformance,
-    algorithm: Algorithm,
-) -> Result<(), Violation> {
-    let subject = Subject::quick(kit, "expiry", algorithm)?;
+/// Used tokens count until `reset_after` and not longer.
+pub(in super::super) async fn expiry(kit: &Conformance, algorithm: Algorithm) -> Checked {
+    let subject = Subject::one(kit, "expiry", algorithm, QUICK, false)?;
     let key = subject.key("a");
     let unused = subject.look(&key).await?;
-    subject.promise(unused.reset_after.is_zero(), || {
-        found("a look at an unused key", "reset_after", "zero", unused)
-    })?;
+    let zero = unused.reset_after.is_zero();
+    subject.promise(
+        zero,
+        "a look at an unused key",
+        "reset_after",
+        "zero",
+        unused,
+    )?;
     subject.take(&key, 3).await?;
     let asked = subject.now();
     let used = subject.take(&key, 2).await?;
     let since = [asked, subject.now()].map(Duration::from_nanos);
-    let wait = used.reset_after;
-    // Two windows are the longest that anything counts; a queue is a window long and one request more.
-    let longest = 2 * subject.quota.window() + subject.clock.grain();
-    subject.promise(!wait.is_zero() && wait <= longest, || {
-        let expected = format!("above zero and at most {longest:?}");
-        found("acquire of a used key", "reset_after", expected, used)
-    })?;
-    if subject.clock.grain().is_zero() {
-        let grain = Duration::from_nanos(1);
-        subject.clock.pass(wait - grain).await;
+    let (wait, grain) = (used.reset_after, subject.clock.grain());
+    // Nothing counts longer than two windows. A queue lasts a window and one request.
+    let longest = 2 * subject.quota.window() + grain;
+    let expected = format!("above zero and at most {longest:?}");
+    let fits = !wait.is_zero() && wait <= longest;
+    subject.promise(fits, "acquire of a used key", "reset_after", expected, used)?;
+    if grain.is_zero() {
+        let nano = Duration::from_nanos(1);
+        subject.clock.pass(wait - nano).await;
         let seen = subject.look(&key).await?;
-        subject.promise(seen.reset_after == grain, || {
-            let operation = format!("a look 1 ns before a reset_after of {wait:?}");
-            found(operation, "reset_after", "1ns", seen)
-        })?;
-        subject.clock.pass(grain).await;
+        let operation = format!("a look 1 ns before a reset_after of {wait:?}");
+        subject.promise(
+            seen.reset_after == nano,
+            operation,
+            "reset_after",
+            "1ns",
+            seen,
+        )?;
+        subject.clock.pass(nano).await;
     } else {
-        let grain = subject.clock.grain();
         subject.clock.pass(wait.saturating_sub(4 * grain)).await;
         still(&subject, &key, wait, since).await?;
         let passed = Duration::from_nanos(subject.now()) - since[1];
@@ -46,33 +49,25 @@ pub(in super::super) async fn expiry(
     }
     let seen = subject.look(&key).await?;
     let as_new = seen.remaining == unused.remaining && seen.reset_after.is_zero();
-    subject.promise(as_new, || {
-        let operation = format!("a look after a reset_after of {wait:?}");
-        found(
-            operation,
-            "remaining",
-            format!("as of an unused key, {unused:?}"),
-            seen,
-        )
-    })
+    let operation = format!("a look after a reset_after of {wait:?}");
+    let expected = format!("as of an unused key, {unused:?}");
+    subject.promise(as_new, operation, "remaining", expected, seen)
 }
 
-/// Shortly before it, what is left of `wait`, since it was said at some time between these.
-async fn still(
-    subject: &Subject,
-    key: &[u8],
-    wait: Duration,
-    since: [Duration; 2],
-) -> Result<(), Violation> {
-    let (grain, now) = (subject.clock.grain(), || {
-        Duration::from_nanos(subject.now())
-    });
-    let asked = now();
+/// Checks the rest of `wait` shortly before its end. The answer with `wait` was made between the two times of `since`.
+async fn still(subject: &Subject, key: &[u8], wait: Duration, since: [Duration; 2]) -> Checked {
+    let now = || Duration::from_nanos(subject.now());
+    let (grain, asked) = (subject.clock.grain(), now());
     let seen = subject.look(key).await?;
     let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
     let left = wait.saturating_sub(most + grain)..=(wait + grain).saturating_sub(least);
-    subject.promise(left.contains(&seen.reset_after), || {
-        let operation = format!("a look {least:?} to {most:?} into a reset_after of {wait:?}");
-        found(operation, "reset_after", format!("{left:?}"), seen)
-    })
+    let operation = format!("a look {least:?} to {most:?} into a reset_after of {wait:?}");
+    let expected = format!("{left:?}");
+    subject.promise(
+        left.contains(&seen.reset_after),
+        operation,
+        "reset_after",
+        expected,
+        seen,
+    )
 }

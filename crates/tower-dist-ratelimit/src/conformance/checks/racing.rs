@@ -2,18 +2,14 @@ use std::panic::resume_unwind;
 
 use tokio::task::JoinSet;
 
-use super::{Conformance, Subject, Violation, found};
-use crate::{Algorithm, conformance::subject::LIMIT};
+use super::{Algorithm, Checked, Conformance, FROZEN, LIMIT, Subject, Violation};
 
-/// Tasks at once.
+/// Number of concurrent tasks.
 const TASKS: u64 = 16;
 
-/// Tasks that race for one key get exactly what there is.
-pub(in super::super) async fn racing(
-    kit: &Conformance,
-    algorithm: Algorithm,
-) -> Result<(), Violation> {
-    let subject = Subject::frozen(kit, "racing", algorithm)?;
+/// Tasks that race for one key get exactly its tokens.
+pub(in super::super) async fn racing(kit: &Conformance, algorithm: Algorithm) -> Checked {
+    let subject = Subject::one(kit, "racing", algorithm, FROZEN, false)?;
     for round in 0..8 {
         let key = subject.key(&round.to_string());
         let full = subject.look(&key).await?.remaining;
@@ -32,18 +28,16 @@ pub(in super::super) async fn racing(
         while let Some(task) = tasks.join_next().await {
             granted += task.unwrap_or_else(|error| resume_unwind(error.into_panic()))?;
         }
-        subject.promise(granted == full, || {
-            found(
-                format!("acquire by {TASKS} tasks"),
-                "granted",
-                full,
-                granted,
-            )
-        })?;
+        let operation = format!("acquire by {TASKS} tasks");
+        subject.promise(granted == full, operation, "granted", full, granted)?;
         let left = subject.look(&key).await?.remaining;
-        subject.promise(left == 0, || {
-            found("a look after all was taken", "remaining", 0, left)
-        })?;
+        subject.promise(
+            left == 0,
+            "a look after all was taken",
+            "remaining",
+            0,
+            left,
+        )?;
     }
     Ok(())
 }

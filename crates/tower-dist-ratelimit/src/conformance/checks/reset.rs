@@ -1,12 +1,8 @@
-use super::{Conformance, Subject, Violation, found};
-use crate::Algorithm;
+use super::{Algorithm, Checked, Conformance, FROZEN, Subject};
 
-/// A reset forgets one key.
-pub(in super::super) async fn reset(
-    kit: &Conformance,
-    algorithm: Algorithm,
-) -> Result<(), Violation> {
-    let subject = Subject::frozen(kit, "reset", algorithm)?;
+/// A reset forgets one key and no other.
+pub(in super::super) async fn reset(kit: &Conformance, algorithm: Algorithm) -> Checked {
+    let subject = Subject::one(kit, "reset", algorithm, FROZEN, false)?;
     let (key, other) = (subject.key("a"), subject.key("b"));
     let unused = subject.look(&key).await?;
     subject.exhaust(&key).await?;
@@ -14,18 +10,17 @@ pub(in super::super) async fn reset(
     subject.reset(&key).await?;
     let seen = subject.look(&key).await?;
     let forgotten = seen.remaining == unused.remaining && seen.reset_after.is_zero();
-    subject.promise(forgotten, || {
-        found(
-            "a look after a reset",
-            "remaining",
-            "as of an unused key",
-            seen,
-        )
-    })?;
+    let expected = "as of an unused key";
+    subject.promise(
+        forgotten,
+        "a look after a reset",
+        "remaining",
+        expected,
+        seen,
+    )?;
     let other = subject.take(&other, 1).await?;
-    subject.promise(!other.allowed, || {
-        found("acquire after another key's reset", "allowed", false, other)
-    })?;
-    // Also one that there is nothing to forget of.
+    let operation = "acquire after another key's reset";
+    subject.promise(!other.allowed, operation, "allowed", false, other)?;
+    // A key without a state can be reset, too.
     subject.reset(&subject.key("c")).await
 }
