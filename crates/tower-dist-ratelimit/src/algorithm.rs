@@ -63,7 +63,7 @@ pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
     /// Takes `delta` tokens even if there are fewer, or returns `-delta` tokens. Returns whether the state changed.
     fn settle(&self, state: &mut Words, now: When, ask: &Ask<'_>, delta: i64) -> bool;
 
-    /// Returns the time until nothing counts any more.
+    /// Returns the time until nothing counts.
     fn lasts(&self, state: &[u64], now: When) -> Duration {
         self.decide(state, now, &Ask::own(0)).reset_after
     }

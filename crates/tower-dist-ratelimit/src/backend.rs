@@ -1,6 +1,6 @@
-//! Where the state of limits is kept, and who decides on it.
+//! Backends: they keep the state of limits and decide.
 //!
-//! [`Memory`] keeps it in this process. Others can be written: see [`Backend`].
+//! [`Memory`] keeps the state in this process. The docs of [`Backend`] say how to write another one.
 
 mod answer;
 mod bounded;
@@ -29,71 +29,72 @@ use crate::{BuildError, Decision, Policy};
 
 /// A store of limits that decides on requests.
 ///
-/// Object safe; not stable before 0.2. The kit in `conformance` (a feature) checks the promises below; each row names
-/// its check. The [arithmetic](crate::arithmetic) decides as they say.
+/// The trait is object safe, and not stable before 0.2. The kit in `conformance` (a feature) checks the promises below;
+/// each row names its check. The [arithmetic](crate::arithmetic) decides as they say.
 ///
 /// | promise | check |
 /// |---|---|
 /// | [`register`](Self::register) takes the policies that the backend supports, and rejects all others. | `building` |
-/// | A decision has the quota's limit, the tokens granted and remaining, and a leaky queue's delay. | `decisions` |
-/// | A charge grants at least its cost and at most [`up_to`](Charge::up_to), of the tokens that are there. | `decisions` |
-/// | `retry_after` is zero if allowed, `None` if the cost is above the burst, and else exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
-/// | `reset_after` is the time until nothing counts any more, of allowed and of rejected requests; then the key is as new. | `decisions`, `expiry` |
-/// | A rejected request and one of zero cost write nothing, but the change of the key's [quota](Charge::quota) if it is rejected. | `nothing written` |
-/// | [`settle`](Self::settle) takes tokens that are not there, as a debt; it puts back at most a charge's cost, and never beyond full. | `refunds` |
+/// | A decision has the quota's limit, the granted and the remaining tokens, and a leaky queue's delay. | `decisions` |
+/// | A charge grants at least its cost and at most [`up_to`](Charge::up_to), of the free tokens. | `decisions` |
+/// | `retry_after` is zero if allowed, and `None` if the cost is above the burst. Otherwise it is exact: one nanosecond (or the clock's grain) earlier the same request is rejected. | `decisions`, `retry` |
+/// | `reset_after` is the time until nothing counts, of allowed and of rejected requests. After it the key is as good as unused. | `decisions`, `expiry` |
+/// | A charge of zero cost writes nothing. A rejected charge writes only a change of the key's [quota](Charge::quota). | `nothing written` |
+/// | [`settle`](Self::settle) with a positive `delta` takes tokens even if there are fewer, as a debt. With a negative one it returns at most a charge's cost, up to a full quota. | `refunds` |
 /// | [`reset`](Self::reset) forgets one key and no other. | `reset` |
-/// | Any bytes up to 64 KiB are a key, also none; no two keys share a state. | `keys` |
-/// | Concurrent requests get exactly the tokens that are there. | `racing` |
-/// | [`acquire`](Self::acquire) is one atomic step over all its charges: all are made, or none. A policy that would have allowed a rejected set says `allowed`, with nothing granted. | `all or nothing` |
-/// | A charge's quota holds from then on; used tokens stay used; the next charge without one has the policy's own. | `dynamic quotas` |
+/// | A key is any bytes, from none to 64 KiB. No two keys share a state. | `keys` |
+/// | Concurrent requests get exactly the free tokens. | `racing` |
+/// | [`acquire`](Self::acquire) is one atomic step: it makes all charges, or none. In a rejected set, the decision of a policy without a shortage is `allowed`, with nothing granted. | `all or nothing` |
+/// | A charge's quota holds from then on, and used tokens stay used. The next charge without a quota has the policy's own. | `dynamic quotas` |
 ///
-/// No check covers these:
+/// No check covers these promises:
 ///
-/// - An answer that comes [`Later`](Answer::Later) is not repeated and may be dropped at any time. A request that is in flight to
-///   a server then stays charged.
-/// - Answers need no timeout of their own: callers wait at most their
+/// - An answer that comes [`Later`](Answer::Later) is not retried, and the caller may drop it at any time. A request that is
+///   in flight to a server then stays charged.
+/// - Answers need no timeout of their own: a caller waits at most its
 ///   [`backend_timeout`](crate::RateLimitLayerBuilder::backend_timeout).
 pub trait Backend: Any + Send + Sync {
-    /// What this backend can do; asked once, by those who build a limiter.
+    /// Returns the capabilities of this backend. Called once, when a limiter is built.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether it takes a round trip to decide, so that [rejections are worth remembering](crate::RateLimitLayerBuilder::deny_cache).
+    /// Returns whether a decision takes a round trip, so that a [deny cache](crate::RateLimitLayerBuilder::deny_cache)
+    /// saves time.
     ///
     /// # Default
     ///
-    /// `true`. Only answers that come [`Later`](Answer::Later) are remembered.
+    /// `true`. The cache holds only answers that came [`Later`](Answer::Later).
     fn is_remote(&self) -> bool {
         true
     }
 
-    /// Prepares a set of policies that are decided together, and names each for the calls to come, in the same order.
-    /// Returns the same names for a set that is equal to one that was prepared before.
+    /// Prepares a set of policies that are decided together. Returns an id for each, in the same order.
+    ///
+    /// A set that is equal to a registered one gets the same ids.
     ///
     /// # Errors
     ///
-    /// A policy that this backend cannot keep: its name, quota or algorithm. Then none is prepared.
+    /// A policy with a name, quota or algorithm that this backend does not support. Then none is registered.
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError>;
 
-    /// Makes all the charges, or none. They belong to policies of one `register` call, each policy at most once.
+    /// Makes all charges, or none. They belong to policies of one `register` call, each policy at most once.
     ///
-    /// `out` has one place per charge. [`Answer::Done`] means that all are written.
+    /// `out` has one place per charge. [`Answer::Done`] means that all decisions are written there.
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer;
 
-    /// Corrects charges after the fact: takes `delta` more tokens for each, also when they are not there, so that what
-    /// follows waits longer; or, when negative, puts them back, of each charge at most its cost.
+    /// Corrects charges: takes `delta` more tokens for each, even if there are fewer. A negative `delta` returns
+    /// tokens, at most the cost of each charge.
     ///
     /// The verdict has no decisions and is `true`.
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer;
 
-    /// Forgets what a key has used of a policy.
+    /// Forgets the used tokens of a key under a policy.
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>>;
 }
 
-/// A shared backend: one store for several layers, or for a layer and a [`Limiter`](crate::Limiter), and one that is
-/// chosen at run time.
+/// A shared backend: for several layers, for a layer and a [`Limiter`](crate::Limiter), or chosen at run time.
 ///
-/// Over one backend, equal sets of policies are one set: limiters that are built with them share their counts. Limits that
-/// are not to share them have different names.
+/// Over one backend, equal sets of policies are one set: limiters with equal sets share their counts. Give limits that
+/// must not share counts different names.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -133,7 +134,7 @@ impl<T: Backend + ?Sized> Backend for Arc<T> {
     }
 }
 
-/// What a [`Backend`] can do.
+/// The capabilities of a [`Backend`].
 ///
 /// ```
 /// use tower_dist_ratelimit::backend::{Backend, Memory};
@@ -142,6 +143,6 @@ impl<T: Backend + ?Sized> Backend for Arc<T> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The most policies that one `acquire` can decide together, all or nothing. Building a limiter with more fails.
+    /// Maximum number of policies that one `acquire` decides together. Building a limiter with more fails.
     pub max_policies: usize,
 }

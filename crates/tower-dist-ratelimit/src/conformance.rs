@@ -1,8 +1,8 @@
 //! The checks that every [`Backend`] has to pass, for authors of backends.
 //!
-//! The kit compares each algorithm of a backend with a slow and simple model of the algorithm. Then it tries what is known
-//! to fail in stores: racing tasks, rejections that write, sets that are charged in part, confused keys, and state that
-//! never expires.
+//! The kit compares each algorithm of a backend with a slow and simple model of the algorithm. Then it tries known
+//! failures of stores: racing tasks, rejections that write, sets that are charged in part, confused keys, and state
+//! that never expires.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What each algorithm promises, by the book: slow, and easy to see to be right. Numbers are exact, and what takes
-//! arithmetic elsewhere is looked for here.
+//! A slow and simple model of each algorithm. Its numbers are exact, and it searches where the algorithm computes.
 
 mod counted;
 mod drained;
@@ -7,7 +6,7 @@ mod drained;
 use self::{counted::Counted, drained::Drained};
 use crate::{Algorithm, Quota};
 
-/// One key of one policy. Times are nanoseconds since the limiter's creation, and never go back.
+/// The state of one key under one policy. Times are nanoseconds since the limiter's creation, and never go back.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     quota: Quota,
@@ -16,13 +15,13 @@ pub(crate) struct Model {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// What was taken drains away evenly.
+    /// Used tokens drain evenly.
     Drained(Drained),
-    /// What was taken counts until its time is over.
+    /// Used tokens count until their time has passed.
     Counted(Counted),
 }
 
-/// What a decision has to be.
+/// The decision to expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) allowed: bool,
@@ -33,7 +32,7 @@ pub(crate) struct Expected {
 }
 
 impl Model {
-    /// A key that nobody has used. `algorithm` has no phase per key.
+    /// An unused key. The windows of `algorithm` are not staggered.
     pub(crate) fn new(algorithm: Algorithm, quota: Quota) -> Self {
         let kind = match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -45,7 +44,7 @@ impl Model {
         Self { quota, kind }
     }
 
-    /// When anything was last taken or put back: times before that are gone.
+    /// Returns the time of the last change. Earlier times have no answer.
     #[cfg(feature = "conformance")]
     pub(crate) fn seen(&self) -> u64 {
         match &self.kind {
@@ -86,7 +85,7 @@ impl Model {
     }
 
     #[cfg(test)]
-    /// The same windows, of which what was counted stays counted, under another limit.
+    /// The same windows and counts under another limit.
     pub(crate) fn limited_to(self, limit: u64) -> Self {
         let quota = Quota::new(limit, self.quota.window());
         let kind = match self.kind {
@@ -111,7 +110,7 @@ impl Model {
     }
 
     #[cfg(test)]
-    /// The first time from `nanos` on at which this cost is allowed; none if that is never.
+    /// Returns the first time from `nanos` on at which this cost is allowed, or `None` if it never is.
     pub(crate) fn allowed_at(&self, nanos: u64, cost: u64) -> Option<u64> {
         if cost > self.quota.burst_size() {
             return None;
@@ -119,7 +118,7 @@ impl Model {
         Some(first(nanos, |time| self.decide(time, cost, cost).allowed))
     }
 
-    /// The first time from `nanos` on at which nothing counts any more.
+    /// Returns the first time from `nanos` on at which nothing counts.
     pub(crate) fn unused_at(&self, nanos: u64) -> u64 {
         first(nanos, |time| match &self.kind {
             Kind::Drained(one) => one.is_unused(time),
@@ -128,7 +127,7 @@ impl Model {
     }
 }
 
-/// The first time from `start` on at which something is so that stays so.
+/// Returns the first time from `start` on at which a condition holds, which then holds for ever.
 fn first(start: u64, is_so: impl Fn(u64) -> bool) -> u64 {
     if is_so(start) {
         return start;

@@ -8,7 +8,7 @@ use crate::{
     lease::Leasing,
 };
 
-/// What this process answers without a round trip to a store.
+/// The settings of decisions without a round trip to a backend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nearby {
     pub(crate) consistency: Consistency,
@@ -24,15 +24,15 @@ impl Default for Nearby {
     }
 }
 
-/// A store with what stands in front of it.
+/// A backend with its deny cache, its leases or its eventual counting.
 pub(crate) struct Front {
     pub(crate) backend: Arc<dyn Backend>,
-    /// It again, if it leases.
+    /// The same backend, if it leases.
     pub(crate) leasing: Option<Arc<Leasing>>,
 }
 
 impl Nearby {
-    /// The only part of the front that can fail, made before the store registers anything.
+    /// Makes the only part that can fail, before the backend registers a policy.
     pub(crate) fn ledger(self, policies: &[Policy]) -> Result<Option<Ledger>, BuildError> {
         match self.consistency {
             Consistency::Eventual(_) => Ledger::new(policies).map(Some),
@@ -40,7 +40,7 @@ impl Nearby {
         }
     }
 
-    /// In front of a store that knows these policies by these names. Without anything to do it is the store itself.
+    /// Wraps a backend that knows these policies by these ids. If no setting applies, returns the backend itself.
     pub(crate) fn front(
         self,
         store: Arc<dyn Backend>,

@@ -14,7 +14,7 @@ pub(crate) fn register(
     register_checked(backend, policies)
 }
 
-/// Checks a set of policies, but for the limits of the backend's arithmetic.
+/// Checks a set of policies, except for the limits of the backend's arithmetic.
 pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), BuildError> {
     let most = backend.capabilities().max_policies;
     if policies.is_empty() {

@@ -10,7 +10,7 @@ const LARGEST: u64 = (1 << 63) + super::pace::MAX_AHEAD;
 ///
 /// A quota is in force from the first request that brings it, allowed or rejected, until a request brings another one.
 /// The used tokens drain at the rate of the quota in force. They stay used when the quota changes. A quota that cannot
-/// be built is replaced by the nearest one that can. A quota of zero rejects everything and is never in force.
+/// be built is replaced by the nearest possible quota. A quota of zero rejects everything and is never in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjusted {
     quota: Quota,

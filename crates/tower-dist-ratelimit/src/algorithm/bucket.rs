@@ -42,7 +42,7 @@ impl Bucket {
         Ok(Self::paced(quota, pace, max_wait.map(saturating_nanos)))
     }
 
-    /// The same algorithm under another quota, or the nearest one that can be counted.
+    /// The same algorithm under another quota, or under the nearest quota that can be counted.
     pub(super) fn adjusted(&self, quota: Quota) -> Self {
         Self::paced(quota, Pace::nearest(quota), self.max_wait)
     }

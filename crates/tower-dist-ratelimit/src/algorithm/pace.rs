@@ -3,16 +3,16 @@ use std::time::Duration;
 use super::{clamp, ratio::Ratio, saturating_nanos};
 use crate::{BuildError, Quota, quota::HORIZON};
 
-/// The most that a state may be ahead of the clock, in units. With time below 2⁶³ units no sum reaches 2⁶⁴.
+/// The maximum distance of a state from the clock, in units. With time below 2⁶³ units no sum reaches 2⁶⁴.
 pub(super) const MAX_AHEAD: u64 = 1 << 61;
 
 /// A clock that counts tokens.
 ///
-/// Time is counted in *units*: one token is 2^k of them, and the clock gains exactly `limit * 2^k / window` of them per
-/// nanosecond, rounded down once per reading. k is as large as 100 years in 63 bits allow, which makes a unit shorter
-/// than a nanosecond unless the burst is huge. So what is counted never runs ahead of the exact count, is less than one
-/// request behind it however long it runs, and has no drift: an emission interval rounded to whole nanoseconds would
-/// lose 0.4 requests an hour at 333 a second.
+/// Time is counted in *units*: one token is 2^k units, and the clock gains exactly `limit * 2^k / window` units per
+/// nanosecond, rounded down once per reading. k is as large as 100 years in 63 bits allow, so a unit is shorter than a
+/// nanosecond unless the burst is huge. So the count never runs ahead of the exact count, is less than one request
+/// behind it at any time, and has no drift. An emission interval rounded to whole nanoseconds would lose 0.4 requests
+/// an hour at 333 per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// k: one token is `1 << token_bits` units.
@@ -21,7 +21,7 @@ pub(crate) struct Pace {
     nanos_per_unit: Ratio,
 }
 
-/// An instant as one pace sees it.
+/// An instant in the units of one pace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(super) nanos: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Moment {
 }
 
 impl Pace {
-    /// The pace at which a quota's tokens come.
+    /// The pace of a quota's tokens.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Pace {
         Ok(Self::of(quota.limit(), window, quota.burst_size()))
     }
 
-    /// The nearest pace to a quota's that can be counted. A quota of zero is one token in 100 years.
+    /// The nearest pace that can be counted. A quota of zero is one token in 100 years.
     pub(super) fn nearest(quota: Quota) -> Self {
         let longest = saturating_nanos(HORIZON);
         if quota.is_zero() {
@@ -67,7 +67,7 @@ impl Pace {
         Self::of(quota.limit().min(most), window, burst)
     }
 
-    /// Of numbers that can be counted.
+    /// The pace of numbers that can be counted.
     fn of(limit: u64, window: u64, burst: u64) -> Self {
         // The largest k at which `limit << k` and `burst << k` stay within their bounds.
         let room = |most: u128, value: u64| (most / u128::from(value)).ilog2();
@@ -102,7 +102,7 @@ impl Pace {
         units >> self.token_bits
     }
 
-    /// The shortest time after which the clock stands at least `units` later than `now`, to the nanosecond.
+    /// Returns the shortest time after which the clock is at least `units` later than `now`, to the nanosecond.
     #[inline]
     pub(super) fn span(&self, now: Moment, units: u64) -> Duration {
         if units == 0 {
@@ -111,7 +111,7 @@ impl Pace {
         Duration::from_nanos(self.nanos_per_unit.ceil(now.units + units) - now.nanos)
     }
 
-    /// How far a state that is this far ahead is after a settlement.
+    /// Returns the distance of a state from the clock after a settlement.
     pub(super) fn settled(&self, ahead: u64, delta: i64) -> u64 {
         let units = delta.unsigned_abs().saturating_mul(1 << self.token_bits);
         if delta < 0 {
@@ -121,7 +121,7 @@ impl Pace {
         }
     }
 
-    /// As many tokens as `units` are where a token has so many bits; rounded up.
+    /// Converts units of a pace with tokens of `token_bits` into units of this pace, rounded up.
     pub(super) fn converted(&self, units: u64, token_bits: u32) -> u64 {
         let (ours, theirs) = (self.token_bits, token_bits);
         let units = if ours >= theirs {
@@ -133,7 +133,7 @@ impl Pace {
     }
 }
 
-/// So that `limit * 2^k / window` units a nanosecond stay below 2⁶³ for as long as the horizon.
+/// Returns the limit at which `limit * 2^k / window` units per nanosecond stay below 2⁶³ up to the horizon.
 fn most_per_window(window: u64) -> u128 {
     (u128::from(window) << 63) / HORIZON.as_nanos()
 }
@@ -142,7 +142,7 @@ fn most_per_window(window: u64) -> u128 {
 mod tests {
     use super::*;
 
-    /// Who changes the quota of a key again and again wins nothing by it.
+    /// A client that changes its quota repeatedly gains nothing.
     #[test]
     fn units_of_another_pace_are_rounded_up() {
         let pace = Pace::new(Quota::per_second(1)).unwrap();

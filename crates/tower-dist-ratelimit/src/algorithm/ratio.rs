@@ -1,7 +1,7 @@
 /// A fixed fraction `num / den` to multiply by: exactly, and without a division per use.
 ///
-/// A precomputed reciprocal gives a guess that is never high and at most one too low; the remainder corrects it.
-/// So what is rounded is rounded once, and errors do not add up however long a limiter runs.
+/// A precomputed reciprocal gives a guess that is never high and at most one too low; the remainder corrects it. So a
+/// product is rounded once, and errors do not add up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ratio {
     num: u64,
@@ -43,15 +43,15 @@ impl Ratio {
         guess.saturating_add(more)
     }
 
-    /// `x` times what is behind the point, rounded down once or twice.
+    /// Returns `x` times the fractional part, rounded down once or twice.
     #[inline]
     fn rest_of(&self, x: u64) -> u64 {
         let product = (u128::from(x) * u128::from(self.part)) >> 64;
         u64::try_from(product).unwrap_or(u64::MAX)
     }
 
-    /// By how many `den`ths the guess is low. Fewer than twice `den`: so it fits, and is the same modulo 2⁶⁴, which takes
-    /// no wide numbers.
+    /// Returns the `den`ths by which the guess is low, fewer than twice `den`. So the result fits, and is the same
+    /// modulo 2⁶⁴, which needs no wide numbers.
     #[inline]
     fn missing(&self, x: u64, guess: u64) -> u64 {
         x.wrapping_mul(self.num)

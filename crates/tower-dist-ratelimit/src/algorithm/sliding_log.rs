@@ -180,7 +180,7 @@ impl Arithmetic for SlidingLog {
             sum = sum.checked_add(*tokens)?;
             (*wait, *tokens) = (nanos, sum);
         }
-        // As many as `push` leaves, those that have left the window included.
+        // As many as `push` keeps, including requests that have left the window.
         let most = self.longest + self.longest / 7 + 1;
         let fits = (words.len() as u64) <= 2 * most && nanos <= clamp(u64::MAX);
         if !words.is_empty() {

@@ -1,4 +1,4 @@
-//! What all algorithms promise alike: each against the model, and each under the same traffic.
+//! Promises of every algorithm: each compared with the model, under the same traffic.
 
 mod bytes;
 mod ends;
@@ -34,7 +34,7 @@ pub(crate) fn ask(cost: u64) -> Ask<'static> {
     }
 }
 
-/// Those that count in the units of a pace round down once; the others are exact.
+/// Buckets and queues count in the units of a pace, which round down once. The other algorithms are exact.
 fn rounding(algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. } => 1,
@@ -42,7 +42,7 @@ fn rounding(algorithm: Algorithm) -> u64 {
     }
 }
 
-/// Whether a decision is what the model says at the time, or up to a nanosecond later where that is rounding.
+/// Whether a decision is the model's decision, or where units round, that of up to a nanosecond later.
 fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bool {
     let ours = (ours.allowed, ours.granted, ours.granted + ours.remaining);
     let expected = |at| {
@@ -55,7 +55,7 @@ fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bo
         && (now.2..=later.2).contains(&ours.2)
 }
 
-/// Whether a time is the model's, or up to a nanosecond earlier where that is rounding.
+/// Whether a time is the model's time, or where units round, up to a nanosecond earlier.
 fn is_time(ours: u64, model: u64, around: u64) -> bool {
     ours <= model && ours + around >= model
 }
@@ -147,7 +147,7 @@ proptest! {
             let before = key.decide(earlier, &ask(step.cost));
             prop_assert!(decision.allowed || !before.allowed);
             prop_assert!(before.remaining <= decision.remaining + decision.granted);
-            // Also when it goes on from there, with waits that are exact by the clock as it is now.
+            // The waits are exact by the earlier clock, too.
             if let (false, Some(wait)) = (before.allowed, before.retry_after) {
                 let then = earlier + nanos(wait);
                 prop_assert!(!key.decide(then - 1, &ask(step.cost)).allowed);
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_overflows_whatever_can_be_built(
+    fn nothing_overflows_under_any_policy(
         (algorithm, quota) in any_built(),
         steps in prop::collection::vec((any::<u64>(), 0_u32..64, any::<u64>(), 0_u32..64, any::<i64>()), 1..20),
     ) {
@@ -187,7 +187,7 @@ proptest! {
         }
     }
 
-    /// A key's windows are those of all others, some time earlier.
+    /// A key's windows are the common windows, shifted to an earlier time.
     #[test]
     fn a_phase_only_shifts_the_windows(bits: u64, (_, quota, steps) in everyday()) {
         let quota = Quota::new(quota.limit(), quota.window());

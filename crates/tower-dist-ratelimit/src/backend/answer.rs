@@ -6,14 +6,14 @@ use crate::Decisions;
 /// A boxed future, as `futures` spells it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A backend's answer, which need not wait and need not box.
+/// A backend's answer. It comes now, without an allocation, or later.
 #[non_exhaustive]
 pub enum Answer {
-    /// Decided already; the decisions are where the caller asked for them. Whether every policy allows the request.
+    /// The decisions are in the caller's `out`. Holds whether every policy allows the request.
     Done(bool),
-    /// The store cannot decide.
+    /// The backend did not decide.
     Failed(BackendError),
-    /// The store was asked; this future has what it says. The request has to be encoded before, not inside it.
+    /// The request is in flight, and this future resolves to the decisions. It was encoded before, not in the future.
     Later(BoxFuture<'static, Result<JointDecision, BackendError>>),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// What a store says about one request.
+/// The decisions of all policies on one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JointDecision {
     /// Whether every policy allows the request.

@@ -13,23 +13,23 @@ use tokio::{
 
 use super::{BackendError, BoxFuture};
 
-/// The deadline where none can be set. A store on the same network answers in one or two milliseconds.
+/// The timeout where none can be set. A server on the same network answers in one or two milliseconds.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
-/// A store's answer, awaited no longer than the deadline.
+/// A backend's answer, awaited no longer than the timeout.
 ///
-/// The mutex is never locked: it makes a future that is only `Send` also `Sync`, so that the layer's future is `Sync`
-/// whenever the inner service's is.
+/// The mutex is never locked. It makes a future that is only `Send` also `Sync`, so the layer's future is `Sync`
+/// whenever the inner service's future is.
 pub(crate) struct Bounded<T> {
     answer: Mutex<BoxFuture<'static, Result<T, BackendError>>>,
     end: Instant,
     deadline: Duration,
-    /// Once there is something to wait for.
+    /// Made at the first pending poll.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Bounded<T> {
-    /// The deadline counts from now.
+    /// The timeout counts from now.
     pub(crate) fn new(
         deadline: Duration,
         answer: BoxFuture<'static, Result<T, BackendError>>,
@@ -58,7 +58,7 @@ impl<T> Future for Bounded<T> {
             return Poll::Ready(answer);
         }
         let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(*end)));
-        // An answer that is polled for as long as a task may be does not keep the deadline from being seen.
+        // An answer that uses up the task's budget does not hide the timeout.
         let late = Pin::new(&mut unconstrained(timer.as_mut())).poll(cx);
         late.map(|()| Err(BackendError::late(*deadline)))
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_keeps_its_task_busy_is_late_in_time() {
+    async fn an_answer_that_keeps_its_task_busy_times_out() {
         let busy = Box::pin(async {
             loop {
                 consume_budget().await;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_there_in_the_end_is_taken() {
+    async fn an_answer_at_the_timeout_is_accepted() {
         let began = Instant::now();
         let slow = Box::pin(async {
             tokio::time::sleep(DEADLINE).await;

@@ -2,46 +2,47 @@ use std::fmt;
 
 use crate::Quota;
 
-/// A policy as its backend knows it, from [`register`](super::Backend::register).
+/// The id of a policy in its backend, from [`register`](super::Backend::register).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyId(u32);
 
 impl PolicyId {
-    /// The policy of this number; the backend chooses it.
+    /// The id of this number, which the backend chooses.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The number it was made with.
+    /// Returns the number of the id.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 }
 
-/// Tokens to take from one key's share of one policy.
+/// A charge of tokens to one key under one policy.
 ///
-/// Its `Debug` leaves the key out: that is often a secret.
+/// Its `Debug` output leaves the key out, because keys are often secrets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Charge<'a> {
-    /// Whose limit.
+    /// The policy to charge.
     pub policy: PolicyId,
-    /// Who pays: any bytes, of any length, also none. The same on every machine.
+    /// The key to charge: any bytes, from none to 64 KiB, the same on every machine.
     pub key: &'a [u8],
-    /// How many tokens; zero only looks.
+    /// The number of tokens. A charge of zero cost takes nothing.
     pub cost: u64,
-    /// As many tokens as are there, up to this; below the cost it is the cost. How many it were is the decision's
-    /// [`granted`](crate::Decision::granted). A leaky queue grants no more than the cost, a look nothing.
+    /// The maximum grant: all free tokens up to this number. Below the cost it is the cost. The decision's
+    /// [`granted`](crate::Decision::granted) has the number. A leaky queue grants only the cost, and zero cost grants
+    /// nothing.
     pub up_to: u64,
-    /// Another quota than the policy's, for this key from now on. Only of a policy with
-    /// [`dynamic_quotas`](crate::Policy::dynamic_quotas); an error of others.
+    /// A quota for this key from now on, in place of the policy's own. An error if the policy has no
+    /// [`dynamic_quotas`](crate::Policy::dynamic_quotas).
     ///
-    /// What was used stays used; it drains at the rate of the former quota until this charge, and at the rate of this one from
-    /// then on, also if the charge is rejected. A charge of zero cost, a refund and a quota of zero change nothing. With a lower limit a key that has used more is rejected until that has gone, with a
-    /// higher one there is room at once. A limit of zero rejects every cost. Windows keep their length: of another
-    /// window's quota they take the limit.
+    /// Used tokens stay used. They drain at the former quota's rate until this charge, and then at this quota's rate,
+    /// also if the charge is rejected. Zero cost, a refund and a quota of zero change no quota. A lower limit rejects a
+    /// key that has used more until enough tokens are back. A higher limit admits immediately. A limit of zero rejects
+    /// every cost. Windows keep their length and take only the limit.
     pub quota: Option<Quota>,
 }
 
@@ -57,7 +58,7 @@ impl fmt::Debug for Charge<'_> {
 }
 
 impl<'a> Charge<'a> {
-    /// A charge of `cost` tokens, and no more, by the policy's own quota.
+    /// A charge of exactly `cost` tokens, under the policy's own quota.
     #[must_use]
     pub const fn new(policy: PolicyId, key: &'a [u8], cost: u64) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same, of up to so many tokens if they are there.
+    /// The same charge with a maximum grant of this many tokens.
     #[must_use]
     pub const fn up_to(self, tokens: u64) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same, by this quota.
+    /// The same charge under this quota.
     #[must_use]
     pub const fn quota(self, quota: Quota) -> Self {
         Self {

@@ -3,9 +3,9 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// A backend did not decide: it is unreachable, it did not answer within the timeout, or its answer is invalid.
 ///
 /// On a decision the [`FailureMode`](crate::FailureMode) applies: a layer never returns this error, and
-/// [`Limiter`](crate::Limiter) returns it only with [`FailureMode::Closed`](crate::FailureMode::Closed). Refunds, resets
-/// and returned leases report it with every failure mode. [`Memory`](super::Memory) fails only on a policy that is not
-/// registered, and on a quota that the policy's algorithm cannot count.
+/// [`Limiter`](crate::Limiter) returns it only with [`FailureMode::Closed`](crate::FailureMode::Closed). Refunds,
+/// resets and returned leases report it with every failure mode. [`Memory`](super::Memory) fails only on a policy that
+/// is not registered, and on a quota that the policy's algorithm cannot count.
 #[derive(Clone, Debug)]
 pub struct BackendError {
     late: bool,
@@ -13,7 +13,7 @@ pub struct BackendError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// The circuit breaker is open, so the backend was not asked.
+/// The circuit breaker is open, so the backend got no request.
 #[derive(Debug)]
 pub(crate) struct CircuitOpen;
 
@@ -35,7 +35,7 @@ impl BackendError {
         }
     }
 
-    /// A decision that was not asked for, because the circuit breaker is open.
+    /// The error of a decision while the circuit breaker is open.
     pub(crate) const fn circuit_open() -> Self {
         Self {
             late: false,
@@ -59,7 +59,7 @@ impl BackendError {
         }
     }
 
-    /// Whether the backend did not answer within the timeout. Then it may have charged the request.
+    /// Returns whether the backend did not answer within the timeout. It may have charged the request.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.late
@@ -68,7 +68,11 @@ impl BackendError {
 
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the rate limit's store did not decide: {}", self.cause())
+        write!(
+            f,
+            "the rate limit's backend did not decide: {}",
+            self.cause()
+        )
     }
 }
 

@@ -28,41 +28,53 @@ use super::{
 };
 use crate::{BuildError, Decision, Policy, algorithm::Ask};
 
-/// More locks than a machine has cores, so that two sets seldom share one by accident.
+/// More locks than a machine has cores, so that two sets seldom share a lock by chance.
 const LOCKS: usize = 256;
 
 /// Keeps limits in this process.
 ///
-/// Each instance of a service then has limits of its own: with twelve instances behind a load balancer a client gets
+/// Each instance of a service then has limits of its own: behind a load balancer with twelve instances, a client gets
 /// twelve times the limit.
 ///
 /// # Default
 ///
-/// 100,000 keys per policy. Memory is bounded, and claimed as keys arrive: 32 bytes a key for buckets, queues and fixed
-/// windows; 50 to 85 for windows from the first hit, dynamic quotas and two windows; 100 and 8 for each of several windows; and 100 and
-/// 16 to 32 for each token in a log. At capacity a new key takes the place of the least limited among its twelve or sixteen neighbours, which then starts
-/// anew. Where a key's neighbours are is chance: when 100,000 keys fill a capacity of 100,000, one of them loses its place early in about one
-/// process in sixty, and at half of that none does. Keys of which nothing counts any more need no place, so what has to fit is the keys that are *being limited at the same time*; there is no
-/// clean-up to run. An attacker who can make up keys at will can push others out; use keys that cost something to get.
+/// 100,000 keys per policy. Memory is bounded, and is allocated as keys arrive. Bytes per key:
+///
+/// | algorithm | bytes |
+/// |---|---|
+/// | buckets, queues and fixed windows | 32 |
+/// | fixed windows from the first request | 50 |
+/// | sliding windows | 85 |
+/// | dynamic quotas | 95 |
+/// | sliding windows of `n` buckets | 100, and 8 for each bucket |
+/// | sliding window logs | 100, and 16 to 32 for each token |
+///
+/// At capacity, a new key replaces the least limited of its twelve or sixteen neighbours, which loses its state.
+/// Neighbours are random: when 100,000 keys fill a capacity of 100,000, one key is replaced too early in about one
+/// process in sixty, and none is at half of that. Keys whose tokens are all back need no place, so the capacity has to
+/// cover the keys that are
+/// *limited at the same time*. There is no clean-up to run. An attacker with invented keys can replace other keys, so use
+/// keys that cost something to get.
 ///
 /// # Errors
 ///
-/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if the system has no memory for
-/// that many keys, or if a set has more than 16 policies. It never fails at call time.
+/// Building a limiter fails if its quota cannot be counted (see [`Quota`](crate::Quota)), if the system has no memory
+/// for that many keys, or if a set has more than 16 policies. It never fails at call time.
 ///
 /// # Sharing
 ///
-/// Limiters over the same `Arc<Memory>` share their counts if their sets of policies are equal: the same names, quotas and
-/// algorithms in the same order. Rebuilding a limiter, any number of times, therefore keeps its counts. Keys are not
-/// compared: give two limits that must not share counts different names. A set with a changed quota is a new set with
-/// counts of its own; the old set keeps its memory until the `Memory` is dropped. For quotas that change often, use
-/// [dynamic quotas](crate::Policy::quota_by), or a `Memory` per rebuild.
+/// Limiters over the same `Arc<Memory>` share their counts if their sets of policies are equal: the same names, quotas
+/// and algorithms in the same order. So a limiter that is rebuilt keeps its counts. Keys are not compared: give two
+/// limits that must not share counts different names. A set with a changed quota is a new set with counts of its own;
+/// the old set keeps its memory until the `Memory` is dropped. For quotas that change often, use [dynamic
+/// quotas](crate::Policy::quota_by), or a `Memory` per rebuild.
 ///
 /// # Cost
 ///
 /// A limiter with one policy that is a bucket, a queue or a fixed window decides with one compare-and-swap: no lock, no
-/// allocation. A key's first request, every request by another algorithm or with dynamic quotas, and every request to
-/// several policies at once, takes a short lock that only the same key, or by chance another one, can contend for. A SipHash-1-3 under a random key of this process stands for the key; the key itself is not kept.
+/// allocation. All other decisions take a short lock, for which only requests of the same key, or by chance of another
+/// key, contend: a key's first request, other algorithms, dynamic quotas, and several policies. A SipHash-1-3 under a
+/// random key of this process stands for the key; the key itself is not kept.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Limiter, Policy, Quota, backend::Memory};
@@ -74,33 +86,33 @@ pub struct Memory {
     capacity: usize,
     frame: Frame,
     registry: Registry<Box<[Table]>>,
-    /// The keys of sets. See [`Memory::lock`].
+    /// Locks for the keys of sets. See [`Memory::lock`].
     locks: Box<[Mutex<()>; LOCKS]>,
 }
 
-/// One policy.
+/// The store of one policy.
 struct Table {
     store: Arc<dyn Store>,
     limit: u64,
-    /// It is decided together with others.
+    /// Whether the policy is decided together with others.
     in_set: bool,
     dynamic_quotas: bool,
 }
 
-/// One charge, looked up.
+/// A charge with its store.
 struct Asked<'a> {
     store: &'a dyn Store,
     key: Fingerprint,
     ask: Ask<'a>,
     lock: Option<usize>,
-    /// If it is rejected, its quota is in force all the same.
+    /// Whether the charge puts its quota in force if it is rejected.
     adopts: bool,
 }
 
 type Locked<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
 
 impl Memory {
-    /// Room for this many keys per policy that are limited at the same time, at least 1.
+    /// A memory for this many keys per policy that are limited at the same time, at least 1.
     #[must_use]
     pub fn with_capacity(keys: usize) -> Self {
         Self {
@@ -113,12 +125,12 @@ impl Memory {
 
     /// Number of keys that have a state, over all policies.
     ///
-    /// A state that no longer counts stays until another key needs its place, so this is the memory in use, not the number of
-    /// limited keys. A key of two policies counts twice.
+    /// A state that no longer counts stays until another key needs its place. So this is the memory in use, not the
+    /// number of limited keys. A key under two policies counts twice.
     ///
     /// # Cost
     ///
-    /// Reads all places for keys: milliseconds for a million.
+    /// Reads all places for keys: milliseconds for a million keys.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -184,7 +196,7 @@ impl Memory {
     }
 
     /// Holds the keys of a set still while all are checked and then all charged, which makes the two one atomic step:
-    /// whatever charges a policy that was registered in a set comes through here. One fixed order, so no deadlock.
+    /// every charge to a policy of a set comes through here. One fixed order, so no deadlock.
     fn lock(&self, asked: &[Asked<'_>]) -> Locked<'_> {
         let mut order: SmallVec<[usize; 4]> = asked.iter().filter_map(|one| one.lock).collect();
         order.sort_unstable();

@@ -1,12 +1,11 @@
 use crate::model::{Expected, Model};
 
-/// What a key can be like when all that is known of each request is when it was asked and when it was answered: it was
-/// decided at some time in between.
+/// The possible states of a key, if each request was decided at an unknown time between its question and its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Between {
-    /// All was taken as early as can be, so that most of it is back.
+    /// All tokens were taken as early as possible, so most of them are back.
     most: Model,
-    /// All was taken as late as can be.
+    /// All tokens were taken as late as possible.
     least: Model,
 }
 
@@ -18,7 +17,7 @@ impl Between {
         }
     }
 
-    /// The least and the most that a decision between these times can be.
+    /// Returns the least and the most that a decision between these times can grant.
     pub(super) fn decide(&self, from: u64, to: u64, cost: u64, want: u64) -> [Expected; 2] {
         let from = from.max(self.least.seen());
         let to = to.max(self.most.seen());
@@ -28,7 +27,7 @@ impl Between {
         ]
     }
 
-    /// The soonest and the latest time at which nothing counts any more.
+    /// Returns the earliest and the latest time at which nothing counts.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
         [
             self.most.unused_at(from.max(self.most.seen())),

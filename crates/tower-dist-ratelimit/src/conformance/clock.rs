@@ -2,18 +2,17 @@ use std::time::Duration;
 
 use crate::backend::BoxFuture;
 
-/// The clock that a backend decides by, as far as the kit can reach it.
+/// The clock of a backend, as far as the kit can control it.
 pub trait Clock: Send + Sync + 'static {
-    /// Lets this much time pass, or a little more where that is all that can be done.
+    /// Lets this much time pass, or slightly more if the clock cannot be paused.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
-    /// How much more or less time can have passed by this clock than has by the kit's: what it rounds to, and how it
-    /// drifts. How long answers take does not count, since the kit measures that. Zero if time passes only when the kit
-    /// says so.
+    /// Returns the maximum difference between this clock and the kit's: rounding and drift. The kit measures the time
+    /// of the answers itself. Zero if time passes only in [`pass`](Self::pass).
     fn grain(&self) -> Duration;
 }
 
-/// Waits on tokio's timer: for backends whose clock is somewhere else.
+/// Waits on tokio's timer, for backends with a clock of their own.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +27,7 @@ pub struct Sleeping {
 }
 
 impl Sleeping {
-    /// A clock of this [grain](Clock::grain), of at least a millisecond, which is what tokio's timer rounds to.
+    /// A clock of this [grain](Clock::grain), at least 1 ms, the resolution of tokio's timer.
     #[must_use]
     pub fn new(grain: Duration) -> Self {
         Self {

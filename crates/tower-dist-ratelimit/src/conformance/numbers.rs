@@ -1,10 +1,9 @@
-/// Random numbers that can be had again (SplitMix64; Steele, Lea and Flood 2014): all that a test needs, and no
-/// dependency.
+/// Reproducible random numbers (SplitMix64; Steele, Lea and Flood 2014), without a dependency.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers(u64);
 
 impl Numbers {
-    /// Others for each check.
+    /// Each check has its own sequence.
     pub(super) fn new(seed: u64, check: &str) -> Self {
         let mix = |sum: u64, byte: u8| sum.wrapping_mul(31).wrapping_add(byte.into());
         Self(check.bytes().fold(seed, mix))
@@ -17,7 +16,7 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    /// One of `0..=most`, which is below the largest.
+    /// Returns a number in `0..=most`. `most` is below `u64::MAX`.
     pub(super) fn up_to(&mut self, most: u64) -> u64 {
         self.next() % (most + 1)
     }

@@ -1,11 +1,11 @@
 use crate::{Algorithm, Quota};
 
-/// Windows of any kind: every request, and how much of it counts at a time.
+/// Windows of any kind: every request, and the share of it that counts at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
     algorithm: Algorithm,
     quota: Quota,
-    /// The latest last.
+    /// The latest request is the last.
     taken: Vec<Taken>,
 }
 
@@ -13,7 +13,7 @@ pub(super) struct Counted {
 struct Taken {
     nanos: u64,
     tokens: u64,
-    /// Of [`Algorithm::FixedWindowFromFirstRequest`]: when its window began.
+    /// The beginning of the window, for [`Algorithm::FixedWindowFromFirstRequest`].
     began: u64,
 }
 
@@ -40,7 +40,7 @@ impl Counted {
         u64::try_from(self.quota.window().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How much of a request's tokens count, as a fraction.
+    /// Returns the share of a request's tokens that counts, as a fraction.
     fn share(&self, taken: &Taken, nanos: u64) -> (u64, u64) {
         let all = |counts: bool| (u64::from(counts), 1);
         let window = self.window();
@@ -69,7 +69,7 @@ impl Counted {
         }
     }
 
-    /// What counts, rounded up once over all.
+    /// Returns the used tokens, rounded up once over all requests.
     fn used(&self, nanos: u64) -> u128 {
         let (mut whole, mut parts, mut of) = (0, 0, 1);
         for taken in &self.taken {
@@ -108,7 +108,7 @@ impl Counted {
         });
     }
 
-    /// Refunds what was taken last.
+    /// Refunds the latest tokens first.
     pub(super) fn settle(&mut self, nanos: u64, delta: i64) {
         if delta > 0 {
             return self.take(nanos, delta.unsigned_abs());

@@ -2,15 +2,15 @@ use std::time::Duration;
 
 use crate::Quota;
 
-/// A bucket, or a queue: what was taken drains at the quota's rate.
+/// A bucket or a queue, which drains at the quota's rate.
 #[derive(Clone, Debug)]
 pub(super) struct Drained {
     quota: Quota,
-    /// Of a queue.
+    /// The longest wait, if it is a queue.
     max_wait: Option<Duration>,
-    /// What has not drained yet: tokens times the window, so that each nanosecond drains as much as the limit.
+    /// The level: tokens times the window, so that each nanosecond drains the limit.
     level: u128,
-    /// When that was.
+    /// The time of the level.
     seen: u64,
 }
 
@@ -53,20 +53,20 @@ impl Drained {
         self.level(nanos) == 0
     }
 
-    /// Of a bucket: whole tokens that are in it.
+    /// Returns the whole tokens in a bucket.
     pub(super) fn free(&self, nanos: u64) -> u64 {
         let used = self.level(nanos).div_ceil(self.window());
         let used = u64::try_from(used).unwrap_or(u64::MAX);
         self.quota.burst_size().saturating_sub(used)
     }
 
-    /// Of a queue: how long the next has to wait, in nanoseconds.
+    /// Returns the wait of the next request in a queue, in nanoseconds.
     pub(super) fn delay(&self, nanos: u64) -> u64 {
         let delay = self.level(nanos).div_ceil(self.quota.limit().into());
         u64::try_from(delay).unwrap_or(u64::MAX)
     }
 
-    /// Of a queue: how many more could join it that cost one token each.
+    /// Returns the number of further requests of one token that a queue takes.
     pub(super) fn places(&self, nanos: u64) -> u64 {
         let longest = self.max_wait.unwrap_or_default().as_nanos();
         let mut queue = self.clone();

@@ -163,7 +163,7 @@ async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
     assert_eq!(
         lines,
         [
-            "rate limits are not the store's any more error=the rate limit's store did not decide: out of order instead=Local",
+            "rate limits are not the store's any more error=the rate limit's backend did not decide: out of order instead=Local",
             "rate limits are the store's again",
         ]
     );

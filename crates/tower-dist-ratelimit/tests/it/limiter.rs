@@ -146,7 +146,7 @@ async fn a_store_that_fails_is_an_error_if_that_is_chosen() {
     let error = limiter.check("a").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the rate limit's store did not decide: out of order"
+        "the rate limit's backend did not decide: out of order"
     );
     assert!(!error.is_late());
     assert!(limiter.refund("a", 1).await.is_err());

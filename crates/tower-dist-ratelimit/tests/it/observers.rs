@@ -155,7 +155,7 @@ fn tracing_tells_of_rejections_and_failures() {
         });
     });
     let events = events.0.lock().unwrap();
-    let failed = "DEBUG message=undecided name=\"public\" error=the rate limit's store did not decide: out of order";
+    let failed = "DEBUG message=undecided name=\"public\" error=the rate limit's backend did not decide: out of order";
     assert_eq!(
         *events,
         [

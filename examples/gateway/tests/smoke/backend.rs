@@ -256,7 +256,7 @@ async fn while_the_store_is_away_each_gateway_admits_its_share_and_says_so_once(
     );
     let opened = gateway.log_line().await;
     assert!(
-        opened.starts_with("gateway: the rate limit's store did not decide: ")
+        opened.starts_with("gateway: the rate limit's backend did not decide: ")
             && opened
                 .ends_with("this gateway counts by itself, with a share of 1/4 of every limit"),
         "{opened}"

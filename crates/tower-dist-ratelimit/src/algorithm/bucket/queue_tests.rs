@@ -17,7 +17,7 @@ fn charge(queue: &Bucket, empty_at: &mut u64, nanos: u64, cost: u64) -> Decision
 }
 
 #[test]
-fn each_waits_for_those_before_it_and_no_longer_than_the_longest_wait() {
+fn a_request_waits_for_the_requests_before_it_and_at_most_max_wait() {
     let queue = queue(Quota::per_second(10), Duration::from_millis(250));
     let mut state = 0;
     for (delay, left) in [(0, 2), (100, 1), (200, 0)] {
@@ -35,7 +35,7 @@ fn each_waits_for_those_before_it_and_no_longer_than_the_longest_wait() {
 }
 
 #[test]
-fn an_expensive_request_keeps_those_after_it_waiting() {
+fn an_expensive_request_delays_later_requests() {
     let queue = queue(Quota::per_second(10), Duration::from_secs(1));
     let mut state = 0;
     assert_eq!(charge(&queue, &mut state, 0, 5).delay, Duration::ZERO);
@@ -60,7 +60,7 @@ fn after_idle_time_nothing_comes_in_a_burst() {
 }
 
 #[test]
-fn who_leaves_the_queue_moves_up_those_who_come_later() {
+fn a_refund_moves_up_later_requests() {
     let queue = queue(Quota::per_second(10), Duration::from_secs(1));
     let mut state = 0;
     charge(&queue, &mut state, 0, 3);

@@ -28,7 +28,7 @@ fn settle(bucket: &Bucket, full_at: u64, now: Moment, delta: i64) -> Option<u64>
     (settled != full_at).then_some(settled)
 }
 
-/// What one bucket admits over a day of requests that come faster than it allows, with jumps in time.
+/// The tokens that one bucket grants over a day of too many requests, with jumps in time.
 fn admitted_in_a_day(quota: Quota, jump: u64) -> (u64, u64) {
     let bucket = bucket(quota);
     let (mut full_at, mut admitted, mut nanos) = (0, 0, 0);
@@ -64,7 +64,7 @@ fn a_hundred_years_do_not_add_up_to_an_error() {
     let year_100 = at(&bucket, saturating_nanos(HORIZON));
     let exact = u128::from(year_100.nanos) * 333 * u128::from(bucket.pace.units(1)) / 1_000_000_000;
     assert_eq!(u128::from(year_100.units), exact);
-    // And then time stands still, which lets nobody through who should wait.
+    // Then time stands still, which admits no request early.
     assert_eq!(at(&bucket, u64::MAX).units, year_100.units);
 }
 
@@ -144,7 +144,7 @@ fn an_extra_charge_can_leave_a_debt() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_not_built() {
+fn a_quota_that_cannot_be_counted_is_an_error() {
     let field = |quota| {
         let error = Bucket::new(quota, None).unwrap_err();
         (

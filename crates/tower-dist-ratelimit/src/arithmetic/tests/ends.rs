@@ -1,4 +1,4 @@
-//! Where numbers and times end.
+//! The ends of numbers and times.
 
 use super::{Key, nanos, traffic::ALL};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 
 const LIMIT: u64 = 10;
 
-/// Limits that nobody has to wait for long.
+/// Limits with short waits.
 fn keys() -> impl Iterator<Item = (Algorithm, Key)> {
     let quota = Quota::per_minute(LIMIT);
     ALL.into_iter()
@@ -17,7 +17,7 @@ fn keys() -> impl Iterator<Item = (Algorithm, Key)> {
 }
 
 #[test]
-fn where_time_stands_still_limits_hold() {
+fn limits_hold_after_the_horizon() {
     for (algorithm, mut key) in keys() {
         let before = nanos(HORIZON) - 1;
         key.charge(before - 1, LIMIT);
@@ -25,7 +25,7 @@ fn where_time_stands_still_limits_hold() {
             .map(|now| (0..30).map(|_| key.charge(now, 1).granted).sum::<u64>())
             .into_iter()
             .sum();
-        // A queue has had one that was as expensive as a minute, and has room for no more.
+        // The queue holds one request that costs a minute, and has no room for another one.
         assert!(granted <= LIMIT, "{algorithm:?}: {granted}");
         let rejected = key.charge(u64::MAX, 1);
         assert!(!rejected.allowed, "{algorithm:?}: {rejected:?}");
@@ -33,7 +33,7 @@ fn where_time_stands_still_limits_hold() {
 }
 
 #[test]
-fn a_debt_of_any_size_stays_where_it_was_made() {
+fn a_debt_of_any_size_stays_with_its_key() {
     for (algorithm, mut key) in keys() {
         let unused = key.decide(0, &super::ask(0)).remaining;
         for _ in 0..5 {
@@ -50,7 +50,7 @@ fn a_debt_of_any_size_stays_where_it_was_made() {
             algorithm,
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. }
         );
-        // Two windows are the longest that anything is counted.
+        // Nothing counts longer than two windows.
         assert!(drains || over <= 120_000_000_000, "{algorithm:?}: {over}");
         assert!(
             !drains || over > 86_400_000_000_000,
@@ -58,7 +58,7 @@ fn a_debt_of_any_size_stays_where_it_was_made() {
         );
         let later = key.decide(over, &super::ask(0));
         assert_eq!(later.remaining, unused, "{algorithm:?}");
-        // And it can be put back.
+        // The debt can be refunded.
         for _ in 0..6 {
             key.settle(0, i64::MIN);
         }
@@ -72,7 +72,7 @@ fn a_debt_of_any_size_stays_where_it_was_made() {
 
 /// A clock that has jumped back by decades finds more taken than any debt.
 #[test]
-fn a_debt_is_never_less_than_what_was_taken_before() {
+fn a_debt_is_never_less_than_the_tokens_taken_before() {
     for (algorithm, mut key) in keys() {
         key.charge(nanos(HORIZON), LIMIT);
         let before = key.pressure(0);
@@ -81,10 +81,10 @@ fn a_debt_is_never_less_than_what_was_taken_before() {
     }
 }
 
-/// There is one window more than the longest time has, since a phase can be almost as long as one.
+/// There is one window more than the horizon has, because a phase can be almost as long as a window.
 #[test]
-fn the_last_window_of_all_is_counted_like_the_others() {
-    // Windows, the one more, and the first, which is 1, just fill their bits.
+fn the_last_window_before_the_horizon_counts_like_the_others() {
+    // These windows, the additional one, and the first number, which is 1, just fill their bits.
     let most = (1 << 20) - 2;
     let window = HORIZON / most;
     assert_eq!(HORIZON.as_nanos() / window.as_nanos(), u128::from(most));
@@ -95,7 +95,7 @@ fn the_last_window_of_all_is_counted_like_the_others() {
 }
 
 #[test]
-fn a_limit_of_zero_leaves_nothing_also_to_who_has_used_nothing() {
+fn a_limit_of_zero_leaves_no_tokens_to_an_unused_key() {
     for algorithm in ALL {
         let key = Key::dynamic(algorithm, Quota::per_minute(LIMIT)).unwrap();
         let zero = Quota::per_minute(0);

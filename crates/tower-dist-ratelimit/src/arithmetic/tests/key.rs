@@ -14,7 +14,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Of buckets and queues the arithmetic of quotas that cannot change, as `Memory` uses it: its state is one number.
+    /// A key with a fixed quota. The state of its bucket or queue is one number, as in `Memory`.
     pub(crate) fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         algorithm.check(quota)?;
         Ok(match algorithm {
@@ -26,7 +26,7 @@ impl Key {
         })
     }
 
-    /// With quotas that can change.
+    /// A key with dynamic quotas.
     pub(crate) fn dynamic(algorithm: Algorithm, quota: Quota) -> Result<Self, BuildError> {
         Ok(Self::with(Limit::new(algorithm, quota)?, 0))
     }
@@ -44,12 +44,12 @@ impl Key {
         Self { limit, state, bits }
     }
 
-    /// A key whose windows begin at a place of its own.
+    /// A key with windows that begin at its own time.
     pub(crate) fn staggered(windows: FixedWindow, bits: u64) -> Self {
         Self::of(windows, bits)
     }
 
-    /// Goes on with what the bytes say.
+    /// Continues with the state that the bytes hold.
     fn reread(&mut self) {
         let bytes = self.state.to_bytes();
         self.state = self.limit.read(self.bits, &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! States that are swapped: what is granted is decided by one, and told by another.
+//! States of one number: `granted` computes the new state, and `decide` makes the decision from the old state.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     algorithm::{Ask, Bucket, FixedWindow, OneNumber, When},
 };
 
-/// One key's state, which changes only by what is granted.
+/// One key's state, which changes only by the granted tokens.
 struct Swapped<A> {
     one: A,
     state: u64,
@@ -21,8 +21,8 @@ impl<A: OneNumber> Swapped<A> {
         self.one.at(When { nanos, key })
     }
 
-    /// What is told at this time; an error if something else is granted.
-    fn told(&self, nanos: u64, ask: &Ask<'_>) -> Result<Decision, TestCaseError> {
+    /// The decision at this time. An error if it does not have the granted tokens.
+    fn decided(&self, nanos: u64, ask: &Ask<'_>) -> Result<Decision, TestCaseError> {
         let now = self.at(nanos);
         let told = OneNumber::decide(&self.one, self.state, now, ask);
         let granted = self.one.granted(self.state, now, ask);
@@ -30,20 +30,20 @@ impl<A: OneNumber> Swapped<A> {
         Ok(told)
     }
 
-    /// Asks at this time, at the last moment at which that is rejected, and at the first at which it is not.
+    /// Decides at this time, just before `retry_after` and at `retry_after`.
     fn step(&mut self, nanos: u64, ask: &Ask<'_>, delta: i64) -> Result<(), TestCaseError> {
-        let told = self.told(nanos, ask)?;
+        let told = self.decided(nanos, ask)?;
         if let (false, Some(wait)) = (told.allowed, told.retry_after) {
             let then = nanos.saturating_add(super::nanos(wait));
-            self.told(then.saturating_sub(1), ask)?;
-            self.told(then, ask)?;
+            self.decided(then.saturating_sub(1), ask)?;
+            self.decided(then, ask)?;
         }
         let now = self.at(nanos);
         if told.granted > 0 {
             self.state = OneNumber::take(&self.one, self.state, now, told.granted);
         }
         self.state = OneNumber::settle(&self.one, self.state, now, delta);
-        self.told(nanos, ask)?;
+        self.decided(nanos, ask)?;
         Ok(())
     }
 }
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn as_much_is_granted_as_is_told_in_everyday_traffic(
+    fn the_state_takes_the_tokens_that_the_decision_grants_in_everyday_traffic(
         (algorithm, quota, steps) in everyday(),
         bits: u64,
         other in prop::option::of(0_u64..300),
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn as_much_is_granted_as_is_told_whatever_can_be_built(
+    fn the_state_takes_the_tokens_that_the_decision_grants_under_any_policy(
         (algorithm, quota) in any_built(),
         bits: u64,
         steps in prop::collection::vec((any::<[u64; 3]>(), any::<[u32; 3]>(), any::<i64>()), 1..20),

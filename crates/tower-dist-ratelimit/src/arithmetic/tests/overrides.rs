@@ -1,4 +1,4 @@
-//! Quotas that charges bring along.
+//! Quotas of charges.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn by(quota: &Quota, cost: u64) -> Ask<'_> {
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn lowering_a_limit_below_what_is_used_rejectes_and_does_not_underflow() {
+fn a_limit_below_the_used_tokens_rejects_and_does_not_underflow() {
     for algorithm in ALL {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(100)).unwrap();
         key.settle(0, 80);
@@ -29,7 +29,7 @@ fn lowering_a_limit_below_what_is_used_rejectes_and_does_not_underflow() {
         let rejected = key.charge_by(0, &by(&low, 1));
         let queue = rejected.delay > Duration::ZERO;
         if queue {
-            // A queue has no count to be above of: those in it keep their places, and the pace is another.
+            // A queue has no count. Its requests keep their places at another pace.
             assert_eq!(rejected.delay, Duration::from_secs(480), "{algorithm:?}");
             continue;
         }
@@ -46,7 +46,7 @@ fn lowering_a_limit_below_what_is_used_rejectes_and_does_not_underflow() {
 }
 
 #[test]
-fn raising_a_limit_admits_at_once_and_keeps_what_was_used() {
+fn a_raised_limit_admits_immediately_and_keeps_the_used_tokens() {
     for algorithm in ALL {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(10)).unwrap();
         if key.charge(0, 10).remaining > 0 {
@@ -85,7 +85,7 @@ fn a_key_is_limited_for_as_long_as_the_quota_in_force_says() {
         assert!(key.charge_by(0, &by(&slow, 1)).allowed);
         assert!(key.pressure(360 * SECOND - 1) > 0, "{algorithm:?}");
         assert_eq!(key.pressure(360 * SECOND), 0, "{algorithm:?}");
-        // What is still used then drains at the other rate.
+        // The remaining used tokens then drain at the other rate.
         assert!(key.charge(180 * SECOND, 1).allowed, "{algorithm:?}");
         assert!(key.pressure(180 * SECOND + SECOND * 15 / 1000 - 1) > 0);
         assert_eq!(key.pressure(180 * SECOND + SECOND * 15 / 1000 + 1), 0);
@@ -104,7 +104,7 @@ fn idle_time_before_a_change_counts_by_the_quota_that_was_in_force() {
     }
 }
 
-/// A client that waits as it was told passes, and not before: a rejected request puts its quota in force.
+/// A client that waits for `retry_after` passes, and not earlier: a rejected request puts its quota in force.
 #[test]
 fn after_a_change_a_wait_is_exact_by_the_new_quota() {
     let (fast, slow) = (Quota::per_hour(10), Quota::per_day(10));
@@ -139,7 +139,7 @@ fn neither_a_look_nor_a_refund_nor_a_quota_of_zero_changes_the_quota_in_force() 
 }
 
 #[test]
-fn a_limit_of_zero_rejectes_for_ever_and_forgets_nothing() {
+fn a_limit_of_zero_rejects_for_ever_and_keeps_the_used_tokens() {
     for algorithm in ALL {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(10)).unwrap();
         key.charge(0, 4);
@@ -181,9 +181,9 @@ fn drains(algorithm: Algorithm) -> bool {
 }
 
 proptest! {
-    /// Quotas come from somebody's database.
+    /// Quotas come from a user's database.
     #[test]
-    fn no_quota_whatsoever_overflows(
+    fn no_quota_overflows(
         algorithm in prop::sample::select(&ALL[..]),
         quotas in prop::collection::vec((any::<[u64; 3]>(), any::<[u32; 3]>(), any::<u64>(), any::<i64>()), 1..12),
     ) {
@@ -202,7 +202,7 @@ proptest! {
         }
     }
 
-    /// Whatever the plans, in tokens: what was used is what counts, up to one of rounding at each change.
+    /// Under any quotas the used tokens count, with a rounding of up to one token at each change.
     #[test]
     fn changes_of_quota_neither_lose_nor_invent_tokens(
         changes in prop::collection::vec((1_u64..1_000, 1_u64..1_000, 0_u64..20), 1..20),
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn quotas_that_can_change_and_do_not_count_as_those_that_cannot((algorithm, quota, steps) in everyday()) {
+    fn dynamic_quotas_that_stay_the_same_count_as_fixed_quotas((algorithm, quota, steps) in everyday()) {
         let mut fixed = Key::new(algorithm, quota).unwrap();
         let mut dynamic = Key::dynamic(algorithm, quota).unwrap();
         let mut at = 0;
@@ -234,14 +234,14 @@ proptest! {
             if let Some(delta) = step.settle {
                 prop_assert_eq!(dynamic.settle(at, delta), fixed.settle(at, delta));
             }
-            // Each counts it in units of its own, and none of it at the same time.
+            // Each counts in units of its own, but they reach zero at the same time.
             prop_assert_eq!(dynamic.pressure(at) == 0, fixed.pressure(at) == 0);
         }
     }
 
-    /// Windows and logs: the model with another limit, whatever was counted under others.
+    /// Windows and logs follow the model with another limit, under which tokens of other limits count.
     #[test]
-    fn a_window_has_the_limit_that_is_asked_by_and_the_count_that_it_has(
+    fn a_window_has_the_limit_of_the_charge_and_keeps_its_count(
         // The shortest windows cannot count so far.
         (algorithm, quota, steps) in everyday().prop_filter("a window or a log", |(algorithm, quota, _)| {
             !drains(*algorithm) && quota.window() >= Duration::from_millis(1)
@@ -253,7 +253,7 @@ proptest! {
         let mut now = 0;
         for (step, limit) in steps.into_iter().zip(limits.iter().cycle()) {
             now += step.wait;
-            // The window of such a quota is nobody's.
+            // No policy has the window of this quota.
             let quota = Quota::new(*limit, Duration::from_secs(7));
             model = model.limited_to(*limit);
             let ask = Ask { cost: step.cost, up_to: step.want, quota: Some(&quota) };
@@ -272,13 +272,13 @@ proptest! {
         }
     }
 
-    /// In tokens, up to one of rounding at each change.
+    /// In tokens, with a rounding of up to one token at each change.
     #[test]
     fn a_bucket_drains_at_the_rate_in_force_until_it_changes(
         changes in prop::collection::vec((1_u64..1_000, 0_u64..3_000, 0_u64..20), 1..20),
     ) {
         let mut key = Key::dynamic(ALL[0], Quota::per_minute(1)).unwrap();
-        // In tokens times the milliseconds of the minute; milliseconds since that was so, and the limit since then.
+        // Used tokens times the milliseconds of a minute; milliseconds since the last change; the limit since then.
         let (mut used, mut since, mut in_force) = (0_u64, 0, 1);
         let (mut now, mut number) = (0, 0);
         for (limit, millis, cost) in changes {

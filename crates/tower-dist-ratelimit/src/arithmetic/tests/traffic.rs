@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::Key;
 use crate::{Algorithm, Quota, quota::HORIZON};
 
-/// A request, and what follows it.
+/// A request, and the settlement after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// In nanoseconds, since the one before.
+    /// Nanoseconds since the previous request.
     pub(super) wait: u64,
     pub(super) cost: u64,
     pub(super) want: u64,
@@ -56,7 +56,7 @@ fn everyday_quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
             let quota = Quota::new(limit, Duration::from_nanos(window));
             let quota = match algorithm {
                 Algorithm::TokenBucket | Algorithm::LeakyBucket => quota.burst(burst),
-                // The model goes through a queue one by one.
+                // The model counts the places of a queue one by one.
                 Algorithm::LeakyQueue { max_wait }
                     if max_wait.as_nanos() * u128::from(limit) / u128::from(window) > 2_000 =>
                 {
@@ -69,8 +69,7 @@ fn everyday_quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
     )
 }
 
-/// Times between requests from a fraction of a token's time to several windows and, seldom, a day; costs up to a bit
-/// above the burst.
+/// Pauses from a fraction of a token's time to several windows, rarely a day. Costs up to one above the burst.
 fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
     let window = u64::try_from(quota.window().as_nanos()).unwrap();
     let wait = prop_oneof![
@@ -85,7 +84,7 @@ fn steps(quota: Quota) -> impl Strategy<Value = Vec<Step>> {
         0.2,
         -(burst.cast_signed()) - 1..=burst.cast_signed() / 2 + 1,
     );
-    // A window of some nanoseconds has few bits to count debts in. What they cannot count is forgotten.
+    // A window of some nanoseconds has few bits for debts, and drops the excess.
     let debts = window >= 1_000_000;
     let step =
         (wait, cost, 0..=burst + 2, settle).prop_map(move |(wait, cost, want, settle)| Step {
@@ -107,12 +106,12 @@ pub(super) fn everyday() -> impl Strategy<Value = (Algorithm, Quota, Vec<Step>)>
         })
 }
 
-/// Every size from 1 to u64::MAX, not only the large ones.
+/// Every size from 1 to `u64::MAX`, not only large numbers.
 fn any_size() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0_u32..64).prop_map(|(bits, shift)| (bits >> shift).max(1))
 }
 
-/// Whatever can be built, up to the limits.
+/// Any policy that can be built, up to the limits.
 pub(super) fn any_built() -> impl Strategy<Value = (Algorithm, Quota)> {
     let horizon = u64::try_from(HORIZON.as_nanos()).unwrap();
     let sizes = (any_size(), any_size(), any_size(), any_size());
@@ -129,7 +128,7 @@ pub(super) fn any_built() -> impl Strategy<Value = (Algorithm, Quota)> {
         let has_burst = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
         let mut window = window.clamp(12, horizon);
         let mut limit = limit;
-        // Down to what can be built, so that the bounds themselves are met often.
+        // Reduced until it can be built, so that the bounds themselves are frequent.
         loop {
             let quota = Quota::new(limit, Duration::from_nanos(window));
             let quota = if has_burst {

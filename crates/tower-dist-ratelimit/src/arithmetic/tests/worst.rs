@@ -1,4 +1,4 @@
-//! How much each algorithm lets into one window, at most: under any traffic, and under its own worst.
+//! The most that each algorithm admits in one window, under any traffic and under its worst traffic.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const L: u64 = 100;
 const MINUTE: u64 = 60_000_000_000;
 const DAY: u64 = 1_440 * MINUTE;
 
-/// When requests were let through, and what each has cost.
+/// The times and costs of admitted requests.
 #[derive(Default)]
 struct Admitted(Vec<(u64, u64)>);
 
@@ -25,7 +25,7 @@ impl Admitted {
         decision.allowed
     }
 
-    /// Asks again and again, always at the first time that can pass.
+    /// Sends requests without end, each at the first time that can pass.
     fn greedy(&mut self, key: &mut Key, cost: u64, mut now: u64, until: u64) {
         while now < until {
             if !self.charge(key, now, cost) {
@@ -51,12 +51,12 @@ impl Admitted {
     }
 }
 
-/// What the table of the algorithms promises for one window, in tokens.
+/// The promise of the table of algorithms for one window, in tokens.
 fn bound(algorithm: Algorithm, quota: Quota) -> u64 {
     let limit = quota.limit();
     match algorithm {
         Algorithm::SlidingWindowStrict { .. } | Algorithm::SlidingWindowLog => limit,
-        // One at the start of the window and then one after the other, of any cost.
+        // One request at the start of the window, and then one after the other, of any cost.
         Algorithm::LeakyQueue { .. } => limit + quota.burst_size(),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => limit + quota.burst_size(),
         _ => 2 * limit,
@@ -74,20 +74,20 @@ proptest! {
         for step in steps {
             now += step.wait;
             admitted.charge(&mut key, now, step.cost);
-            // And as much as there is, which is what an adversary would take.
+            // Takes all free tokens, as an adversary would.
             if step.settle.is_some() {
                 while admitted.charge(&mut key, now, 1) && admitted.0.len() < 500 {}
             }
         }
         let window = u64::try_from(quota.window().as_nanos()).unwrap();
-        // A bucket can round in what comes less than a nanosecond later.
+        // A bucket can round in a token that is less than a nanosecond early.
         let window = window - super::rounding(algorithm);
         let worst = admitted.worst(window);
         prop_assert!(worst <= bound(algorithm, quota), "{worst} of {quota:?}");
     }
 }
 
-/// The worst window when `burst` requests come just before `at`, and then one whenever it passes.
+/// The worst window, with `burst` requests just before `at` and then one whenever it passes.
 fn attacked(algorithm: Algorithm, at: u64) -> u64 {
     let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
     let mut admitted = Admitted::default();
@@ -190,9 +190,9 @@ fn no_window_is_lost_or_won_in_a_day() {
     }
 }
 
-/// What can be sustained: all of the limit, but for whole sub-windows, which pay for being hard.
+/// All algorithms sustain the limit, but whole sub-windows sustain less.
 #[test]
-fn what_can_be_sustained_is_the_limit_or_its_n_th_less() {
+fn the_limit_can_be_sustained_or_all_but_its_n_th_part() {
     let sustained = |algorithm| {
         let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
         let mut admitted = Admitted::default();

@@ -12,7 +12,7 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Takes `cost` tokens, if they are there.
+    /// Takes `cost` tokens, unless there are fewer.
     #[inline(always)]
     pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
         match self.store.charge_now(&self.frame, key, cost) {

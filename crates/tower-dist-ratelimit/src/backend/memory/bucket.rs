@@ -5,29 +5,29 @@ use zerocopy::FromZeros;
 
 use super::{fingerprint::Fingerprint, sync::AtomicU64};
 
-/// Slots in a bucket. One is enough to model how threads meet.
+/// Slots in a bucket. The model of concurrent threads needs only one.
 pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
     4
 };
 
-/// Of what the processor fetches at a time.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
 /// All buckets of a policy.
 #[derive(Debug)]
 pub(super) struct Buckets {
     words: Box<[AtomicU64]>,
-    /// Where the first whole line begins. A type that begins there by itself would have its memory written when it is made:
-    /// only what no more than `u64` asks for comes zeroed from the system, untouched, page by page as it is used.
+    /// The beginning of the first whole line. A type with that alignment would be written when it is made. Only an
+    /// alignment of at most 8 bytes comes zeroed from the system, page by page at its first use.
     first: usize,
     count: usize,
 }
 
-/// Four slots: who they belong to, and each owner's state.
+/// Four slots: the fingerprints of their keys, and the state of each.
 ///
-/// One cache line, so that a key that is not in the caches is found and charged for the price of one. All zeros is an unused
+/// A bucket is one cache line, so a key that is in no cache costs one fetch to find and charge. All zeros is an unused
 /// bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket<'a> {
@@ -43,7 +43,7 @@ pub(super) struct Slot<'a> {
 }
 
 impl Buckets {
-    /// So many unused ones, if there is memory for them.
+    /// Unused buckets, or `None` if the system has no memory for them.
     pub(super) fn unused(count: usize) -> Option<Self> {
         let spare = LINE / size_of::<u64>() - 1;
         let words = zeros(count.checked_mul(2 * WAYS)?.checked_add(spare)?)?;
@@ -91,12 +91,12 @@ impl<'a> Bucket<'a> {
 }
 
 impl Slot<'_> {
-    /// Another number for each.
+    /// A number that no other slot has.
     pub(super) fn place(self) -> usize {
         ptr::from_ref(self.key).addr()
     }
 
-    /// The same for all of a bucket, and one more for the next.
+    /// The number of the slot's bucket. Consecutive buckets have consecutive numbers.
     pub(super) fn line(self) -> usize {
         self.place() / LINE
     }

@@ -2,27 +2,28 @@ use std::{collections::hash_map::RandomState, hash::BuildHasher};
 
 use siphasher::sip::SipHasher13;
 
-/// A key's 64-bit hash, which stands for the key. Never 0, which is in slots that nobody has used, nor [`RESERVED`](Self::RESERVED).
+/// A key's 64-bit hash, which stands for the key. Never 0, the mark of an unused slot, nor
+/// [`RESERVED`](Self::RESERVED).
 ///
-/// Two keys share a fingerprint, and so a bucket, with probability 2⁻⁶⁴; nobody outside can find such keys, because the
-/// hash is keyed. Among 100,000 keys there are two that do once in 3.7 billion processes.
+/// Two keys share a fingerprint, and so a state, with probability 2⁻⁶⁴. The hash is keyed, so an attacker cannot find
+/// such keys. Among 100,000 keys there are two in one of 3.7 billion processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// In a slot that is changing hands.
+    /// The mark of a slot that changes its key.
     pub(super) const RESERVED: u64 = 1;
 
     pub(super) fn bits(self) -> u64 {
         self.0
     }
 
-    /// Two places among `len`, each from its own half of the bits (multiply and shift, no division).
+    /// Returns two places among `len`, each from its own half of the bits (multiply and shift, no division).
     pub(super) fn places(self, len: usize) -> [usize; 2] {
         [self.0 & u64::from(u32::MAX), self.0 >> 32].map(|half| scale(half, len))
     }
 
-    /// The first, second or third place among `len`.
+    /// Returns the first, second or third place among `len`.
     #[inline]
     pub(super) fn place(self, choice: usize, len: usize) -> usize {
         match choice {
@@ -31,12 +32,12 @@ impl Fingerprint {
         }
     }
 
-    /// One place among `len`, another for each `salt`.
+    /// Returns a place among `len`. Each `salt` gives another place.
     pub(super) fn spread(self, salt: usize, len: usize) -> usize {
-        // 2⁶⁴ divided by the golden ratio: consecutive salts go far apart (Knuth, volume 3, 6.4).
+        // 2⁶⁴ divided by the golden ratio, which spreads consecutive salts (Knuth, volume 3, 6.4).
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
         let salted = self.0 ^ (salt as u64 + 1).wrapping_mul(GOLDEN);
-        // Once more, so that the place says nothing about the two `places`.
+        // A second time, so that the place is independent of the two `places`.
         scale(salted.wrapping_mul(GOLDEN) >> 32, len)
     }
 }
@@ -46,12 +47,12 @@ fn scale(bits: u64, len: usize) -> usize {
     usize::try_from((u128::from(bits) * len as u128) >> 32).unwrap_or(0)
 }
 
-/// Hashes keys under a random key of its own.
+/// Hashes keys under a random key.
 #[derive(Clone, Copy)]
 pub(super) struct Hasher(SipHasher13);
 
 impl Hasher {
-    /// The random bits come from where the standard library's hash maps take theirs.
+    /// Takes the random bits from the source of the standard library's hash maps.
     pub(super) fn random() -> Self {
         let random = RandomState::new();
         Self(SipHasher13::new_with_keys(

@@ -3,7 +3,7 @@ use tokio::time::Instant;
 use super::fingerprint::{Fingerprint, Hasher};
 use crate::algorithm::saturating_nanos;
 
-/// What a [`Memory`](super::Memory) measures keys and the time by.
+/// The hash of keys and the clock of a [`Memory`](super::Memory).
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
     hasher: Hasher,
@@ -18,7 +18,7 @@ impl Frame {
         }
     }
 
-    /// Nanoseconds since this was made.
+    /// Nanoseconds since the creation of the memory.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let since = Instant::now().checked_duration_since(self.created);

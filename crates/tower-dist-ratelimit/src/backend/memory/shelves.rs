@@ -13,28 +13,28 @@ use crate::{
     algorithm::{Arithmetic, Ask, When, Words, charge},
 };
 
-/// The most shelves: more than a machine has cores, so that two requests seldom want the same one.
+/// Maximum number of shelves: more than a machine has cores, so that two requests seldom contend for a shelf.
 const SHELVES: usize = 64;
 
-/// Buckets that a shelf has at least, so that keys fill all shelves about evenly.
+/// Minimum number of buckets per shelf, so that keys fill all shelves about evenly.
 const BUCKETS: usize = 512;
 
-/// Keys in a bucket.
+/// Maximum number of keys in a bucket.
 const WAYS: usize = 8;
 
-/// One policy's keys, each with a state of any kind.
+/// The keys of one policy, each with a state of any algorithm.
 ///
-/// A key has its place on one shelf, behind a lock that is held as long as one decision takes, and there in one of two
-/// buckets. Whoever comes new clears out of both what is as good as unused, so nothing has to be cleaned up; if neither
-/// has room, the least limited of the sixteen goes.
+/// A key is on one shelf, behind a lock that is held during one decision, in one of two buckets. A new key removes the
+/// keys of both buckets that are as good as unused, so there is no clean-up to run. If both are still full, the new key
+/// replaces the least limited of the sixteen.
 pub(super) struct Shelves {
     arithmetic: Arc<dyn Arithmetic>,
     shelves: Box<[Mutex<Shelf>]>,
-    /// Of each shelf.
+    /// Number of buckets per shelf.
     buckets: usize,
 }
 
-/// Buckets, which allocate as keys arrive. An unused shelf has none.
+/// Buckets, which allocate as keys arrive. A shelf without keys has no buckets.
 #[derive(Default)]
 struct Shelf(Vec<Vec<Entry>>);
 
@@ -74,7 +74,7 @@ impl Shelves {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with the state of a key, and keeps the state of a new key that it has changed.
+    /// Calls `work` with the state of a key. Keeps the state of a new key if `work` has changed it.
     fn with<T>(
         &self,
         key: Fingerprint,
@@ -94,7 +94,7 @@ impl Shelves {
         done
     }
 
-    /// Keeps the state of a key that has no place.
+    /// Keeps the state of a key that has no place yet.
     #[inline(never)]
     fn insert(&self, shelf: &mut Shelf, nanos: u64, entry: Entry) {
         let pressure = |entry: &Entry| self.arithmetic.pressure(&entry.state, at(entry.key, nanos));
@@ -135,10 +135,10 @@ fn at(key: Fingerprint, nanos: u64) -> When {
     When { nanos, key }
 }
 
-/// How many buckets hold so many keys.
+/// Returns the number of buckets for this many keys.
 ///
-/// Half as many places again as keys: at two thirds full, two choices of eight leave hardly anybody without one. (In a
-/// simulation of 100,000 keys one is in 120 runs, and twenty are in each at 80 %.)
+/// There are 1.5 places per key: at two thirds full, two choices of eight leave hardly any key without a place. (In a
+/// simulation of 100,000 keys, one key in 120 runs has no place; at 80 % full, twenty keys in each run.)
 fn buckets_for(capacity: usize) -> usize {
     let places = capacity.saturating_add(capacity / 2);
     places.div_ceil(WAYS).max(1)

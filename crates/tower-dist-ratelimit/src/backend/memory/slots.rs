@@ -13,7 +13,7 @@ use super::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Locks for inserting. More than a machine has cores, so that two inserts seldom meet.
+/// Number of locks for inserting. More than a machine has cores, so that two inserts seldom contend.
 const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
@@ -23,15 +23,15 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
 /// The buckets of a key.
 const CHOICES: [usize; 3] = [0, 1, 2];
 
-/// One policy's keys, each with a state that is one number.
+/// The keys of one policy, each with a state of one number.
 ///
-/// A key has its slot in one of three buckets, which its fingerprint names. Charging a key that has a slot is one
-/// compare-and-swap on the slot's value. Slots are given out under the locks of all three, so a key has one slot and
-/// a slot has one key. A slot whose value is as good as unused says the same as no slot, and is the first to be given to others.
+/// A key has its slot in one of three buckets, which its fingerprint names. A charge of a key with a slot is one
+/// compare-and-swap on the slot's value. An insert holds the locks of all three buckets, so a key has one slot and a
+/// slot has one key. A slot with a value that is as good as unused is the first to be given to another key.
 pub(super) struct Slots {
     buckets: Buckets,
     stripes: Box<[Mutex<()>; STRIPES]>,
-    /// The last slot that each of the stripes has given out, read only under the stripe's lock.
+    /// The last slot that each stripe has given to a key, read only under the stripe's lock.
     given: Box<[Mutex<Given>; STRIPES]>,
 }
 
@@ -83,8 +83,8 @@ impl Slots {
                     return seen;
                 }
             } else {
-                // Perhaps not absent: an insert that finds its slot charged after all gives it back. Only under the
-                // locks is a key that is not found not there.
+                // An insert that finds its slot charged gives the slot back, so the key may have a slot after all. Only
+                // under the locks is the result of `find` certain.
                 let _locked = self.lock(key);
                 if self.find(key).is_none() {
                     if let Some(next) = change(0) {
@@ -96,7 +96,7 @@ impl Slots {
         }
     }
 
-    /// Changes the value of the key's slot. None if it is not the key's any more.
+    /// Changes the value of the key's slot. Returns `None` if the slot no longer belongs to the key.
     #[inline(always)]
     fn swap(
         &self,
@@ -105,29 +105,31 @@ impl Slots {
         mut change: impl FnMut(u64) -> Option<u64>,
     ) -> Option<u64> {
         let mut seen = slot.value.load(Acquire);
-        // A value that a new owner has written comes after the key was taken away, so this looks after the value.
+        // A new owner writes its value after the old key is removed, so the key is checked after the value is read.
         while slot.belongs_to(key) {
             let Some(next) = change(seen) else {
                 return Some(seen);
             };
             match slot.value.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return self.keeps(slot, key, seen, next).then_some(seen),
-                // At once: who has just failed has the cache line, and so is the next to succeed.
+                // Tries again immediately: the thread that has just failed holds the cache line, so it is the next to
+                // succeed.
                 Err(now) => seen = now,
             }
         }
         None
     }
 
-    /// Whether the slot is still the key's, now that `seen` was replaced by `next`; if not, nothing was charged.
+    /// Returns whether the slot still belongs to the key after `next` replaced `seen`. If not, nothing was charged.
     #[inline(always)]
     fn keeps(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         slot.belongs_to(key) || self.got_back(slot, key, seen, next)
     }
 
-    /// An insert has its eye on the slot. Once it is through: either it has found the new value and given the slot back,
-    /// perhaps to take it after all, of which the new owner knows nothing; or its own value happened to be just the one that was
-    /// seen, and what was taken goes back to its owner.
+    /// Waits for an insert that wants the slot, and returns whether the key kept it.
+    ///
+    /// The insert either found the new value and gave the slot back, perhaps to take it later, without this charge. Or
+    /// its own value happened to equal `seen`; then the charged tokens are returned to the new owner.
     #[cold]
     fn got_back(&self, slot: Slot<'_>, key: Fingerprint, seen: u64, next: u64) -> bool {
         let _locked = self.lock(key);
@@ -138,20 +140,22 @@ impl Slots {
         mine
     }
 
-    /// What was last given out of the stripe that this slot belongs to: a bucket is a line, and each stripe's are as far apart as
-    /// there are stripes.
+    /// The last slot that was given to a key in the stripe of this slot. A bucket is a line, and the buckets of a
+    /// stripe are
+    /// `STRIPES` lines apart.
     fn given(&self, slot: Slot<'_>) -> MutexGuard<'_, Given> {
         let given = &self.given[slot.line() % STRIPES];
         given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the key, which has none, a slot with this value. All its buckets are locked.
+    /// Gives a slot with this value to a key without a slot. All buckets of the key are locked.
     #[inline(never)]
     fn insert(&self, key: Fingerprint, value: u64) {
         loop {
             let (slot, seen) = self.victim(key);
             let owner = slot.key.load(Acquire);
-            // In this order nobody charges a slot of another's: who reads the new value finds the old key gone.
+            // In this order no thread charges another key's slot: a thread that reads the new value finds the old key
+            // removed.
             slot.key.store(Fingerprint::RESERVED, Release);
             if slot
                 .value
@@ -162,14 +166,16 @@ impl Slots {
                 *self.given(slot) = Given::of(slot, value);
                 return;
             }
-            // The owner was charged in the meantime, and may not be the least limited any more.
+            // The owner was charged meanwhile, and may no longer be the least limited.
             slot.key.store(owner, Release);
         }
     }
 
-    /// The slot to take, and its value: one of the first bucket that nobody has had, while there are two, or of the bucket
-    /// that has most of them; else the least limited of all, or who was limited longest ago. So a key that is not limited any more
-    /// keeps its slot while there are others, and need not be given one when it comes back.
+    /// Returns the slot to take, and its value.
+    ///
+    /// That is an unused slot of the first bucket while it has two, or of the bucket with the most unused slots.
+    /// Otherwise it is the slot of the least limited key, or of the key that was limited longest ago. So a key that is
+    /// no longer limited keeps its slot while there are others, and needs no new one when it comes back.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
         let new = |bucket: Bucket<'_>| {
             let values = bucket.slots().map(|slot| slot.value.load(Acquire));
@@ -198,7 +204,7 @@ impl Slots {
         self.buckets.get(key.place(choice, self.buckets.len()))
     }
 
-    /// Locks all buckets of a key, in one fixed order.
+    /// Locks all buckets of a key, always in the same order.
     fn lock(&self, key: Fingerprint) -> [Option<MutexGuard<'_, ()>>; CHOICES.len()] {
         let mut stripes =
             CHOICES.map(|choice| Some(key.place(choice, self.buckets.len()) % STRIPES));
@@ -222,13 +228,14 @@ impl Given {
     }
 }
 
-/// How many buckets hold so many keys.
+/// Returns the number of buckets for this many keys.
 ///
-/// Twice as many slots as keys: at half full, three choices of four leave hardly anybody without one, and six of seven in the
-/// first. (In a simulation of 100,000 keys one is in sixty runs, and 0.4 of a run at 57 %. Two choices of eight, at two
-/// thirds, do as well in less memory, but take two lines of it for each key.)
+/// There are two slots per key: at half full, three choices of four leave hardly any key without a slot, and six of
+/// seven keys are in their first bucket. (In a simulation of 100,000 keys, one key in sixty runs has no slot; at 57 %
+/// full, 0.4 keys per run. Two choices of eight at two thirds do as well in less memory, but take two cache lines per
+/// key.)
 fn buckets_for(capacity: usize) -> usize {
-    // Of a single bucket, keys that meet are to be modelled.
+    // The model has keys that contend for a single bucket.
     let slots = if WAYS == 1 {
         capacity
     } else {

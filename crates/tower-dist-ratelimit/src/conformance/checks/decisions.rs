@@ -149,7 +149,7 @@ async fn compare(
     Ok(())
 }
 
-/// Checks what holds of a decision without a model.
+/// Checks the promises on a decision that need no model.
 fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Checked {
     let never = cost > subject.quota.burst_size();
     let sound = if decision.allowed {

@@ -42,7 +42,7 @@ pub(in super::super) async fn retry(kit: &Conformance, algorithm: Algorithm) -> 
     )
 }
 
-/// Asks one nanosecond before the end of `wait` and at its end, by a paused clock.
+/// Charges one nanosecond before the end of `wait` and at its end, by a paused clock.
 async fn exactly(subject: &Subject, key: &[u8], cost: u64, wait: Duration) -> Checked {
     let nano = Duration::from_nanos(1);
     subject.clock.pass(wait - nano).await;
@@ -55,7 +55,7 @@ async fn exactly(subject: &Subject, key: &[u8], cost: u64, wait: Duration) -> Ch
     subject.promise(decision.allowed, operation, "allowed", true, decision)
 }
 
-/// Asks repeatedly around the end of `wait`, by a clock that cannot be paused.
+/// Charges repeatedly around the end of `wait`, by a clock that cannot be paused.
 ///
 /// Each decision was made between the request and its answer; the one with `wait` was made between the two times of
 /// `since`. Returns whether another rejection was seen.

@@ -142,7 +142,7 @@ async fn a_limiter_s_errors_end_with_the_circuit_and_name_it() {
     ] {
         assert_eq!(
             error.to_string(),
-            "the rate limit's store did not decide: the circuit breaker is open after repeated failures"
+            "the rate limit's backend did not decide: the circuit breaker is open after repeated failures"
         );
     }
     assert_eq!(store.asked(), 5);

@@ -61,7 +61,7 @@ fn everyday_quota() -> impl Strategy<Value = Quota> {
     })
 }
 
-/// Whatever can be built, up to the limits.
+/// Any quota that can be built, up to the limits.
 fn any_quota() -> impl Strategy<Value = Quota> {
     (any_size(), any_size(), any_size()).prop_filter_map(
         "cannot be built",
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// A bucket that is full forgets what it was ahead or behind, so this is about those that are not.
+    /// A full bucket forgets its difference from the exact count, so no bucket here is full.
     #[test]
     fn under_load_the_count_is_the_exact_one_give_or_take_one((quota, waits) in overload()) {
         let bucket = bucket(quota);
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_overflows_whatever_can_be_built(
+    fn nothing_overflows_under_any_policy(
         quota in any_quota(),
         steps in prop::collection::vec((any_size(), any_size(), any::<i64>()), 1..20),
     ) {

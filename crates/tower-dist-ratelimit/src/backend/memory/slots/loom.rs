@@ -83,7 +83,7 @@ fn a_refund_that_meets_a_charge_is_not_lost() {
 
 /// The one slot is the less limited key's, and another wants it while its owner is charged.
 #[test]
-fn a_slot_that_changes_hands_gives_nobody_the_other_s_tokens() {
+fn a_slot_that_changes_its_key_gives_no_key_the_other_key_s_tokens() {
     explore(|| {
         let slots = slots(8);
         charge(&slots, key(b"a"), 1);
@@ -93,7 +93,7 @@ fn a_slot_that_changes_hands_gives_nobody_the_other_s_tokens() {
         };
         let granted = charge(&slots, key(b"a"), 2);
         assert_eq!((granted, other.join().unwrap()), (2, 5));
-        // Whose slot it is in the end has what it was charged, of which the last counts; the other starts anew.
+        // The final owner of the slot has its own charges, of which the last counts. The other key starts again.
         let both = (left(&slots, key(b"a")), left(&slots, key(b"b")));
         assert!([(6, 8), (8, 3)].contains(&both), "{both:?}");
     });
@@ -116,8 +116,8 @@ fn a_charge_that_meets_a_new_owner_with_the_same_state_is_not_the_new_owner_s() 
     });
 }
 
-/// A charge is found, its slot given back, and taken again with by chance the very number that the charge has left there: that
-/// is the new owner's own.
+/// A charge is found, its slot given back, and taken again with by chance the very number that the charge has left
+/// there: that is the new owner's own.
 #[test]
 fn a_charge_that_is_found_and_forgotten_takes_nothing_of_the_new_owner_s_back() {
     let find = |places: [usize; 3]| {
@@ -125,7 +125,7 @@ fn a_charge_that_is_found_and_forgotten_takes_nothing_of_the_new_owner_s_back() 
         keys.find(|key| CHOICES.map(|choice| key.place(choice, 2)) == places)
             .unwrap()
     };
-    // Where the one can go the other need not push it out again.
+    // A place for the one key that the other key cannot take.
     let (a, b) = (find([0, 1, 1]), find([0, 0, 0]));
     explore(move || {
         let bucket = Bucket::new(Quota::new(1, YEARS).burst(8), None).unwrap();

@@ -9,7 +9,7 @@ use crate::{
 
 const KEYS: usize = 10_000;
 
-/// Charges the keys one token each, a second after the other, and says of how many there still is a slot.
+/// Charges the keys one token each, a second apart. Returns the number of keys that still have a slot.
 fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
     let hasher = Hasher::fixed();
     let ask = Ask {
@@ -31,15 +31,15 @@ fn slots() -> Numbers<Bucket> {
     Numbers::new(bucket, KEYS).expect("enough memory")
 }
 
-/// Else whoever comes now and then would be given another one each time, under locks.
+/// Otherwise a key with rare requests would get a new slot each time, under locks.
 #[test]
-fn keys_that_are_not_limited_any_more_keep_their_slots_while_there_are_others() {
+fn keys_that_are_no_longer_limited_keep_their_slots_while_there_are_others() {
     let found = found_after(&slots(), 0..KEYS);
     assert_eq!(found, KEYS);
 }
 
 #[test]
-fn keys_that_are_not_limited_any_more_make_room_for_more_than_there_are_slots_for() {
+fn keys_that_are_no_longer_limited_make_room_for_new_keys() {
     let slots = slots();
     let all = slots.slots.buckets.len() * WAYS;
     let found = found_after(&slots, 0..3 * KEYS);
