@@ -41,27 +41,22 @@ impl AttemptKind {
 
 impl Attempt {
     /// The first attempt.
-    pub const PRIMARY: Self = Self {
-        number: 1,
-        kind: AttemptKind::Primary,
-    };
+    pub const PRIMARY: Self = Self::new(1, AttemptKind::Primary);
+
+    const fn new(number: u32, kind: AttemptKind) -> Self {
+        Self { number, kind }
+    }
 
     /// Attempt `number` (the first is 1), sent because an earlier one failed.
     #[must_use]
     pub const fn retry(number: u32) -> Self {
-        Self {
-            number,
-            kind: AttemptKind::Retry,
-        }
+        Self::new(number, AttemptKind::Retry)
     }
 
     /// Attempt `number` (the first is 1), sent while an earlier one was in flight.
     #[must_use]
     pub const fn hedge(number: u32) -> Self {
-        Self {
-            number,
-            kind: AttemptKind::Hedge,
-        }
+        Self::new(number, AttemptKind::Hedge)
     }
 
     /// Returns the number of the attempt, as counted by the layer that sent it. The first is 1.

@@ -27,10 +27,11 @@ impl BuildError {
         value: impl fmt::Debug,
         bound: impl Into<Cow<'static, str>>,
     ) -> Self {
+        let (value, bound) = (format!("{value:?}"), bound.into());
         Self {
             field,
-            value: format!("{value:?}"),
-            bound: bound.into(),
+            value,
+            bound,
         }
     }
 
@@ -49,11 +50,7 @@ impl BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            field,
-            value,
-            bound,
-        } = self;
+        let (field, value, bound) = (self.field, &self.value, &self.bound);
         write!(f, "{field} is {value}, but must be {bound}")
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_has_to_end_before_it() {
+    async fn a_wait_must_end_before_the_deadline() {
         let second = Duration::from_secs(1);
         let deadline = Deadline::after(second);
         assert!(deadline.leaves(second - Duration::from_nanos(1)));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn never_leaves_any_time() {
+    fn no_deadline_leaves_time_for_any_wait() {
         assert_eq!(Deadline::after(Duration::MAX), Deadline::NEVER);
         assert!(Deadline::NEVER.leaves(Duration::MAX));
         assert!(Deadline::NEVER.is_after(Instant::now()));

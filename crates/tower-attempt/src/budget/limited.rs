@@ -52,22 +52,16 @@ impl Settings {
     }
 
     pub(super) fn validate(&self) -> Result<(), BuildError> {
-        let Self {
-            ratio,
-            per_second,
-            burst,
-            initial,
-            is_throttle,
-        } = *self;
-        if is_throttle && !(1..=MAX_TOKENS).contains(&burst) {
+        let (ratio, per_second, burst) = (self.ratio, self.per_second, self.burst);
+        if self.is_throttle && !(1..=MAX_TOKENS).contains(&burst) {
             let bound = "from 1 to 1000 tokens";
             return Err(BuildError::new("budget.max_tokens", burst, bound));
         }
-        if is_throttle && !(MIN_RATIO..=f64::MAX).contains(&ratio) {
+        if self.is_throttle && !(MIN_RATIO..=f64::MAX).contains(&ratio) {
             let bound = "at least 0.001 tokens per success";
             return Err(BuildError::new("budget.token_ratio", ratio, bound));
         }
-        if !is_throttle && !(0.0..=MAX_RATIO).contains(&ratio) {
+        if !self.is_throttle && !(0.0..=MAX_RATIO).contains(&ratio) {
             let bound = "from 0 to 10 extra attempts per deposit";
             return Err(BuildError::new("budget.ratio", ratio, bound));
         }
@@ -79,7 +73,7 @@ impl Settings {
             let bound = "at least 1; to switch extra attempts off use Mode::Off";
             return Err(BuildError::new("budget.burst", burst, bound));
         }
-        match initial {
+        match self.initial {
             Some(initial) if initial > burst => {
                 let bound = format!("at most the burst of {burst}");
                 Err(BuildError::new("budget.initial", initial, bound))

@@ -50,7 +50,7 @@ fn the_last_token_is_taken_once() {
 }
 
 #[test]
-fn deposits_and_withdrawals_lose_no_token_and_make_none() {
+fn deposits_and_withdrawals_neither_lose_nor_make_tokens() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(1.0, 3, 1));
         let other = Arc::clone(&bucket);
@@ -67,7 +67,7 @@ fn deposits_and_withdrawals_lose_no_token_and_make_none() {
 }
 
 #[test]
-fn a_refund_comes_back_once_whatever_it_meets() {
+fn a_refund_returns_one_token_under_concurrency() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(0.5, 2, 2));
         let other = Arc::clone(&bucket);
@@ -85,7 +85,7 @@ fn a_refund_comes_back_once_whatever_it_meets() {
 }
 
 #[test]
-fn refunds_and_deposits_fill_it_and_no_further() {
+fn refunds_and_deposits_never_exceed_the_burst() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(1.0, 2, 2));
         assert!(take(&bucket));
@@ -97,7 +97,7 @@ fn refunds_and_deposits_fill_it_and_no_further() {
 
 /// The clock advances by one token while two threads want that token.
 #[test]
-fn time_brings_its_tokens_back_once() {
+fn time_returns_each_token_once() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(1.0, 1, 0));
         let clock = Arc::new(AtomicU64::new(0));
@@ -146,7 +146,7 @@ fn a_throttle_counts_every_failure_and_every_success() {
 /// A thread reads the clock and then stalls, while the bucket is emptied and refilled. The stalled thread must not take
 /// a token that time has already given to another thread.
 #[test]
-fn a_stale_reading_of_the_clock_is_no_second_token() {
+fn a_stale_reading_of_the_clock_gives_no_second_token() {
     loom::model(|| {
         let bucket = Arc::new(Bucket::new(0.1, 1, 1));
         let clock = Arc::new(AtomicU64::new(0));

@@ -34,7 +34,7 @@ fn deposit(budget: &Budget, times: u32) {
 }
 
 #[test]
-fn it_starts_full_and_ends_empty() {
+fn a_budget_starts_with_its_initial_tokens_and_ends_empty() {
     assert_eq!(spend_all(&Budget::ratio(0.2)), 10);
     assert_eq!(spend_all(&Budget::ratio(0.2).burst(7)), 7);
     assert_eq!(spend_all(&Budget::ratio(0.2).per_second(3)), 30);
@@ -90,7 +90,7 @@ fn a_deposit_into_a_full_bucket_reads_no_clock() {
 }
 
 #[test]
-fn an_unspent_permit_comes_back() {
+fn an_unspent_permit_returns_its_token() {
     let budget = Budget::ratio(0.0).burst(1);
     let permit = budget.withdraw().unwrap();
     assert!(budget.withdraw().is_none());
@@ -99,7 +99,7 @@ fn an_unspent_permit_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn available_tokens_are_those_that_withdrawals_find() {
+async fn available_tokens_can_be_withdrawn() {
     let budget = Budget::ratio(0.5).per_second(1).burst(3).initial(1);
     for (available, seconds) in [(1, 0), (2, 1), (3, 2)] {
         let budget = budget.clone().initial(1);
@@ -128,7 +128,7 @@ fn clones_share_and_setters_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_come_back_with_time_to_the_nanosecond() {
+async fn tokens_return_with_time_to_the_nanosecond() {
     let budget = Budget::ratio(0.0).per_second(3).burst(2);
     assert_eq!(spend_all(&budget), 2);
     // A third of a second, rounded up to the nanosecond.
@@ -139,7 +139,7 @@ async fn tokens_come_back_with_time_to_the_nanosecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_idle_time_fills_it_up_and_no_further() {
+async fn a_long_idle_time_fills_the_bucket_and_no_more() {
     let budget = Budget::default();
     assert_eq!(spend_all(&budget), 100);
     advance(Duration::from_secs(365 * 24 * 3600)).await;
@@ -226,7 +226,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     /// The word agrees with a bucket that counts in millionths of a token.
     #[test]
-    fn it_is_a_token_bucket(
+    fn the_word_is_a_token_bucket(
         steps in steps(),
         millionths in 0..3_000_000_u32,
         per_second in 0..50_u32,

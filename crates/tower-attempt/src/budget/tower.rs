@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tower_spends_what_it_withdraws() {
+    fn tower_spends_each_token_that_it_withdraws() {
         let budget = Budget::ratio(1.0).burst(1);
         let tower: &dyn TowerBudget = &budget;
         assert!(tower.withdraw());

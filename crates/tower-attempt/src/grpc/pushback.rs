@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_or_unparsable_means_stop() {
+    fn a_negative_or_malformed_value_forbids_a_retry() {
         for value in [
             "-1",
             "",

@@ -56,7 +56,7 @@ fn only_declared_methods_are_hedged_and_no_hedge_is() {
 }
 
 #[test]
-fn a_method_is_listed_with_or_without_the_slash_in_front() {
+fn a_method_is_listed_with_or_without_the_leading_slash() {
     for name in [METHOD, &METHOD[1..]] {
         let grpc = Grpc::default().with(|all| all.idempotent_methods([name]));
         assert!(may_hedge(&grpc, request()), "{name}");
@@ -112,7 +112,7 @@ fn no_rule_makes_a_method_safe_to_call_again() {
 }
 
 #[test]
-fn a_method_that_is_not_declared_is_called_again_after_proof_or_pushback_only() {
+fn a_method_that_is_not_declared_is_retried_only_after_proof_or_pushback() {
     let io = |kind: io::ErrorKind| Err(io::Error::from(kind).into());
     let verdict = |outcome: &Outcome| verdict_of(&Grpc::default(), Attempt::PRIMARY, outcome);
     assert_eq!(verdict(&io(io::ErrorKind::BrokenPipe)), Verdict::Unsafe);
@@ -132,7 +132,7 @@ fn a_method_that_is_not_declared_is_called_again_after_proof_or_pushback_only() 
 }
 
 #[test]
-fn an_attempt_cut_off_on_this_side_is_final_unless_it_is_a_hedge() {
+fn an_interrupted_attempt_is_fatal_unless_it_is_a_hedge() {
     let cut = || Err(Interrupted.into());
     assert_eq!(verdict(Attempt::PRIMARY, &cut()), Verdict::Fatal);
     assert_eq!(verdict(Attempt::retry(2), &cut()), Verdict::Fatal);
@@ -153,7 +153,7 @@ fn a_broken_connection_is_unavailable_and_one_that_was_never_made_is_not_sent() 
 
 #[cfg(feature = "hyper-util-01")]
 #[test]
-fn a_reset_stream_has_the_code_that_grpc_gives_it() {
+fn a_reset_stream_has_the_code_of_the_grpc_specification() {
     use h2::Reason;
     for (reason, code) in [
         (Reason::CANCEL, GrpcCode::Cancelled),
@@ -167,7 +167,7 @@ fn a_reset_stream_has_the_code_that_grpc_gives_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_is_an_expiry_and_no_deadline() {
+async fn a_grpc_timeout_is_an_expiry_and_no_deadline() {
     let rules = Grpc::default();
     let in_two = Deadline::after(std::time::Duration::from_secs(2));
     let timeout = context(&rules, request().header("grpc-timeout", "2S"));
@@ -181,7 +181,7 @@ async fn a_timeout_is_an_expiry_and_no_deadline() {
 }
 
 #[test]
-fn a_server_that_says_stop_has_failed_whatever_its_status() {
+fn a_server_that_forbids_a_retry_has_failed_with_any_status() {
     let outcome = Ok(Response::builder()
         .header("grpc-status", "13")
         .header("grpc-retry-pushback-ms", "-1")

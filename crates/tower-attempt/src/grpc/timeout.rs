@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_in_the_finest_unit_that_has_room() {
+    fn a_value_is_in_the_smallest_unit_that_has_room() {
         for (left, expected) in [
             (Duration::ZERO, "1n"),
             (Duration::from_nanos(99_999_999), "99999999n"),
@@ -109,7 +109,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_never_more_than_is_left(nanos in 1..=u64::MAX) {
+        fn a_written_timeout_never_exceeds_the_remaining_time(nanos in 1..=u64::MAX) {
             let left = Duration::from_nanos(nanos);
             let written = parse(&value(left)).unwrap();
             prop_assert!(written <= left);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_structured_field_is_ignored_as_a_whole() {
+    fn a_malformed_field_is_ignored_as_a_whole() {
         for line in [
             "",
             ",",
@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn what_looks_like_a_field_never_panics(value in r#"["a-z;=,rt0-9 \\]{0,40}"#) {
+        fn a_value_that_resembles_a_field_never_panics(value in r#"["a-z;=,rt0-9 \\]{0,40}"#) {
             let _ = parsed(&[value.as_str()]);
         }
 

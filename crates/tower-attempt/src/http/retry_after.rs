@@ -129,7 +129,7 @@ mod tests {
         }
 
         #[test]
-        fn what_looks_like_a_date_never_panics(
+        fn a_value_that_resembles_a_date_never_panics(
             value in "(Sun|Sunday|Mon)[, ]{1,2}[0-9]{1,2}[ -](Nov|Feb)[ -][0-9]{2,5} [0-9:]{5,8}( GMT)?",
         ) {
             let _ = parsed(value.as_bytes());

@@ -80,7 +80,7 @@ fn methods_are_idempotent_as_rfc_9110_and_the_draft_of_query_say() {
 }
 
 #[test]
-fn an_idempotency_key_makes_a_post_repeatable() {
+fn an_idempotency_key_makes_a_post_safe_to_resend() {
     let post = request(Method::POST, &[("Idempotency-Key", "\"8e03978e\"")]);
     assert_eq!(verdict(&post, &status(503)), Verdict::transient());
     assert_eq!(verdict(&post, &Err("reset")), Verdict::transient());
@@ -177,7 +177,7 @@ fn retry_after_is_a_hint_on_retried_statuses_only() {
 }
 
 #[test]
-fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
+fn the_ratelimit_field_is_the_hint_of_a_429_without_retry_after() {
     let get = request(Method::GET, &[]);
     let refused = |status: u16, retry_after: Option<&str>| {
         let mut response = Response::builder().status(status);
@@ -202,7 +202,7 @@ fn the_ratelimit_field_serves_on_a_429_without_retry_after() {
 }
 
 #[test]
-fn the_ratelimit_field_serves_also_where_a_rule_asks_for_the_retry() {
+fn the_ratelimit_field_is_the_hint_of_a_retry_that_a_rule_wants() {
     let http = Http::default().with(|all| all.classify = Some(Arc::new(|_| Verdict::throttled())));
     let get = request(Method::GET, &[]);
     for (status, hint) in [(429, Some(Duration::from_secs(3))), (503, None)] {

@@ -101,7 +101,7 @@ fn a_rule_that_retries_an_error_waits_for_a_rejection_or_gives_it_to_the_caller(
 
 #[cfg(feature = "http")]
 #[test]
-fn a_rule_of_http_shortens_no_rejections_wait() {
+fn a_rule_of_http_does_not_shorten_the_wait_of_a_rejection() {
     use bytes::Bytes;
     use http::{Method, Request, Response};
     use http_body_util::Empty;
@@ -218,7 +218,7 @@ fn rejections_of_tower_resilience_are_fatal() {
 }
 
 #[test]
-fn a_longer_text_is_no_rejection() {
+fn a_text_that_only_begins_like_a_rejection_is_none() {
     for text in [
         "service overloaded!",
         "service",

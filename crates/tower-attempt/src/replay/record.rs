@@ -59,7 +59,8 @@ impl<B, E> Record<B, E> {
         let changed = change(&mut state);
         let frames = mem::take(&mut state.old_frames);
         let old = (frames, state.old_source.take(), state.old_waker.take());
-        let waking = state.waking.take().zip(state.wakers.clone());
+        let waking = state.waking.take();
+        let waking = waking.and_then(|id| Some((id, state.wakers.clone()?)));
         drop(state);
         drop(old);
         if let Some((id, wakers)) = waking {

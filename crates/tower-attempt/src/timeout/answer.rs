@@ -136,7 +136,7 @@ mod tests {
     type BoxError = Box<dyn Error + Send + Sync>;
 
     #[test]
-    fn an_error_that_can_say_it_holds_what_ran_out() {
+    fn an_error_that_can_express_a_timeout_contains_it() {
         let boxed = <BoxError as TimeoutAnswer<()>>::timed_out(ELAPSED).unwrap_err();
         assert_eq!(boxed.downcast_ref(), Some(&ELAPSED));
         let error = <io::Error as TimeoutAnswer<()>>::timed_out(ELAPSED).unwrap_err();

@@ -57,7 +57,7 @@ fn is_interrupted(error: &(dyn Error + 'static)) -> bool {
 }
 
 #[tokio::test]
-async fn boxes_of_known_errors_say_that_they_are_interrupted() {
+async fn boxes_of_known_errors_report_an_interruption() {
     let error = replays(|script| UnsyncBoxBody::<_, BoxError>::new(script.map_err(broken))).await;
     assert!(is_interrupted(&*error));
     let error = replays(|script| BoxBody::<_, BoxError>::new(script.map_err(broken))).await;
@@ -134,7 +134,7 @@ async fn a_box_of_a_foreign_error_is_pending_when_it_is_interrupted() {
 /// A hedge that was cut off would wait for the remaining body forever. Once the first attempt failed, the call would
 /// wait, too.
 #[tokio::test]
-async fn a_box_of_a_foreign_error_is_hedged_only_when_nothing_can_cut_it_off() {
+async fn a_box_of_a_foreign_error_is_hedged_only_when_no_attempt_can_interrupt_it() {
     let (mut one, saved) = first(script(false).boxed(), 10_000);
     assert!(again(&saved, Attempt::hedge(2)).is_none());
     data(&mut one).await;
@@ -154,7 +154,7 @@ async fn a_box_of_a_foreign_error_is_hedged_only_when_nothing_can_cut_it_off() {
 }
 
 #[tokio::test]
-async fn a_copy_of_a_stream_has_all_that_the_request_has() {
+async fn a_copy_of_a_stream_has_all_parts_of_the_request() {
     let request = Request::put("http://example.com/?a=b").version(Version::HTTP_2);
     let request = request.header(EXPECT, "100-continue").extension("mine");
     let mut request = request.body(ReplayBody::new(script(false))).unwrap();

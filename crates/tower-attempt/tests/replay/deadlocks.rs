@@ -159,7 +159,7 @@ impl Wake for Count {
 
 /// The source was polled with the waker of the only reader, so it would wake no other reader.
 #[test]
-fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
+fn a_reader_that_joins_while_the_source_is_polled_is_woken() {
     let source = Meddler::default();
     let (mut body, saved) = first(ReplayBody::new(source.clone()), 1_000);
     let counts = [(); 2].map(|()| Arc::new(Count(AtomicU32::new(0))));
@@ -189,7 +189,7 @@ fn a_reader_that_comes_while_the_source_is_polled_is_woken() {
 
 /// A reader that the source wakes during a poll may be cancelled before it polls again.
 #[test]
-fn a_reader_that_finds_the_source_taken_needs_no_one_to_go_on() {
+fn a_reader_that_finds_the_source_taken_is_woken() {
     let source = Meddler::default();
     let (mut body, saved) = first(ReplayBody::new(source.clone()), 1_000);
     let mut other = again(&saved, Attempt::hedge(2)).unwrap();

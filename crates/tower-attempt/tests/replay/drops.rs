@@ -10,7 +10,7 @@ fn dropped(control: &Control) -> bool {
 }
 
 #[tokio::test]
-async fn whichever_goes_last_drops_the_source() {
+async fn the_last_owner_drops_the_source() {
     for order in [
         [0, 1, 2],
         [0, 2, 1],
@@ -38,7 +38,7 @@ async fn whichever_goes_last_drops_the_source() {
 }
 
 #[tokio::test]
-async fn the_last_reader_drops_what_can_not_be_repeated() {
+async fn the_last_reader_drops_a_source_that_cannot_be_replayed() {
     let (script, control) = Script::frames([400, 400, 400]);
     let (mut body, saved) = scripted(script, 500);
     data(&mut body).await;

@@ -13,7 +13,7 @@ fn total(lens: &[usize]) -> usize {
 }
 
 #[tokio::test]
-async fn what_fits_is_repeated_as_it_was_with_its_trailers() {
+async fn a_body_within_the_limit_is_replayed_with_its_trailers() {
     let steps = vec![
         Step::Data(10),
         Step::Data(0),
@@ -37,7 +37,7 @@ async fn what_fits_is_repeated_as_it_was_with_its_trailers() {
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_arrives_whole_but_once() {
+async fn a_body_beyond_the_limit_is_sent_whole_but_only_once() {
     let lens = [400, 400, 400];
     let (script, control) = Script::frames(lens);
     let (body, saved) = scripted(script, 1_000);
@@ -58,7 +58,7 @@ async fn nothing_is_read_ahead() {
 }
 
 #[tokio::test]
-async fn the_oldest_live_attempt_goes_on_and_others_are_interrupted() {
+async fn the_oldest_live_attempt_continues_and_others_are_interrupted() {
     let lens = [400, 400, 400, 400];
     let (script, _) = Script::frames(lens);
     let (oldest, saved) = scripted(script, 1_000);
@@ -76,7 +76,7 @@ async fn the_oldest_live_attempt_goes_on_and_others_are_interrupted() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_over_never_wins_over_a_live_one() {
+async fn an_ended_attempt_never_wins_over_a_live_one() {
     let lens = [400, 400, 400, 400];
     let (script, _) = Script::frames(lens);
     let (mut over, saved) = scripted(script, 1_000);
@@ -91,7 +91,7 @@ async fn an_attempt_that_is_over_never_wins_over_a_live_one() {
 
 /// The reader of an early response must not take the body away from the attempt after the next one.
 #[tokio::test]
-async fn an_attempt_that_is_over_never_wins_over_one_to_come() {
+async fn an_ended_attempt_never_wins_over_a_later_one() {
     let lens = [400, 400, 400, 400];
     let (script, _) = Script::frames(lens);
     let (mut over, saved) = scripted(script, 1_000);
@@ -104,7 +104,7 @@ async fn an_attempt_that_is_over_never_wins_over_one_to_come() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_over_goes_on_if_no_other_can_come() {
+async fn an_ended_attempt_continues_if_no_other_attempt_can_follow() {
     let lens = [400, 400, 400, 400];
     let (script, _) = Script::frames(lens);
     let (over, saved) = scripted(script, 1_000);
@@ -123,7 +123,7 @@ async fn a_dropped_attempt_is_not_live() {
 }
 
 #[tokio::test]
-async fn with_a_limit_of_zero_what_was_not_begun_can_be_repeated() {
+async fn with_a_limit_of_zero_an_unread_body_can_be_replayed() {
     let (script, _) = Script::frames([5, 5]);
     let (body, saved) = scripted(script, 0);
     drop(body);
@@ -148,7 +148,7 @@ async fn a_million_tiny_frames_take_no_more_than_the_limit() {
 }
 
 #[tokio::test]
-async fn a_body_as_long_as_the_limit_is_repeated_whatever_its_frames() {
+async fn a_body_as_long_as_the_limit_is_replayed_with_any_frames() {
     for frames in [vec![16_384], vec![8_192; 2], vec![64; 256]] {
         let (script, _) = Script::frames(frames);
         let (body, saved) = scripted(script, 16_384);
@@ -160,7 +160,7 @@ async fn a_body_as_long_as_the_limit_is_repeated_whatever_its_frames() {
 
 /// The speed of an attempt must not decide its outcome.
 #[tokio::test]
-async fn keeping_step_is_no_way_around_the_limit() {
+async fn readers_in_step_do_not_escape_the_limit() {
     let (script, _) = Script::frames(repeat_n(400, 100));
     let (mut first, saved) = scripted(script, 1_000);
     let mut second = last(saved, Attempt::hedge(2)).unwrap();
@@ -174,7 +174,7 @@ async fn keeping_step_is_no_way_around_the_limit() {
 
 /// If all attempts fail, the caller receives the failure of the oldest, which then names the cause.
 #[tokio::test]
-async fn the_oldest_attempt_receives_an_error_of_the_body_whichever_meets_it() {
+async fn the_oldest_attempt_receives_an_error_of_the_body_that_any_attempt_meets() {
     for first_meets_it in [true, false] {
         let manners = Manners {
             knows_size: false,

@@ -74,7 +74,7 @@ async fn three_readers_get_every_frame_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn readers_that_are_cancelled_hold_up_none() {
+async fn cancelled_readers_delay_no_other_reader() {
     for round in 0..40 {
         let (sender, body) = received(1);
         let (body, saved) = first(body, usize::MAX);

@@ -23,7 +23,7 @@ fn is_shared(budgets: &Budgets, key: &str) -> bool {
 }
 
 #[test]
-fn each_key_has_its_own_budget_whatever_type_says_it() {
+fn each_key_has_its_own_budget_in_any_type_of_key() {
     let budgets = Budgets::new(Budget::ratio(0.0).burst(3));
     assert!(budgets.get("a").is(&budgets.get(&String::from("a"))));
     assert!(budgets.clone().get("a").is(&budgets.get("a")));
@@ -35,7 +35,7 @@ fn each_key_has_its_own_budget_whatever_type_says_it() {
 }
 
 #[test]
-fn a_setter_makes_new_partitions_and_the_template_stays_as_it_is() {
+fn a_setter_makes_new_partitions_and_keeps_the_template() {
     let template = one_token();
     let budgets = Budgets::new(template.clone());
     assert!(spend(&budgets, "a"));
@@ -71,7 +71,7 @@ fn a_full_partition_makes_room() {
 }
 
 #[test]
-fn a_partition_stays_while_a_clone_or_a_permit_is_out() {
+fn a_partition_stays_while_it_has_a_clone_or_a_permit() {
     let budgets = Budgets::new(one_token()).capacity(1);
     let clone = budgets.get("a");
     assert!(is_shared(&budgets, "b"));
@@ -85,7 +85,7 @@ fn a_partition_stays_while_a_clone_or_a_permit_is_out() {
 }
 
 #[test]
-fn a_permit_that_outlives_many_other_keys_goes_back_to_its_own() {
+fn a_permit_that_outlives_many_other_keys_returns_to_its_own_partition() {
     let budgets = Budgets::new(one_token()).capacity(1);
     let permit = budgets.get("a").withdraw().unwrap();
     for key in 0..100 {
@@ -145,7 +145,7 @@ async fn a_partition_that_is_never_idle_makes_room_90_seconds_after_its_last_use
 
 /// Time returns no tokens here, so an early eviction would add tokens.
 #[test]
-fn without_tokens_per_second_spent_tokens_are_not_forgotten_at_once() {
+fn without_tokens_per_second_a_partition_with_spent_tokens_is_not_evicted_immediately() {
     let budgets = Budgets::new(Budget::ratio(0.5).burst(2)).capacity(3);
     assert!(spend(&budgets, "a"));
     for key in 0..1_000 {
@@ -156,7 +156,7 @@ fn without_tokens_per_second_spent_tokens_are_not_forgotten_at_once() {
 }
 
 #[test]
-fn of_those_that_start_empty_the_untouched_make_room_and_savings_stay() {
+fn of_partitions_that_start_empty_only_untouched_ones_make_room() {
     let budgets = Budgets::new(Budget::ratio(0.5).burst(2).initial(0)).capacity(2);
     budgets.get("saves").deposit();
     for key in 0..1_000 {
@@ -168,7 +168,7 @@ fn of_those_that_start_empty_the_untouched_make_room_and_savings_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_starts_with_less_than_its_burst_never_comes_back_with_more() {
+async fn a_partition_that_starts_below_its_burst_never_returns_with_more_tokens() {
     let template = Budget::ratio(0.0).per_second(1).burst(5).initial(1);
     let budgets = Budgets::new(template).capacity(1);
     assert!(spend(&budgets, "a"));
@@ -181,7 +181,7 @@ async fn one_that_starts_with_less_than_its_burst_never_comes_back_with_more() {
 }
 
 #[test]
-fn a_throttle_is_forgotten_when_its_failures_are_made_good() {
+fn a_throttle_is_evicted_when_successes_have_made_up_for_its_failures() {
     let budgets = Budgets::new(Budget::grpc_throttle(2, 0.5)).capacity(1);
     budgets.get("a").record_failure();
     budgets.get("a").deposit();
@@ -196,7 +196,7 @@ fn a_throttle_is_forgotten_when_its_failures_are_made_good() {
 }
 
 #[test]
-fn a_template_that_counts_nothing_gets_no_partitions() {
+fn an_unlimited_template_gets_no_partitions() {
     let budgets = Budgets::new(Budget::unlimited());
     for key in 0..10 {
         assert!(budgets.get(&key).withdraw().is_some());
@@ -205,7 +205,7 @@ fn a_template_that_counts_nothing_gets_no_partitions() {
 }
 
 #[test]
-fn a_million_hostile_keys_get_as_much_as_there_is_room_for() {
+fn a_million_hostile_keys_get_no_more_than_the_capacity_allows() {
     let budgets = Budgets::new(Budget::ratio(0.0).burst(2));
     let spent: u32 = (0..1_000_000)
         .map(|key| spend_all(&budgets.get(&key)))
@@ -215,7 +215,7 @@ fn a_million_hostile_keys_get_as_much_as_there_is_room_for() {
 }
 
 #[test]
-fn a_million_keys_that_want_nothing_leave_room_for_the_next() {
+fn a_million_keys_without_retries_leave_room_for_the_next_key() {
     let budgets = Budgets::new(Budget::default());
     (0..1_000_000).for_each(|key| budgets.get(&key).deposit());
     assert!(budgets.0.partitions() <= 256);
@@ -275,7 +275,7 @@ proptest! {
     /// However keys come and go, no key gets more tokens than its own budget and the shared one give. All keys together
     /// get no more than the capacity allows.
     #[test]
-    fn comings_and_goings_give_nobody_more(
+    fn keys_that_come_and_go_get_no_more_tokens(
         steps in steps(),
         tenths in 0..20_u32,
         per_second in 0..5_u32,

@@ -36,7 +36,7 @@ fn hammer(budget: &Budget) -> u32 {
 
 /// tower 0.5.3 checks and takes in two steps, so that threads overdraw it.
 #[test]
-fn threads_spend_what_was_given_and_not_a_token_more_or_less() {
+fn threads_spend_exactly_the_tokens_that_were_added() {
     let budget = Budget::ratio(0.5).burst(u32::MAX).initial(10);
     let spent = hammer(&budget);
     assert_eq!(spent + spend_all(&budget), 10 + THREADS * ROUNDS / 2);
@@ -58,7 +58,7 @@ fn threads_stay_within_burst_and_rate_and_ratio() {
 }
 
 #[test]
-fn a_thread_that_panics_gives_its_permits_back() {
+fn a_thread_that_panics_returns_its_permits() {
     let budget = Budget::ratio(0.0).burst(THREADS * 2).initial(THREADS * 2);
     thread::scope(|scope| {
         for _ in 0..THREADS {

@@ -22,7 +22,7 @@ fn is_open(budget: &Budget) -> bool {
 
 /// The example of gRFC A6.
 #[test]
-fn ten_tokens_at_a_ratio_of_a_tenth() {
+fn the_example_of_grfc_a6_holds() {
     let budget = Budget::grpc_throttle(10, 0.1);
     fail(&budget, 4);
     assert!(is_open(&budget), "6 is above 5");
@@ -39,7 +39,7 @@ fn ten_tokens_at_a_ratio_of_a_tenth() {
 
 /// gRFC A6 on its example: "Throttles when the ratio of failures to successes exceeds ~10 %".
 #[test]
-fn it_stays_open_at_its_ratio_of_failures_and_closes_above() {
+fn a_throttle_allows_its_ratio_of_failures_and_no_more() {
     let (at, above) = (
         Budget::grpc_throttle(10, 0.1),
         Budget::grpc_throttle(10, 0.1),
@@ -96,7 +96,7 @@ fn a_ratio_counts_to_the_thousandth_rounded_down() {
 }
 
 #[test]
-fn extra_attempts_take_nothing_and_permits_give_nothing_back() {
+fn extra_attempts_take_no_tokens_and_permits_return_none() {
     let budget = Budget::grpc_throttle(2, 1.0);
     let permits: Vec<_> = (0..100).map(|_| budget.withdraw().unwrap()).collect();
     assert!(is_open(&budget));
@@ -106,7 +106,7 @@ fn extra_attempts_take_nothing_and_permits_give_nothing_back() {
 }
 
 #[test]
-fn failures_are_nothing_to_the_other_kinds() {
+fn failures_do_not_count_in_other_budgets() {
     let limited = Budget::ratio(0.0).burst(1);
     for budget in [&limited, &Budget::unlimited()] {
         fail(budget, 10);
@@ -205,7 +205,7 @@ fn threads_lose_no_failure_and_no_success() {
 proptest! {
     /// The word agrees with a count in thousandths.
     #[test]
-    fn it_is_the_count_of_the_specification(
+    fn the_throttle_is_the_count_of_the_specification(
         outcomes in proptest::collection::vec(any::<bool>(), 1..300),
         max_tokens in 1..20_u32,
         thousandths in 1..3_000_u32,

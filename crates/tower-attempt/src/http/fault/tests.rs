@@ -80,7 +80,7 @@ fn a_client_that_follows_redirects_proves_nothing() {
 }
 
 #[test]
-fn what_may_come_after_sending_is_no_proof() {
+fn an_error_that_may_follow_sending_is_no_proof() {
     for kind in [
         io::ErrorKind::ConnectionReset,
         io::ErrorKind::BrokenPipe,
@@ -106,13 +106,13 @@ fn an_error_of_an_unknown_type_proves_nothing() {
 }
 
 #[test]
-fn an_interrupted_body_lies_on_this_side() {
+fn an_interrupted_body_is_a_local_fault() {
     let boxed: BoxError = Wrapped(Interrupted.into()).into();
     assert_eq!(fault(&boxed), Fault::Local);
 }
 
 #[test]
-fn a_rejection_of_a_layer_is_found_whatever_the_client_does() {
+fn a_rejection_by_a_layer_is_found_even_if_the_client_follows_redirects() {
     let rejected = Rejected::new(Some(Duration::from_secs(1)));
     let boxed: BoxError = Wrapped(rejected.into()).into();
     assert_eq!(fault(&boxed), Fault::Rejected(rejected));

@@ -122,7 +122,7 @@ async fn a_body_that_never_changes_its_size_hint_keeps_its_length() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_there_yet_is_given_back() {
+async fn a_body_whose_content_is_still_to_come_is_returned() {
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
     let unread = UnsyncBoxBody::new(Sized5(body))
         .into_memory(true)
@@ -152,7 +152,7 @@ impl Body for Sized5 {
 }
 
 #[tokio::test]
-async fn an_error_met_by_the_first_poll_reaches_the_reader() {
+async fn an_error_of_the_first_poll_reaches_the_reader() {
     let body = UnsyncBoxBody::new(Frames(vec!["error"], 5));
     let unread = body.into_memory(true).expect_err("an error is no content");
     assert_eq!(

@@ -23,7 +23,7 @@ fn request() -> Request<Full<Bytes>> {
 }
 
 #[test]
-fn a_copy_has_all_that_the_request_has() {
+fn a_copy_has_all_parts_of_the_request() {
     let mut first = request();
     let saved = first.save(1_000).unwrap();
     let again: Request<Full<Bytes>> = Request::again(&saved, Attempt::retry(2)).unwrap();
@@ -48,7 +48,7 @@ fn a_copy_carries_its_attempt_and_the_first_does_not() {
 }
 
 #[test]
-fn a_body_that_is_expected_is_not_looked_at() {
+fn a_body_that_waits_for_100_continue_is_not_polled() {
     let mut expected = request().map(|body| Unread(body).boxed_unsync());
     let headers = expected.headers_mut();
     headers.insert(EXPECT, "100-continue".parse().unwrap());

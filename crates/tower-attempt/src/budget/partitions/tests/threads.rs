@@ -39,7 +39,7 @@ fn threads_never_find_two_partitions_of_one_key() {
 }
 
 #[test]
-fn threads_get_no_more_than_there_is_room_for() {
+fn threads_get_no_more_than_the_capacity_allows() {
     let budgets = Budgets::new(Budget::ratio(1.0).burst(3)).capacity(4);
     let work = || {
         let (mut spent, mut deposits) = (0, 0);
