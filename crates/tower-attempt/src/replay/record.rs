@@ -15,8 +15,8 @@ use super::wakers::Wakers;
 ///
 /// No foreign code runs under the lock, except the clone of a waker. A reader that polls the source takes it out, polls it
 /// and puts it back. A reader that finds the source gone registers its waker and waits. Values to be dropped are
-/// moved out of the lock first. So neither a source that wakes while it is polled nor a source whose drop touches the readers can
-/// deadlock.
+/// moved out of the lock first. So neither a source that wakes while it is polled nor a source whose drop touches the
+/// readers can deadlock.
 pub(super) struct Record<B, E> {
     /// The size hint of the source before it was read.
     pub(super) size: SizeHint,
@@ -171,7 +171,8 @@ impl<B, E> State<B, E> {
         let positions = self.readers.iter().map(|reader| reader.position);
         let Some(slowest) = positions.min() else {
             self.old_frames = mem::take(&mut self.frames);
-            self.old_source = self.source.take();
+            // It may hold a source that has failed.
+            self.old_source = self.old_source.take().or(self.source.take());
             return;
         };
         self.old_frames.extend(self.frames.drain(..slowest));

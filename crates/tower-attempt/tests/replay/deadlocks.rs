@@ -20,7 +20,15 @@ type Other = Arc<Mutex<Option<ReplayBody<Nosy>>>>;
 struct Nosy {
     other: Other,
     polls: u32,
-    panics: bool,
+    ending: Ending,
+}
+
+/// The outcome of the first poll that matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Frame,
+    Error,
+    Panic,
 }
 
 impl Nosy {
@@ -35,14 +43,17 @@ impl Nosy {
 
 impl Body for Nosy {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = &'static str;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        assert!(!self.panics, "as it is told to");
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        assert!(self.ending != Ending::Panic, "the source panics");
         self.look();
+        if self.ending == Ending::Error {
+            return Poll::Ready(Some(Err("broken")));
+        }
         cx.waker().wake_by_ref();
         self.polls += 1;
         match self.polls {
@@ -60,12 +71,12 @@ impl Drop for Nosy {
     }
 }
 
-fn nosy(panics: bool) -> (ReplayBody<Nosy>, Saved<ReplayBody<Nosy>>, Other) {
+fn nosy(ending: Ending) -> (ReplayBody<Nosy>, Saved<ReplayBody<Nosy>>, Other) {
     let other = Other::default();
     let source = Nosy {
         other: Arc::clone(&other),
         polls: 0,
-        panics,
+        ending,
     };
     let (body, saved) = first(ReplayBody::new(source), 1_000);
     (body, saved, other)
@@ -82,7 +93,7 @@ impl Wake for Task {
 
 #[test]
 fn a_source_may_poll_and_drop_its_own_readers() {
-    let (mut body, saved, other) = nosy(false);
+    let (mut body, saved, other) = nosy(Ending::Frame);
     *other.lock().unwrap() = again(&saved, Attempt::hedge(2));
     let mut cx = Context::from_waker(Waker::noop());
     let mut poll = || Pin::new(&mut body).poll_frame(&mut cx);
@@ -95,8 +106,18 @@ fn a_source_may_poll_and_drop_its_own_readers() {
 }
 
 #[test]
+fn a_source_that_fails_may_drop_its_own_readers() {
+    let (mut body, saved, other) = nosy(Ending::Error);
+    *other.lock().unwrap() = again(&saved, Attempt::hedge(2));
+    let mut cx = Context::from_waker(Waker::noop());
+    let polled = Pin::new(&mut body).poll_frame(&mut cx);
+    assert!(matches!(polled, Poll::Ready(Some(Err(_)))));
+    assert!(other.lock().unwrap().is_none(), "the source was dropped");
+}
+
+#[test]
 fn a_waker_may_drop_a_reader() {
-    let (mut body, saved, _) = nosy(false);
+    let (mut body, saved, _) = nosy(Ending::Frame);
     let task = || {
         let reader = Mutex::new(again(&saved, Attempt::hedge(2)));
         Waker::from(Arc::new(Task { _reader: reader }))
@@ -111,7 +132,7 @@ fn a_waker_may_drop_a_reader() {
 
 #[test]
 fn a_source_that_panics_interrupts_the_other_readers() {
-    let (mut body, saved, _) = nosy(true);
+    let (mut body, saved, _) = nosy(Ending::Panic);
     let mut other = again(&saved, Attempt::hedge(2)).unwrap();
     let mut cx = Context::from_waker(Waker::noop());
     let poll = AssertUnwindSafe(|| Pin::new(&mut body).poll_frame(&mut cx).is_ready());
