@@ -105,7 +105,9 @@ impl Cluster {
     }
 
     fn keep_fresh(self: &Arc<Self>) {
-        tokio::spawn(keep_fresh(Arc::downgrade(self), Arc::clone(&self.stale)));
+        let task = keep_fresh(Arc::downgrade(self), Arc::clone(&self.stale));
+        let task: BoxFuture<'static, ()> = Box::pin(task);
+        tokio::spawn(task);
     }
 
     /// Sends a call whose keys are all in this slot.

@@ -4,7 +4,10 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep};
-use tower_dist_ratelimit::backend::toolkit::{Connector, Health, Reconnect, Timeouts};
+use tower_dist_ratelimit::backend::{
+    BoxFuture,
+    toolkit::{Connector, Health, Reconnect, Timeouts},
+};
 
 use super::{
     batch::Pending,
@@ -54,7 +57,8 @@ impl Link {
             timeout: timeouts.answer,
             shared: Arc::clone(&shared),
         };
-        tokio::spawn(supervisor.run(wire));
+        let task: BoxFuture<'static, ()> = Box::pin(supervisor.run(wire));
+        tokio::spawn(task);
         Self(Arc::new(Handle(shared)))
     }
 

@@ -240,10 +240,12 @@ impl Transactions {
         }
         let (told, decided) = oneshot::channel();
         let running = run(self.clone(), sent, told);
-        self.0.runtime.spawn(async move {
+        // Boxed, because the code of a task exists once for each type of its future.
+        let task: BoxFuture<'static, ()> = Box::pin(async move {
             running.await;
             drop(permit);
         });
+        self.0.runtime.spawn(task);
         Ok(Box::pin(async move {
             let ended = |_| {
                 Err(BackendError::new(
