@@ -1,4 +1,4 @@
-//! Where the counts of the limits are kept: in this process, or in a store that a fleet shares.
+//! The backend that counts the limits: this process, or a store that a fleet shares.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use tower_dist_ratelimit::backend::{Backend, Memory};
 use tower_dist_ratelimit_memcached::Memcached;
 use tower_dist_ratelimit_redis::{ConnectError, Redis};
 
-/// As on the command line.
+/// The value of `--backend`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
@@ -24,7 +24,7 @@ const EXPECTED: &str = "expected memory, or the URL of a store: redis://host:por
     (rediss: encrypted) or memcached://host:port,..";
 
 impl Store {
-    /// In a word.
+    /// The kind of backend, in one word.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -33,7 +33,7 @@ impl Store {
         }
     }
 
-    /// As it is said on the command line.
+    /// The text from the command line.
     pub(crate) fn argument(&self) -> &str {
         match self {
             Self::Memory => "memory",
@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Connects in the background, for as long as it takes.
+    /// Connects in the background, without a time limit.
     pub(crate) fn connect_lazy(&self) -> Result<Arc<dyn Backend>, ConnectError> {
         Ok(match self {
             Self::Memory => Arc::new(Memory::default()),
@@ -66,11 +66,11 @@ impl Store {
     }
 }
 
-/// Why a store cannot be used.
+/// The reason why a store cannot be used.
 #[derive(Debug)]
 pub(crate) struct NoStore {
     error: ConnectError,
-    /// Starts a server of this kind.
+    /// The command that starts a server of this kind.
     command: &'static str,
 }
 
@@ -84,13 +84,13 @@ impl NoStore {
         source.downcast_ref().map(io::Error::kind)
     }
 
-    /// Whether no server can be reached there. Other errors are about settings, or a server that will not do.
+    /// Whether no server is reachable. Other errors concern settings or an unsuitable server.
     pub(crate) fn is_down(&self) -> bool {
         self.kind().is_some_and(|kind| !is_of_tls(kind))
     }
 }
 
-/// What TLS says of a server that does not encrypt, or has no certificate that will do.
+/// Whether TLS reports an unencrypted server or an unsuitable certificate.
 fn is_of_tls(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -98,7 +98,7 @@ fn is_of_tls(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// With what to do about it, where the error does not say that.
+/// Suggests a remedy if the error does not name one.
 impl fmt::Display for NoStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { error, command } = self;
@@ -126,7 +126,7 @@ impl FromStr for Store {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once("://") {
             None if text == "memory" => Ok(Self::Memory),
-            // The rest is read by who connects, and says what is wrong with it.
+            // The connection parses the rest, and its errors name the fault.
             Some((scheme, _)) if scheme.starts_with("redis") => Ok(Self::Redis(text.to_owned())),
             Some(("memcached", _)) => Ok(Self::Memcached(text.to_owned())),
             _ => Err(EXPECTED.to_owned()),
@@ -134,7 +134,7 @@ impl FromStr for Store {
     }
 }
 
-/// Without the password, if there is one.
+/// Prints the URL without the password.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -63,7 +63,7 @@ fn scenarios() -> Vec<Scenario> {
 
 /// Runs the scenarios and prints the results to stdout.
 pub(crate) async fn run(demo: &DemoOptions, stack: &StackOptions) -> Result<(), BoxError> {
-    // What the demo has started, it ends; also when it is stopped itself.
+    // The demo stops every process that it started, also when it receives a signal.
     let stop = shutdown::signal()?;
     let report = tokio::select! {
         report = measure_all(demo, stack) => report?,
@@ -96,7 +96,7 @@ async fn measure_all(demo: &DemoOptions, stack: &StackOptions) -> Result<Report,
     };
     let backend = stack.backend.connect().await?;
     let runs = scenarios.len() as u64 + if with_fleet { fleet::RUNS } else { 0 };
-    // Hidden where stderr is not a terminal.
+    // Hidden unless stderr is a terminal.
     let progress = ProgressBar::new(load.requests * runs);
     let style = "{bar:30} {pos}/{len} requests, {eta} left: {msg}";
     progress.set_style(ProgressStyle::with_template(style)?);
@@ -116,7 +116,7 @@ async fn measure_all(demo: &DemoOptions, stack: &StackOptions) -> Result<Report,
     Ok(report)
 }
 
-/// One scenario on servers of its own, so that nothing carries over to the next.
+/// Runs one scenario on its own servers, so that no state carries over to the next.
 async fn measure(
     scenario: Scenario,
     load: &Load,

@@ -18,26 +18,26 @@ use crate::report::Row;
 use crate::server::Server;
 use crate::upstream::Flaky;
 
-/// How many processes.
+/// The number of processes.
 pub(crate) const GATEWAYS: usize = 4;
 /// The runs of this scenario: each process counts for itself, then all in one store.
 pub(crate) const RUNS: u64 = 2;
 
-/// Processes of a busy machine that are late to answer are not what this is about: with the usual
-/// deadline some requests would be decided in each process by itself.
+/// A busy machine may answer late, and this demo does not measure that. With the usual timeout, single processes would
+/// decide some requests alone.
 const STORE_DEADLINE_MS: u64 = 5_000;
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What came of it.
+/// The result of the scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
-    /// Why there is no row of a shared store.
+    /// The reason why the row of a shared store is missing.
     pub(crate) left_out: Option<&'static str>,
 }
 
-/// Measures a fleet that counts apart and one that counts together: in the store of the options,
-/// or else on a Redis server that is started for it.
+/// Measures a fleet with separate counts and a fleet with common counts. The common counts are in the store of the
+/// options, or on a Redis server that the demo starts.
 pub(crate) async fn measure(
     load: &Load,
     stack: &StackOptions,
@@ -82,7 +82,7 @@ async fn run(
         gateways.push(Gateway::start(store, stack, upstream.addr()).await?);
     }
     let addrs: Vec<SocketAddr> = gateways.iter().map(|gateway| gateway.addr).collect();
-    // A store that was there before may know the clients of earlier runs.
+    // The store may remember the clients of earlier runs.
     let load = Load {
         callers: Callers::One(format!("fleet-{:016x}", rand::random::<u64>())),
         ..load.clone()
@@ -97,16 +97,16 @@ async fn run(
     Ok(row.of_fleet(&answers, stack.burst, stack.limit))
 }
 
-/// This program again, as a server; it is killed when this is dropped.
+/// This program again, as a server. Dropping it kills the process.
 struct Gateway {
     child: Child,
     addr: SocketAddr,
-    /// What it prints has to go somewhere.
+    /// Keeps the pipe open that the process writes to.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Gateway {
-    /// Starts it on a free port and waits until it listens. What it has to say on stderr is said there.
+    /// Starts the process on a free port, and waits until it listens. Its stderr is inherited.
     async fn start(
         store: &Store,
         stack: &StackOptions,

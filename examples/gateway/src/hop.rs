@@ -1,5 +1,5 @@
-//! What an HTTP intermediary does to headers: what belongs to one connection stays there, and the
-//! next hop learns where the request came from (RFC 9110, sections 7.6.1 and 7.6.3).
+//! The headers of an HTTP intermediary: hop-by-hop headers stay on their connection, and the next hop receives the
+//! origin of the request (RFC 9110, sections 7.6.1 and 7.6.3).
 
 use std::net::SocketAddr;
 
@@ -22,10 +22,10 @@ static HOP_BY_HOP: [HeaderName; 9] = [
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Removes the headers that describe one connection, those that `Connection` names included.
+/// Removes the headers that describe one connection, including those named in `Connection`.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    // Where a message has both, the encoding counts (RFC 9112, section 6.3), and without it a wrong
-    // length would cut the next hop's message short.
+    // If a message has both, the encoding counts (RFC 9112, section 6.3). Without the encoding, a wrong length would
+    // truncate the next hop's message.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -41,8 +41,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes a request's headers those of the next hop: without `Host`, which the client sets anew
-/// from the URI, and without `Expect`, which was met when the body was read.
+/// Prepares a request's headers for the next hop. The client sets `Host` from the URI. `Expect` was answered when the
+/// body was read.
 pub(crate) fn forward(headers: &mut HeaderMap, peer: SocketAddr) {
     strip(headers);
     headers.remove(EXPECT);
@@ -50,7 +50,7 @@ pub(crate) fn forward(headers: &mut HeaderMap, peer: SocketAddr) {
         headers.insert(X_FORWARDED_HOST, host);
     }
     let peer = peer.ip().to_canonical().to_string();
-    // A second line means the same as a longer list.
+    // A second header line is equivalent to a longer list.
     if let Ok(peer) = HeaderValue::try_from(peer) {
         headers.append(X_FORWARDED_FOR, peer);
     }

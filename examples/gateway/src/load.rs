@@ -17,12 +17,12 @@ use tower::BoxError;
 
 type LoadClient = Client<HttpConnector, Empty<Bytes>>;
 
-/// Bounds the run whatever the gateway does.
+/// Bounds the run if the gateway does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Half of the requests come from one client; so many others share the rest.
+/// Half of the requests come from one client. This number of other clients shares the rest.
 const MODEST_CLIENTS: u64 = 20;
 
-/// How much to send.
+/// The amount of load.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) requests: u64,
@@ -30,33 +30,31 @@ pub(crate) struct Load {
     pub(crate) callers: Callers,
 }
 
-/// Who sends it, as the gateways see it.
+/// The clients that send the requests, as the gateways identify them.
 #[derive(Clone, Debug)]
 pub(crate) enum Callers {
     /// One greedy client and many modest ones.
     Many,
-    /// All comes from the client of this name.
+    /// All requests come from the client with this name.
     One(String),
 }
 
-/// What came back.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    /// Microseconds from the moment a request was due to the end of its answer; refusals are not
-    /// in it.
+    /// Microseconds from the time a request was due to the end of its response, without rejected requests.
     pub(crate) latency: Histogram<u64>,
     pub(crate) succeeded: u64,
     pub(crate) refused: u64,
-    /// By each gateway.
+    /// The number of admitted requests, for each gateway.
     pub(crate) admitted: Vec<u64>,
-    /// From when the first request was due to the end of the last answer.
+    /// The time from the first due request to the end of the last response.
     pub(crate) took: Duration,
 }
 
 impl Load {
-    /// Sends every request when it is due, whether or not earlier ones were answered: a load that
-    /// waits for slow answers would measure fewer of them. The gateways take
-    /// turns.
+    /// Sends every request when it is due, even if earlier ones are unanswered. A load that waits for slow responses
+    /// would measure fewer of them. The gateways take turns.
     pub(crate) async fn run(
         &self,
         gateways: &[SocketAddr],
@@ -72,8 +70,8 @@ impl Load {
         let started = Instant::now();
         let mut schedule = interval(Duration::from_secs(1) / self.per_second);
         let mut tasks = JoinSet::new();
-        // By turns, and in each round one begins that the last one did not begin with: else it could
-        // be always the same that is asked just after a token has come back.
+        // Each round starts with another gateway. Otherwise the same gateway could always receive the first request
+        // after a refill.
         let rounds = (0..uris.len()).cycle();
         let turns = rounds.flat_map(|first| (0..uris.len()).cycle().skip(first).take(uris.len()));
         for (number, gateway) in (0..self.requests).zip(turns) {
@@ -112,7 +110,7 @@ impl Load {
 }
 
 impl Callers {
-    /// The client that sends the `number`-th request.
+    /// The name of the client that sends this request.
     fn name(&self, number: u64) -> String {
         match self {
             Self::One(name) => name.clone(),

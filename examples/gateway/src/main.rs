@@ -1,5 +1,5 @@
-//! A gateway with a rate limit for its clients, and retries and hedged requests towards its
-//! upstream; `stack.rs` is the part to copy. The README says what to try.
+//! A gateway with a rate limit for its clients, and retries and hedged requests towards its upstream. Copy `stack.rs`;
+//! the README explains the demo.
 
 mod backend;
 mod demo;
@@ -45,9 +45,9 @@ async fn run(options: Options) -> Result<(), BoxError> {
     }
 }
 
-/// One line on stderr, in one piece: several gateways may share a terminal. Unlike `eprintln!` it does not panic when
-/// nobody reads there any more. What others have put into a message, such as a server that answers something else, does
-/// not break the line.
+/// Writes one line to stderr in one piece, because several gateways may share a terminal. Unlike `eprintln!`, it does
+/// not panic when stderr is closed. Control characters in foreign text, such as a server's error, do not break the
+/// line.
 fn log(message: &str) {
     let words: Vec<_> = message.split_whitespace().collect();
     let line = format!("gateway: {}\n", words.join(" "));

@@ -44,7 +44,7 @@ pub(crate) struct ServeOptions {
     /// Forward to this server, e.g. http://127.0.0.1:8080, instead of the built-in flaky one.
     #[arg(long, value_name = "URL", value_parser = http_authority, conflicts_with = "profile")]
     pub(crate) upstream: Option<Authority>,
-    /// How the built-in upstream behaves.
+    /// Behaviour of the built-in upstream.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) profile: Profile,
 }
@@ -66,7 +66,7 @@ pub(crate) struct DemoOptions {
     pub(crate) only: Option<String>,
 }
 
-/// What the demo compares.
+/// The demo's scenarios.
 const SCENARIOS: [&str; 6] = [
     "bare",
     "retry",
@@ -76,39 +76,39 @@ const SCENARIOS: [&str; 6] = [
     "fleet",
 ];
 
-/// What the layers are set to.
+/// The settings of the layers.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Layers")]
 pub(crate) struct StackOptions {
     /// Requests per second that each client may send.
     #[arg(long, global = true, value_name = "N", default_value = "50", value_parser = value_parser!(u64).range(1..))]
     pub(crate) limit: u64,
-    /// Requests that a client may send at once after a pause.
+    /// Burst: requests that a client may send concurrently after a pause.
     #[arg(long, global = true, value_name = "N", default_value = "100", value_parser = value_parser!(u64).range(1..))]
     pub(crate) burst: u64,
-    /// Where the limits are counted: memory (this process), or a store that several gateways share:
+    /// Backend that counts the limits: memory (this process), or a store that several gateways share:
     /// redis://host:port, redis-cluster://host:port,.., redis-sentinel://host:port,../name or
     /// memcached://host:port,...
     #[arg(long, global = true, value_name = "STORE", default_value = "memory")]
     pub(crate) backend: Store,
-    /// Take shares of the limits of busy clients for so many milliseconds, and decide on those without
-    /// asking the store. A fleet then admits at most what the limits allow in that much more time.
-    /// From 10 to 60000.
+    /// Lease tokens of busy clients for this time in milliseconds, from 10 to 60000, and decide on leased
+    /// tokens without a round trip. In any period the fleet admits at most the limit of that period
+    /// and the lease.
     #[arg(long, global = true, value_name = "MS", value_parser = lease_time)]
     pub(crate) lease: Option<Duration>,
-    /// How many gateways share the store; while it is away, each admits its share of the limits.
+    /// Number of gateways that share the store. While the store is down, each admits 1/N of the limits.
     #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..))]
     pub(crate) fleet: u32,
-    /// How long a request waits for the store to decide, in milliseconds.
+    /// Timeout of a decision by the store, in milliseconds.
     #[arg(long, global = true, value_name = "MS", default_value = "50", value_parser = backend_timeout)]
     pub(crate) backend_timeout: Duration,
-    /// Attempts per request through retries, the first included.
+    /// Maximum attempts per request, the first included.
     #[arg(long, global = true, value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,
-    /// Send a hedge when a request takes longer than this share of the recent ones.
+    /// Latency quantile after which a hedge is sent.
     #[arg(long, global = true, value_name = "SHARE", default_value = "0.95")]
     pub(crate) hedge_percentile: f64,
-    /// Send hedges when so many milliseconds have passed without an answer, instead of learning when.
+    /// Fixed delays of hedges in milliseconds, instead of a learned delay.
     #[arg(
         long,
         global = true,
@@ -120,11 +120,11 @@ pub(crate) struct StackOptions {
     /// Retries and hedges per successful request in the long run.
     #[arg(long, global = true, value_name = "RATIO", default_value = "0.2")]
     pub(crate) budget: f64,
-    /// Give each attempt this long to begin its answer, in milliseconds.
+    /// Timeout of each attempt until its response begins, in milliseconds.
     #[arg(long, global = true, value_name = "MS", default_value = "500", value_parser = milliseconds)]
     pub(crate) attempt_timeout: Duration,
-    /// Give each request this long in all, with its retries and the waits between them, in milliseconds.
-    /// When the upstream asks for a longer wait, its answer goes to the client.
+    /// Timeout of each request with its retries and waits, in milliseconds. If the upstream demands a
+    /// longer wait, the client receives its response.
     #[arg(long, global = true, value_name = "MS", default_value = "5000", value_parser = milliseconds)]
     pub(crate) deadline: Duration,
     /// Seed of the built-in upstream.
@@ -136,7 +136,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
     milliseconds_of(text, 1..=3_600_000)
 }
 
-/// What leases can be, so that a wrong one is told by the name of its option.
+/// Parses a lease. The error names the option and its range.
 fn lease_time(text: &str) -> Result<Duration, String> {
     milliseconds_of(text, 10..=60_000)
 }
@@ -155,7 +155,7 @@ fn milliseconds_of(text: &str, bounds: RangeInclusive<u64>) -> Result<Duration, 
     }
 }
 
-/// The authority of an `http://` URL that has nothing else.
+/// The authority of an `http://` URL without a path.
 fn http_authority(text: &str) -> Result<Authority, String> {
     const EXPECTED: &str = "expected http://host or http://host:port";
     let uri: Uri = text.parse().map_err(|_| EXPECTED)?;

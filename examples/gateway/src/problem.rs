@@ -1,4 +1,4 @@
-//! Answers that the gateway gives in its own name.
+//! Responses of the gateway itself.
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;

@@ -1,8 +1,8 @@
-//! How the flaky upstream behaves. Pure: random numbers in, an outcome out.
+//! The behaviour of the flaky upstream, as a pure function from random numbers to an outcome.
 
 use std::time::Duration;
 
-/// What the upstream does with its requests.
+/// The behaviour of the upstream.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Profile {
     /// The latencies of `tail`; also 6 % answer 503, one in twelve of them with `Retry-After: 1`,
@@ -12,14 +12,14 @@ pub(crate) enum Profile {
     Tail,
 }
 
-/// What happens to one request.
+/// The outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// 200 after this delay.
+    /// Status 200 after this delay.
     Answer(Duration),
-    /// 503 after this delay, with or without `Retry-After: 1`.
+    /// Status 503 after this delay, with or without `Retry-After: 1`.
     Unavailable { delay: Duration, retry_after: bool },
-    /// No answer until the client goes away.
+    /// No response until the client closes the connection.
     Stall,
 }
 
@@ -31,7 +31,7 @@ const FAILURE_SHARE: f64 = 0.06;
 const HINT_SHARE: f64 = FAILURE_SHARE / 12.0;
 
 impl Profile {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Profile::Default => "default",
@@ -39,7 +39,7 @@ impl Profile {
         }
     }
 
-    /// `pace` decides on the latency and `fate` on the answer, both uniform in [0, 1).
+    /// `pace` decides the latency and `fate` the status, both uniform in [0, 1).
     pub(crate) fn outcome(self, pace: f64, fate: f64) -> Outcome {
         let delay = if pace < SLOW_SHARE { SLOW } else { USUAL };
         match self {

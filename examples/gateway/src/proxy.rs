@@ -1,4 +1,4 @@
-//! The proxy handler: one request in, one through the outbound stack, its answer back.
+//! The proxy handler: forwards a request through the outbound stack and returns the response.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use tower_jitter_retry::Elapsed as DeadlineElapsed;
 use crate::hop;
 use crate::problem::problem;
 
-/// Where requests go, and through what.
+/// The upstream, and the stack that sends requests to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy<S> {
     pub(crate) upstream: Authority,
     pub(crate) outbound: S,
 }
 
-/// Forwards a request and returns the answer, or says why not.
+/// Forwards a request. Returns the response, or a problem document with the reason.
 pub(crate) async fn forward<S>(
     State(proxy): State<Proxy<S>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -33,19 +33,19 @@ where
     S: Service<Request, Response = axum::http::Response<Incoming>>,
     S::Error: Into<BoxError>,
 {
-    // The body streams through; the layers below record what they need to send it again.
+    // The body streams through. The layers below record it for further attempts.
     let (mut head, body) = request.into_parts();
     if head.method == Method::CONNECT || head.headers.contains_key(UPGRADE) {
         let detail = "this gateway forwards neither CONNECT nor protocol upgrades";
         return problem(StatusCode::NOT_IMPLEMENTED, detail);
     }
     head.uri = upstream_uri(&proxy.upstream, &head.uri);
-    // The version is a property of a connection as well.
+    // The version is a property of a connection, too.
     head.version = Version::HTTP_11;
     hop::forward(&mut head.headers, peer);
     let request = Request::from_parts(head, body);
     match proxy.outbound.oneshot(request).await {
-        // No request asks for it: those that do are refused above.
+        // The gateway rejects every request for an upgrade above.
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => problem(
             StatusCode::BAD_GATEWAY,
             "the upstream switched protocols unasked",
@@ -59,19 +59,19 @@ where
     }
 }
 
-/// The request's path and query at the upstream, whatever host the client asked for.
+/// The request's path and query at the upstream, for any requested host.
 fn upstream_uri(upstream: &Authority, requested: &Uri) -> Uri {
     let mut parts = axum::http::uri::Parts::default();
     parts.scheme = Some(Scheme::HTTP);
     parts.authority = Some(upstream.clone());
     let path = requested.path_and_query().cloned();
     parts.path_and_query = Some(path.unwrap_or(PathAndQuery::from_static("/")));
-    // Fails only when one of the three is missing.
+    // Fails only if one of the three parts is missing.
     Uri::from_parts(parts).unwrap_or_default()
 }
 
 fn no_answer(error: &(dyn Error + Send + Sync + 'static)) -> Response {
-    // Of the attempt, or of the request.
+    // The timeout of the attempt, or the deadline of the request.
     if error.is::<Elapsed>() || error.is::<DeadlineElapsed>() {
         return problem(
             StatusCode::GATEWAY_TIMEOUT,

@@ -1,4 +1,4 @@
-//! A Redis server for the demo, on a free port of this machine, that keeps nothing on disk.
+//! A Redis server for the demo, on a free local port, without persistence.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,21 +10,21 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tower::BoxError;
 
-/// A running server; it is killed when this is dropped.
+/// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     addr: SocketAddr,
     child: Child,
 }
 
-/// How long it may take to listen.
+/// Maximum time until the server listens.
 const START: Duration = Duration::from_secs(10);
 
-/// How many ports are tried: another program can take one before the server does.
+/// Maximum number of ports to try: another program can take a port before the server does.
 const PORTS: u32 = 5;
 
 impl RedisServer {
-    /// Starts it and waits until it listens; none where there is no `redis-server`.
+    /// Starts the server and waits until it listens. Returns `None` if `redis-server` is not installed.
     pub(crate) async fn start() -> Result<Option<Self>, BoxError> {
         for _ in 0..PORTS {
             let Some(mut server) = Self::on(unused_addr().await?)? else {
@@ -53,12 +53,12 @@ impl RedisServer {
         }
     }
 
-    /// How to reach it.
+    /// The server's URL.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
-    /// Whether it does, sooner or later; not if it has ended.
+    /// Waits until the server listens. Returns `false` if its process has ended.
     async fn listens(&mut self) -> bool {
         while TcpStream::connect(self.addr).await.is_err() {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -70,7 +70,7 @@ impl RedisServer {
     }
 }
 
-/// Where nobody listens now.
+/// A local address without a listener.
 async fn unused_addr() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await?

@@ -14,7 +14,7 @@ pub(crate) struct Row {
     scenario: String,
     profile: &'static str,
     requests: u64,
-    /// 2xx ÷ requests that were not refused.
+    /// 2xx ÷ requests that were not rejected.
     success_ratio: f64,
     p50_ms: f64,
     p95_ms: f64,
@@ -22,22 +22,22 @@ pub(crate) struct Row {
     max_ms: f64,
     /// Counted at the upstream.
     upstream_requests: u64,
-    /// Upstream requests ÷ requests that were not refused − 1.
+    /// Upstream requests ÷ requests that were not rejected − 1.
     extra_load: f64,
     refused: u64,
     #[serde(flatten)]
     fleet: Option<Fleet>,
 }
 
-/// What a row of a fleet has besides.
+/// Additional fields in the row of a fleet.
 #[derive(Clone, Debug, Serialize)]
 struct Fleet {
     gateways: usize,
-    /// By each: `admitted_1` and so on.
+    /// For each gateway: `admitted_1` and so on.
     #[serde(flatten)]
     apart: BTreeMap<String, u64>,
     admitted: u64,
-    /// What one limit admits in the time it took: burst + rate × time, rounded down.
+    /// The number of requests that one limit admits in the elapsed time: burst + rate × time, rounded down.
     limit: u64,
     admitted_over_limit: f64,
 }
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// Of one client of a fleet of gateways that has this limit.
+    /// The row of one client of a fleet of gateways with this limit.
     pub(crate) fn of_fleet(self, answers: &Answers, burst: u64, per_second: u64) -> Self {
         let refilled = u128::from(per_second) * answers.took.as_micros() / 1_000_000;
         let limit = burst.saturating_add(u64::try_from(refilled).unwrap_or(u64::MAX));
@@ -94,7 +94,7 @@ fn milliseconds(microseconds: u64) -> f64 {
     microseconds as f64 / 1000.0
 }
 
-/// All rows, those of fleets in a table of their own.
+/// All rows, with the fleets in a separate table.
 pub(crate) fn text(rows: &[Row]) -> String {
     let (fleets, others): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.fleet.is_some());
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Serving until told to stop.
+//! Serves until a signal arrives.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,12 +14,12 @@ use crate::shutdown;
 use crate::stack::{Layers, gateway};
 use crate::upstream::Flaky;
 
-/// Longer than any request takes with the default options.
+/// Longer than any request with the default options.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Serves until Ctrl-C or SIGTERM, then lets the requests in flight finish.
 pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(), BoxError> {
-    // Before the first line is printed: whoever waits for it may send a signal at once.
+    // Before the first line is printed, because its reader may send a signal immediately.
     let stop = shutdown::signal()?;
     // Kept here because a server stops when it is dropped.
     let mut built_in = None;
@@ -37,11 +37,9 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         }
     };
     let backend = match stack.backend.connect().await {
-        // The limits must not keep the service from starting.
+        // A missing store must not keep the service from starting.
         Err(error) if error.is_down() => {
-            log(&format!(
-                "{error}; until then this gateway counts by itself"
-            ));
+            log(&format!("{error}; until then this gateway decides locally"));
             stack.backend.connect_lazy()?
         }
         backend => backend?,

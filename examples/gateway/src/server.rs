@@ -25,7 +25,7 @@ impl Server {
             .await
             .map_err(|error| format!("cannot listen on {addr}: {error}"))?;
         let addr = listener.local_addr()?;
-        // Answers are small: Nagle's algorithm would hold them back for the sake of a fuller packet.
+        // Responses are small, and Nagle's algorithm would delay them.
         let listener = listener.tap_io(|socket| {
             let _ = socket.set_nodelay(true);
         });
@@ -45,8 +45,8 @@ impl Server {
         self.addr
     }
 
-    /// Accepts nothing more and lets the requests in flight finish, for at most `limit`. Says
-    /// whether they did.
+    /// Stops accepting connections, and lets the requests in flight finish for at most `limit`. Returns whether they
+    /// did.
     pub(crate) async fn drain(self, limit: Duration) -> bool {
         let _ = self.stop.send(());
         tokio::time::timeout(limit, self.task).await.is_ok()

@@ -1,4 +1,4 @@
-//! When to stop: Ctrl-C, or SIGTERM where there is one.
+//! Signals that stop the gateway: Ctrl-C and, on Unix, SIGTERM.
 
 use std::io;
 

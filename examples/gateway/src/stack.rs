@@ -1,4 +1,4 @@
-//! The composition: what a request passes on its way in and out.
+//! The composition of the layers, in the order of a request.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::options::StackOptions;
 use crate::proxy::{Proxy, forward};
 use crate::store_log::StoreLog;
 
-/// Which of the layers are there; the demo leaves some out.
+/// The layers in use; the demo leaves some out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layers {
     pub(crate) limit: bool,
@@ -44,13 +44,12 @@ pub(crate) fn gateway(
     upstream: Authority,
 ) -> Result<Router, BoxError> {
     let quota = Quota::per_second(options.limit).burst(options.burst);
-    // A key that nobody has verified lets a caller have as many buckets as it invents keys, so put
-    // authentication in front of the limit, or go by the address alone.
+    // The key is not validated here, so a caller gets a fresh bucket for every key it invents. Place authentication in
+    // front of the limit, or limit by address alone.
     let caller = key::header("x-api-key").or(key::peer_addr());
     let limit = RateLimitLayer::builder(backend)
         .limit(Policy::new("per-client", quota).by(caller))
-        // A store in another process can be away. Then each gateway admits its share of the limit,
-        // so that the fleet stays near it, and says so.
+        // If the store is down, each gateway admits its share of the limit, so that the fleet stays near the limit.
         .failure_mode(FailureMode::Local {
             instances: options.fleet,
         })
@@ -65,7 +64,7 @@ pub(crate) fn gateway(
         })
         .build()?;
 
-    // One allowance for all extra load. The outermost of the layers that share it pays in.
+    // One budget for all extra load. The outermost layer deposits into it.
     let budget = Budget::ratio(options.budget).per_second(10);
     let retry = RetryLayer::builder()
         .http()
@@ -76,7 +75,7 @@ pub(crate) fn gateway(
         .build()?;
     let hedge = HedgeLayer::builder().http();
     let hedge = match options.hedge_at.as_slice() {
-        // Learned from live latency; until enough is known, nothing is hedged.
+        // Learned from live latency. No request is hedged before there are enough samples.
         [] => hedge.percentile(options.hedge_percentile),
         delays => hedge.delays(delays.iter().copied()),
     };
@@ -91,17 +90,17 @@ pub(crate) fn gateway(
     let client = Client::builder(TokioExecutor::new()).build(connector);
 
     let outbound = ServiceBuilder::new()
-        // Outermost: repeats what still failed after hedging, and waits with nothing in flight.
+        // Outermost: retries requests that still fail after hedging, and waits with nothing in flight.
         .option_layer(layers.retry.then_some(retry))
-        // Inside the retry: each try is a race, whose losers are cancelled before the next.
+        // Inside the retry: each attempt is a race, whose losers are cancelled before the next attempt.
         .option_layer(layers.hedge.then_some(hedge))
-        // Innermost: bounds one attempt, so that a stalled one leaves time for another.
+        // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
         .layer(TimeoutLayer::new(options.attempt_timeout))
         .service(client);
 
     Ok(Router::new()
         .fallback(forward)
         .with_state(Proxy { upstream, outbound })
-        // Around everything: a refused request costs no body, no attempt and no upstream.
+        // Around everything: a rejected request costs no body, no attempt and no upstream.
         .layer(option_layer(layers.limit.then_some(limit))))
 }

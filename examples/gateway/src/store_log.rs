@@ -9,7 +9,7 @@ use crate::log;
 /// Writes one line to stderr for each change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreLog {
-    /// How many gateways share the limits.
+    /// The number of gateways that share the limits.
     pub(crate) fleet: u32,
 }
 
@@ -22,10 +22,10 @@ impl Observer for StoreLog {
                     fleet => format!("a share of 1/{fleet} of every limit"),
                 };
                 log(&format!(
-                    "{error}; until it does again, this gateway counts by itself, with {share}"
+                    "{error}; circuit opened: this gateway decides locally, with {share}"
                 ));
             }
-            Event::CircuitClosed => log("the rate limit's store decides again"),
+            Event::CircuitClosed => log("rate-limit backend available again: circuit closed"),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The flaky upstream: a real server that echoes requests, late or not at all.
+//! The flaky upstream: a real server that echoes requests, sometimes late and sometimes never.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,8 +41,8 @@ impl Flaky {
         Router::new().fallback(serve).with_state(self.clone())
     }
 
-    /// The n-th request's outcome depends on the seed and on n alone, so a run with one attempt
-    /// per request meets exactly the same failures every time.
+    /// The n-th outcome depends only on the seed and on n, so every run with one attempt per request has the same
+    /// failures.
     fn next(&self) -> (u64, Outcome) {
         let number = self.served.fetch_add(1, Ordering::Relaxed);
         let mut key = [0; 32];
@@ -70,8 +70,7 @@ async fn serve(State(flaky): State<Flaky>, head: Parts, body: Bytes) -> Response
     }
 }
 
-/// The request as it arrived, so that everybody can see what the gateway forwards; the gaps
-/// between the numbers are retries and hedges.
+/// The request as it arrived, to show the forwarded headers. Gaps between the numbers are retries and hedges.
 fn echo(number: u64, head: &Parts, body: &[u8]) -> String {
     let mut text = format!("request {number}: {} {}\n", head.method, head.uri);
     for (name, value) in &head.headers {

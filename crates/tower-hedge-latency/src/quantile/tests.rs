@@ -56,8 +56,8 @@ fn a_constant_latency_is_not_above_its_own_quantile() {
     }
 }
 
-/// Ten of forty calls were cut off at 10 µs. Their weight is shared among the longer calls, so that three quarters of
-/// all calls took at most 20 µs.
+/// Ten of forty calls were cut off at 10 µs. Their weight is shared among the longer calls, so that 62.5 % of all
+/// calls took at most 20 µs.
 #[test]
 fn a_call_that_was_cut_off_counts_as_those_that_took_longer() {
     let sample = sample(&[[5; 10], [20; 10], [30; 10]].concat());

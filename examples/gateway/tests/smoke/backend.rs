@@ -1,4 +1,4 @@
-//! Limits that are counted in a store.
+//! Limits that a store counts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::client::{header, send, text};
 use crate::process::{Gateway, MACHINE, output};
 
-/// A store on a busy machine may answer late; that is not what most of these tests are about.
+/// A store on a busy machine may answer late. Most of these tests do not concern that case.
 const PATIENT: [&str; 2] = ["--backend-timeout", "10000"];
 
 async fn ask(gateway: &Gateway, key: &str) -> axum::http::Response<hyper::body::Incoming> {
@@ -17,7 +17,7 @@ async fn ask(gateway: &Gateway, key: &str) -> axum::http::Response<hyper::body::
     send(Request::get(url).header("x-api-key", key), "").await
 }
 
-/// Two gateways on this store admit together what one limit admits.
+/// Two gateways on this store together admit one limit.
 async fn two_gateways_share_a_limit(url: &str) {
     let (burst, limit) = (20, 1);
     let args = [
@@ -43,7 +43,7 @@ async fn two_gateways_share_a_limit(url: &str) {
         "{url}: {admitted:?}"
     );
     assert!(admitted[0] > 0 && admitted[1] > 0, "{url}: {admitted:?}");
-    // Another client has a limit of its own.
+    // Another client has a separate limit.
     assert_eq!(ask(&gateways[0], "other").await.status(), StatusCode::OK);
 }
 
@@ -144,7 +144,7 @@ async fn a_store_that_cannot_be_used_is_named_on_stderr() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{url}: {stderr}");
         assert_eq!(output.stdout, b"", "{url}");
-        // A wrong option is told by clap, with the way to the help.
+        // clap reports a wrong option with a pointer to the help.
         let begin = if code == 1 { "gateway: " } else { "error: " };
         assert!(
             stderr.starts_with(begin) && stderr.contains(reason),
@@ -172,12 +172,12 @@ async fn a_gateway_starts_while_its_store_is_down_and_counts_there_as_soon_as_it
             format!("start it there (one server to try: {command}), or leave --backend out");
         assert!(said.contains(&advice), "{said}");
         assert!(
-            said.ends_with("; until then this gateway counts by itself"),
+            said.ends_with("; until then this gateway decides locally"),
             "{said}"
         );
         assert_eq!(ask(&gateway, "early").await.status(), StatusCode::OK);
     }
-    // A token takes a second, so that the key is still there when it is looked for.
+    // A token refills after a second, so that the key still exists when the test looks for it.
     let limits = ["--limit", "1", "--burst", "1000"];
     let args = ["--backend", &redis, "--profile", "tail"];
     let gateway = Gateway::start(&[&args[..], &limits].concat());
@@ -193,7 +193,7 @@ async fn a_gateway_starts_while_its_store_is_down_and_counts_there_as_soon_as_it
     assert!(counted.is_ok(), "the store never counts");
 }
 
-/// Asks until an answer is as expected.
+/// Sends requests until a response is as expected.
 async fn until(
     gateway: &Gateway,
     key: &str,
@@ -241,7 +241,7 @@ async fn while_the_store_is_away_each_gateway_admits_its_share_and_says_so_once(
         assert!(header(response.headers(), "ratelimit").starts_with("\"per-client\";r="));
         admitted += 1;
     };
-    // A quarter of the burst, and what has come back: at least a token a second is left of the limit.
+    // A quarter of the burst, and the refilled tokens: at least one token per second of the limit remains.
     let most = 10 + 1 + start.elapsed().as_secs();
     assert!(
         (10..=most).contains(&admitted),
@@ -257,13 +257,12 @@ async fn while_the_store_is_away_each_gateway_admits_its_share_and_says_so_once(
     let opened = gateway.log_line().await;
     assert!(
         opened.starts_with("gateway: the rate limit's backend did not decide: ")
-            && opened
-                .ends_with("this gateway counts by itself, with a share of 1/4 of every limit"),
+            && opened.ends_with("this gateway decides locally, with a share of 1/4 of every limit"),
         "{opened}"
     );
 
     server.restart();
-    // Its refusals are 429; the first comes once it has counted to 40.
+    // Its rejections are 429. The first one comes after 40 requests.
     let refusal = until(&gateway, "again", |status| {
         status == StatusCode::TOO_MANY_REQUESTS
     })
@@ -274,7 +273,7 @@ async fn while_the_store_is_away_each_gateway_admits_its_share_and_says_so_once(
     );
     assert_eq!(
         gateway.log_line().await,
-        "gateway: the rate limit's store decides again"
+        "gateway: rate-limit backend available again: circuit closed"
     );
     gateway.signal("TERM");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! An HTTP client, and servers for it to reach through the gateway.
+//! An HTTP client, and servers behind the gateway.
 
 use std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
         .map_or("", |value| value.to_str().unwrap())
 }
 
-/// Asserts that the gateway answered in its own name, with this status and a reason.
+/// Asserts that the response is the gateway's own, with this status and reason.
 pub(crate) async fn assert_problem(response: Response<Incoming>, status: StatusCode, reason: &str) {
     assert_eq!(response.status(), status);
     assert_eq!(
@@ -54,7 +54,7 @@ pub(crate) async fn assert_problem(response: Response<Incoming>, status: StatusC
     );
 }
 
-/// What the server says to these bytes before it closes the connection.
+/// Sends these bytes, and returns the server's answer until it closes the connection.
 pub(crate) async fn raw(addr: SocketAddr, request: &str) -> String {
     let mut socket = TcpStream::connect(addr).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();

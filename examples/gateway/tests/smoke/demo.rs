@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::process::{MACHINE, output};
 
-/// Enough that those before the hedge has learned its trigger, 3 % of which are slow, are not the slowest of 100.
+/// Enough that the slow requests before the hedge has learned its trigger, 3 %, are not the slowest of 100.
 const REQUESTS: u64 = 1500;
 const KEYS: [&str; 11] = [
     "scenario",
@@ -20,11 +20,11 @@ const KEYS: [&str; 11] = [
     "refused",
 ];
 
-/// What a slow answer of the upstream takes, and 3 in 100 are slow: however busy the machine is, no timer ends sooner.
+/// The latency of a slow response, 3 in 100. On a busy machine no timer ends earlier.
 const SLOW_MS: f64 = 115.0;
 
-/// So few that a machine has to be undisturbed for about half a second, and enough for a trigger to be learned and met; and how
-/// often that is tried.
+/// Few enough that the machine must be undisturbed for only half a second, and enough for a learned trigger; and the
+/// number of tries.
 const FEW: u64 = 400;
 const TRIES: usize = 10;
 
@@ -50,9 +50,9 @@ fn number(rows: &[Row], scenario: &str, profile: &str, key: &str) -> f64 {
     row.unwrap()[key].as_f64().unwrap()
 }
 
-/// Fails unless a row shows this; if it does not at first, in a short run of its scenario with these options. A machine that
-/// stands still makes answers late, so that they come too late or are asked for twice. It makes none sooner and none better:
-/// what is seen once is what the layers do.
+/// Fails unless a row shows this, in the first run or in a short run of its scenario with these options. A busy machine
+/// makes responses late, so that hedges lose or requests are retried. It makes no response faster or better, so a
+/// single good run is the effect of the layers.
 async fn shows(
     rows: &[Row],
     [scenario, profile, key]: [&str; 3],
@@ -73,7 +73,7 @@ async fn json_is_one_array_of_flat_rows() {
     let _quiet = MACHINE.write().await;
     let rows = rows(REQUESTS, &[]).await;
     for row in &rows {
-        // Rows of fleets have more, which are looked at elsewhere.
+        // Rows of fleets have more fields, which another test checks.
         let is_fleet = row.contains_key("gateways");
         assert!(is_fleet || row.len() == KEYS.len());
         let number = |key: &str| row[key].as_f64().unwrap();
@@ -107,7 +107,7 @@ async fn json_is_one_array_of_flat_rows() {
     .await;
     let success = ["retry-hedge", "default", "success_ratio"];
     shows(&rows, success, &[], |ratio| ratio >= 0.99).await;
-    // With a trigger that is learned some are slow before, and those of a machine that stood still are learned from.
+    // A learned trigger hedges nothing at first, and the delays of a busy machine enter its sample.
     let learned = ["hedge", "tail", "extra_load"];
     shows(&rows, learned, &[], |load| load > 0.0).await;
     let p99 = ["hedge", "tail", "p99_ms"];

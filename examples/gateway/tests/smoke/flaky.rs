@@ -15,7 +15,7 @@ use crate::process::Gateway;
 
 const REQUESTS: usize = 300;
 
-/// How many of the requests failed, and how many the upstream saw.
+/// Returns the number of failed requests and the number of requests at the upstream.
 async fn failed_and_seen(args: &[&str]) -> (usize, usize) {
     let unlimited = ["--limit", "100000", "--burst", "100000"];
     let gateway = Gateway::start(&[&unlimited, args].concat());
@@ -28,7 +28,7 @@ async fn failed_and_seen(args: &[&str]) -> (usize, usize) {
     let requests = futures::stream::repeat_with(get).take(REQUESTS);
     let answers: Vec<_> = requests.buffer_unordered(20).collect().await;
     let failed = answers.iter().filter(|(success, _)| !success).count();
-    // The upstream numbers what it sees: "request 17: GET /hello".
+    // The upstream numbers its requests: "request 17: GET /hello".
     let number = |text: &str| {
         text.strip_prefix("request ")?
             .split(':')
@@ -79,7 +79,7 @@ async fn what_is_not_safe_to_repeat_is_sent_once() {
     }
 }
 
-/// The upstream asks for a minute, which is longer than a request may take in all.
+/// The upstream demands a minute, which is longer than the request's deadline.
 #[tokio::test]
 async fn a_server_that_asks_for_a_longer_wait_than_the_deadline_is_not_waited_for() {
     let calls = Arc::new(AtomicU32::new(0));

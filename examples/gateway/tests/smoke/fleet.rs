@@ -9,7 +9,7 @@ use tests::servers::Redis;
 use crate::process::{MACHINE, command};
 
 const REQUESTS: u64 = 400;
-/// 400 requests take a second: each of four gateways gets 100, and admits 10 and 10 more.
+/// 400 requests take a second: each of four gateways receives 100, and admits 10 and 10 more.
 const ARGS: [&str; 11] = [
     "demo",
     "--only",
@@ -47,12 +47,12 @@ fn number(row: &Map<String, Value>, key: &str) -> u64 {
         .unwrap_or_else(|| panic!("{key}: {row:?}"))
 }
 
-/// What each gateway has admitted.
+/// The number of admitted requests of each gateway.
 fn apart(row: &Map<String, Value>) -> [u64; 4] {
     [1, 2, 3, 4].map(|gateway| number(row, &format!("admitted_{gateway}")))
 }
 
-/// Checks what holds for each row, and returns how much each gateway has admitted.
+/// Checks a row, and returns the number of admitted requests of each gateway.
 fn check(row: &Map<String, Value>, scenario: &str) -> [u64; 4] {
     assert_eq!(row["scenario"], scenario);
     assert_eq!(number(row, "requests"), REQUESTS);
@@ -92,7 +92,7 @@ async fn one_redis_holds_four_gateways_to_one_limit_and_memory_does_not() {
 async fn a_store_of_the_options_is_where_the_fleet_counts() {
     let _busy = MACHINE.read().await;
     let server = Redis::start();
-    // Without a PATH there is no other.
+    // Without a PATH the demo cannot start a server.
     let (rows, stderr) = rows(&["--backend", &server.url()], Some("")).await;
     assert_eq!(stderr, "");
     let [_, redis] = &rows[..] else {
@@ -134,7 +134,7 @@ async fn the_table_shows_each_gateway_and_the_limit() {
     }
 }
 
-/// The processes that a process has started, by any of its threads.
+/// The child processes of all threads of a process.
 #[cfg(target_os = "linux")]
 fn children(id: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
@@ -166,7 +166,7 @@ async fn a_demo_that_is_stopped_stops_what_it_has_started() {
     crate::process::signal(id, "TERM");
     let ended = tokio::time::timeout(Duration::from_secs(30), demo.wait()).await;
     assert_eq!(ended.expect("it ends").unwrap().code(), Some(1));
-    // Killed, which may take a moment; and perhaps not taken note of by whoever inherits it.
+    // A kill may take a moment, and the adopting process may not have reaped the child yet.
     let gone = |child: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") Z ")

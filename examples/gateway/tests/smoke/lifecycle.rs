@@ -1,4 +1,4 @@
-//! How it starts, and how it stops.
+//! Start and stop of the gateway.
 
 use std::net::TcpListener;
 
@@ -132,7 +132,7 @@ async fn a_signal_lets_the_request_in_flight_finish() {
         let answer = tokio::spawn(get(url));
         arrived.notified().await;
         gateway.signal(signal);
-        // It listens no more, but the connection that waits for its answer is still there.
+        // The listener is closed, but the connection that waits for its response still exists.
         while tokio::net::TcpStream::connect(gateway.addr).await.is_ok() {
             tokio::task::yield_now().await;
         }
@@ -171,7 +171,7 @@ async fn a_second_signal_stops_at_once() {
     let answer = tokio::spawn(get(format!("http://{}/", gateway.addr)));
     arrived.notified().await;
     gateway.signal("TERM");
-    // It listens no more once it drains, and then it hears the next one.
+    // The listener is closed when the gateway drains. It then receives the next signal.
     while tokio::net::TcpStream::connect(gateway.addr).await.is_ok() {
         tokio::task::yield_now().await;
     }

@@ -9,7 +9,7 @@ use crate::process::Gateway;
 async fn the_request_after_the_burst_is_429_and_says_when_to_come_back() {
     let gateway = Gateway::start(&["--limit", "1", "--burst", "3", "--profile", "tail"]);
     let url = format!("http://{}/", gateway.addr);
-    // A slow machine may let one more token come back.
+    // On a slow machine one more token may refill.
     let refused = async |key: Option<&str>| {
         for sent in 0..10 {
             let mut request = Request::get(&url);
@@ -42,7 +42,7 @@ async fn the_request_after_the_burst_is_429_and_says_when_to_come_back() {
             .contains(r#""violated-policies":["per-client"]"#)
     );
 
-    // Another key has a bucket of its own, and so has an address without a key.
+    // Another key has a separate bucket, and so does an address without a key.
     for other in [Some("b"), None] {
         assert_eq!(refused(other).await.status(), StatusCode::TOO_MANY_REQUESTS);
     }

@@ -1,4 +1,4 @@
-//! What the README claims, checked on the real binary over real sockets.
+//! The claims of the README, checked on the real binary over real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 

@@ -9,10 +9,10 @@ use tokio::sync::RwLock;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_gateway");
 
-/// Tests that start many processes share it; one that compares latencies has it to itself.
+/// Tests that start many processes share it; a test that compares latencies holds it alone.
 pub(crate) static MACHINE: RwLock<()> = RwLock::const_new(());
 
-/// The gateway, which does not outlive what it is started as.
+/// A gateway that ends with its parent.
 pub(crate) fn command(args: &[&str]) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(BINARY);
     command.args(args).kill_on_drop(true);
@@ -33,19 +33,19 @@ pub(crate) struct Gateway {
     child: Child,
     pub(crate) addr: SocketAddr,
     pub(crate) first_line: String,
-    // Where a test reads it.
+    // Taken while a test reads it.
     stderr: Option<BufReader<ChildStderr>>,
-    // Closing the pipe would be one more thing the gateway has to cope with.
+    // Kept open, so that the gateway can write to it.
     stdout: BufReader<ChildStdout>,
 }
 
 impl Gateway {
-    /// Starts it on a free port; returns when it listens.
+    /// Starts a gateway on a free port, and returns when it listens.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::spawn(args, Stdio::inherit())
     }
 
-    /// The same, for a test that reads its log.
+    /// The same, for a test that reads the log.
     pub(crate) fn logged(args: &[&str]) -> Self {
         Self::spawn(args, Stdio::piped())
     }
@@ -80,13 +80,13 @@ impl Gateway {
         }
     }
 
-    /// In front of a server of the test.
+    /// Starts a gateway in front of the test's server.
     pub(crate) fn before(upstream: SocketAddr, args: &[&str]) -> Self {
         let url = format!("http://{upstream}");
         Self::start(&[&["--upstream", &url], args].concat())
     }
 
-    /// Returns the lines behind the first one, which say what to try.
+    /// Returns the lines after the first one, which contain examples.
     pub(crate) fn hint(&mut self) -> String {
         let mut hint = String::new();
         while !hint.contains("Ctrl-C") {
@@ -95,7 +95,7 @@ impl Gateway {
         hint
     }
 
-    /// The next line of its log, which must come within half a minute.
+    /// The next line of the log, which must come within half a minute.
     pub(crate) async fn log_line(&mut self) -> String {
         let mut stderr = self.stderr.take().unwrap();
         let read = tokio::task::spawn_blocking(move || {
@@ -137,7 +137,7 @@ impl Drop for Gateway {
     }
 }
 
-/// An address where nobody listens.
+/// A local address without a listener.
 pub(crate) fn unused_addr() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -1,4 +1,4 @@
-//! It behaves like a proxy.
+//! The gateway behaves as an HTTP proxy.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ async fn request_bodies_stream_and_arrive_whole() {
         let echoed = response.into_body().collect().await.unwrap();
         assert!(echoed.to_bytes() == body, "{length}");
     }
-    // One whose length is not known in advance.
+    // A body of unknown length.
     let chunk = "8001\r\n".to_owned() + &"x".repeat(0x8001) + "\r\n";
     let request =
         "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -138,7 +138,7 @@ async fn request_bodies_stream_and_arrive_whole() {
     assert!(answer.ends_with(&"x".repeat(2 * 0x8001)));
 }
 
-/// Up to 64 KiB are recorded while they stream.
+/// Up to 64 KiB of a streaming body are recorded.
 #[tokio::test]
 async fn a_body_that_streams_is_sent_again() {
     use std::sync::Arc;
@@ -193,7 +193,7 @@ async fn a_silent_upstream_is_504() {
     assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
 }
 
-/// Each attempt would have an hour.
+/// Each attempt may take an hour.
 #[tokio::test]
 async fn a_request_that_takes_longer_than_the_deadline_is_504() {
     let upstream = serve(Router::new().fallback(std::future::pending::<()>)).await;
@@ -204,7 +204,7 @@ async fn a_request_that_takes_longer_than_the_deadline_is_504() {
     assert_problem(response, StatusCode::GATEWAY_TIMEOUT, "in time").await;
 }
 
-/// Where a message has both, the encoding counts.
+/// If a message has both, the encoding counts.
 #[tokio::test]
 async fn an_answer_with_a_length_and_an_encoding_arrives_whole() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
