@@ -8,13 +8,10 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Notify, time::sleep};
 use tower_dist_ratelimit::backend::{
     BackendError, BoxFuture,
-    toolkit::{ConnectError, Timeouts},
+    toolkit::{ConnectError, Timeouts, connect_within},
 };
 use tower_jitter_retry::{Backoff, Jitter};
 
@@ -232,10 +229,9 @@ impl Cluster {
                 Some(_) => self.timeouts.answer,
                 None => self.timeouts.connect / 4,
             };
-            match timeout(limit, self.ask_node(&node, commands)).await {
-                Ok(Ok(slots)) => return Ok(slots),
-                Ok(Err(error)) => why = error,
-                Err(_) => why = ConnectError::new(node, "does not answer"),
+            match connect_within(limit, &node, self.ask_node(&node, commands)).await {
+                Ok(slots) => return Ok(slots),
+                Err(error) => why = error,
             }
         }
         Err(why)

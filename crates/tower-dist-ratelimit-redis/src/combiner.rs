@@ -1,4 +1,4 @@
-use std::{future::ready, pin::Pin, sync::Arc, time::Duration};
+use std::{future::ready, mem, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{ErrorKind, RedisError};
@@ -122,25 +122,23 @@ impl<'a> Combiner<'a> {
 
     /// Records the end of a call, and takes out requests that waited for it. Returns why the connection is dead, if it is.
     fn done(&mut self, done: Done) -> Option<String> {
+        let silences = mem::take(&mut self.silences) + 1;
         let end = match &done.error {
             None | Some(Outcome::Numbers(_)) => {
-                self.silences = 0;
                 self.had_answers = true;
                 None
             }
+            Some(Outcome::Silence) if silences < SILENCES => {
+                self.silences = silences;
+                None
+            }
             Some(Outcome::Silence) => {
-                self.silences += 1;
-                (self.silences >= SILENCES).then(|| {
-                    format!(
-                        "{SILENCES} calls in a row had no answer within {:?}",
-                        self.timeout
-                    )
-                })
+                let within = self.timeout;
+                Some(format!(
+                    "{SILENCES} consecutive calls had no answer within {within:?}"
+                ))
             }
-            Some(Outcome::Error(error)) => {
-                self.silences = 0;
-                is_dead(error).then(|| error.to_string())
-            }
+            Some(Outcome::Error(error)) => is_dead(error).then(|| error.to_string()),
         };
         if end.is_some() && self.reconnects {
             return end;

@@ -38,11 +38,18 @@ impl Redis {
                 let places = (first..slots.len()).filter(|&place| slots[place] == *slot);
                 let charges_here: SmallVec<[Charge<'_>; 4]> =
                     places.clone().map(|place| charges[place]).collect();
-                let placed = places.map(|place| self.placed(place, &charges[place]));
+                let placed = places.map(|place| {
+                    let (scripts, number) = self.registry.find(&charges[place])?;
+                    Ok(Placed {
+                        place,
+                        quota: charges[place].quota,
+                        single: Arc::clone(&scripts.single[number]),
+                    })
+                });
                 parts.push(Part {
                     route: self.route.clone(),
                     call: self.call(&charges_here, verb)?,
-                    charges: placed.collect::<Result<_, _>>()?,
+                    charges: placed.collect::<Result<_, BackendError>>()?,
                 });
             }
         }
@@ -80,15 +87,6 @@ impl Redis {
             script: Arc::clone(script),
             asks: asks.collect(),
             settles: matches!(verb, Verb::Settle(_)),
-        })
-    }
-
-    fn placed(&self, place: usize, charge: &Charge<'_>) -> Result<Placed, BackendError> {
-        let (scripts, number) = self.registry.find(charge)?;
-        Ok(Placed {
-            place,
-            quota: charge.quota,
-            single: Arc::clone(&scripts.single[number]),
         })
     }
 

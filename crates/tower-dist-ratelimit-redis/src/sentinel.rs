@@ -3,7 +3,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::Value;
 use tokio::time::timeout;
-use tower_dist_ratelimit::backend::toolkit::ConnectError;
+use tower_dist_ratelimit::backend::toolkit::{ConnectError, connect_within};
 
 use super::{
     target::Address,
@@ -49,13 +49,8 @@ impl Watched {
     }
 
     async fn dial_by(&self, sentinel: &Address) -> Result<Wire, ConnectError> {
-        let primary = timeout(PATIENCE, self.ask(sentinel))
-            .await
-            .unwrap_or_else(|_| {
-                let problem = format!("no answer within {PATIENCE:?}");
-                Err(ConnectError::new(sentinel, problem))
-            });
-        self.dialer.clone().dial(primary?).await
+        let primary = connect_within(PATIENCE, sentinel, self.ask(sentinel)).await?;
+        self.dialer.clone().dial(primary).await
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, ConnectError> {

@@ -179,17 +179,11 @@ async fn fitness(address: &Address, commands: &dyn Commands) -> Result<(), Conne
     }
     let mut script = redis::cmd("EVAL");
     script.arg("return redis.call('TIME')").arg(0);
+    let problem = "does not run scripts for this user";
     match commands.send(script, false).await {
         Ok(Value::Array(_)) => Ok(()),
-        Ok(_) => Err(ConnectError::new(
-            address,
-            "does not run scripts as Redis does",
-        )),
-        Err(error) => Err(ConnectError::because(
-            address,
-            "does not run scripts for this user",
-            error,
-        )),
+        Ok(_) => Err(ConnectError::new(address, problem)),
+        Err(error) => Err(ConnectError::because(address, problem, error)),
     }
 }
 
@@ -204,15 +198,12 @@ fn check_info(address: &Address, info: &str) -> Result<(), ConnectError> {
         let problem = "is a sentinel, which needs a URL of redis-sentinel://";
         return Err(ConnectError::new(address, problem));
     }
-    if let Some(version) = says("redis_version") {
-        let major = version
-            .split('.')
-            .next()
-            .and_then(|major| major.parse().ok());
-        if major.is_some_and(|major: u32| major < LEAST) {
-            let problem = format!("is Redis {version}, but must be at least {LEAST}");
-            return Err(ConnectError::new(address, problem));
-        }
+    if let Some(version) = says("redis_version")
+        && let Some((major, _)) = version.split_once('.')
+        && major.parse().is_ok_and(|major: u32| major < LEAST)
+    {
+        let problem = format!("is Redis {version}, but must be at least {LEAST}");
+        return Err(ConnectError::new(address, problem));
     }
     if says("role") == Some("slave") && says("slave_read_only") == Some("1") {
         return Err(ConnectError::new(address, "is a read-only replica"));

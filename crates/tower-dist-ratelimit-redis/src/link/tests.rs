@@ -167,7 +167,9 @@ async fn two_consecutive_timeouts_end_a_connection_and_one_does_not() {
     lab.server.silent_for.store(2, Ordering::Relaxed);
     assert!(ask(&link).await.is_err() && ask(&link).await.is_err());
     let down = ask(&link).await;
-    assert!(matches!(&down, Err(Failure::NotConnected(why)) if why.contains("2 calls in a row")));
+    assert!(
+        matches!(&down, Err(Failure::NotConnected(why)) if why.contains("2 consecutive calls"))
+    );
     up(&link).await;
     ask(&link).await.unwrap();
     assert_eq!(lab.attempts(), 2);
