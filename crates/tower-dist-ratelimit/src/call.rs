@@ -17,7 +17,7 @@ pub use self::{
 };
 use crate::backend::{Backend, BackendError};
 
-/// Limits the rate of requests of any type to a service: for what is not HTTP, such as jobs, messages or queries.
+/// Limits requests of any type to a service, such as jobs, messages or queries.
 ///
 /// A rejection is an error, [`LimitError::RateLimited`], which says why and until when; the inner service's errors are kept in
 /// [`LimitError::Inner`]. Where requests should wait rather than fail, end the builder with

@@ -40,7 +40,7 @@
 //!
 //! | option | round trips | over-admission | use |
 //! |---|---|---|---|
-//! | [`Exact`], the default | one per decision; concurrent decisions share a batch | none | a backend nearby, up to some 100,000 decisions per second |
+//! | [`Exact`], the default | one per decision; concurrent decisions share a batch | none | a nearby backend, up to 100,000 decisions per second |
 //! | [`deny_cache`], on by default | none for a rejected key, until the backend would admit it and at most 1 s | none | clients that retry without a pause |
 //! | [`Leased`] | about 2 per lease time and hot key, in the background; above the limit, 1 per 16 requests | in any interval D, at most what the limit admits in D + the lease time | hot keys, and distant backends |
 //! | [`Eventual`] | 2 per interval and key | unbounded: in one interval, the limit times the number of instances | advisory limits |

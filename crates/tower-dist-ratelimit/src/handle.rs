@@ -33,7 +33,7 @@ use crate::{
 ///
 /// In [`Memory`](crate::backend::Memory) a correction is exact and immediate. With a remote backend it runs in the
 /// background, with the layer's timeout; at most 1024 corrections of a layer run concurrently. The layer
-/// [counts](crate::RateLimitLayer::lost_corrections) those that do not arrive. A charge that was decided [without the
+/// [counts](crate::RateLimitLayer::lost_corrections) lost corrections. A charge that was decided [without the
 /// backend](crate::FailureMode) is corrected in the local fallback.
 ///
 /// ```
@@ -61,7 +61,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct RateLimitHandle {
-    /// One per policy, those of the nearest layer first.
+    /// One per policy, starting with the nearest layer.
     accounts: SmallVec<[Arc<Account>; 1]>,
 }
 
@@ -108,7 +108,7 @@ impl RateLimitHandle {
         self
     }
 
-    /// The name and the decision of each policy that decided on the request, those of the nearest layer first. Empty if no
+    /// The name and the decision of each policy that decided on the request, starting with the nearest layer. Empty if no
     /// policy applies.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let accounts = self.accounts.iter();

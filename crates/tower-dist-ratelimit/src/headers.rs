@@ -14,7 +14,7 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Which responses tell the client where it stands, in the `RateLimit-Policy` and `RateLimit` fields of
+/// The responses that carry the `RateLimit-Policy` and `RateLimit` headers of
 /// `draft-ietf-httpapi-ratelimit-headers-11`.
 ///
 /// ```text
@@ -22,34 +22,34 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// RateLimit: "per-client";r=99;t=1
 /// ```
 ///
-/// | | is |
+/// | parameter | meaning |
 /// |---|---|
 /// | `q` | the tokens that a client can use within a window: the limit, or the burst where that is larger |
 /// | `w` | the seconds in which `q` tokens come back, rounded up; left out below one second |
 /// | `r` | the remaining tokens, at most `q` |
 /// | `t` | the seconds until the bucket is full again, or until the same request can pass if it was rejected |
 ///
-/// So `q / w` is the rate that a client can keep up: 5 per second with a burst of 10 are `q=10;w=2`. There is one member
-/// per policy. Fields of inner services are kept. A rejection's `Retry-After` comes in any case.
+/// So `q / w` is the rate that a client can sustain: 5 per second with a burst of 10 are `q=10;w=2`. The headers have one member
+/// per policy. Headers of the inner service stay. Every rejection carries `Retry-After`, also without these headers.
 ///
 /// # Cost
 ///
-/// A response with fields takes an allocation for the value and those of the header map; without, nothing.
+/// A response with these headers takes an allocation for the value and the allocations of the header map.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseHeaders {
-    /// Every response. The default: a client that can see the limit can keep it.
+    /// Every response. The default, because a client can stay within a limit that it sees.
     #[default]
     Always,
     /// Rejections only.
     OnRejection,
-    /// Rejections, and responses after which at most this share of a burst is left: above 0, at most 1.
+    /// Rejections, and responses with at most this share of the burst remaining: above 0, at most 1.
     NearLimit(f64),
     /// None.
     Never,
 }
 
-/// `RateLimit-Policy`: a constant, for all the policies.
+/// The value of `RateLimit-Policy`.
 pub(crate) fn policies<'a>(
     policies: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
@@ -65,7 +65,7 @@ pub(crate) fn policies<'a>(
     line.finish()
 }
 
-/// `RateLimit`: what was decided, for the policies that were asked.
+/// The value of `RateLimit`.
 pub(crate) fn state<'a>(
     decided: impl Iterator<Item = (&'a str, &'a Decision)>,
 ) -> Option<HeaderValue> {
@@ -97,7 +97,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// By one policy's decision, of which this many tokens can be used at most.
+    /// From the decision of one policy. `most` is the number of tokens that a client can use.
     pub(crate) fn of(most: u64, decision: &Decision) -> Self {
         Self {
             limit: integer(most),
@@ -106,7 +106,7 @@ impl Standing {
         }
     }
 
-    /// These are no lists: if an inner service has said one of them, all are its own.
+    /// These headers are not lists, so the headers of an inner service replace all of them.
     pub(crate) fn put_on(self, fields: &mut HeaderMap) {
         if [X_LIMIT, X_REMAINING, X_RESET]
             .iter()
@@ -122,24 +122,24 @@ impl Standing {
     }
 }
 
-/// A `Retry-After`: at least a second, since 0 would invite the client to come back at once.
+/// The value of `Retry-After`: at least one second, because 0 invites an immediate retry.
 pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
     integer(whole_seconds(wait).max(1))
 }
 
-/// In one allocation, where `HeaderValue::from` takes three.
+/// A number in one allocation; `HeaderValue::from` takes three.
 fn integer(number: u64) -> HeaderValue {
     let mut line = Line::new();
     line.number(number);
     line.finish().unwrap_or_else(|| HeaderValue::from(number))
 }
 
-/// As text in quotes: a string of structured fields, and just so one of JSON, for printable ASCII.
+/// A quoted text. For printable ASCII, it is both a string of structured fields and one of JSON.
 pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', r"\\").replace('"', r#"\""#))
 }
 
-/// Rounded up, so that who waits this long has waited long enough.
+/// Seconds, rounded up so that the wait suffices.
 fn whole_seconds(duration: Duration) -> u64 {
     duration
         .as_secs()

@@ -11,6 +11,7 @@ use http::{
 
 pub(crate) use self::follow_up::FollowUp;
 pub use self::response_head::ResponseHead;
+pub(crate) use self::stamp::policies_of;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
     Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders, headers,
@@ -18,21 +19,21 @@ use crate::{
     limits::{Limits, Outcome, Question, Rule},
 };
 
-/// Whether a request is left alone.
+/// Whether a request is exempt.
 pub(crate) type Exempt = Box<dyn Fn(RequestParts<'_>) -> bool + Send + Sync>;
 
-/// Whether a request costs nothing after all, now that it is answered.
+/// Whether a response refunds its request. `None` is a failed inner service.
 pub(crate) type RefundWhen = Box<dyn Fn(Option<ResponseHead<'_>>) -> bool + Send + Sync>;
 
-/// The settings and the state of one layer over HTTP, shared by all its services.
+/// The settings and the state of one HTTP layer, shared by all its services.
 pub(crate) struct HttpLimits {
     pub(crate) limits: Arc<Limits>,
     pub(crate) answers: Answers,
-    /// A constant, unless quotas differ from key to key.
+    /// The value of `RateLimit-Policy`, if it is the same for all requests.
     pub(crate) policy_field: Option<HeaderValue>,
 }
 
-/// How requests are treated, and what clients are told.
+/// The HTTP settings of a layer.
 #[derive(Default)]
 pub(crate) struct Answers {
     pub(crate) fields: ResponseHeaders,
@@ -42,7 +43,7 @@ pub(crate) struct Answers {
     pub(crate) refund_when: Option<RefundWhen>,
 }
 
-/// What a request that passes takes along.
+/// The headers and the handle of a request that passes.
 pub(crate) struct Passed {
     stamp: Option<Stamp>,
     handle: Option<RateLimitHandle>,
@@ -55,7 +56,7 @@ impl HttpLimits {
         question: &mut Option<Question>,
         request: &Request<B>,
     ) -> Outcome<Passed> {
-        // Made for each use: a copy has to wait until the first is written, which takes longer.
+        // Built for each use: copying a view that was just written takes longer.
         let head = || RequestParts::new(request);
         if self.answers.exempt.iter().any(|exempt| exempt(head())) {
             return Outcome::Pass(self.passed(Decided::none(), false));
@@ -65,7 +66,7 @@ impl HttpLimits {
         self.limits.decide(question, look, passed)
     }
 
-    /// Whoever looks for a handle finds one, whatever lets the request pass.
+    /// A layer with handles gives one to every request, also to an exempt or uncharged one.
     #[inline]
     pub(crate) fn passed(self: &Arc<Self>, decided: Decided<'_>, charged: bool) -> Passed {
         let answers = &self.answers;
@@ -76,10 +77,10 @@ impl HttpLimits {
         }
     }
 
-    /// The fields for the response to a request that passes, if it gets any.
+    /// The headers for the response to a request that passes, if it gets any.
     fn stamp(self: &Arc<Self>, decided: Decided<'_>) -> Option<Stamp> {
         let answers = &self.answers;
-        // Who is not limited yet is not told of limits.
+        // A shadow limit is invisible to clients.
         let tell = !self.limits.shadow
             && match answers.fields {
                 ResponseHeaders::Always => true,
@@ -93,7 +94,7 @@ impl HttpLimits {
         }
     }
 
-    /// Gives a request what it takes along, and says what is left to do when it is answered.
+    /// Gives a request its handle, and returns the work that remains for its response.
     #[inline]
     pub(crate) fn attach<B>(
         self: &Arc<Self>,
@@ -122,7 +123,7 @@ impl HttpLimits {
         })
     }
 
-    /// The response to a request that must not pass: what the strategy makes, with what every rejection has.
+    /// The response to a rejected request, with the headers that every rejection has.
     pub(crate) fn rejection<B>(
         self: &Arc<Self>,
         reject: &impl RejectionResponse<B>,
@@ -147,12 +148,12 @@ impl HttpLimits {
     }
 }
 
-/// Appends, so that what an inner service has said stays; unless the message has as many fields as it can have.
+/// Appends a header and keeps the inner service's headers. A full header map drops it.
 fn put(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     let _ = fields.try_append(name, value);
 }
 
-/// This share of the burst, rounded up: rather told too early than too late.
+/// A share of the burst, rounded up so that clients see the limit in time.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

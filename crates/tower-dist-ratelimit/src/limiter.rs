@@ -20,25 +20,22 @@ use crate::{
     limits::{Applies, Limits, Outcome, Question, Quoted, Rule},
 };
 
-/// A limit without HTTP and without tower: the caller says who asks, and what it means to be rejected.
+/// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
 ///
-/// Clones count in the same buckets. A key that is `None` is the one bucket of all who have no key.
+/// Clones share the counts. All keys that are `None` share one count.
 ///
-/// When the store fails or is late, this process decides instead, unless something else [is
-/// chosen](LimiterBuilder::failure_mode). What is decided can be [observed](LimiterBuilder::observer), and
-/// [tried out](LimiterBuilder::shadow) without rejecting anything.
-///
-/// What costs are known of afterwards is corrected with [`charge`](Self::charge) and [`refund`](Self::refund).
+/// While the backend fails or is late, the [failure mode](LimiterBuilder::failure_mode) decides; by default this instance
+/// decides alone. [`charge`](Self::charge) and [`refund`](Self::refund) correct costs that are known later.
 ///
 /// # Errors
 ///
-/// The methods that decide fail if the store does, or does not answer within 50 ms, and [`FailureMode::Closed`](crate::FailureMode::Closed)
-/// is chosen for that; and with a [quota](Self::with_quota) that cannot be. [`refund`](Self::refund) and
-/// [`reset`](Self::reset) fail if the store does. [`Memory`](crate::backend::Memory) never fails.
+/// A check fails if the backend does not decide and the failure mode is [`FailureMode::Closed`](crate::FailureMode::Closed), or
+/// if the [quota](Self::with_quota) of the limiter is invalid. [`charge`](Self::charge), [`refund`](Self::refund) and
+/// [`reset`](Self::reset) fail if the backend fails or times out. [`Memory`](crate::backend::Memory) never fails.
 ///
 /// # Cancel safety
 ///
-/// The store is asked when the future is first polled. Dropping the future after that does not take the question back.
+/// The first poll of a future sends its request to the backend. Dropping the future after that does not undo the charge.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -60,25 +57,25 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter that keeps this policy in this store.
+    /// A limiter with one policy and default settings.
     ///
     /// # Errors
     ///
-    /// A policy that cannot work (see [`Policy`]), that the store cannot keep, or that takes keys or costs from requests
-    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `missing_key`): here the caller gives them.
+    /// Fails if the policy is invalid (see [`Policy`]), if the backend cannot keep it, or if it takes keys or costs from requests
+    /// (`by`, `by_fn`, `by_str`, `cost_fn`, `quota_by`, `only_if`, `missing_key`).
     pub fn new(backend: impl Backend, policy: Policy) -> Result<Self, BuildError> {
         Self::builder(backend, policy).build()
     }
 
-    /// A limiter that is told what to do when the store fails.
+    /// Starts a limiter with more policies or settings.
     pub fn builder(backend: impl Backend, policy: Policy) -> LimiterBuilder {
         LimiterBuilder::new(Arc::new(backend), policy)
     }
 }
 
 impl Limiter {
-    /// The same limiter, over the same buckets, with another quota: for keys that are allowed more, or less, than the policy
-    /// says. It can be another one with every call.
+    /// Returns this limiter with another quota and the same counts, for keys whose quota differs from the policy's. It can
+    /// differ from call to call.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -93,7 +90,7 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without, or with a quota that the store cannot keep, the
+    /// The policy needs [`dynamic_quotas`](Policy::dynamic_quotas). Without it, or with a quota that the backend cannot keep, the
     /// methods fail.
     #[must_use]
     pub fn with_quota(&self, quota: Quota) -> Self {
@@ -103,7 +100,7 @@ impl Limiter {
         }
     }
 
-    /// How a policy applies to a request of this key and this cost, if it is not the policy's own.
+    /// The charge of a policy. `None` is the policy's own cost.
     #[inline]
     fn applies(&self, rule: &Rule, key: Range<usize>, cost: Option<u64>) -> Applies {
         Applies::To {
@@ -116,7 +113,7 @@ impl Limiter {
         }
     }
 
-    /// The charges of this many tokens to a key, with the numbers of their policies.
+    /// The charges of all policies, with their numbers.
     fn charges<'a>(&self, sink: &'a KeySink, tokens: u64) -> SmallVec<[(usize, Charge<'a>); 2]> {
         let rules = self.limits.rules.iter().enumerate();
         let charges = rules.map(|(number, rule)| {
@@ -127,7 +124,7 @@ impl Limiter {
         charges.collect()
     }
 
-    /// Takes the policy's cost (1 by default) out of the key's bucket, if it has as many.
+    /// Charges the policy's cost, 1 by default, to a key, if all policies allow it.
     ///
     /// # Errors
     ///
@@ -136,7 +133,7 @@ impl Limiter {
         Check::new(self, key, None)
     }
 
-    /// Takes `cost` tokens out of the key's bucket, if it has as many.
+    /// Charges `cost` tokens to a key, if all policies allow it.
     ///
     /// # Errors
     ///
@@ -149,14 +146,14 @@ impl Limiter {
         Check::new(self, key, Some(cost))
     }
 
-    /// Looks at the key's bucket and takes nothing: what is left of it, and when it is full again. This is the decision
-    /// on a cost of zero, so it always allows.
+    /// Returns the state of a key without a charge: its remaining tokens, and the time until it is full again.
+    ///
+    /// This is the decision on a cost of zero, which is always allowed. An observer receives no event for it, except events of
+    /// the backend.
     ///
     /// # Errors
     ///
     /// See [`Limiter`].
-    ///
-    /// An observer is not told of it, but of what the store does.
     pub async fn peek(&self, key: impl IntoKey) -> Result<Decision, BackendError> {
         self.check_quota()?;
         let limits = &*self.limits;
@@ -179,10 +176,10 @@ impl Limiter {
         }
     }
 
-    /// Takes `tokens` more than were checked for, also when they are not there: then what follows waits longer. For what is
-    /// found to have cost more than was thought.
+    /// Charges `tokens` more than a check did, also if the key lacks them: later checks wait longer. For a cost that turns out
+    /// higher than expected.
     ///
-    /// While the store is not asked they are taken out of the bucket of this process, if there is one.
+    /// While the circuit is open, the local fallback is charged, if there is one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -192,7 +189,7 @@ impl Limiter {
     ///
     /// let limiter = Limiter::new(Memory::default(), Policy::new("tokens", Quota::per_second(10)))?;
     /// assert!(limiter.check_n("alice", 5).await?.allowed);
-    /// // It were 25.
+    /// // The real cost was 25.
     /// limiter.charge("alice", 20).await?;
     /// let rejected = limiter.check("alice").await?;
     /// assert_eq!(rejected.retry_after, Some(Duration::from_millis(1600)));
@@ -208,10 +205,10 @@ impl Limiter {
         self.correct(key, tokens, delta).await
     }
 
-    /// Puts back `tokens` that were taken and not used after all. The bucket never holds more than its burst. With windows put nothing
-    /// back when the one is over in which it was taken: it would be the next one's.
+    /// Returns `tokens` that were charged and not used. A bucket never holds more than its burst. A window returns nothing after
+    /// the window of the charge has ended.
     ///
-    /// While the store is not asked they go to the bucket of this process, if there is one.
+    /// While the circuit is open, the local fallback gets the refund, if there is one.
     ///
     /// # Errors
     ///
@@ -244,7 +241,7 @@ impl Limiter {
         }
     }
 
-    /// Makes the key's bucket full, also that of this process for when the store fails.
+    /// Clears the count of a key, also in the local fallback.
     ///
     /// # Errors
     ///
@@ -276,20 +273,20 @@ impl Limiter {
         Bounded::new(limits.timeout, Box::pin(all)).await
     }
 
-    /// Gives back what is left of [leases](crate::Consistency::Leased), when this instance is shut down: else it is lost when they end,
-    /// which matters to quotas of hours and days.
+    /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. Otherwise they are lost,
+    /// which matters for hourly and daily quotas.
     ///
-    /// A bucket gets back what is left but for as many tokens as it gains in a lease time and the deadline, so that the bound of leases
-    /// holds. Nothing is given back of windows and logs, nor of keys of more than 1,000 bytes. Of no effect without leases. Requests can go
-    /// on, and lease again.
+    /// A bucket gets back its unused tokens, less the tokens that it gains in a lease time and the timeout, so that the bound
+    /// of leases holds. Windows, logs, and keys of more than 1,000 bytes get nothing back. Requests can continue, and lease
+    /// again. Without leases, this has no effect.
     ///
     /// # Errors
     ///
-    /// If the store fails or is late: what could not be given back is lost.
+    /// Fails if the backend fails or times out. The tokens are lost then.
     ///
     /// # Cancel safety
     ///
-    /// What was not sent is lost.
+    /// If the future is dropped, tokens that were not sent are lost.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -308,7 +305,7 @@ impl Limiter {
         self.limits.return_leases().await
     }
 
-    /// What would be rejected by any store, and says nothing about this one.
+    /// Rejects a quota that no backend accepts.
     #[cold]
     fn check_quota(&self) -> Result<(), BackendError> {
         let Some(quota) = self.quota else {
@@ -317,7 +314,7 @@ impl Limiter {
         let mut rules = self.limits.rules.iter();
         if !rules.all(|rule| rule.policy.has_dynamic_quotas()) {
             return Err(BackendError::new(
-                "a quota of its own to a policy without dynamic_quotas",
+                "a quota for a policy without dynamic_quotas",
             ));
         }
         if quota.limit() == 0 || quota.burst_size() == 0 {
@@ -335,11 +332,11 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// The decision on a request that passes, also one that only a shadow lets pass.
+/// The decision on a request that passes, also because of a shadow.
 fn allowed(decided: &Decided<'_>) -> Result<Decision, BackendError> {
     let tightest = decided.tightest();
     let (_, decision) =
-        tightest.ok_or_else(|| BackendError::new("an answer without a decision"))?;
+        tightest.ok_or_else(|| BackendError::new("the backend's answer has no decision"))?;
     Ok(Decision {
         allowed: true,
         ..*decision
@@ -353,5 +350,5 @@ fn rejected(limits: &Limits, question: &mut Question) -> Result<Decision, Backen
     }
     let tightest = Decided::new(&limits.rules, question).tightest();
     let tightest = tightest.map(|(_, decision)| *decision);
-    tightest.ok_or_else(|| BackendError::new("an answer without a decision"))
+    tightest.ok_or_else(|| BackendError::new("the backend's answer has no decision"))
 }

@@ -80,7 +80,7 @@ pub enum Event<'a> {
     /// The backend failed or was late, or its circuit is open. [`FailureMode`](crate::FailureMode) decides on the request,
     /// and its outcome follows as another event.
     BackendFailed(&'a BackendError),
-    /// The circuit opened after too many failures, the last of which is this one. Only probes reach the backend now.
+    /// The circuit opened after too many failures. This is the last failure. Only probes reach the backend now.
     CircuitOpened(&'a BackendError),
     /// A probe succeeded and closed the circuit.
     CircuitClosed,

@@ -12,25 +12,28 @@ pub use problem_json::ProblemJson;
 pub use reason::Reason;
 pub use rejection::Rejection;
 
-/// Makes the response to a request that is rejected, in the body type of the service, so that the responses that pass
-/// need no other type.
+/// Builds the response to a rejected request, in the body type of the service. So allowed responses need no other type.
 ///
-/// The layer adds `Retry-After`, unless the response has one, and the fields that [`ResponseHeaders`](crate::ResponseHeaders) ask for.
+/// The layer adds `Retry-After`, unless the response has it, and the headers of [`ResponseHeaders`](crate::ResponseHeaders).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot make a rejection with the body `{B}`",
     note = "by default the response body must be `From<Bytes>`; for tonic's, end the builder with `.grpc()`; for any other, give it a closure with `.rejection(..)`"
 )]
 pub trait RejectionResponse<B> {
-    /// The response to this rejection.
+    /// Returns the response to this rejection.
     fn response(&self, rejection: &Rejection<'_>) -> Response<B>;
 
-    /// Whether the response says by itself when to come back, so that it needs no `Retry-After`. By default it does not.
+    /// Whether the response carries its own retry hint and needs no `Retry-After`.
+    ///
+    /// # Default
+    ///
+    /// `false`.
     fn says_when(&self) -> bool {
         false
     }
 }
 
-/// Rejects with what a closure returns, from [`rejection`](crate::RateLimitLayerBuilder::rejection).
+/// Rejects with the response of a closure, from [`rejection`](crate::RateLimitLayerBuilder::rejection).
 #[derive(Clone, Copy)]
 pub struct RejectWith<F>(pub(crate) F);
 

@@ -61,7 +61,7 @@ where
 }
 
 impl<S, R> RateLimit<S, R> {
-    /// Calls the ready inner service, or does what the outcome says instead.
+    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision.
     #[inline]
     pub(crate) fn go_on<B, ResBody>(
         &mut self,

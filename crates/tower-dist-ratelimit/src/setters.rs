@@ -25,7 +25,7 @@ macro_rules! shared_setters {
 
         /// Maximum time that a request waits for the backend: above zero and at most one minute.
         ///
-        /// Time counts from the moment when the backend is asked. A quota look-up has the same time before that. A
+        /// Time counts from the moment when the backend receives the request. A quota look-up has the same time before that. A
         /// waiting request holds the inner service ready, and with it a permit if the inner service limits concurrency.
         ///
         /// # Default

@@ -16,7 +16,7 @@ use crate::{backend::BackendError, call::Calls};
 ///
 /// - The service is always ready. A call waits for its turn, then makes a clone of the inner service ready and calls it. While it
 ///   waits it holds nothing of the inner service.
-/// - Requests with the same keys pass in the order of their calls. Only the first of them asks the backend.
+/// - Requests with the same keys pass in the order of their calls. Only the first of them queries the backend.
 /// - A request that would certainly wait longer than `max_wait` is rejected immediately with
 ///   [`Reason::TooLong`](crate::Reason::TooLong). If the wait is uncertain, the request is rejected after `max_wait`.
 /// - A request that finds `max_waiters` waiting requests is rejected with [`Reason::QueueFull`](crate::Reason::QueueFull). A

@@ -1,17 +1,17 @@
 use http::HeaderValue;
 
-/// The largest integer of a structured field (RFC 9651, 3.3.1): fifteen digits.
+/// The largest integer of a structured field (RFC 9651, section 3.3.1): fifteen digits.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// A field's value under construction. Structured fields are lists here: members between commas, then parameters.
+/// Builds the value of a header as a structured field: a list of members with parameters.
 ///
-/// Made on every response, so by hand: the formatting machinery, and vectors that can spill, take several times as long.
-/// So does moving what was written in pieces a moment ago: each piece is written where it stays.
+/// Every response needs one, so it is written by hand. Formatting machinery and vectors that can spill take several times as
+/// long. Each piece is written in place, because moving a piece that was just written is slow.
 pub(super) struct Line {
     inline: [u8; 128],
-    /// Of `inline`.
+    /// Number of bytes in `inline`.
     len: usize,
-    /// All of it, once it does not fit inline; else empty.
+    /// All bytes, if there are more than `inline` holds; else empty.
     heap: Vec<u8>,
 }
 
@@ -39,13 +39,13 @@ impl Line {
         self.number(value.min(MAX_INTEGER));
     }
 
-    /// In decimal.
+    /// Writes a number in decimal.
     #[inline]
     pub(super) fn number(&mut self, number: u64) {
         write_number(number, self.place(digits(number)));
     }
 
-    /// None of an empty list: that is told by no field at all (RFC 9651, 3.1).
+    /// `None` for an empty list, which is a missing header (RFC 9651, section 3.1).
     pub(super) fn finish(&self) -> Option<HeaderValue> {
         match self.text() {
             [] => None,
@@ -58,7 +58,7 @@ impl Line {
         self.place(text.len()).copy_from_slice(text);
     }
 
-    /// A place for so many bytes, at the end.
+    /// Returns space for `len` bytes at the end.
     #[inline]
     fn place(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
@@ -89,7 +89,7 @@ impl Line {
     }
 }
 
-/// From `00` to `99`: two digits at a time, because each division waits for the one before.
+/// The numbers from `00` to `99`. Two digits at a time halve the number of dependent divisions.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut number: u8 = 0;
@@ -100,13 +100,13 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// How many a number has.
+/// Number of decimal digits.
 #[inline]
 fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Into a place that is as long as it has digits.
+/// Writes a number into a slice of exactly its number of digits.
 #[inline]
 fn write_number(mut number: u64, to: &mut [u8]) {
     let mut pairs = to.rchunks_exact_mut(2);

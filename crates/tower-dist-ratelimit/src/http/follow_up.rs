@@ -10,7 +10,7 @@ use http::Response;
 use super::{HttpLimits, ResponseHead, Stamp};
 use crate::RateLimitHandle;
 
-/// What is left to do when a request that passed is answered. Small, because it is part of every future.
+/// The work that remains for the response to a request that passed. Small, because every future contains it.
 #[derive(Default)]
 pub(crate) struct FollowUp {
     pub(super) stamp: Option<Stamp>,
@@ -23,7 +23,7 @@ pub(super) struct Refund {
 }
 
 impl FollowUp {
-    /// The inner service has answered; or failed, without a response.
+    /// Refunds the request if its response calls for a refund. `None` is a failed inner service.
     pub(crate) fn answered(&mut self, response: Option<ResponseHead<'_>>) {
         if let Some(Refund { http, handle }) = self.refund.take().map(|refund| *refund)
             && let Some(refund_when) = &http.answers.refund_when
@@ -33,8 +33,8 @@ impl FollowUp {
         }
     }
 
-    /// Polls the inner service's answer, and does it. Without anything to do the answer is passed on as it is, because moving
-    /// it takes as long as half of the decision.
+    /// Polls the inner service and does the remaining work. Without any, it returns the response in place: moving it costs
+    /// half as much as the decision.
     #[inline]
     pub(crate) fn poll<B, E>(
         &mut self,

@@ -1,6 +1,6 @@
 use http::{HeaderMap, Response, StatusCode};
 
-/// A response without its body, as [`refund_when`](crate::RateLimitLayerBuilder::refund_when) gets to see it.
+/// A borrowed view of a response without its body, for [`refund_when`](crate::RateLimitLayerBuilder::refund_when).
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     status: StatusCode,
@@ -21,7 +21,7 @@ impl<'a> ResponseHead<'a> {
         self.status
     }
 
-    /// The headers; the `grpc-status` of a gRPC call that fails at once is among them.
+    /// The headers. They include `grpc-status` if a gRPC call failed before its first message.
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers

@@ -4,25 +4,25 @@ use super::{HttpLimits, put};
 use crate::{
     Decided, Decision,
     headers::{self, Standing},
-    limits::Asked,
+    limits::{Asked, Rule},
 };
 
-/// The fields for a response that is yet to come.
+/// The `RateLimit` headers for a response.
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,
-    /// What most layers do not have, and so is not to make every future longer.
+    /// The `X-RateLimit` headers. Boxed, because few layers use them and every future contains a stamp.
     standing: Option<Box<Standing>>,
 }
 
 impl Stamp {
-    /// None if no policy was asked, or nobody has counted.
+    /// `None` if no policy decided, or no backend counted the request.
     pub(super) fn new(http: &HttpLimits, decided: Decided<'_>) -> Option<Self> {
         if !decided.has_counted() {
             return None;
         }
         let standing = http.answers.x_ratelimit.then(|| {
-            // A rejected client is told of the policy that rejects it, another one of the policy that will be first to.
+            // The policy that rejected the request, or else the one with the fewest remaining tokens.
             let tightest =
                 decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
             tightest.map(|(asked, one)| Standing::of(most(http, asked, one), one))
@@ -30,7 +30,7 @@ impl Stamp {
         let standing = standing.flatten().map(Box::new);
         let policies = match &http.policy_field {
             Some(policies) => Some(policies.clone()),
-            None => policies_of(http, decided),
+            None => policies_of(&http.limits.rules, decided),
         };
         let state = decided.named().filter(|(rule, _)| !rule.policy.hidden);
         let state = state.map(|(rule, one)| (rule.quoted.as_str(), one));
@@ -52,7 +52,7 @@ impl Stamp {
     }
 }
 
-/// The tokens that can be used at most; of a share of the quota, as many as that allows in a window.
+/// The most tokens that a client can use; for a share of the quota, the share's limit.
 fn most(http: &HttpLimits, asked: &Asked, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);
@@ -63,9 +63,9 @@ fn most(http: &HttpLimits, asked: &Asked, decision: &Decision) -> u64 {
     }
 }
 
-/// With the quotas of this very key, and without policies that are not about such requests.
-fn policies_of(http: &HttpLimits, decided: Decided<'_>) -> Option<HeaderValue> {
-    let rules = http.limits.rules.iter().enumerate();
+/// The value of `RateLimit-Policy`, with the quotas of the request's keys and without policies that do not apply to it.
+pub(crate) fn policies_of(rules: &[Rule], decided: Decided<'_>) -> Option<HeaderValue> {
+    let rules = rules.iter().enumerate();
     headers::policies(rules.filter_map(|(number, rule)| {
         if rule.policy.hidden {
             return None;

@@ -80,7 +80,7 @@ struct Or<A, B>(A, B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
-        // The first part says which extractor found the key, so a header cannot imitate an address.
+        // The first part identifies the extractor, so a header cannot imitate an address.
         let (_, found) = sink.key(|sink| {
             sink.part(b"0");
             self.0.extract(head, sink)

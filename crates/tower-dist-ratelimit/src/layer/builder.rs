@@ -4,11 +4,10 @@ use http::Response;
 
 use super::RateLimitLayer;
 use crate::{
-    BuildError, Consistency, FailureMode, GrpcRejection, Policy, ProblemJson, RejectWith,
+    BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, RejectWith,
     Rejection, ResponseHeaders,
     backend::Backend,
-    headers,
-    http::{Answers, HttpLimits, ResponseHead},
+    http::{Answers, HttpLimits, ResponseHead, policies_of},
     key::RequestParts,
     limits::Settings,
     setters::shared_setters,
@@ -94,7 +93,7 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Also adds `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` (in seconds from now), for clients that
     /// know no other headers.
     ///
-    /// They describe one policy: one that rejects, or else the one with the fewest remaining tokens. If the inner service has
+    /// They describe one policy: a rejecting policy, or else the policy with the fewest remaining tokens. If the inner service has
     /// set one of them, the layer adds none.
     pub fn x_ratelimit(mut self) -> Self {
         self.answers.x_ratelimit = true;
@@ -106,7 +105,7 @@ impl<R> RateLimitLayerBuilder<R> {
     ///
     /// # Cost
     ///
-    /// Two allocations per policy, and those of the request's first extension.
+    /// Two allocations per policy, and the allocations of the request's first extension.
     pub fn handle(mut self) -> Self {
         self.answers.handle = true;
         self
@@ -205,10 +204,8 @@ impl<R> RateLimitLayerBuilder<R> {
         let limits = self.settings.build(self.policies)?;
         let mut policies = limits.rules.iter().map(|rule| &rule.policy);
         let varies = policies.any(|policy| policy.dynamic.is_some() || policy.only_if.is_some());
-        let rules = limits.rules.iter().filter(|rule| !rule.policy.hidden);
-        let shown = rules.map(|rule| (rule.quoted.as_str(), rule.shown(rule.policy.quota())));
         let http = HttpLimits {
-            policy_field: headers::policies(shown).filter(|_| !varies),
+            policy_field: policies_of(&limits.rules, Decided::none()).filter(|_| !varies),
             limits: Arc::new(limits),
             answers: self.answers,
         };

@@ -14,19 +14,19 @@ use crate::{
 
 type Made = Result<Decision, BackendError>;
 
-/// The decision on one request. By hand, because it is written where the caller gets it: an `async` function moves it in
-/// pieces, which takes as long as hashing the key.
+/// The decision on one request. Written by hand, because an `async` function moves the decision in pieces, which costs as
+/// much as hashing the key.
 pub(super) struct Check<'a, K> {
     limiter: &'a Limiter,
-    /// If it is not that of each policy.
+    /// `None` is the cost of each policy.
     cost: Option<u64>,
-    /// Until the backend is asked.
+    /// `None` after the first poll.
     key: Option<K>,
-    /// In a box, so that not every future is as long as a key.
+    /// Boxed, because most decisions need no wait.
     later: Option<Box<(Question, Waiting)>>,
 }
 
-// Nothing in it stays where it is: the key is moved out, and what waits is in boxes.
+// No field is pinned: the first poll moves the key out, and a pending decision is boxed.
 impl<K> Unpin for Check<'_, K> {}
 
 impl<'a, K: IntoKey> Check<'a, K> {
@@ -49,7 +49,7 @@ impl<'a, K: IntoKey> Check<'a, K> {
             return Poll::Ready(Err(error));
         }
         let (mut key, mut place) = (Some(key), 0..0);
-        // All policies have the same key.
+        // All policies count the same key.
         let look = |_, rule: &Rule, sink: &mut KeySink| {
             if let Some(key) = key.take() {
                 place = sink.key(|sink| key.write(sink)).0;

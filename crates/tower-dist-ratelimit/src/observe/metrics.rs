@@ -10,7 +10,7 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// | metric | type | labels | meaning |
 /// |---|---|---|---|
 /// | `ratelimit_requests_total` | counter | `name`, `outcome` | requests with an outcome |
-/// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, also those of a shadow: one per rejecting policy |
+/// | `ratelimit_rejections_total` | counter | `name`, `reason`, `policy` | rejections, real or shadowed: one per rejecting policy |
 /// | `ratelimit_backend_failures_total` | counter | `name`, `kind` | requests that the backend did not decide |
 /// | `ratelimit_backend_changes_total` | counter | `name`, `circuit` | changes of the circuit breaker |
 /// | `ratelimit_wait_seconds` | histogram | `name` | time that requests wait for their turn |

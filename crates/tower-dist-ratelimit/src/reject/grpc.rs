@@ -5,19 +5,19 @@ use http::{HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 
 use super::{Reason, Rejection, RejectionResponse};
 
-/// Rejects as gRPC does: HTTP 200 without a body, and a status in the fields.
+/// Rejects with a gRPC status: HTTP 200 without a body, and the status in the headers.
 ///
-/// | rejected because of | status |
+/// | reason | status |
 /// |---|---|
 /// | quota | 8 `RESOURCE_EXHAUSTED` |
-/// | a missing key | 3 `INVALID_ARGUMENT` |
-/// | a missing key that the server should find | 13 `INTERNAL`, with [what the server lacks](Rejection::hint) |
-/// | the store, or a share of a quota while it fails | 14 `UNAVAILABLE` |
+/// | missing key | 3 `INVALID_ARGUMENT` |
+/// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) |
+/// | failed backend, or this instance's share of a quota while it fails | 14 `UNAVAILABLE` |
 ///
-/// A rejection says when to come back, if that is known, in `grpc-retry-pushback-ms` (gRFC A6; -1 for never, which stops retries), and
-/// in `grpc-status-details-bin` as a `google.rpc.RetryInfo`, next to a `QuotaFailure` with the policies that rejected.
+/// If the wait is known, `grpc-retry-pushback-ms` carries it (gRFC A6), or -1 if waiting does not help, which stops retries.
+/// `grpc-status-details-bin` carries it as a `google.rpc.RetryInfo`, with a `QuotaFailure` of the policies that rejected.
 ///
-/// For all bodies with an empty `Default`, such as tonic's.
+/// It works for all bodies with an empty `Default`, such as tonic's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcRejection;
 
@@ -41,7 +41,7 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
         fields.insert(STATUS, HeaderValue::from(code));
         fields.insert(MESSAGE, message_field(message));
         let wait = rejection.retry_after();
-        // Only what is above a quota can be rejected for ever.
+        // Only a quota can reject a request forever.
         if rejection.reason() == Reason::Quota || wait.is_some() {
             fields.insert(PUSHBACK, pushback(wait));
             let details = STANDARD_NO_PAD.encode(status(code, message, rejection));
@@ -57,12 +57,12 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
     }
 }
 
-/// A text from outside of this crate can have any characters; then the field says no more than the status.
+/// A percent-encoded text. It is empty if the text has characters that a header cannot hold.
 fn message_field(message: &str) -> HeaderValue {
     HeaderValue::from_str(&message.replace('%', "%25")).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Rounded up, so that who waits this long has waited long enough.
+/// Milliseconds, rounded up so that the wait suffices.
 fn pushback(wait: Option<Duration>) -> HeaderValue {
     let Some(wait) = wait else {
         return HeaderValue::from_static("-1");
@@ -96,18 +96,18 @@ fn status(code: u16, message: &str, rejection: &Rejection<'_>) -> Vec<u8> {
 /// A `google.protobuf.Duration`.
 fn duration(wait: Duration) -> Message {
     let mut duration = Message::default();
-    // The most that the type may hold: 10,000 years.
+    // The type's maximum: 10,000 years.
     duration.integer(1, wait.as_secs().min(315_576_000_000));
     duration.integer(2, wait.subsec_nanos().into());
     duration
 }
 
-/// A protocol buffer under construction: fields one after the other.
+/// Encodes a protocol buffer.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
 impl Message {
-    /// Seven bits a byte, the lowest first.
+    /// Writes seven bits per byte, the lowest first.
     fn varint(&mut self, mut value: u64) {
         loop {
             let low = (value & 0x7f) as u8;
@@ -119,7 +119,7 @@ impl Message {
         }
     }
 
-    /// A number, left out if it is zero, as the default is.
+    /// Writes a number, unless it is zero, the default.
     fn integer(&mut self, field: u8, value: u64) {
         if value != 0 {
             self.0.push(field << 3);
@@ -127,14 +127,14 @@ impl Message {
         }
     }
 
-    /// Text, bytes, or a message.
+    /// Writes a text, bytes or a message.
     fn bytes(&mut self, field: u8, bytes: &[u8]) {
         self.0.push(field << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    /// An `Any` among a status's details.
+    /// Adds an `Any` to the details of a status.
     fn detail(&mut self, name: &str, message: &Self) {
         let mut url = String::from("type.googleapis.com/google.rpc.");
         url.push_str(name);

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use super::Reason;
 use crate::headers::quote;
 
-/// What there is for most rejections, made once: that of a policy's quota.
+/// The document of a rejection by one policy's quota, the usual case. It is built once.
 pub(crate) fn over_quota(quoted: &str) -> Bytes {
     let text = write(Reason::Quota, None, [quoted].into_iter());
     let shared = Bytes::from(text);
-    // Bytes are shared from their first clone on; so no request has to allocate what counts the others.
+    // The first clone allocates the shared counter, so no request has to.
     drop(shared.clone());
     shared
 }

@@ -6,19 +6,19 @@ use super::{Reason, Rejection, RejectionResponse, problem::write};
 /// The default rejection: a problem document (RFC 9457), for all bodies that are `From<Bytes>`, such as axum's and
 /// `http_body_util::Full`.
 ///
-/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers for it, and names the
-/// policies that rejected:
+/// A rejection by quota has the type that `draft-ietf-httpapi-ratelimit-headers-11` registers, and names the policies that
+/// rejected:
 ///
 /// ```json
 /// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests",
 ///  "status":429,"violated-policies":["per-client"]}
 /// ```
 ///
-/// A rejection by [this process's share](crate::FailureMode::Local) of a quota names them, too, and has the type
-/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity` and the status 503.
+/// A rejection by [this instance's share](crate::FailureMode::Local) of a quota has status 503 and the type
+/// `https://iana.org/assignments/http-problem-types#temporary-reduced-capacity`, and also names the policies.
 ///
-/// The others have the type `about:blank`, which says no more than their status does. Status 500 comes with a `detail` that
-/// says [what the server lacks](Rejection::hint).
+/// All other rejections have the type `about:blank`, which adds nothing to the status. Status 500 has a `detail` with the
+/// [hint](Rejection::hint).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
 

@@ -1,24 +1,23 @@
 use http::StatusCode;
 
-/// Why a request is rejected.
+/// The reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A policy has no tokens for it.
+    /// A policy lacks tokens for the request.
     Quota,
-    /// It has no key, and a policy [rejects](crate::MissingKey::Reject) such requests.
+    /// The request lacks a key, and its policy [rejects](crate::MissingKey::Reject) such requests.
     MissingKey,
-    /// It has no key, although every request should have one: the server is not set up for the policy's key. The
-    /// [hint](crate::Rejection::hint) says what it lacks.
+    /// The request lacks a key that every request should have, so the server is misconfigured. The
+    /// [hint](crate::Rejection::hint) explains how to configure it.
     Misconfigured,
-    /// The store has not decided, and the layer [denies](crate::FailureMode::Closed) in that case.
+    /// The backend did not decide, and the limit [fails closed](crate::FailureMode::Closed).
     Backend,
-    /// The store has not decided, and this process has no tokens for it in its
-    /// [share](crate::FailureMode::Local).
+    /// The backend did not decide, and this instance's [share](crate::FailureMode::Local) lacks tokens for the request.
     ReducedCapacity,
-    /// It would have to wait, and there are as many requests waiting as may. Only in a [`Throttle`](crate::Throttle).
+    /// The queue of a [`Throttle`](crate::Throttle) is full.
     QueueFull,
-    /// Its turn would come later than it may wait. Only in a [`Throttle`](crate::Throttle).
+    /// The request would wait longer than the maximum wait of a [`Throttle`](crate::Throttle).
     TooLong,
 }
 

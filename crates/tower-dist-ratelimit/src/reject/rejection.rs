@@ -8,7 +8,7 @@ use crate::{
     limits::{Question, Rule},
 };
 
-/// A request that is rejected, as [`RejectionResponse`](crate::RejectionResponse) gets to see it.
+/// A rejected request, the input of a [`RejectionResponse`](crate::RejectionResponse).
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     rules: &'a [Rule],
@@ -25,7 +25,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Why.
+    /// The reason.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
@@ -42,21 +42,20 @@ impl<'a> Rejection<'a> {
         rule.policy.hint()
     }
 
-    /// The status that says so: 429 by quota, 400 without a key, 500 without a key that the server should find, 503 when the
-    /// store fails.
+    /// The HTTP status: 429 for a quota, 400 for a missing key, 500 for a misconfigured server, 503 for a failed backend.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.reason.status()
     }
 
-    /// The longest wait that a policy which rejected asks for, to the nanosecond; or how long until a store that fails is
-    /// asked again. `None` when waiting does not help or nobody knows how long.
+    /// The longest wait of the policies that rejected, to the nanosecond; or the time until the next probe of a failed
+    /// backend. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.question.retry_after()
     }
 
-    /// The names of the policies that rejected, in the order in which the layer has them. None if nobody has counted.
+    /// The names of the policies that rejected, in the order of the layer. Empty if no policy counted the request.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.rejected().map(|(rule, _)| &*rule.name)
     }
@@ -67,7 +66,7 @@ impl<'a> Rejection<'a> {
         rules.filter(|rule| !rule.policy.hidden)
     }
 
-    /// All the decisions; those of policies that would have let the request pass, too.
+    /// The decisions of all policies, including policies that allowed the request.
     #[must_use]
     pub fn decided(&self) -> Decided<'a> {
         Decided::new(self.rules, self.question)

@@ -22,7 +22,7 @@ pub(super) type Spacing = SmallVec<[Duration; 2]>;
 /// The supply of tokens for each policy, as the first request in a line knows it from its rejection.
 pub(super) type Outlook = SmallVec<[Supply; 2]>;
 
-/// A later request can pass when its own tokens and those of the requests before it have returned, counted from `from`,
+/// A later request can pass when its own tokens and the tokens of the requests before it have returned, counted from `from`,
 /// less the tokens in `stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
@@ -42,7 +42,7 @@ struct Line {
     /// Its permit belongs to the first request. Tokio hands it on in the order of the requests.
     turn: Arc<Semaphore>,
     members: usize,
-    /// `None` until the first request has asked for its tokens.
+    /// `None` until the first request has a decision.
     outlook: Option<Outlook>,
     /// Sum of the spacings of all requests but the first.
     behind: Spacing,

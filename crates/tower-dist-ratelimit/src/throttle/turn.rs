@@ -21,8 +21,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Waits for the turn. `outcome` is the first answer to the question, or `None` if the request joins a line before it
-    /// asks.
+    /// Waits for the turn. `outcome` is the first decision, or `None` if the request joins a line before its first
+    /// decision.
     pub(super) async fn run(
         mut self,
         outcome: Option<Outcome<()>>,
@@ -160,7 +160,7 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
                 stock: Duration::ZERO,
             };
         }
-        // The remaining tokens, and at most one that is not complete yet.
+        // The remaining tokens, and at most one incomplete token.
         let left = decision.remaining.saturating_sub(asked.cost);
         let stock = time(limits, asked, left.saturating_add(1));
         Supply { from: now, stock }

@@ -50,7 +50,7 @@ fn a_spoofed_x_forwarded_for_names_nobody_else() {
         (&["[2001:db8::7]:443"], "2001:db8::7"),
         (&["::ffff:203.0.113.9"], "203.0.113.9"),
         (&["[::ffff:203.0.113.9]:80"], "203.0.113.9"),
-        // What the client wrote stands further left.
+        // The client's own entries are further left.
         (&["1.1.1.1, 203.0.113.9"], "203.0.113.9"),
         (&["10.9.9.9, 203.0.113.9"], "203.0.113.9"),
         (&["1.1.1.1", "203.0.113.9"], "203.0.113.9"),
@@ -69,7 +69,7 @@ fn a_spoofed_x_forwarded_for_names_nobody_else() {
         (&["203.0.113.9, 192.0.2.2"], "192.0.2.2"),
         // Everybody is trusted: the one furthest away.
         (&["10.0.0.4, 10.0.0.3"], "10.0.0.4"),
-        // No address: the trusted proxy that says so.
+        // No address: the trusted proxy that wrote it.
         (&["unknown"], PROXY),
         (&["1.1.1.1, unknown"], PROXY),
         (&["1.1.1.1, unknown, 10.0.0.2"], "10.0.0.2"),
@@ -124,11 +124,11 @@ fn a_spoofed_forwarded_names_nobody_else() {
             "203.0.113.9",
         ),
         (&["for=10.0.0.4, for=10.0.0.3"], "10.0.0.4"),
-        // A line with an open quote is nobody's word, even if a later one is sound.
+        // A line with an open quote has no address, even if a later line is valid.
         (&["for=\"", "for=203.0.113.9"], "203.0.113.9"),
         (&["for=\", for=203.0.113.9"], PROXY),
         (&["for=1.1.1.1;by=\", for=\"[2001:db8::7]\""], PROXY),
-        // No address: the trusted proxy that says so.
+        // No address: the trusted proxy that wrote it.
         (&["for=1.1.1.1, for=unknown"], PROXY),
         (&["for=1.1.1.1, for=_hidden"], PROXY),
         (
@@ -253,7 +253,7 @@ fn a_network_of_ipv4_written_as_ipv6_is_the_ipv4_network() {
     assert!(!all.contains("192.0.2.1".parse().unwrap()));
 }
 
-/// As long as a header can be, and longer than one that a server lets through.
+/// Longer than a server accepts.
 #[test]
 fn a_list_of_thousands_is_read_from_its_end() {
     let list = |entry: &str, last: &str| format!("{}{last}", format!("{entry}, ").repeat(20_000));
@@ -277,7 +277,7 @@ fn a_list_of_thousands_is_read_from_its_end() {
     assert_eq!(found, address("10.0.0.2"));
 }
 
-/// What proxies and attackers write, mixed.
+/// Entries of proxies and attackers, mixed.
 fn hostile() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let printable = prop_oneof![b' '..127, 128..=255_u8];
     let bytes = proptest::collection::vec(printable, 0..80);
