@@ -71,7 +71,7 @@ where
             request,
             undecided,
         } = self;
-        let http = &service.http;
+        let http = &service.layer.http;
         let outcome = ready!(waiting.poll(&http.limits, question, cx));
         undecided.0 = None;
         let passed = |decided: Decided<'_>, charged| http.passed(decided, charged);

@@ -146,7 +146,7 @@ impl Ladder {
             (Some(Change::Opened), Some(error)) => {
                 #[cfg(feature = "tracing")]
                 tracing::warn!(name = self.watch.name(), %error, instead = ?self.instead, "rate limits are not the store's any more");
-                self.watch.emit(Event::CircuitOpened(error));
+                self.watch.emit(|| Event::CircuitOpened(error));
             }
             (Some(Change::Closed), _) => {
                 if let Instead::Decide(fallback) = &self.instead {
@@ -158,7 +158,7 @@ impl Ladder {
                     name = self.watch.name(),
                     "rate limits are the store's again"
                 );
-                self.watch.emit(Event::CircuitClosed);
+                self.watch.emit(|| Event::CircuitClosed);
             }
             _ => {}
         }

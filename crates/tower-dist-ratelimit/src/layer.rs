@@ -27,8 +27,8 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct RateLimitLayer<R = ProblemJson> {
-    http: Arc<HttpLimits>,
-    reject: R,
+    pub(crate) http: Arc<HttpLimits>,
+    pub(crate) reject: R,
 }
 
 impl RateLimitLayer {
@@ -62,11 +62,8 @@ impl<S, R: Clone> Layer<S> for RateLimitLayer<R> {
     type Service = RateLimit<S, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimit {
-            inner,
-            http: Arc::clone(&self.http),
-            reject: self.reject.clone(),
-        }
+        let layer = self.clone();
+        RateLimit { inner, layer }
     }
 }
 

@@ -334,21 +334,23 @@ impl fmt::Debug for Limiter {
 
 /// The decision on a request that passes, also because of a shadow.
 fn allowed(decided: &Decided<'_>) -> Result<Decision, BackendError> {
-    let tightest = decided.tightest();
-    let (_, decision) =
-        tightest.ok_or_else(|| BackendError::new("the backend's answer has no decision"))?;
+    let decision = tightest(decided)?;
     Ok(Decision {
         allowed: true,
-        ..*decision
+        ..decision
     })
 }
 
 /// The decision on a rejected request.
 fn rejected(limits: &Limits, question: &mut Question) -> Result<Decision, BackendError> {
-    if let Some(error) = question.cause.take() {
-        return Err(error);
+    match question.cause.take() {
+        Some(error) => Err(error),
+        None => tightest(&Decided::new(&limits.rules, question)),
     }
-    let tightest = Decided::new(&limits.rules, question).tightest();
-    let tightest = tightest.map(|(_, decision)| *decision);
-    tightest.ok_or_else(|| BackendError::new("the backend's answer has no decision"))
+}
+
+fn tightest(decided: &Decided<'_>) -> Result<Decision, BackendError> {
+    let none = || BackendError::new("the backend's answer has no decision");
+    let (_, decision) = decided.tightest().ok_or_else(none)?;
+    Ok(*decision)
 }

@@ -106,9 +106,9 @@ impl Watch {
     }
 
     #[inline]
-    pub(crate) fn emit(&self, event: Event<'_>) {
+    pub(crate) fn emit<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if let Some(observer) = &self.observer {
-            observer.on_event(&self.name, event);
+            observer.on_event(&self.name, event());
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) struct Undecided(pub(crate) Option<Watch>);
 impl Drop for Undecided {
     fn drop(&mut self) {
         if let Some(watch) = &self.0 {
-            watch.emit(Event::Cancelled);
+            watch.emit(|| Event::Cancelled);
         }
     }
 }

@@ -1,6 +1,5 @@
 use std::{
     fmt, mem,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -8,10 +7,10 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::{
-    ProblemJson, RejectionResponse, ResponseFuture,
+    ProblemJson, RateLimitLayer, RejectionResponse, ResponseFuture,
     delayed::Delayed,
     future::{Deciding, State},
-    http::{HttpLimits, Passed},
+    http::Passed,
     limits::{Outcome, Question},
     observe::Undecided,
 };
@@ -33,8 +32,7 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimit<S, R = ProblemJson> {
     pub(crate) inner: S,
-    pub(crate) http: Arc<HttpLimits>,
-    pub(crate) reject: R,
+    pub(crate) layer: RateLimitLayer<R>,
 }
 
 impl<S, R, B, ResBody> Service<Request<B>> for RateLimit<S, R>
@@ -53,7 +51,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Built in place: moving it costs more than the decision.
         let mut question = None;
-        let outcome = self.http.decide(&mut question, &request);
+        let outcome = self.layer.http.decide(&mut question, &request);
         ResponseFuture {
             state: self.go_on(outcome, &mut question, request),
         }
@@ -73,11 +71,8 @@ impl<S, R> RateLimit<S, R> {
         S: Service<Request<B>, Response = Response<ResBody>> + Clone,
         R: RejectionResponse<ResBody> + Clone,
     {
-        let Self {
-            inner,
-            http,
-            reject,
-        } = self;
+        let Self { inner, layer } = self;
+        let http = &layer.http;
         match outcome {
             Outcome::Pass(passed) => {
                 let follow_up = http.attach(passed, &mut request);
@@ -95,7 +90,7 @@ impl<S, R> RateLimit<S, R> {
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
                 let question = question.get_or_insert_default();
-                State::RateLimited(Some(http.rejection(reject, reason, question)))
+                State::RateLimited(Some(http.rejection(&layer.reject, reason, question)))
             }
             Outcome::Later(waiting) => {
                 let undecided = Undecided(Some(http.limits.watch.clone()));

@@ -63,15 +63,13 @@ use crate::{backend::BackendError, call::Calls};
 pub struct ThrottleLayer<Req> {
     calls: Arc<Calls<Req>>,
     lines: Arc<Lines>,
-    max_wait: Duration,
 }
 
 impl<Req> ThrottleLayer<Req> {
     pub(crate) fn new(calls: Arc<Calls<Req>>, max_wait: Duration, max_waiters: usize) -> Self {
         Self {
             calls,
-            lines: Arc::new(Lines::new(max_waiters)),
-            max_wait,
+            lines: Arc::new(Lines::new(max_wait, max_waiters)),
         }
     }
 
@@ -90,17 +88,8 @@ impl<S, Req> Layer<S> for ThrottleLayer<Req> {
     type Service = Throttle<S, Req>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self {
-            calls,
-            lines,
-            max_wait,
-        } = self.clone();
-        Throttle {
-            inner,
-            calls,
-            lines,
-            max_wait,
-        }
+        let layer = self.clone();
+        Throttle { inner, layer }
     }
 }
 
@@ -109,7 +98,6 @@ impl<Req> Clone for ThrottleLayer<Req> {
         Self {
             calls: Arc::clone(&self.calls),
             lines: Arc::clone(&self.lines),
-            max_wait: self.max_wait,
         }
     }
 }
@@ -118,7 +106,7 @@ impl<Req> fmt::Debug for ThrottleLayer<Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ThrottleLayer")
             .field("policies", &self.calls.limits)
-            .field("max_wait", &self.max_wait)
+            .field("max_wait", &self.lines.max_wait)
             .finish_non_exhaustive()
     }
 }

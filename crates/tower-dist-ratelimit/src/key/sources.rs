@@ -20,7 +20,7 @@ use crate::BuildError;
 /// let error = RateLimitLayer::builder(Memory::default()).limit(per_key("api key")).build().unwrap_err();
 /// assert_eq!((error.field(), error.value()), ("header", "\"api key\""));
 /// ```
-pub fn header(name: &str) -> impl KeyExtractor {
+pub fn header(name: &str) -> impl KeyExtractor + use<> {
     Header(HeaderName::from_bytes(name.as_bytes()).map_err(|_| name.to_owned()))
 }
 

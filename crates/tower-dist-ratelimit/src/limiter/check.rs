@@ -102,7 +102,7 @@ impl<K: IntoKey> Future for Check<'_, K> {
 impl<K> Drop for Check<'_, K> {
     fn drop(&mut self) {
         if self.later.is_some() {
-            self.limiter.limits.watch.emit(Event::Cancelled);
+            self.limiter.limits.watch.emit(|| Event::Cancelled);
         }
     }
 }

@@ -34,7 +34,7 @@ impl Limits {
                     if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
                         self.ladder.answered_at_once(leave);
                         let decided = Decided::one(&self.rules, &asked, &decision, &sink);
-                        self.watch.emit(Event::Allowed(decided));
+                        self.watch.emit(|| Event::Allowed(decided));
                         return Outcome::Pass(passed(decided, true));
                     }
                     let question = question.insert(Question::one(sink, asked, decision));
@@ -103,20 +103,20 @@ impl Limits {
         let decided = Decided::new(&self.rules, question);
         match outcome {
             Outcome::Pass(()) => {
-                self.watch.emit(Event::Allowed(decided));
+                self.watch.emit(|| Event::Allowed(decided));
                 let delay = question.delay();
                 if !delay.is_zero() {
-                    self.watch.emit(Event::Waited(delay));
+                    self.watch.emit(|| Event::Waited(delay));
                 }
                 Outcome::Pass(passed(decided, true))
             }
             Outcome::Reject(reason) => {
                 let rejection = Rejection::new(&self.rules, question, reason);
                 if self.shadow {
-                    self.watch.emit(Event::Shadowed(rejection));
+                    self.watch.emit(|| Event::Shadowed(rejection));
                     return Outcome::Pass(passed(decided, false));
                 }
-                self.watch.emit(Event::Rejected(rejection));
+                self.watch.emit(|| Event::Rejected(rejection));
                 Outcome::Reject(reason)
             }
             Outcome::Later(waiting) => Outcome::Later(waiting),
@@ -233,7 +233,7 @@ impl Limits {
 
     /// Decides by the failure mode.
     pub(super) fn undecided(&self, question: &mut Question, error: BackendError) -> Outcome<()> {
-        self.watch.emit(Event::BackendFailed(&error));
+        self.watch.emit(|| Event::BackendFailed(&error));
         let error = match &self.ladder.instead {
             Instead::Open => {
                 question.decisions = self.unasked(question, |limit| Decision {

@@ -74,6 +74,7 @@ impl Drop for Paid {
 }
 
 impl<S: Service<Req>, Req> State<S, Req> {
+    #[inline]
     pub(super) fn readying(
         limits: Arc<Limits>,
         question: Question,

@@ -32,6 +32,7 @@ pub(super) struct Supply {
 
 /// The waiting requests: one line for each combination of keys, first come, first served.
 pub(super) struct Lines {
+    pub(super) max_wait: Duration,
     max_waiters: usize,
     /// Number of requests in all lines. A request that finds none takes no lock.
     waiting: AtomicUsize,
@@ -49,8 +50,9 @@ struct Line {
 }
 
 impl Lines {
-    pub(super) fn new(max_waiters: usize) -> Self {
+    pub(super) fn new(max_wait: Duration, max_waiters: usize) -> Self {
         Self {
+            max_wait,
             max_waiters,
             waiting: AtomicUsize::new(0),
             lines: Mutex::default(),

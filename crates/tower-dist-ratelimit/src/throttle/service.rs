@@ -3,21 +3,17 @@ use std::{
     future::Future,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
-use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
-    ThrottleFuture,
+    ThrottleFuture, ThrottleLayer,
     future::State,
-    lines::Lines,
-    turn::{Turn, can_pass},
+    turn::{can_pass, turn},
 };
 use crate::{
     LimitError,
-    call::Calls,
     limits::{Outcome, Question},
 };
 
@@ -27,9 +23,7 @@ use crate::{
 /// clone's readiness fails, the call fails with that error.
 pub struct Throttle<S, Req> {
     pub(super) inner: S,
-    pub(super) calls: Arc<Calls<Req>>,
-    pub(super) lines: Arc<Lines>,
-    pub(super) max_wait: Duration,
+    pub(super) layer: ThrottleLayer<Req>,
 }
 
 impl<S, Req> Service<Req> for Throttle<S, Req>
@@ -45,40 +39,43 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let limits = &self.calls.limits;
+        let ThrottleLayer { calls, lines } = &self.layer;
+        let limits = &calls.limits;
         let mut question = Question::default();
-        let outcome = match limits.prepare(&mut question, self.calls.look(&request)) {
+        let outcome = match limits.prepare(&mut question, calls.look(&request)) {
             Err(reason) => Some(Outcome::Reject(reason)),
-            Ok(_) if self.lines.any() && !limits.shadow && can_pass(limits, &question) => None,
+            Ok(_) if lines.any() && !limits.shadow && can_pass(limits, &question) => None,
             Ok(_) => Some(limits.ask(&mut question)),
         };
-        let decided = if let Some(Outcome::Pass(())) = outcome
-            && question.delay().is_zero()
-        {
-            limits
-                .admit(Outcome::Pass(()), &question)
-                .map(|()| question)
-        } else {
-            let turn = Turn {
-                limits: Arc::clone(limits),
-                lines: Arc::clone(&self.lines),
-                question,
-                end: Instant::now() + self.max_wait,
-                place: None,
-            };
-            let mut turn = Box::pin(turn.run(outcome));
-            // The first poll takes the place in the line, so that requests pass in the order of their calls.
-            match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(decided) => decided,
-                Poll::Pending => {
-                    let (limits, call) = (Arc::clone(limits), Some((self.inner.clone(), request)));
-                    let state = State::Waiting { turn, limits, call };
-                    return ThrottleFuture { state };
+        let decided = match outcome {
+            Some(Outcome::Pass(())) if question.delay().is_zero() => {
+                limits.admit(Outcome::Pass(()), &question)
+            }
+            outcome => {
+                let turn = turn(Arc::clone(limits), Arc::clone(lines), question, outcome);
+                let mut turn = Box::pin(turn);
+                // The first poll takes the place in the line, so that requests pass in the order of their calls.
+                let first = turn.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                match first {
+                    Poll::Ready(Ok(decided)) => {
+                        question = decided;
+                        Ok(())
+                    }
+                    Poll::Ready(Err(rejected)) => {
+                        let state = State::RateLimited(Some(rejected));
+                        return ThrottleFuture { state };
+                    }
+                    Poll::Pending => {
+                        let call = Some((self.inner.clone(), request));
+                        let limits = Arc::clone(limits);
+                        let state = State::Waiting { turn, limits, call };
+                        return ThrottleFuture { state };
+                    }
                 }
             }
         };
         let state = match decided {
-            Ok(question) => {
+            Ok(()) => {
                 let (limits, inner) = (Arc::clone(limits), self.inner.clone());
                 State::readying(limits, question, inner, request)
             }
@@ -92,9 +89,7 @@ impl<S: Clone, Req> Clone for Throttle<S, Req> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            calls: Arc::clone(&self.calls),
-            lines: Arc::clone(&self.lines),
-            max_wait: self.max_wait,
+            layer: self.layer.clone(),
         }
     }
 }

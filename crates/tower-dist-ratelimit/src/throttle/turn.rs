@@ -10,38 +10,47 @@ use crate::{
     observe::Undecided,
 };
 
+/// Waits for the turn of a request. `outcome` is the first decision, or `None` if the request joins a line before its first
+/// decision.
+pub(super) async fn turn(
+    limits: Arc<Limits>,
+    lines: Arc<Lines>,
+    question: Question,
+    outcome: Option<Outcome<()>>,
+) -> Result<Question, RateLimited> {
+    let mut undecided = Undecided(Some(limits.watch.clone()));
+    let started = Instant::now();
+    let mut turn = Turn {
+        end: started + lines.max_wait,
+        limits,
+        lines,
+        question,
+        place: None,
+    };
+    let outcome = match turn.decide(outcome).await {
+        Ok(()) => Outcome::Pass(()),
+        Err(reason) => Outcome::Reject(reason),
+    };
+    undecided.0 = None;
+    if turn.place.is_some() {
+        let waited = started.elapsed();
+        turn.limits.watch.emit(|| Event::Waited(waited));
+    }
+    turn.limits.admit(outcome, &turn.question)?;
+    Ok(turn.question)
+}
+
 /// A request that waits for its turn.
-pub(super) struct Turn {
-    pub(super) limits: Arc<Limits>,
-    pub(super) lines: Arc<Lines>,
-    pub(super) question: Question,
+struct Turn {
+    limits: Arc<Limits>,
+    lines: Arc<Lines>,
+    question: Question,
     /// The latest time at which the turn may come.
-    pub(super) end: Instant,
-    pub(super) place: Option<Place>,
+    end: Instant,
+    place: Option<Place>,
 }
 
 impl Turn {
-    /// Waits for the turn. `outcome` is the first decision, or `None` if the request joins a line before its first
-    /// decision.
-    pub(super) async fn run(
-        mut self,
-        outcome: Option<Outcome<()>>,
-    ) -> Result<Question, RateLimited> {
-        let mut undecided = Undecided(Some(self.limits.watch.clone()));
-        let started = Instant::now();
-        let outcome = match self.decide(outcome).await {
-            Ok(()) => Outcome::Pass(()),
-            Err(reason) => Outcome::Reject(reason),
-        };
-        undecided.0 = None;
-        if self.place.is_some() {
-            let waited = started.elapsed();
-            self.limits.watch.emit(Event::Waited(waited));
-        }
-        self.limits.admit(outcome, &self.question)?;
-        Ok(self.question)
-    }
-
     async fn decide(&mut self, mut outcome: Option<Outcome<()>>) -> Result<(), Reason> {
         if outcome.is_none() {
             self.place = self.join(None)?;
