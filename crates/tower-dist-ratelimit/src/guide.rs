@@ -1,12 +1,12 @@
 //! How to choose an algorithm, a backend and a consistency.
 //!
-//! In doubt, use a token bucket with exact consistency: in `Memory` for one process, in `Redis` for a fleet. Use leases if
-//! round trips dominate your latency.
+//! In doubt, use a token bucket with exact consistency: in `Memory` for one process, in `Redis` for a fleet. Use leases
+//! if round trips dominate your latency.
 //!
 //! # Algorithms
 //!
-//! The table lists the maximum that each algorithm admits, and the cost of a decision: its time in `Memory`, its round trips
-//! with a remote backend, and the bytes that a key takes there.
+//! The table lists the maximum that each algorithm admits, and the cost of a decision: its time in `Memory`, its round
+//! trips with a remote backend, and the bytes that a key takes there.
 //!
 //! | algorithm | maximum in any window | use | [`Memory`] | `Redis` | `Memcached` | leased |
 //! |---|---|---|---|---|---|---|
@@ -20,10 +20,11 @@
 //! | [`sliding_window_log`] | the limit | hard limits that are small | 100 ns · 100 B, plus 16 to 32 per token | 1 · 270 B, plus 11 per token | 2 · 150 B, plus up to 18 per token | yes |
 //! | several policies with one key | as each policy alone | limits that hold together, all or nothing | the sum | 1 · the sum | 2 · one value | no, an error |
 //!
-//! The times hold for one thread and a key in the processor's caches. With a million keys, a decision takes up to 200 ns instead
-//! of 55. With [quotas per key](crate::Policy::quota_by), a bucket in `Memory` takes 75 ns and 95 B. The HTTP layer adds 85 ns to the
-//! inner service. With response headers it adds 220 ns and 3 allocations, and for a rejection 350 ns and 5. The repository's `benches`
-//! measured the times on one machine. Tests verify bytes and round trips.
+//! The times hold for one thread and a key in the processor's caches. With a million keys, a decision takes up to 200
+//! ns instead of 55. With [quotas per key](crate::Policy::quota_by), a bucket in `Memory` takes 80 ns and 100 B. The
+//! HTTP layer adds 85 ns to the inner service. With response headers it adds 220 ns and 3 allocations, and for a
+//! rejection 350 ns and 5. The repository's `benches` measured the times on one machine. Tests verify bytes and round
+//! trips.
 //!
 //! # Backends
 //!
@@ -45,15 +46,16 @@
 //! | [`Leased`] | about 2 per lease time and hot key, in the background; above the limit, 1 per 16 requests | in any interval D, at most what the limit admits in D + the lease time | hot keys, and distant backends |
 //! | [`Eventual`] | 2 per interval and key | unbounded: in one interval, the limit times the number of instances | advisory limits |
 //!
-//! With leases, requests of a hot key spend tokens that the backend has already deducted. The instance requests the next lease
-//! before it has spent the last one, so no request waits while tokens remain. Choose a lease time of at least six round trips:
-//! 2 s for a backend that is 150 ms away. Near the limit leases shrink, and requests wait for the backend. Tokens that remain when a
-//! lease ends are lost; [`return_leases`](crate::Limiter::return_leases) returns them before an instance shuts down.
+//! With leases, requests of a hot key spend tokens that the backend has already deducted. The instance requests the
+//! next lease before it has spent the last one, so no request waits while tokens remain. Choose a lease time of at
+//! least six round trips: 2 s for a backend that is 150 ms away. Near the limit leases shrink, and requests wait for
+//! the backend. Tokens that remain when a lease ends are lost; [`return_leases`](crate::Limiter::return_leases) returns
+//! them before an instance shuts down.
 //!
-//! A simulation (`figures leases` in the repository) sent three times the limit for a minute to 20 instances, which shared a bucket of
-//! 1,000 tokens per second with a burst of 100. Leases of 1 s never exceeded the limit in any second, with 0.06 round trips per
-//! decision. Eventual consistency at intervals of 1 s took 0.01 round trips, and admitted 2.7 times the limit in the worst
-//! second.
+//! A simulation (`figures leases` in the repository) sent three times the limit for a minute to 20 instances, which
+//! shared a bucket of 1,000 tokens per second with a burst of 100. Leases of 1 s never exceeded the limit in any
+//! second, with 0.06 round trips per decision. Eventual consistency at intervals of 1 s took 0.01 round trips, and
+//! admitted 2.7 times the limit in the worst second.
 //!
 //! ```
 //! use std::time::Duration;

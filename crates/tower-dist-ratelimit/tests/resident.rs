@@ -1,4 +1,4 @@
-//! Memory under a flood of keys. In a process of its own, so that nothing else claims any.
+//! Memory under a flood of keys, in a process of its own, so that no other test allocates.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic on failure")]
 
@@ -9,10 +9,10 @@ use tower_dist_ratelimit::{
     backend::{Backend, Charge, Memory},
 };
 
-/// What one test claims is not to be another's.
+/// Keeps the tests from running concurrently.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Of this process, in KiB.
+/// Resident memory of this process, in KiB.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -20,7 +20,8 @@ fn resident() -> u64 {
     number.unwrap().parse().unwrap()
 }
 
-/// What a flood of `keys` leaves of a key that has used all it has, and how much memory it takes after its first tenth.
+/// The remaining tokens of an exhausted key after a flood of `keys`, and the memory that the flood takes after its
+/// first tenth.
 fn flooded(of: fn(Policy) -> Policy, keys: u64) -> (u64, u64) {
     let quota = Quota::new(100, Duration::from_secs(10 * 365 * 86_400));
     let memory = Memory::with_capacity(5_000);
@@ -43,7 +44,7 @@ fn flooded(of: fn(Policy) -> Policy, keys: u64) -> (u64, u64) {
 }
 
 #[test]
-fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
+fn a_million_keys_take_no_more_memory_than_the_capacity_and_reset_no_limited_key() {
     let _alone = ALONE.lock().unwrap();
     for (of, keys) in [
         (
@@ -59,7 +60,7 @@ fn a_million_keys_take_no_more_memory_than_the_capacity_and_free_nobody() {
     }
 }
 
-/// Neither of the store, nor of the one that is there in case that it fails.
+/// Neither the backend nor its local fallback allocates when it is built.
 #[test]
 fn memory_is_claimed_as_keys_arrive() {
     let _alone = ALONE.lock().unwrap();

@@ -38,7 +38,7 @@ fn a_key_takes_the_bytes_that_the_docs_say() {
         (|policy| policy.sliding_window_buckets(5), 100 + 8 * 5),
         (|policy| policy.sliding_window_strict(5), 100 + 8 * 5),
         (|policy| policy.sliding_window_strict(25), 100 + 8 * 25),
-        (Policy::dynamic_quotas, 95),
+        (Policy::dynamic_quotas, 100),
     ];
     for (number, (of, stated)) in lines.into_iter().enumerate() {
         let bytes = per_key(of, 1);

@@ -45,7 +45,7 @@ const LOCKS: usize = 256;
 /// | buckets, queues and fixed windows | 32 |
 /// | fixed windows from the first request | 50 |
 /// | sliding windows | 85 |
-/// | dynamic quotas | 95 |
+/// | dynamic quotas | 100 |
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
 /// | sliding window logs | 100, and 16 to 32 for each token |
 ///

@@ -1,4 +1,4 @@
-//! What each setter of a policy makes, by the clock.
+//! The algorithm of each setter of a policy, by the clock.
 
 mod charges;
 mod numbers;
@@ -152,7 +152,7 @@ async fn a_log_counts_each_request_for_exactly_a_window() {
     assert_eq!(admitted(&limiter, 2).await, 1);
 }
 
-/// Its name, and what it makes of the quota.
+/// A name, and a setter of the algorithm.
 type Named = (&'static str, fn(Policy) -> Policy);
 
 const ALL: [Named; 10] = [

@@ -1,5 +1,4 @@
-//! The kit for those who write a backend: the one in memory passes, and each check finds the backend that breaks what it
-//! is about.
+//! The conformance kit: `Memory` passes, and each check finds the backend that breaks its promise.
 
 mod faulty;
 
@@ -13,7 +12,7 @@ use tower_dist_ratelimit::{
 
 use self::faulty::{Fault, Faulty};
 
-/// The clock that moves only when it is told to.
+/// Tokio's paused clock, which only moves when a test advances it.
 struct Paused;
 
 impl Clock for Paused {
@@ -44,9 +43,9 @@ async fn memory_keeps_all_promises_by_a_clock_that_cannot_be_paused() {
         .unwrap();
 }
 
-/// The one check that is about threads; it waits for nothing.
+/// The check of concurrent threads. It waits for nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory_admits_exactly_what_there_is_to_threads_that_race() {
+async fn memory_grants_racing_threads_exactly_the_free_tokens() {
     let clock = Sleeping::new(Duration::from_millis(2));
     Conformance::new(Memory::default, clock)
         .only("racing")
@@ -57,7 +56,7 @@ async fn memory_admits_exactly_what_there_is_to_threads_that_race() {
 
 #[test]
 #[should_panic(expected = r#"no check is called "race""#)]
-fn a_check_that_there_is_not_is_no_check_that_passes() {
+fn an_unknown_check_panics() {
     let _ = Conformance::new(Memory::default, Paused).only("race");
 }
 
@@ -66,7 +65,7 @@ fn kit(fault: Fault) -> Conformance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_check_finds_the_backend_that_breaks_what_it_is_about() {
+async fn each_check_finds_the_backend_that_breaks_its_promise() {
     for (fault, check) in [
         (Fault::RemainingIsOneTooMany, "decisions"),
         (Fault::RefusesTheLast, "decisions"),
@@ -94,9 +93,9 @@ async fn each_check_finds_the_backend_that_breaks_what_it_is_about() {
     }
 }
 
-/// By which of its promises.
+/// The text of the violation names the promise.
 #[tokio::test(start_paused = true)]
-async fn each_promise_of_a_check_finds_what_no_other_does() {
+async fn each_promise_of_a_check_finds_its_own_fault() {
     for (fault, check, promise) in [
         (Fault::SaysAnotherLimit, "decisions", "up to"),
         (Fault::LetsNobodyWait, "decisions", "up to"),
@@ -178,7 +177,7 @@ async fn a_violation_names_the_check_the_operation_the_field_and_both_values() {
     );
 }
 
-/// Where nobody knows when exactly a request was decided, only what is wrong by more than that.
+/// The time of a decision is unknown, so only larger errors are found.
 #[tokio::test(start_paused = true)]
 async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
     for (fault, check, promise) in [
@@ -195,7 +194,7 @@ async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_backend_says_it_does_not_have_it_has_to_reject() {
+async fn a_backend_has_to_reject_the_algorithms_that_it_does_not_claim() {
     let kit = Conformance::new(Memory::default, Paused).algorithms([Algorithm::TokenBucket]);
     let violation = kit.run().await.unwrap_err();
     assert_eq!(violation.check(), "building");
@@ -203,7 +202,7 @@ async fn what_a_backend_says_it_does_not_have_it_has_to_reject() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_backend_does_not_claim_is_not_asked_of_it() {
+async fn the_kit_leaves_out_features_that_a_backend_does_not_claim() {
     let kit = |fault| kit(fault).sequences(5);
     kit(Fault::IgnoresWants)
         .without_leases()

@@ -1,4 +1,4 @@
-//! The largest, the smallest, and the longest.
+//! The largest, smallest and longest settings.
 
 mod beyond;
 
@@ -76,13 +76,13 @@ async fn one_in_a_day_is_one_in_a_day_however_the_clock_jumps() {
             let exact = decision.retry_after.unwrap();
             assert!(exact <= 2 * DAY, "{algorithm:?}: {decision:?}");
         }
-        // Of the twelve at most eight are a day apart; what counts in part until a window is over lets half as many pass.
+        // Of the twelve at most eight are a day apart. A window with partial counts allows half as many.
         assert!((4..=8).contains(&passed), "{algorithm:?}: {passed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_hundred_years_nobody_panics() {
+async fn after_a_hundred_years_nothing_panics() {
     for policy in all(Quota::per_hour(2)) {
         let limiter = Limiter::new(Memory::default(), policy.dynamic_quotas()).unwrap();
         for _ in 0..5 {
@@ -199,7 +199,7 @@ async fn thousands_of_forwarding_headers_are_one_client() {
     for (last, expected) in [
         ("203.0.113.9", StatusCode::OK),
         ("203.0.113.9:1", StatusCode::TOO_MANY_REQUESTS),
-        // Whoever it is that the last trusted proxy did not know.
+        // An address that the last trusted proxy did not know.
         ("fe80::9%eth0", StatusCode::OK),
         ("garbage", StatusCode::TOO_MANY_REQUESTS),
     ] {
@@ -245,13 +245,13 @@ async fn readiness_that_is_not_used_costs_nothing_and_clones_share_everything() 
         statuses.push(send(service, get()).await.status().as_u16());
     }
     assert_eq!(statuses[..4], [200, 200, 429, 429]);
-    // Rejected services are as good as before.
+    // Rejected services work as before.
     advance(DAY / 2).await;
     assert_eq!(send(&mut services[3], get()).await.status(), StatusCode::OK);
     assert_eq!(probe.calls(), 3);
 }
 
-/// Corrections of any size, from quotas that are others at each request.
+/// Corrections of any size, with another quota at each request.
 #[tokio::test(start_paused = true)]
 async fn quotas_that_change_with_every_request_survive_any_correction() {
     for algorithm in all(Quota::per_second(5)) {

@@ -1,4 +1,4 @@
-//! The store in this process, under load.
+//! `Memory` under load.
 
 mod places;
 mod quotas;
@@ -14,7 +14,7 @@ use tower_dist_ratelimit::{
     backend::{Answer, Backend, Charge, Memory, PolicyId},
 };
 
-/// So slow that nothing comes back while a test runs, even without a paused clock.
+/// So slow that no token comes back during a test, even without a paused clock.
 fn frozen(burst: u64) -> Quota {
     Quota::new(1, std::time::Duration::from_secs(100 * 365 * 86_400)).burst(burst)
 }
@@ -54,11 +54,11 @@ fn race(threads: u64, work: impl Fn(u64) -> u64 + Sync) -> u64 {
     total.into_inner()
 }
 
-/// Its slot counts as free, and is taken again and again while it asks.
+/// The client's slot counts as free, and other clients take it repeatedly.
 #[test]
-fn an_idle_client_is_charged_once_whoever_wants_its_slot() {
+fn an_idle_client_is_charged_once_while_others_take_its_slot() {
     let memory = Memory::with_capacity(1);
-    // Full again before anyone can ask twice.
+    // The bucket is full again before a client can send a second request.
     let quota = Quota::new(1_000_000_000, std::time::Duration::from_secs(1)).burst(1);
     let policy = registered(&memory, &[quota])[0];
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -112,7 +112,7 @@ fn the_first_requests_of_a_key_are_one_key_s_requests() {
 }
 
 #[test]
-fn threads_on_sets_admit_exactly_what_the_tightest_policy_allows() {
+fn threads_on_sets_admit_exactly_the_limit_of_the_tightest_policy() {
     let memory = Memory::default();
     let [tight, roomy] = registered(&memory, &[frozen(10_000), frozen(60_000)])[..] else {
         panic!()
@@ -123,7 +123,7 @@ fn threads_on_sets_admit_exactly_what_the_tightest_policy_allows() {
             Charge::new(tight, b"shared", 1),
             Charge::new(roomy, &own, 1),
         ];
-        // Against requests to one of the policies alone, which must not slip in between.
+        // Requests to one of the policies alone must not come between the steps of a set.
         let alone = [Charge::new(tight, b"shared", 1)];
         (0..5_000)
             .map(|_| u64::from(allowed(&memory, &set)) + u64::from(allowed(&memory, &alone)))
@@ -132,7 +132,7 @@ fn threads_on_sets_admit_exactly_what_the_tightest_policy_allows() {
     assert_eq!(admitted, 10_000);
 }
 
-/// The moment in which it could slip in is that of the last token.
+/// Such a request could come between the steps at the last token.
 #[test]
 fn the_last_token_goes_to_a_set_or_to_a_request_alone_and_not_to_both() {
     const ROUNDS: u64 = 30_000;
@@ -149,11 +149,11 @@ fn the_last_token_goes_to_a_set_or_to_a_request_alone_and_not_to_both() {
                 Charge::new(roomy, b"shared", 1),
             ];
             together.wait();
-            // Alone it can be of the one policy that applies.
+            // One thread charges only the policy that applies to both.
             let charges = if thread == 0 { &set[..] } else { &set[..1] };
             let mut out = Decisions::rejected(charges.len());
             let answer = memory.acquire(charges, &mut out);
-            // Whoever panicked here would leave the other waiting.
+            // A panic here would block the other thread.
             u64::from(matches!(answer, Answer::Done(true)))
         };
         (0..ROUNDS).map(round).sum()
@@ -217,7 +217,7 @@ fn a_settlement_corrects_every_charge_of_a_set() {
         (remaining(&memory, a, b"k"), remaining(&memory, b, b"k")),
         (2, 6)
     );
-    // Of each charge at most its cost.
+    // A refund of a charge is at most its cost.
     assert!(matches!(memory.settle(&set, -100), Answer::Done(true)));
     assert_eq!(
         (remaining(&memory, a, b"k"), remaining(&memory, b, b"k")),
@@ -248,7 +248,7 @@ fn a_flood_of_new_keys_does_not_free_a_limited_one() {
     assert!(!allowed(&memory, &[Charge::new(policy, b"hot", 1)]));
 }
 
-/// But for one, once in some fifty processes: where keys go is chance.
+/// The places of keys are random: in one of fifty processes one key is missing.
 #[test]
 fn as_many_keys_as_the_capacity_are_remembered() {
     let memory = Memory::with_capacity(100_000);

@@ -14,7 +14,7 @@ use tower_dist_ratelimit::{
     },
 };
 
-/// What a backend does wrong.
+/// The fault of a backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     RemainingIsOneTooMany,
@@ -61,11 +61,11 @@ pub(super) enum Fault {
 pub(super) struct Faulty {
     memory: Arc<Memory>,
     fault: Fault,
-    /// Of each key that was asked about.
+    /// The memory of each charged key.
     seen: Mutex<HashMap<(PolicyId, Vec<u8>), Seen>>,
 }
 
-/// What a backend remembers that should not.
+/// The wrong memory of a backend.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     least: Option<u64>,
@@ -86,7 +86,7 @@ impl Faulty {
         look(self.seen.lock().unwrap().entry(key).or_default())
     }
 
-    /// What it asks for in place of a charge.
+    /// Returns the charge that the backend makes in place of the requested charge.
     fn changed<'a>(&self, charge: &Charge<'_>, key: &'a [u8]) -> Charge<'a> {
         let mut changed = Charge::new(charge.policy, key, charge.cost).up_to(charge.up_to);
         changed.quota = charge.quota;
@@ -98,7 +98,7 @@ impl Faulty {
                 changed.quota = changed.quota.filter(|quota| quota.limit() > 0);
             }
             Fault::ForgetsWhenALimitIsRaised if charge.quota.as_ref().is_some_and(raised) => {
-                // Done when it is asked for.
+                // A reset in memory takes effect before its future is polled.
                 drop(self.memory.reset(charge.policy, key));
             }
             Fault::KeepsALimitThatWasRaised => self.with_seen(charge, |seen| {
@@ -140,7 +140,7 @@ impl Faulty {
         Answer::Done(all)
     }
 
-    /// What many do over a store: read, think, write.
+    /// Reads, waits and writes, without an atomic step.
     fn look_then_take(&self, charge: &Charge<'_>) -> Answer {
         let (memory, key) = (Arc::clone(&self.memory), charge.key.to_vec());
         let (policy, cost) = (charge.policy, charge.cost);

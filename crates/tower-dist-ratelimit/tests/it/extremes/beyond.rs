@@ -1,9 +1,9 @@
-//! Bursts and debts beyond what can be counted.
+//! Bursts and debts that are too large to count.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn of_a_burst_that_cannot_be_counted_there_is_as_much_as_can_be() {
+async fn a_burst_that_is_too_large_to_count_is_cut_to_the_largest_count() {
     const MOST: u64 = 1 << 61;
     let policy = || Policy::new("p", Quota::per_second(1)).dynamic_quotas();
     for policy in [policy(), policy().leaky_queue(Duration::from_secs(1))] {

@@ -1,4 +1,4 @@
-//! Where keys are, and who has to go.
+//! The places of keys, and the keys that lose their place.
 
 use futures_util::FutureExt;
 
@@ -30,7 +30,7 @@ fn a_reset_finds_a_key_wherever_it_is() {
 }
 
 #[test]
-fn putting_back_what_nobody_has_taken_takes_nobody_s_place() {
+fn a_refund_to_an_unused_key_replaces_no_other_key() {
     for policy in kinds() {
         let memory = Memory::with_capacity(16);
         let id = memory.register(&[policy]).unwrap()[0];

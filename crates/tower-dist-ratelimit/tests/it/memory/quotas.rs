@@ -17,7 +17,7 @@ fn crowded(neighbours: u64) -> (Memory, PolicyId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_hours_count_by_the_quota_before_the_change_whoever_the_neighbours_are() {
+async fn idle_hours_count_by_the_quota_before_the_change_with_any_neighbours() {
     let slow = Quota::per_day(1).burst(10);
     for neighbours in [0, 500] {
         let (memory, policy) = crowded(neighbours);

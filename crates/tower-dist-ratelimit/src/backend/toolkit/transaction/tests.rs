@@ -7,10 +7,10 @@ use tokio::time::sleep_until;
 
 use super::*;
 
-/// How long a server takes to answer.
+/// The time of one round trip.
 const TRIP: Duration = Duration::from_millis(10);
 
-/// A server that answers as it is told to, and then allows what it is asked.
+/// A server that gives its configured answers, and then allows every request.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -24,13 +24,13 @@ struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Problem {
-    /// Nothing was done.
+    /// Nothing was charged.
     Busy,
     Unknown,
     /// The keys are in two places.
     Apart,
     Unsent,
-    /// The same, but there may be room soon.
+    /// Nothing was charged, and there may be room soon.
     Full,
 }
 
@@ -119,7 +119,7 @@ impl TransactionPart for Request {
     }
 }
 
-/// Asks a server that allows and one that rejects.
+/// Charges one server that allows and one server that rejects.
 fn rejected(transactions: &Transactions, allows: &Server) -> PendingVerdict {
     let rejects = Server::answering([Ok(false)]);
     let parts = vec![allows.part([0]), rejects.part([1])];
