@@ -13,7 +13,7 @@ async fn serve() -> String {
 }
 
 #[tokio::test]
-async fn what_is_busy_or_stalls_at_first_is_repeated_and_what_is_broken_comes_back() {
+async fn a_busy_or_stalled_request_is_retried_and_the_last_failure_is_returned() {
     let (client, url) = (hyper_client().unwrap(), serve().await);
     for (path, expected) in [
         ("busy", StatusCode::OK),
@@ -26,7 +26,7 @@ async fn what_is_busy_or_stalls_at_first_is_repeated_and_what_is_broken_comes_ba
 }
 
 #[tokio::test]
-async fn a_body_that_streams_is_sent_again_whole() {
+async fn a_streaming_body_is_resent_whole() {
     let url = serve().await;
     assert_eq!(
         post(reqwest_client().unwrap(), &format!("{url}/upload"))
