@@ -120,7 +120,7 @@ mod tests {
     use crate::trigger::Knobs;
 
     #[test]
-    fn a_key_keeps_its_class_and_those_beyond_the_bound_share_one() {
+    fn a_key_keeps_its_class_and_keys_beyond_the_bound_share_one() {
         let classes = Classes::new();
         let first: Vec<_> = (0..256).map(|key| classes.of(&key).unwrap()).collect();
         assert!((256..10_000).all(|key| classes.of(&key).is_none()));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_add_a_class_at_once_get_the_same() {
+    fn threads_that_add_a_class_concurrently_get_the_same() {
         let classes = Classes::new();
         let all: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)

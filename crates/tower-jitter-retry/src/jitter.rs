@@ -49,7 +49,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_share_is_never_more_than_the_whole(nanos: u64, random: u64) {
+        fn a_share_is_at_most_the_whole(nanos: u64, random: u64) {
             let whole = Duration::from_nanos(nanos);
             prop_assert!(share(whole, random) <= whole);
         }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_memory_or_a_url_whose_scheme_is_known() {
+    fn a_store_is_memory_or_a_url_with_a_known_scheme() {
         assert_eq!("memory".parse(), Ok(Store::Memory));
         for url in [
             "redis://a",

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_connection_stays_there() {
+    fn hop_by_hop_headers_stay_on_their_connection() {
         let mut map = headers(&[
             ("connection", "close, X-Mine"),
             ("connection", "x-other, , not a name"),

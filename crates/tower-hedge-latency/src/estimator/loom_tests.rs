@@ -49,7 +49,7 @@ fn a_reader_sees_no_threshold_or_a_true_one() {
 
 /// A thread that finds another one refreshing leaves its sample to the next refresh.
 #[test]
-fn the_next_refresh_sees_what_the_last_one_missed() {
+fn the_next_refresh_sees_samples_that_the_last_one_missed() {
     loom::model(|| {
         let estimator = Arc::new(Estimator::new());
         let other = Arc::clone(&estimator);

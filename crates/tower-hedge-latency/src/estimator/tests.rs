@@ -47,7 +47,7 @@ fn the_threshold_is_the_quantile_of_both_windows() {
 }
 
 #[test]
-fn what_is_older_than_two_windows_is_forgotten() {
+fn samples_older_than_two_windows_are_forgotten() {
     let estimator = Estimator::new();
     let now = record(&estimator, 0, 10_000, |_| 900_000);
     let now = record(&estimator, now, 10_000, |_| 1000);
@@ -187,7 +187,7 @@ fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
 
 /// Two samples a second after a busy window are too few for a percentile, even if each represents many calls.
 #[test]
-fn a_window_is_full_of_samples_and_not_of_what_they_stand_for() {
+fn a_window_is_full_by_its_number_of_samples_and_not_of_calls() {
     let estimator = Estimator::new();
     estimator.windows[1].ended.add(20_000, 400_000);
     estimator.rarity.store(RAREST, Relaxed);
@@ -205,7 +205,7 @@ fn a_window_is_full_of_samples_and_not_of_what_they_stand_for() {
 
 /// Lognormal around 10 ms with σ 0.5.
 #[test]
-fn the_share_beyond_the_threshold_is_as_asked_for_when_few_of_many_calls_are_looked_at() {
+fn the_share_above_the_threshold_is_right_when_few_of_many_calls_are_sampled() {
     for (above, samples) in [(100_000_000, 100), (50_000_000, 200), (10_000_000, 1000)] {
         let lesson = Lesson {
             above,
@@ -274,7 +274,7 @@ fn a_window_without_end_is_closed_before_its_counts_overflow() {
 /// A call that was cut off would have taken longer than its cut. The threshold must be right although nothing more is
 /// known about the call.
 #[test]
-fn what_is_cut_off_does_not_pull_the_threshold_down() {
+fn calls_that_were_cut_off_do_not_lower_the_threshold() {
     let estimator = Estimator::new();
     // 1 ms to 100 ms, evenly. The calls above 50 ms are cut off later.
     for n in 0..10_000_u64 {
@@ -292,7 +292,7 @@ fn what_is_cut_off_does_not_pull_the_threshold_down() {
 /// Every late call is then only known to be longer than the trigger. The trigger must rise past its own bucket before
 /// the other latencies become visible.
 #[test]
-fn hedges_that_answer_at_once_do_not_keep_the_threshold_where_it_is() {
+fn hedges_that_answer_immediately_do_not_hold_the_threshold() {
     let estimator = Estimator::new();
     let mut late = 0;
     for n in 0..100_000_u64 {
@@ -327,7 +327,7 @@ fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
 
 /// 300 samples are enough for a 95th percentile, and too few for a first 99th.
 #[test]
-fn another_quantile_is_read_from_what_is_known_already() {
+fn another_quantile_is_read_from_the_present_samples() {
     let estimator = Estimator::new();
     // 1 ms to 100 ms, evenly.
     let now = record(&estimator, 0, 300, |n| 1000 * (1 + n % 100));

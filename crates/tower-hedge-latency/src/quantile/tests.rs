@@ -59,7 +59,7 @@ fn a_constant_latency_is_not_above_its_own_quantile() {
 /// Ten of forty calls were cut off at 10 µs. Their weight is shared among the longer calls, so that 62.5 % of all
 /// calls took at most 20 µs.
 #[test]
-fn a_call_that_was_cut_off_counts_as_those_that_took_longer() {
+fn a_call_that_was_cut_off_counts_as_the_longer_calls() {
     let sample = sample(&[[5; 10], [20; 10], [30; 10]].concat());
     sample.cut_off.add(10, 10);
     let quantile = |per_mille| quantile([&sample, &empty()], above(per_mille), 1);
@@ -122,7 +122,7 @@ proptest! {
 
     /// Compares with Kaplan and Meier's product in floating point, over times with one bucket each.
     #[test]
-    fn a_quantile_of_what_was_cut_off_is_kaplan_and_meiers(
+    fn a_quantile_of_calls_that_were_cut_off_is_kaplan_and_meiers(
         calls in prop::collection::vec((0..32_u64, any::<bool>()), 1..200),
         per_mille in 1..1000_u64,
     ) {

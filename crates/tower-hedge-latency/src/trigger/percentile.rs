@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_quantile_is_never_lower_than_the_budget_can_pay_for_and_one_that_is_set_stays() {
+    fn the_default_quantile_is_never_lower_than_the_budget_can_pay_for_and_an_explicit_one_stays() {
         let default = |budget| Knobs::default().percentile(&budget).lesson.above;
         assert_eq!(default(Budget::unlimited()), 50_000_000);
         assert_eq!(default(Budget::ratio(0.2)), 50_000_000);

@@ -15,7 +15,7 @@ use crate::support::*;
 
 /// The first attempt answers after 20 ms or after 200 ms. The hedge is due after 10 ms and takes 100 ms.
 #[tokio::test(start_paused = true)]
-async fn whoever_loses_ends_in_the_background() {
+async fn losers_end_in_the_background() {
     for first in [20, 200] {
         let (attempts, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let end = Arc::clone(&ended);

@@ -99,7 +99,7 @@ async fn the_initial_delay_serves_until_then() {
 
 /// tokio's timer has a resolution of 1 ms, and rounds up.
 #[tokio::test(start_paused = true)]
-async fn the_hedge_goes_out_when_the_call_is_slower_than_the_percentile() {
+async fn a_call_slower_than_the_percentile_is_hedged() {
     let mut learning = Learning::new(p95().max_hedges(2));
     learning.answer(300, 20).await;
     let (mut call, _primary) = learning.call().await;
@@ -158,7 +158,7 @@ async fn failures_and_callers_that_leave_before_the_trigger_teach_nothing() {
 
 /// Otherwise a stalled service would seem fast, because only its fast responses would count.
 #[tokio::test(start_paused = true)]
-async fn what_is_past_the_trigger_counts_whatever_its_end() {
+async fn calls_past_the_trigger_count_with_every_outcome() {
     for cancelled in [true, false] {
         let mut learning = Learning::new(p95());
         learning.answer(300, 20).await;
@@ -184,7 +184,7 @@ async fn what_is_past_the_trigger_counts_whatever_its_end() {
 
 /// tower records the winner's latency, so the responses of hedges make the service seem faster than it is.
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_a_hedge_counts_as_late() {
+async fn a_response_of_a_hedge_counts_as_late() {
     let mut learning = Learning::new(p95().max_delay(ms(25)));
     learning.answer(300, 20).await;
     for _ in 0..400 {
@@ -290,7 +290,7 @@ fn a_percentile_that_the_budget_cannot_pay_for_is_an_error() {
 
 #[cfg(feature = "http")]
 #[test]
-fn a_percentile_has_to_be_within_what_one_of_many_budgets_pays_for() {
+fn a_budget_by_key_has_to_pay_for_the_percentile() {
     let budgets = tower_hedge_latency::Budgets::new(Budget::ratio(0.05));
     let by_host = HedgeLayer::builder().percentile(0.9).http();
     let by_host = by_host.budget_by(budgets, |request| request.authority());

@@ -33,7 +33,7 @@ async fn a_layer_that_is_off_passes_calls_through_and_learns_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_counts_what_would_have_been_sent() {
+async fn shadow_mode_counts_the_hedges_that_it_would_send() {
     let log = Log::default();
     let layer = fixed(10)
         .max_hedges(3)
@@ -83,7 +83,7 @@ async fn a_shadow_counts_what_would_have_been_sent() {
 
 /// A retuned percentile keeps its samples, and reads the other quantile from them.
 #[tokio::test(start_paused = true)]
-async fn what_was_learned_outlives_a_change_of_the_trigger() {
+async fn learned_latencies_outlive_a_change_of_the_trigger() {
     let percentile = |quantile| HedgeLayer::builder().percentile(quantile).build().unwrap();
     let layer = percentile(0.95);
     let handle = layer.handle();
@@ -109,7 +109,7 @@ async fn what_was_learned_outlives_a_change_of_the_trigger() {
 
 /// 1 ms to 100 ms, evenly: the 50th, 95th and 99th percentile are far apart.
 #[tokio::test(start_paused = true)]
-async fn a_layer_that_is_retuned_reads_the_other_percentile_at_once() {
+async fn a_retuned_layer_reads_the_other_percentile_immediately() {
     let percentile = |quantile| HedgeLayer::builder().percentile(quantile).build().unwrap();
     let layer = percentile(0.95);
     let handle = layer.handle();
@@ -182,7 +182,7 @@ async fn a_layer_that_is_retuned_keeps_the_settings_that_are_not_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_hedge_is_counted_by_what_became_of_it() {
+async fn every_hedge_is_counted_by_its_fate() {
     let budget = Budget::ratio(0.0).burst(2);
     let layer = fixed(10).max_hedges(4).budget(budget).build().unwrap();
     let handle = layer.handle();

@@ -81,7 +81,7 @@ async fn a_layer_that_is_retuned_takes_it_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_token_or_a_ready_service_the_failure_is_returned_at_once() {
+async fn without_a_token_or_a_ready_service_the_failure_is_returned_immediately() {
     let log = Log::default();
     let layer = eager(1)
         .budget(Budget::ratio(0.0).initial(0))
@@ -131,7 +131,7 @@ async fn a_failure_sends_the_hedge_that_waits_for_its_permit() {
 
 /// The permit goes to another call that has waited longer.
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_returned_at_once_if_the_waiting_hedge_gets_no_permit() {
+async fn a_failure_is_returned_immediately_if_the_waiting_hedge_gets_no_permit() {
     let layer = eager(1).build().unwrap();
     let failing = service_fn(|(): ()| async {
         sleep(ms(15)).await;
@@ -156,7 +156,7 @@ async fn a_failure_is_returned_at_once_if_the_waiting_hedge_gets_no_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_a_retry_would_not_repeat_ends_the_call() {
+async fn a_failure_that_is_not_retryable_ends_the_call() {
     let fatal = |outcome: &Result<u32, Error>, _: &_| match outcome {
         Ok(_) => Verdict::Success,
         Err(_) => Verdict::Fatal,
@@ -179,7 +179,7 @@ fn busy(millis: u64) -> impl Fn(&Result<u32, Error>, &Attempt) -> Verdict + Clon
 
 /// The third attempt is sent at 20 ms and fails at 22 ms; the fourth is due at 30 ms.
 #[tokio::test(start_paused = true)]
-async fn a_failure_hurries_nobody_before_a_server_had_the_time_it_asked_for() {
+async fn a_failure_sends_no_hedge_during_a_wait_that_a_server_demanded() {
     for (wait, first_fails, fourth_is_sent) in [(5, 23, 30), (30, 23, 52), (5, 27, 27)] {
         let (mut call, mut handle) = call!(eager(3).classify_fn(busy(wait)));
         let mut attempts = Vec::new();

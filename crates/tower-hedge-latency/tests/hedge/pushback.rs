@@ -63,7 +63,7 @@ fn hinted(hint: Hint) -> HedgeLayerBuilder<Generic<Hinted>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pushback_postpones_the_next_hedge_and_those_after_it() {
+async fn pushback_postpones_the_next_hedge_and_later_ones() {
     for hint in [Hint::AtLeast(ms(30)), Hint::Exactly(ms(30))] {
         let (mut call, mut handle) = call!(hinted(hint));
         assert_pending!(call.poll());
@@ -170,7 +170,7 @@ async fn an_exact_pushback_does_not_cut_an_earlier_one_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_stop_gets_no_more_hedges_and_those_in_flight_go_on() {
+async fn a_negative_pushback_cancels_further_hedges_and_keeps_those_in_flight() {
     let (mut call, mut handle) = call!(hinted(Hint::Never));
     assert_pending!(call.poll());
     let primary = next(&mut handle).await;
@@ -213,7 +213,7 @@ async fn each_pushback_adds_to_the_last_one() {
 
 /// A wait without an attempt in flight is the business of a retry layer.
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_asks_to_wait_is_no_reason_to_hurry() {
+async fn a_failure_with_a_demanded_wait_sends_no_hedge() {
     let (mut call, mut handle) = call!(hinted(Hint::AtLeast(ms(30))).hedge_on_failure(true));
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("busy");

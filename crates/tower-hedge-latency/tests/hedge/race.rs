@@ -27,7 +27,7 @@ async fn a_call_that_answers_before_the_trigger_is_not_hedged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_hedge_goes_out_at_the_trigger_and_wins() {
+async fn the_hedge_is_sent_at_the_trigger_and_wins() {
     let log = Log::default();
     let (mut call, mut handle) = call!(fixed(10).observer(log.clone()));
     assert_pending!(call.poll());
@@ -101,7 +101,7 @@ async fn fan_out_sends_all_attempts_at_the_first_poll() {
 
 /// The time counts from the call, not from its first poll.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_polled_late_is_hedged_at_once() {
+async fn a_call_that_is_polled_late_is_hedged_immediately() {
     let (mut call, mut handle) = call!(fixed(10));
     advance(ms(10)).await;
     assert_pending!(call.poll());
@@ -111,7 +111,7 @@ async fn a_call_that_is_polled_late_is_hedged_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_before_the_trigger_is_returned_at_once() {
+async fn a_failure_before_the_trigger_is_returned_immediately() {
     let (mut call, mut handle) = call!(fixed(10));
     assert_pending!(call.poll());
     next(&mut handle).await.send_error("refused");
@@ -173,7 +173,7 @@ async fn when_all_fail_the_first_attempts_outcome_is_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_a_retry_would_repeat_does_not_win() {
+async fn a_retryable_response_does_not_win() {
     let classify = |outcome: &Result<u32, Error>, _: &Attempt| match outcome {
         Ok(503) | Err(_) => Verdict::transient(),
         Ok(_) => Verdict::Success,

@@ -101,7 +101,7 @@ fn assert_within(what: &str, rate: f64, target: f64, tolerance: f64) {
 }
 
 /// tower records the winner's latency, and hedges 9.9 % at a 95th percentile of the heavy tail.
-fn the_hedge_rate_is_what_was_asked_for(draw: Draw) {
+fn the_hedge_rate_is_the_quantiles_share(draw: Draw) {
     for (quantile, calls) in [(0.9, 20_000), (0.95, 30_000), (0.99, 60_000)] {
         let watched = Watched::drawing(percentile(quantile), draw);
         watched.run(Load::calls(calls / 5));
@@ -111,13 +111,13 @@ fn the_hedge_rate_is_what_was_asked_for(draw: Draw) {
 }
 
 #[test]
-fn the_hedge_rate_is_what_was_asked_for_with_two_modes() {
-    the_hedge_rate_is_what_was_asked_for(bimodal);
+fn the_hedge_rate_is_the_quantiles_share_with_two_modes() {
+    the_hedge_rate_is_the_quantiles_share(bimodal);
 }
 
 #[test]
-fn the_hedge_rate_is_what_was_asked_for_with_a_heavy_tail() {
-    the_hedge_rate_is_what_was_asked_for(heavy_tail);
+fn the_hedge_rate_is_the_quantiles_share_with_a_heavy_tail() {
+    the_hedge_rate_is_the_quantiles_share(heavy_tail);
 }
 
 /// A percentile of the calls without a hedge would never recover, because those are the fast ones. A percentile of the

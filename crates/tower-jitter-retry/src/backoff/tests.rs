@@ -34,7 +34,7 @@ fn the_aws_sdk_articles_delays_come_out_to_the_nanosecond() {
 }
 
 #[test]
-fn each_kind_grows_as_it_says() {
+fn each_kind_of_backoff_grows_as_documented() {
     let delays = |backoff: Backoff| {
         let schedule = backoff.jitter(Jitter::None).schedule();
         schedule.take(5).collect::<Vec<_>>()
@@ -87,7 +87,7 @@ fn jitter_keeps_its_precision() {
 }
 
 #[test]
-fn throttled_answers_start_from_a_longer_base() {
+fn throttled_responses_start_from_a_longer_base() {
     let delay = |backoff: Backoff, n| {
         let backoff = backoff.jitter(Jitter::None);
         backoff.delay(n, RetryReason::Throttled, None, 0)

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn tower_waits_as_the_schedule_says() {
+    async fn tower_waits_for_the_delays_of_the_schedule() {
         let mut maker = Backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
         maker = maker.jitter(crate::Jitter::None);
         let mut backoff = maker.make_backoff();

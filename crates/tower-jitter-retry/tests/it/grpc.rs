@@ -55,7 +55,7 @@ async fn attempts(answer: Answer) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_a6_names_is_repeated() {
+async fn only_outcomes_of_grfc_a6_are_retried() {
     for code in [
         "0", "1", "2", "3", "4", "5", "6", "7", "9", "10", "11", "12", "13", "15", "16", "x",
     ] {
@@ -148,7 +148,7 @@ async fn extra_attempts_say_how_many_came_before_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extra_attempts_have_what_is_left_of_the_timeout() {
+async fn extra_attempts_carry_the_remaining_timeout() {
     let upstream = Upstream::new([status(UNAVAILABLE)]);
     let service = grpc().build().unwrap().layer(upstream.clone());
     let start = Instant::now();
@@ -162,7 +162,7 @@ async fn extra_attempts_have_what_is_left_of_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_attempt_goes_out_once_the_timeout_has_run_out() {
+async fn no_attempt_is_sent_after_the_timeout() {
     let upstream = Upstream::new([status(UNAVAILABLE)]);
     let service = grpc().build().unwrap().layer(upstream.clone());
     let start = Instant::now();
@@ -224,7 +224,7 @@ mod time_limits {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_timeout_is_deadline_exceeded_whatever_the_error_type() {
+    async fn a_timeout_is_deadline_exceeded_for_every_error_type() {
         let layer = unknown().attempt_timeout(ms(10)).build().unwrap();
         let start = Instant::now();
         let Ok(response) = layer.layer(service_fn(never)).oneshot(request(&[])).await;
@@ -238,7 +238,7 @@ mod time_limits {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idempotent_methods_are_repeated_when_they_take_too_long() {
+    async fn idempotent_methods_are_retried_after_a_timeout() {
         let layer = grpc().attempt_timeout(ms(10)).build().unwrap();
         let start = Instant::now();
         let Ok(_) = layer.layer(service_fn(never)).oneshot(request(&[])).await;

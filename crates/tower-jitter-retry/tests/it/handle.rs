@@ -48,7 +48,7 @@ fn flaky(sent: Arc<AtomicU32>, success: u32) -> Flaky {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_first_attempt_succeeds_is_not_counted_and_the_others_are_by_their_end() {
+async fn calls_are_counted_by_their_end_unless_the_first_attempt_succeeds() {
     let layer = builder().build().unwrap();
     let handle = layer.handle();
     call(&layer, 1).await;
@@ -183,7 +183,7 @@ fn budgets_by_key_stay_and_their_handle_shows_that_of_requests_without_a_key() {
 }
 
 #[test]
-fn a_constant_backoff_has_jitter_only_if_it_is_asked_for() {
+fn a_constant_backoff_has_jitter_only_if_it_is_set() {
     let delays = |backoff: Backoff| backoff.schedule().take(50).collect::<Vec<_>>();
     assert_eq!(delays(Backoff::constant(ms(70))), [ms(70); 50]);
     assert_ne!(

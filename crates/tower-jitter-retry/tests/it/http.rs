@@ -123,7 +123,7 @@ async fn a_refused_connection_does_not_use_up_the_free_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_repeat_does_not_come_after_the_deadline() {
+async fn a_free_retry_is_not_sent_after_the_deadline() {
     let upstream = Upstream::new([refused_stream().await, Answer::status(200)]);
     let layer = http().build().unwrap();
     let mut late = request(Method::GET);
@@ -135,7 +135,7 @@ async fn a_free_repeat_does_not_come_after_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_repeat_is_no_failure_to_a_throttle_and_the_next_is() {
+async fn a_free_retry_is_no_failure_to_a_throttle_and_the_next_one_is() {
     let throttle = Budget::grpc_throttle(2, 1.0);
     let layer = http().budget(throttle.clone()).build().unwrap();
     let refused = refused_stream().await;
@@ -177,7 +177,7 @@ async fn a_retry_after_of_zero_leaves_the_backoff_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_429_is_repeated_for_a_post_unless_told_otherwise() {
+async fn a_429_is_retried_for_a_post_unless_switched_off() {
     let answers = || Upstream::new([Answer::status(429), Answer::status(200)]);
     let upstream = answers();
     let layer = http().build().unwrap();
@@ -211,7 +211,7 @@ async fn a_429_is_repeated_for_a_post_unless_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_generated_key_makes_a_post_repeatable_and_is_the_same_in_all_attempts() {
+async fn a_generated_key_makes_a_post_idempotent_and_is_the_same_in_all_attempts() {
     static KEYS: AtomicU32 = AtomicU32::new(0);
     let layer = RetryLayer::builder()
         .backoff(Backoff::none())

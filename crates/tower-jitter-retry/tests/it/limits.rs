@@ -20,7 +20,7 @@ fn elapsed(error: &BoxError) -> Elapsed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
+async fn an_attempt_that_times_out_is_dropped_and_retried() {
     let log = Log::default();
     let layer = builder().observer(log.clone()).attempt_timeout(ms(30));
     let (mut call, mut handle) = call!(layer.build().unwrap());
@@ -47,7 +47,7 @@ async fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_attempts_timeout_is_the_answer() {
+async fn the_last_attempts_timeout_is_the_outcome() {
     let layer = builder().max_attempts(1).attempt_timeout(ms(30));
     let (mut call, mut handle) = call!(layer.build().unwrap());
     assert_pending!(call.poll());
@@ -59,7 +59,7 @@ async fn the_last_attempts_timeout_is_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_in_the_last_moment_counts() {
+async fn a_response_at_the_last_moment_counts() {
     let layer = builder().attempt_timeout(ms(30)).deadline(ms(30));
     let (mut call, mut handle) = call!(layer.build().unwrap());
     assert_pending!(call.poll());
@@ -107,7 +107,7 @@ async fn a_fatal_outcome_in_the_last_moment_is_returned_as_it_is() {
 
 /// A request that timed out may have been processed.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_timed_out_is_repeated_only_if_the_rule_says_so() {
+async fn an_attempt_that_timed_out_is_retried_only_if_the_rule_allows_it() {
     for (timeouts, attempts) in [(false, 1), (true, 3)] {
         let log = Log::default();
         let layer = builder().backoff(Backoff::none()).observer(log.clone());
@@ -167,7 +167,7 @@ async fn the_deadline_ends_the_wait_for_readiness() {
 
 /// The caller receives the failure, not the timeout in which the wait would end.
 #[tokio::test(start_paused = true)]
-async fn a_failure_whose_repeat_would_come_after_the_deadline_is_returned_at_once() {
+async fn a_failure_whose_retry_would_be_after_the_deadline_is_returned_immediately() {
     let log = Log::default();
     let layer = builder().observer(log.clone()).deadline(ms(100));
     let (mut call, mut handle) = call!(layer.build().unwrap());
@@ -234,7 +234,7 @@ enum StoreError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_answers_for_any_error_type() {
+async fn a_closure_makes_the_outcome_of_a_timeout_for_any_error_type() {
     let layer = RetryLayer::builder()
         .deadline(ms(20))
         .on_timeout(|elapsed| Err(StoreError::Late(elapsed)))
@@ -331,7 +331,7 @@ mod http {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_that_cannot_fail_answers_504() {
+    async fn a_timeout_of_an_infallible_service_is_a_504() {
         let service = layer().attempt_timeout(ms(10)).build().unwrap();
         let service = service.layer(service_fn(never));
         let request = get().body(Body::default()).unwrap();
@@ -346,7 +346,7 @@ mod http {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_of_a_post_that_took_too_long_is_not_repeated() {
+    async fn a_post_that_timed_out_is_not_retried() {
         let service = layer().attempt_timeout(ms(10)).build().unwrap();
         let service = service.layer(service_fn(never));
         let post = || Request::post("/");
@@ -415,7 +415,7 @@ mod http {
 }
 
 #[test]
-fn a_limit_of_nothing_is_refused() {
+fn a_time_limit_of_zero_is_rejected() {
     let error = builder()
         .attempt_timeout(Duration::ZERO)
         .build()

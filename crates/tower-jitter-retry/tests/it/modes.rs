@@ -22,7 +22,7 @@ async fn off_returns_the_first_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shadow_says_what_would_follow_and_lets_nothing_follow() {
+async fn shadow_mode_reports_retries_and_sends_none() {
     let log = Log::default();
     let budget = Budget::ratio(0.0).burst(1);
     let layer = builder()

@@ -20,7 +20,7 @@ fn layer(log: &Log) -> RetryLayer<tower_jitter_retry::Http, tower_jitter_retry::
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_was_repeated_in_vain_is_left_alone_above() {
+async fn a_response_that_a_layer_below_gave_up_on_is_not_retried_above() {
     let upstream = Upstream::new([Answer::status(503)]);
     let (outer, inner) = (Log::default(), Log::default());
     let service = layer(&outer).layer(layer(&inner).layer(upstream.clone()));
@@ -98,7 +98,7 @@ async fn a_timeout_of_the_layer_above_does_not_start_the_attempts_below_anew() {
 
 /// The layer below times out first, or not at all.
 #[tokio::test(start_paused = true)]
-async fn requests_that_are_never_answered_are_sent_three_times() {
+async fn requests_without_a_response_are_sent_three_times() {
     for limit in [None, Some(400), Some(1_000), Some(5_000)] {
         let sent = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
         let count = sent.clone();
@@ -179,7 +179,7 @@ async fn behind_a_buffer_errors_cost_one_attempt_more() {
 
 /// The layer below does not classify this outcome as retryable, so the layer above may retry it.
 #[tokio::test(start_paused = true)]
-async fn what_only_the_layer_above_repeats_it_repeats() {
+async fn outcomes_that_only_the_layer_above_retries_are_retried() {
     let upstream = Upstream::new([Answer::status(404), Answer::status(200)]);
     let inner = Log::default();
     let outer = RetryLayer::builder().backoff(Backoff::none()).http();

@@ -37,7 +37,7 @@ fn get() -> Req {
 }
 
 /// Sends a GET through two layers. Only the outer layer retries a 404.
-async fn get_below_one_that_repeats_404(upstream: &Upstream) -> Response<Full<Bytes>> {
+async fn get_below_a_layer_that_retries_404(upstream: &Upstream) -> Response<Full<Bytes>> {
     let outer = http()
         .classify(|o| match o.status() {
             Some(s) if s == 404 => Verdict::transient(),
@@ -106,13 +106,13 @@ async fn shadow_and_off_do_not_change_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_marked_attempt_is_repeated_by_one_of_the_layers() {
+async fn a_marked_attempt_is_retried_by_one_of_the_layers() {
     let upstream = Upstream::new([
         Answer::status(404),
         Answer::status(503),
         Answer::status(200),
     ]);
-    let response = get_below_one_that_repeats_404(&upstream).await;
+    let response = get_below_a_layer_that_retries_404(&upstream).await;
     assert_eq!(
         (upstream.seen().len(), response.status().as_u16()),
         (3, 200)
@@ -148,7 +148,7 @@ async fn a_stalled_attempt_and_a_failed_one_leave_a_third() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_that_never_repeats_does_not_disarm_the_one_above() {
+async fn a_layer_that_never_retries_does_not_disable_the_layer_above() {
     for answer in [Answer::status(503), Answer::Error("reset")] {
         let upstream = Upstream::new([answer.clone()]);
         let outer = http().build().unwrap();
@@ -164,13 +164,13 @@ async fn a_layer_that_never_repeats_does_not_disarm_the_one_above() {
 #[tokio::test(start_paused = true)]
 async fn two_attempts_are_told() {
     let upstream = Upstream::new([Answer::status(404), Answer::status(503)]);
-    let response = get_below_one_that_repeats_404(&upstream).await;
+    let response = get_below_a_layer_that_retries_404(&upstream).await;
     assert!(upstream.seen().len() > 1);
     assert!(response.extensions().get::<RetryInfo>().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_attempt_goes_out_after_the_deadline_when_the_clock_jumps() {
+async fn no_attempt_is_sent_after_the_deadline_when_the_clock_jumps() {
     let (mut call, mut handle) = call!(builder().deadline(ms(250)).build().unwrap());
     assert_pending!(call.poll());
     fail(&mut handle).await;
@@ -186,7 +186,7 @@ async fn no_attempt_goes_out_after_the_deadline_when_the_clock_jumps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_attempt_goes_out_after_the_requests_deadline_when_the_clock_jumps() {
+async fn no_attempt_is_sent_after_the_requests_deadline_when_the_clock_jumps() {
     let upstream = Upstream::new([Answer::status(429), Answer::status(200)]);
     let layer = RetryLayer::builder()
         .backoff(Backoff::constant(ms(100)).jitter(Jitter::None))
@@ -326,7 +326,7 @@ async fn an_empty_idempotency_key_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_is_a_floor_also_where_a_closure_asks_for_the_retry() {
+async fn a_hint_is_a_lower_bound_also_when_a_closure_demands_the_retry() {
     for (method, status) in [(Method::POST, 503), (Method::GET, 404)] {
         let layer = http()
             .max_attempts(2)
@@ -448,7 +448,7 @@ mod grpc {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn told_not_to_repeat_counts_for_a_throttle() {
+    async fn a_negative_pushback_counts_for_a_throttle() {
         let throttle = Budget::grpc_throttle(2, 1.0);
         let layer = grpc().budget(throttle.clone()).build().unwrap();
         for _ in 0..2 {

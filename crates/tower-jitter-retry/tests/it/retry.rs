@@ -17,7 +17,7 @@ use crate::support::Event::{Cancelled, Scheduled, Started, Stopped};
 use crate::support::{BoxError, Event, Log, assert_no_request, builder, call, fail, ms, next};
 
 #[tokio::test(start_paused = true)]
-async fn a_success_is_passed_on_at_once() {
+async fn a_success_is_returned_immediately() {
     let log = Log::default();
     let (mut call, mut handle) = call!(builder().observer(log.clone()).build().unwrap());
     assert_pending!(call.poll());
@@ -27,7 +27,7 @@ async fn a_success_is_passed_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_wait_exactly_as_long_as_the_backoff_says() {
+async fn retries_wait_exactly_for_the_backoff() {
     let log = Log::default();
     let (mut call, mut handle) = call!(builder().observer(log.clone()).build().unwrap());
     assert_pending!(call.poll());
@@ -276,7 +276,7 @@ async fn a_servers_hint_is_a_floor_and_a_longer_one_than_allowed_ends_the_call()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fatal_outcome_is_returned_at_once_and_deposits_nothing() {
+async fn a_fatal_outcome_is_returned_immediately_and_deposits_nothing() {
     let budget = Budget::ratio(1.0).burst(1).initial(0);
     let log = Log::default();
     let layer = builder()

@@ -72,7 +72,7 @@ async fn gateways_on_one_memcached_share_a_limit() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_leases_seldom_asks_the_store() {
+async fn a_gateway_with_leases_sends_few_requests_to_the_store() {
     let _busy = MACHINE.read().await;
     let server = Redis::start();
     let url = server.url();
@@ -213,7 +213,7 @@ async fn until(
 }
 
 #[tokio::test]
-async fn while_the_store_is_away_each_gateway_admits_its_share_and_says_so_once() {
+async fn while_the_store_is_down_each_gateway_admits_its_share_and_logs_it_once() {
     let _busy = MACHINE.read().await;
     let mut server = Redis::start();
     let url = server.url();

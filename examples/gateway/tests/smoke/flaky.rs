@@ -41,7 +41,7 @@ async fn failed_and_seen(args: &[&str]) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn failures_are_retried_and_slow_answers_hedged() {
+async fn failures_are_retried_and_slow_responses_hedged() {
     let (failed, seen) = failed_and_seen(&[]).await;
     assert!(failed <= 3, "{failed} of {REQUESTS} failed");
     assert!(seen > REQUESTS, "the upstream saw {seen}");
@@ -54,7 +54,7 @@ async fn without_retries_the_failures_show() {
 }
 
 #[tokio::test]
-async fn what_is_not_safe_to_repeat_is_sent_once() {
+async fn unsafe_requests_are_sent_once() {
     let calls = Arc::new(AtomicU32::new(0));
     let count = calls.clone();
     let upstream = Router::new().fallback(async move || {
@@ -81,7 +81,7 @@ async fn what_is_not_safe_to_repeat_is_sent_once() {
 
 /// The upstream demands a minute, which is longer than the request's deadline.
 #[tokio::test]
-async fn a_server_that_asks_for_a_longer_wait_than_the_deadline_is_not_waited_for() {
+async fn a_wait_beyond_the_deadline_is_not_waited_for() {
     let calls = Arc::new(AtomicU32::new(0));
     let count = calls.clone();
     let upstream = Router::new().fallback(async move || {

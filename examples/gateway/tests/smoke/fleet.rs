@@ -107,7 +107,7 @@ async fn a_store_of_the_options_is_where_the_fleet_counts() {
 }
 
 #[tokio::test]
-async fn without_a_redis_server_the_demo_says_how_to_get_one_and_goes_on() {
+async fn without_a_redis_server_the_demo_explains_how_to_get_one_and_continues() {
     let _busy = MACHINE.read().await;
     let (rows, stderr) = rows(&[], Some("")).await;
     let [memory] = &rows[..] else {
@@ -147,7 +147,7 @@ fn children(id: u32) -> Vec<u32> {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_demo_that_is_stopped_stops_what_it_has_started() {
+async fn a_stopped_demo_stops_its_processes() {
     let _busy = MACHINE.read().await;
     let mut demo = command(&["demo", "--only", "fleet", "--requests", "1000000"]);
     let mut demo = demo.stderr(std::process::Stdio::null()).spawn().unwrap();

@@ -144,7 +144,7 @@ async fn a_signal_lets_the_request_in_flight_finish() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_second_signal_stops_at_once() {
+async fn a_second_signal_stops_immediately() {
     use std::sync::Arc;
 
     use axum::Router;

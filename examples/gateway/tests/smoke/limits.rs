@@ -6,7 +6,7 @@ use crate::client::{header, send, text};
 use crate::process::Gateway;
 
 #[tokio::test]
-async fn the_request_after_the_burst_is_429_and_says_when_to_come_back() {
+async fn the_request_after_the_burst_is_429_and_has_a_retry_after() {
     let gateway = Gateway::start(&["--limit", "1", "--burst", "3", "--profile", "tail"]);
     let url = format!("http://{}/", gateway.addr);
     // On a slow machine one more token may refill.

@@ -95,7 +95,7 @@ async fn connection_headers_of_the_upstream_stay_there() {
 }
 
 #[tokio::test]
-async fn answers_stream_through() {
+async fn responses_stream_through() {
     let more = Arc::new(Notify::new());
     let wait = more.clone();
     let upstream = serve(Router::new().route(
@@ -206,7 +206,7 @@ async fn a_request_that_takes_longer_than_the_deadline_is_504() {
 
 /// If a message has both, the encoding counts.
 #[tokio::test]
-async fn an_answer_with_a_length_and_an_encoding_arrives_whole() {
+async fn a_response_with_a_length_and_an_encoding_arrives_whole() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
