@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_structured_fields_whatever_the_name_and_numbers() {
+    fn headers_are_structured_fields_for_all_names_and_numbers() {
         let names = ["plain", r#"quo"ted"#, r"back\slash", "spa ce;q=1, x"];
         let decision = Decision::reject(u64::MAX, u64::MAX, Some(Duration::MAX), Duration::MAX);
         for name in names {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_many_policies_are_whole() {
+    fn headers_of_many_policies_are_complete() {
         let names: Vec<String> = (0..16)
             .map(|number| quote(&"n".repeat(number + 1)))
             .collect();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_the_same_wherever_it_is() {
+    fn a_key_has_the_same_bytes_at_any_position() {
         let mut sink = KeySink::new();
         for len in 0..40 {
             let text = "x".repeat(len);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_empty_and_no_key_is() {
+    fn only_a_missing_key_is_empty() {
         let mut sink = KeySink::new();
         assert_eq!(
             sink.key(|sink| ("a", None::<&str>).write(sink)),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_key_that_is_taken_back_leaves_the_others() {
+    fn a_discarded_long_key_leaves_the_other_keys() {
         let long = "x".repeat(200);
         let mut sink = KeySink::new();
         let (first, _) = sink.key(|sink| "first".write(sink));

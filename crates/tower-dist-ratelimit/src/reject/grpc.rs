@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_what_their_type_may_hold() {
+    fn durations_stay_within_the_range_of_their_type() {
         let wait = Duration::new(2, 500_000_000);
         assert_eq!(duration(wait).0, [8, 2, 16, 128, 202, 181, 238, 1]);
         let whole = duration(Duration::from_secs(315_576_000_000));

@@ -34,7 +34,7 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 #[test]
-fn a_spoofed_x_forwarded_for_names_nobody_else() {
+fn a_spoofed_x_forwarded_for_does_not_change_the_client() {
     const PROXY: &str = "10.0.0.1";
     for (lines, client) in [
         // Nothing: the proxy itself.
@@ -67,7 +67,7 @@ fn a_spoofed_x_forwarded_for_names_nobody_else() {
         (&["1.1.1.1, 203.0.113.9, 10.0.0.2"], "203.0.113.9"),
         // The neighbour of a trusted address is not trusted.
         (&["203.0.113.9, 192.0.2.2"], "192.0.2.2"),
-        // Everybody is trusted: the one furthest away.
+        // All addresses are trusted: the leftmost is the client.
         (&["10.0.0.4, 10.0.0.3"], "10.0.0.4"),
         // No address: the trusted proxy that wrote it.
         (&["unknown"], PROXY),
@@ -96,7 +96,7 @@ fn a_spoofed_x_forwarded_for_names_nobody_else() {
 }
 
 #[test]
-fn a_spoofed_forwarded_names_nobody_else() {
+fn a_spoofed_forwarded_does_not_change_the_client() {
     const PROXY: &str = "10.0.0.1";
     for (lines, client) in [
         (&[][..], PROXY),
@@ -151,7 +151,7 @@ fn a_spoofed_forwarded_names_nobody_else() {
 }
 
 #[test]
-fn a_peer_that_is_not_trusted_is_the_client_whatever_it_writes() {
+fn an_untrusted_peer_is_the_client_with_any_header() {
     for name in ["x-forwarded-for", "forwarded"] {
         for trusted in [TrustedProxies::none(), trusted(), trusted().forwarded()] {
             let found = found(
@@ -175,7 +175,7 @@ fn a_field_that_the_proxies_do_not_write_is_not_read() {
 }
 
 #[test]
-fn without_a_peer_nobody_is_believed() {
+fn without_a_peer_address_headers_are_ignored() {
     let request = Request::builder()
         .header("x-forwarded-for", "1.1.1.1")
         .body(())
@@ -185,7 +185,7 @@ fn without_a_peer_nobody_is_believed() {
 }
 
 #[test]
-fn the_first_network_that_is_none_is_named_whatever_follows() {
+fn the_error_names_the_first_invalid_network() {
     let wrong = |networks: &[&str]| {
         let trusted = networks
             .iter()
@@ -300,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_client_writes_does_not_matter(lines in hostile(), last: std::net::Ipv6Addr) {
+    fn entries_of_the_client_do_not_matter(lines in hostile(), last: std::net::Ipv6Addr) {
         let written = last.to_string();
         let mut lines = lines;
         lines.push(written.into_bytes());
