@@ -40,10 +40,13 @@ pub(super) struct Target {
 /// A handle on the task that keeps a server connected. The task ends after the last handle, when all sent commands are
 /// answered.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct Link(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     inbox: mpsc::Sender<Job>,
     health: Arc<Health>,
-    pub(super) runtime: Handle,
+    runtime: Handle,
 }
 
 impl Link {
@@ -67,7 +70,7 @@ impl Link {
             Box::pin(async move { wire::dial(&target.address, &target.prefix).await }) as _
         });
         let reconnect = Reconnect::new(connect, timeouts.connect);
-        let health = Arc::clone(&link.health);
+        let health = Arc::clone(&link.0.health);
         tokio::spawn(supervise(timeouts.answer, reconnect, health, inbox, stream));
         link
     }
@@ -75,12 +78,17 @@ impl Link {
     /// A link and the receiver of its commands.
     pub(super) fn channel(health: Health, size: usize) -> (Self, mpsc::Receiver<Job>) {
         let (sender, inbox) = mpsc::channel(size);
-        let link = Self {
+        let shared = Shared {
             inbox: sender,
             health: Arc::new(health),
             runtime: Handle::current(),
         };
-        (link, inbox)
+        (Self(Arc::new(shared)), inbox)
+    }
+
+    /// The runtime of the task.
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.0.runtime
     }
 
     /// Sends a command, unless its caller leaves before the connection takes it up.
@@ -92,21 +100,21 @@ impl Link {
             answer,
             caller,
         };
-        self.inbox.try_send(job).map_err(|error| match error {
+        self.0.inbox.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => Failure::busy(format_args!("{INBOX} requests wait already")),
-            TrySendError::Closed(_) => lost(&self.health),
+            TrySendError::Closed(_) => lost(&self.0.health),
         })?;
         Ok(Pending {
             receiver,
-            health: Arc::clone(&self.health),
+            health: Arc::clone(&self.0.health),
         })
     }
 
     /// Fails while there is no connection.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        match self.health.is_up() {
+        match self.0.health.is_up() {
             true => Ok(()),
-            false => Err(lost(&self.health)),
+            false => Err(lost(&self.0.health)),
         }
     }
 }

@@ -60,8 +60,9 @@ pub(super) struct Operation {
 /// The first command of an operation, in flight.
 struct Attempt {
     pending: Pending,
-    at: Instant,
-    /// The same time by the clock that windows go by.
+    /// When a window that the server ends was charged.
+    at: Option<Instant>,
+    /// The time of the charge by the clock that other windows go by.
     nanos: u64,
     /// The window.
     number: Option<u64>,
@@ -104,7 +105,7 @@ impl Open {
     fn spawn(&self, attempt: Attempt, outcome: Option<Outcome>) -> JoinHandle<Verdict> {
         let operation = Operation::clone(&self.operation);
         let caller = Arc::downgrade(&self.operation);
-        let runtime = &self.operation.link.runtime;
+        let runtime = self.operation.link.runtime();
         runtime.spawn(operation.complete(attempt, outcome, caller))
     }
 }
@@ -173,7 +174,7 @@ impl Operation {
             }
         };
         Ok(Attempt {
-            at: Instant::now(),
+            at: self.rule.server_window().map(|_| Instant::now()),
             pending: self.link.ask(command, Some(caller))?,
             nanos,
             number,
@@ -316,7 +317,9 @@ impl Operation {
             // server's clock at each end.
             let ticks = Duration::from_secs(2);
             let is_same = meta.ttl.is_some_and(|now| Some(now) <= ttl)
-                && attempt.at.elapsed() < window.saturating_sub(ticks);
+                && attempt
+                    .at
+                    .is_some_and(|at| at.elapsed() < window.saturating_sub(ticks));
             pending = match (meta.code, meta.cas) {
                 (Code::Value, Some(_)) if is_same => {
                     self.take_back(attempt.number, over, meta.cas)?
