@@ -100,13 +100,11 @@ struct Table {
 }
 
 /// A charge with its store.
-struct Asked<'a> {
+struct Target<'a> {
     store: &'a dyn Store,
     key: Fingerprint,
     ask: Ask<'a>,
     lock: Option<usize>,
-    /// Whether the charge puts its quota in force if it is rejected.
-    adopts: bool,
 }
 
 type Locked<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
@@ -182,33 +180,29 @@ impl Memory {
         })
     }
 
-    fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Asked<'a>, BackendError> {
+    fn ask<'a>(&'a self, charge: &'a Charge<'_>) -> Result<Target<'a>, BackendError> {
         let table = self.table(charge)?;
         let key = self.frame.hash(charge.key);
         let salt = charge.policy.number() as usize;
-        Ok(Asked {
+        Ok(Target {
             store: &*table.store,
             key,
             ask: Ask::of(charge),
             lock: table.in_set.then(|| key.spread(salt, LOCKS)),
-            adopts: table.dynamic_quotas && charge.cost > 0,
         })
     }
 
     /// Holds the keys of a set still while all are checked and then all charged, which makes the two one atomic step:
     /// every charge to a policy of a set comes through here. One fixed order, so no deadlock.
-    fn lock(&self, asked: &[Asked<'_>]) -> Locked<'_> {
-        let mut order: SmallVec<[usize; 4]> = asked.iter().filter_map(|one| one.lock).collect();
-        order.sort_unstable();
-        order.dedup();
-        order
-            .into_iter()
-            .map(|lock| {
-                self.locks[lock]
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-            })
-            .collect()
+    fn lock(&self, asked: &[Target<'_>]) -> Locked<'_> {
+        let locks = || asked.iter().filter_map(|one| one.lock);
+        let (mut locked, mut last) = (Locked::new(), None);
+        while let Some(next) = locks().filter(|&lock| Some(lock) > last).min() {
+            let lock = self.locks[next].lock();
+            locked.push(lock.unwrap_or_else(PoisonError::into_inner));
+            last = Some(next);
+        }
+        locked
     }
 
     /// Decides one charge to a policy that is not in a set, as most requests make, without the cost of the general way.
@@ -241,7 +235,7 @@ impl Memory {
                 // Nothing is taken, so the remaining tokens include the cost.
                 *out = one.store.check(one.key, now, &one.ask.look());
             }
-            if one.adopts {
+            if one.ask.cost > 0 {
                 one.store.adopt(one.key, now, &one.ask);
             }
         }
@@ -251,7 +245,7 @@ impl Memory {
     fn ask_all<'a>(
         &'a self,
         charges: &'a [Charge<'_>],
-    ) -> Result<SmallVec<[Asked<'a>; 4]>, BackendError> {
+    ) -> Result<SmallVec<[Target<'a>; 4]>, BackendError> {
         charges.iter().map(|charge| self.ask(charge)).collect()
     }
 

@@ -1,6 +1,5 @@
 use std::{
     array,
-    cmp::Reverse,
     sync::{
         PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Release},
@@ -183,7 +182,9 @@ impl Slots {
         };
         let mut buckets = CHOICES.map(|choice| self.bucket(key, choice));
         if new(buckets[0]) < 2 {
-            buckets.sort_by_key(|&bucket| Reverse(new(bucket)));
+            // The first of the buckets with the most unused slots.
+            let best = (0..buckets.len()).rev().max_by_key(|&n| new(buckets[n]));
+            buckets.swap(0, best.unwrap_or(0));
         }
         let slots = buckets.into_iter().flat_map(Bucket::slots);
         slots
@@ -206,17 +207,13 @@ impl Slots {
 
     /// Locks all buckets of a key, always in the same order.
     fn lock(&self, key: Fingerprint) -> [Option<MutexGuard<'_, ()>>; CHOICES.len()] {
-        let mut stripes =
-            CHOICES.map(|choice| Some(key.place(choice, self.buckets.len()) % STRIPES));
-        stripes.sort_unstable();
-        for later in (1..stripes.len()).rev() {
-            if stripes[later] == stripes[later - 1] {
-                stripes[later] = None;
-            }
-        }
-        stripes.map(|stripe| {
-            let stripe = &self.stripes[stripe?];
-            Some(stripe.lock().unwrap_or_else(PoisonError::into_inner))
+        let stripes = CHOICES.map(|choice| key.place(choice, self.buckets.len()) % STRIPES);
+        let mut last = None;
+        CHOICES.map(|_| {
+            let next = stripes.into_iter().filter(|&one| Some(one) > last).min()?;
+            last = Some(next);
+            let stripe = self.stripes[next].lock();
+            Some(stripe.unwrap_or_else(PoisonError::into_inner))
         })
     }
 }
