@@ -1,4 +1,4 @@
-//! What the client is told.
+//! Rejections and rate-limit fields of HTTP responses.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn the_fields_show_the_tokens_that_can_be_used_and_the_time_in_which_they_
             9,
             60,
         ),
-        // Rounded up: a client that keeps to it is never rejected.
+        // Rounded up: a client that keeps to the field is never rejected.
         (
             policy(Quota::per_second(5).burst(7)),
             r#""p";q=7;w=2"#,
@@ -107,7 +107,7 @@ async fn the_fields_show_the_tokens_that_can_be_used_and_the_time_in_which_they_
             59,
             60,
         ),
-        // Other quotas than the policy's.
+        // Dynamic quotas that differ from the policy's quota.
         (
             policy(Quota::per_second(1)).quota_by(|_| Some(Quota::per_second(5).burst(10))),
             r#""p";q=10;w=2"#,
@@ -153,7 +153,7 @@ async fn a_rejection_is_a_problem_document_with_all_the_fields() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_never_0() {
-    // tower_governor says 0 when the wait is below a second, and its clients come back at once.
+    // tower_governor sends 0 if the wait is below a second, so its clients retry immediately.
     let mut service = layer(ResponseHeaders::Never).layer(Probe::default());
     for _ in 0..3 {
         send(&mut service, from("a")).await;
@@ -193,7 +193,7 @@ async fn several_rejections_give_the_longest_wait_and_one_member_each() {
     );
 }
 
-/// To who is rejected it matters when the same can pass; to the others, when all is as it was.
+/// A rejected client needs the time of its next success; other clients need the time of the full bucket.
 #[tokio::test(start_paused = true)]
 async fn the_fields_of_a_rejection_say_when_it_can_pass_and_those_of_others_when_the_bucket_is_full()
  {
@@ -252,7 +252,7 @@ async fn fields_of_inner_services_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn fields_come_when_they_are_asked_for() {
-    // The share of 3 is 1.5, rounded up: told when 2 are left, not when 3 would be.
+    // Half of 3 is 1.5. The fields appear at 2 remaining tokens, not at 3.
     for (fields, expected) in [
         (ResponseHeaders::Always, [true, true, true, true]),
         (ResponseHeaders::NearLimit(0.3), [false, true, true, true]),

@@ -1,4 +1,4 @@
-//! Counts that are exchanged afterwards.
+//! `Consistency::Eventual`: counts that instances exchange afterwards.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn no_request_waits_for_the_store() {
         assert_eq!(decision.source, Source::Eventual);
         assert!(asked.elapsed().is_zero());
     }
-    // One at first, one some time in the first 100 ms, and then one in each.
+    // One at first, one within the first 100 ms, and then one per period.
     assert!((2..=5).contains(&wan.trips()), "{}", wan.trips());
 }
 
@@ -41,9 +41,9 @@ async fn what_one_instance_used_others_know_after_an_exchange() {
         assert!(one.check("key").await.unwrap().allowed);
     }
     assert!(!one.check("key").await.unwrap().allowed);
-    // It has not heard of that.
+    // The other instance has not received that count.
     assert!(other.check_n("key", 20).await.unwrap().allowed);
-    // In all 40 of 20 were used: the rest is a debt, for both.
+    // Together they used 40 of 20 tokens. Both instances carry the debt.
     sleep(2 * PERIOD).await;
     for limiter in [&one, &other] {
         let rejected = limiter.check_n("key", 5).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_key_that_is_not_asked_about_any_more_costs_no_round_trips() {
     assert_eq!(alive, 0);
 }
 
-/// Threads that have a runtime each start and end as they like.
+/// Threads with a runtime each start and end independently.
 #[test]
 fn a_key_whose_runtime_has_ended_is_exchanged_about_by_the_next() {
     let runtime = || {
@@ -82,7 +82,7 @@ fn a_key_whose_runtime_has_ended_is_exchanged_about_by_the_next() {
         let (shared, exact) = hour(&Wan::away(Duration::ZERO));
         take(&shared, 5).await;
         sleep(Duration::from_millis(1)).await;
-        // Goes with the runtime.
+        // This exchange ends with the runtime.
         take(&shared, 1).await;
         (shared, exact)
     });
@@ -111,7 +111,7 @@ async fn a_reset_and_a_refund_are_seen_here_at_once() {
     assert!(limiter.check_n("key", 20).await.unwrap().allowed);
     limiter.refund("key", 3).await.unwrap();
     assert!(limiter.check_n("key", 3).await.unwrap().allowed);
-    // Before the store has heard of it.
+    // The backend has not received the charge yet.
     wan.is_away(PERIOD / 5);
     let reset = limiter.reset("key");
     let meanwhile = async { limiter.check_n("key", 20).await.unwrap().allowed };
@@ -133,7 +133,7 @@ async fn a_raised_limit_is_that_of_the_next_exchange() {
         sleep(Duration::from_millis(20)).await;
         small.check("key").await.unwrap();
     }
-    // Asked about all the time, so the exchange never ends.
+    // Constant requests for the key keep its exchange running.
     let large = limiter.with_quota(Quota::per_second(1_000));
     for number in 0..4_000 {
         sleep(Duration::from_millis(2)).await;
@@ -151,7 +151,7 @@ async fn keys_too_long_to_keep_are_decided_exactly() {
     }
 }
 
-/// What the store has counted, of a hundred an hour.
+/// An eventual limiter, and an exact limiter that reads the backend's count.
 fn hour(wan: &Wan) -> (Limiter, Limiter) {
     let policy = || Policy::new("hour", Quota::new(100, 10_000 * Duration::from_secs(3600)));
     let shared = Limiter::builder(wan.clone(), policy()).consistency(Consistency::Eventual(PERIOD));
@@ -221,16 +221,16 @@ async fn what_is_used_while_an_exchange_travels_is_neither_forgotten_nor_counted
 async fn corrections_reach_the_store_once() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
-    // Nothing of it was sent: of 20 only 12 are.
+    // None of the 20 tokens was sent. After the refund only 12 are sent.
     take(&shared, 20).await;
     shared.refund("key", 8).await.unwrap();
     sleep(3 * PERIOD).await;
     assert_eq!(exact.peek("key").await.unwrap().remaining, 88);
-    // All of it was, and nobody exchanges about the key any more.
+    // All were sent, and the exchange for the key has ended.
     shared.refund("key", 2).await.unwrap();
     shared.charge("key", 5).await.unwrap();
     assert_eq!(exact.peek("key").await.unwrap().remaining, 85);
-    // All of it was, and the exchange goes on.
+    // All were sent, and the exchange continues.
     let goes_on = async || {
         for _ in 0..8 {
             shared.peek("key").await.unwrap();
@@ -272,7 +272,7 @@ async fn instances_that_were_asked_together_do_not_go_on_together() {
     let wan = Wan::away(Duration::ZERO);
     let mut fleet = Vec::new();
     for _ in 0..8 {
-        // Made one after the other, as processes are.
+        // Created one after the other, as processes are.
         fleet.push(sharing(&wan));
         sleep(Duration::from_millis(7)).await;
     }
@@ -283,7 +283,7 @@ async fn instances_that_were_asked_together_do_not_go_on_together() {
         sleep(PERIOD / 2).await;
     }
     let asked = wan.asked();
-    // Two at first, and then one in each period.
+    // Two at first, and then one per period.
     assert!((8 * 19..=8 * 22).contains(&asked.len()), "{}", asked.len());
     let mut times: Vec<_> = asked[8..16].iter().map(|one| one.at).collect();
     times.sort();

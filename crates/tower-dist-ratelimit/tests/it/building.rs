@@ -1,4 +1,4 @@
-//! What cannot work is not built, and the error says what to change.
+//! An invalid configuration fails to build, and the error names the necessary change.
 
 mod stores;
 
@@ -163,7 +163,7 @@ fn settings_out_of_range_are_rejected() {
     assert!(builder().backend_timeout(Duration::MAX).build().is_err());
 }
 
-/// Wherever in a key they are.
+/// At any position in a key.
 #[test]
 fn keys_that_no_request_can_have_are_rejected() {
     let good = || key::header("key");

@@ -1,4 +1,4 @@
-//! Requests that are not HTTP: rejections are errors.
+//! Requests of any type: a rejection is an error.
 
 use std::{error::Error, io, time::Duration};
 
@@ -12,7 +12,7 @@ use tower_test::mock;
 
 use crate::support::{Broken, Noting, Remote, slow};
 
-/// A job of a user, if it has one, of some size.
+/// A job with an optional user and a size.
 struct Job(Option<u64>, u64);
 
 async fn work(Job(_, size): Job) -> Result<u64, io::Error> {
@@ -83,7 +83,7 @@ async fn inner_errors_are_kept() {
     let error = call(&mut service, Job(None, 1)).await.unwrap_err();
     assert!(error.into_inner().is_none());
 
-    // Boxed errors stay what they are.
+    // Boxed errors keep their type.
     let error = call(&mut service, Job(None, 1)).await.unwrap_err();
     let boxed: BoxError = error.into_boxed();
     assert!(boxed.downcast_ref::<RateLimited>().is_some());
@@ -190,7 +190,7 @@ async fn rejections_and_dropped_waits_hold_no_permit() {
     let mut service = layer.layer(inner);
     let mut other = service.clone();
     drop(service.ready().await.unwrap().call(Job(None, 1)));
-    // Charged on the wire, and so rejected.
+    // The backend charged the dropped call, so it rejects this call.
     let late = call(&mut other, Job(None, 1)).await;
     assert_eq!(rejected(late).reason(), Reason::Quota);
     let mut third = service.clone();

@@ -1,4 +1,4 @@
-//! Rejections that are remembered.
+//! Rejections in the deny cache.
 
 mod remembering;
 
@@ -20,7 +20,7 @@ fn limiter(wan: &Wan, policy: Policy) -> Limiter {
         .unwrap()
 }
 
-/// One token in 500 ms, and two at once.
+/// One token per 500 ms, with a burst of two.
 fn two() -> Policy {
     Policy::new("two", Quota::per_second(2))
 }
@@ -61,14 +61,14 @@ async fn a_rejection_is_repeated_without_a_round_trip_and_says_the_same_instant(
     assert!(limiter.check("key").await.unwrap().allowed);
 }
 
-/// The wait counts from the asking: the store decided after that, so it has ended there no sooner.
+/// The wait counts from the time of the request. The backend decides later, so its own wait ends no sooner.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_rejected_that_the_store_would_admit() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two());
     limiter.check("key").await.unwrap();
     limiter.check("key").await.unwrap();
-    // The store hears of it at once; the answer takes 200 ms.
+    // The request arrives immediately; the answer takes 200 ms.
     wan.is_off(Duration::ZERO, Duration::from_millis(200));
     let asked = Instant::now();
     let builder = Limiter::builder(wan.clone(), two()).backend_timeout(Duration::from_secs(1));
@@ -127,7 +127,7 @@ async fn a_refund_and_a_reset_are_seen_at_once() {
     use_up(&limiter).await;
 }
 
-/// It may be there already: nobody is rejected by what was before.
+/// The refund may have arrived already, so no earlier rejection applies.
 #[tokio::test(start_paused = true)]
 async fn what_is_put_back_is_found_before_that_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
@@ -146,7 +146,7 @@ async fn what_is_put_back_is_found_before_that_is_confirmed() {
         .unwrap();
 }
 
-/// It is asked after the refund was sent and decided before that arrives.
+/// The request is sent after the refund and decided before the refund arrives.
 #[tokio::test(start_paused = true)]
 async fn a_rejection_that_a_refund_overtakes_is_not_remembered() {
     let wan = Wan::away(AWAY);
@@ -177,7 +177,7 @@ async fn a_raised_limit_is_seen_at_once_also_after_it_is_lowered_again() {
     assert_eq!(small.check("key").await.unwrap().source, Source::Backend);
 }
 
-/// Windows have no burst, so that of a quota that is a bucket's, too, says nothing about what can pass.
+/// Windows have no burst. The burst of a dynamic quota does not limit a request in a window.
 #[tokio::test(start_paused = true)]
 async fn what_can_pass_in_a_window_is_its_limit_whatever_the_burst_of_a_quota() {
     let policy = Policy::new("window", Quota::per_minute(9)).fixed_window();
@@ -217,7 +217,7 @@ async fn no_more_rejections_are_remembered_than_there_are_places() {
         assert!(limiter.check(number).await.unwrap().allowed);
         assert!(!limiter.check(number).await.unwrap().allowed);
     }
-    // The latest first: whoever takes a place again takes it from one that was looked at.
+    // Newest first: a key that takes a place again evicts one that the loop has already counted.
     let mut remembered = 0;
     for number in (0..8_000_u64).rev() {
         let decision = limiter.check(number).await.unwrap();
@@ -227,7 +227,7 @@ async fn no_more_rejections_are_remembered_than_there_are_places() {
     assert!((3_000..=4_096).contains(&remembered), "{remembered}");
 }
 
-/// What was left is less now, and the wait is longer: the next rejection is the store's.
+/// Fewer tokens remain and the wait is longer, so the backend decides the next rejection.
 #[tokio::test(start_paused = true)]
 async fn who_has_got_less_since_is_told_what_is_left_of_that() {
     let wan = Wan::away(AWAY);
@@ -293,7 +293,8 @@ mod sets {
         assert_eq!(wan.trips(), trips + 1);
     }
 
-    /// Of whom it does not reject, it says how much is left: that is for the store to say if as much is asked for as there may be.
+    /// A cached rejection reports the remaining tokens of the other policies. Only the backend knows them if the request may cost
+    /// as many as remain.
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_has_not_rejected_is_asked_again_about_more() {
         let wan = Wan::away(AWAY);
@@ -313,7 +314,7 @@ mod sets {
         let mut put = from("one");
         *put.method_mut() = http::Method::PUT;
         let rejected = send(&mut service, put).await;
-        // Never by one of them, and so without saying when.
+        // One policy can never admit this cost, so the response has no `Retry-After`.
         assert_eq!(rejected.headers().get("retry-after"), None);
         assert_eq!(
             rejected.headers()["ratelimit"],
@@ -370,7 +371,7 @@ mod exactness {
                 futures_util::future::join(ours.check_n("key", cost), plain.check_n("key", cost))
                     .await;
             let (one, other) = (one.unwrap(), other.unwrap());
-            // Those that are not sent do not take any time.
+            // Requests that are not sent take no time.
             sleep_until(asked + there + back).await;
             assert_eq!(one.allowed, other.allowed, "{one:?} {other:?}");
             sleep(Duration::from_millis(pause)).await;

@@ -1,4 +1,4 @@
-//! Quotas that differ from key to key, and change.
+//! Quotas that differ between keys, and change.
 
 use std::{
     future::ready,
@@ -25,7 +25,7 @@ fn builder(policy: Policy) -> (Noting, RateLimitLayerBuilder) {
     (noting, builder)
 }
 
-/// As many a second as the header says.
+/// The quota per second in the header.
 fn told(head: key::RequestParts<'_>) -> Option<Quota> {
     let limit = head.headers().get("key")?.to_str().ok()?.parse().ok()?;
     Some(Quota::per_second(limit))
@@ -51,7 +51,7 @@ async fn each_key_has_its_quota_and_the_fields_say_so() {
     );
 }
 
-/// Windows keep their length whatever the quota's is, and a log its bound.
+/// A window keeps its length under any quota, and a log keeps its bound.
 #[tokio::test(start_paused = true)]
 async fn the_fields_tell_the_window_and_the_limit_that_hold() {
     let hourly = |limit| move |_: key::RequestParts<'_>| Some(Quota::per_hour(limit));
@@ -90,7 +90,7 @@ async fn the_fields_tell_the_window_and_the_limit_that_hold() {
     }
 }
 
-/// Windows have no burst, so that of a quota that is a bucket's, too, says nothing about how near its limit is.
+/// Windows have no burst. The burst of a dynamic quota does not affect `NearLimit`.
 #[tokio::test(start_paused = true)]
 async fn what_is_near_in_a_window_is_a_share_of_its_limit() {
     for burst in [1, 1_000] {
@@ -145,7 +145,7 @@ async fn a_quota_that_could_not_be_built_is_the_policy_s() {
     }
 }
 
-/// Knows the quota after 20 ms.
+/// Returns the quota after 20 ms.
 async fn looked_up() -> Option<Quota> {
     found_after(20).await
 }
@@ -233,7 +233,7 @@ async fn a_look_up_that_never_ends_is_a_store_that_fails() {
     }
 }
 
-/// Readiness is for the inner service, and a look-up holds a permit for no longer than the deadline.
+/// Readiness belongs to the inner service, and a look-up holds a permit no longer than the timeout.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
     let policy = Policy::new("p", slow(9)).quota_by_async(|_| std::future::pending());
@@ -245,7 +245,7 @@ async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
     let waits = service.ready().await.unwrap().call(get());
     let started = Instant::now();
     let (response, _) = tokio::join!(waits, async {
-        // Gets the permit when the other one is rejected.
+        // The other service gets the permit when this request is rejected.
         other.ready().await.unwrap();
     });
     assert_eq!(response.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -287,7 +287,7 @@ async fn a_quota_that_is_raised_admits_at_once_and_one_that_is_lowered_rejects()
     assert_eq!(admitted().await, 5);
     limit.store(8, Relaxed);
     assert_eq!(admitted().await, 3);
-    // Limitador underflows here, and lets everything through.
+    // Limitador underflows here and admits every request.
     limit.store(2, Relaxed);
     assert_eq!(admitted().await, 0);
     tokio::time::advance(Duration::from_secs(60)).await;

@@ -1,4 +1,4 @@
-//! What is told to those who run the service: changes, and not every request.
+//! Log lines for operators: one per change, not one per request.
 
 use std::{
     fmt::{self, Write},
@@ -20,7 +20,7 @@ use tracing::{
 
 use crate::support::{Mood, Probe, Remote, Scripted, from, get, send, slow};
 
-/// Notes the levels of events, and what their fields say.
+/// Records the levels and fields of events.
 #[derive(Clone, Default)]
 struct Levels {
     levels: Arc<Mutex<Vec<Level>>>,

@@ -1,4 +1,4 @@
-//! Keys without end.
+//! Endless new keys.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn charge(memory: &Memory, policy: PolicyId, key: &[u8], cost: u64) -> Decision 
     out[0]
 }
 
-/// So slow that nothing comes back while a test runs, even without a paused clock.
+/// So slow that no token comes back during a test, even without a paused clock.
 fn frozen(limit: u64) -> Policy {
     Policy::new(
         "p",
@@ -32,7 +32,7 @@ const KEPT: [fn(Policy) -> Policy; 7] = [
     Policy::dynamic_quotas,
 ];
 
-/// Beside threads that make up new keys on the same shelves.
+/// Other threads create new keys in the same neighbourhoods.
 #[test]
 fn threads_on_one_key_admit_exactly_the_limit() {
     for of in KEPT {
@@ -82,7 +82,7 @@ fn floods_of_new_keys_do_not_free_limited_ones() {
     }
 }
 
-/// But for one, once in some five hundred times: where keys go is chance.
+/// The places of keys are random: in one of some five hundred runs one key is missing.
 #[test]
 fn as_many_keys_as_the_capacity_are_remembered() {
     for of in KEPT {
@@ -102,7 +102,7 @@ fn as_many_keys_as_the_capacity_are_remembered() {
     }
 }
 
-/// Of the latest, which are as much limited as those before them.
+/// The newest keys remain, which are as limited as the older ones.
 #[test]
 fn a_flood_leaves_no_more_keys_than_there_are_places_for() {
     const CAPACITY: usize = 1_000;
@@ -118,7 +118,7 @@ fn a_flood_leaves_no_more_keys_than_there_are_places_for() {
                 !seen.reset_after.is_zero()
             })
             .count();
-        // Two places for each where a state is a number, else half as many again, in whole buckets.
+        // Two places per key if a state is a number, otherwise one and a half, in whole buckets.
         let places = if number < 2 {
             2 * CAPACITY
         } else {
@@ -138,9 +138,9 @@ async fn keys_whose_time_is_over_make_room_without_a_task() {
         let memory = Memory::with_capacity(1_000);
         let policy = of(Policy::new("p", Quota::per_second(100)));
         let policy = memory.register(&[policy]).unwrap()[0];
-        // Three times as many as there are places for, but never so many at once that chance leaves one without.
+        // Three times the capacity in all, but few enough at a time that every key finds a place.
         for generation in 0..10_u64 {
-            // More limited than those that come after them, so that only time can make room.
+            // Older keys are more limited than newer ones, so only time can make room.
             for key in 0..500_u64 {
                 let key = (generation << 32 | key).to_le_bytes();
                 assert!(charge(&memory, policy, &key, 100 - generation).allowed);
@@ -154,7 +154,7 @@ async fn keys_whose_time_is_over_make_room_without_a_task() {
     }
 }
 
-/// The policy's own quota is faster, and says that nothing counts any more.
+/// The policy's own quota is faster and would treat the key as unused.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_limited_by_a_quota_of_its_own_keeps_its_place_when_others_come() {
     const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,4 +1,4 @@
-//! Shadows and observers where requests are not HTTP, or where it is gRPC that is asked.
+//! Shadow mode and observers for calls of any type and for gRPC.
 
 use std::{convert::Infallible, future::Ready, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tower_dist_ratelimit::{
 
 use crate::support::{Broken, Probe, Remote, Told, field, from, get, send, slow};
 
-/// One token a second for each key.
+/// One token per second and key.
 fn policy() -> Policy {
     Policy::new("p", slow(1))
 }
@@ -36,7 +36,7 @@ fn calls(backend: impl Backend) -> CallLimitLayerBuilder<u64> {
     CallLimitLayer::builder(backend).limit(policy().by_request(|number: &u64| *number))
 }
 
-/// A store that decides at once, and one that takes its time.
+/// A backend that decides immediately, and a slow one.
 fn stores() -> [Arc<dyn Backend>; 2] {
     [
         Arc::new(Memory::default()),
@@ -80,7 +80,7 @@ async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
         assert!(started.elapsed() <= Duration::from_millis(3));
         let rejected = r#"shadowed Quota ["p"] of 1"#;
         assert_eq!(told.all(), [r#"allowed [("p", 0)]"#, rejected, rejected]);
-        // Nothing was charged, so who is dropped before its call has nothing to put back.
+        // No tokens were charged, so a call that is dropped before its turn refunds none.
         let (pending, mut handle) = tower_test::mock::pair::<u64, u64>();
         handle.allow(0);
         let mut unready = Box::pin(layer.layer(pending).call(7));
@@ -135,7 +135,7 @@ async fn a_limiter_tells_an_observer_of_each_check_and_of_no_look() {
     let limiter = Limiter::builder(Remote::after(Duration::from_millis(1)), policy());
     let limiter = limiter.observer(told.clone()).build().unwrap();
     for _ in 0..2 {
-        // Which is what a `select!` does to who comes second.
+        // A `select!` drops its losing branch in the same way.
         let check = limiter.check("a");
         assert!(tokio::time::timeout(Duration::ZERO, check).await.is_err());
     }
@@ -241,7 +241,7 @@ async fn a_grpc_call_has_a_handle_and_its_failures_can_be_left_uncounted() {
         })
         .build()
         .unwrap();
-    // A request with a key fails at once, as gRPC does: with a status among the headers.
+    // A request with a key fails as gRPC does: with a status among the headers.
     let inner = service_fn(async |request: Request<()>| {
         let handle: &RateLimitHandle = request.extensions().get().unwrap();
         let mut response = Response::new(Bytes::new());

@@ -1,4 +1,4 @@
-//! What users asked for: policies that are cloned, hidden and named, and keys of many kinds.
+//! Policies that are cloned, hidden and named, and keys of many types.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -144,7 +144,7 @@ async fn a_limiter_of_several_policies_charges_all_or_none() {
     assert_eq!(limiter.check("a").await.unwrap().remaining, 1);
     let second = limiter.check("a").await.unwrap();
     assert_eq!((second.allowed, second.remaining), (true, 0));
-    // The wait for an hour's tokens is longer than that for a minute's.
+    // The wait for a token per hour is longer than the wait for a token per minute.
     let rejected = limiter.check("a").await.unwrap();
     assert_eq!((rejected.allowed, rejected.limit), (false, 5));
     assert_eq!(limiter.check("b").await.unwrap().remaining, 1);

@@ -1,4 +1,4 @@
-//! Who finds a handle, and of what.
+//! Requests with a handle, and the policies of that handle.
 
 use std::{
     convert::Infallible,
@@ -18,7 +18,7 @@ use crate::support::{Probe, field, from, get, send, slow};
 
 type Seen = Arc<Mutex<Option<RateLimitHandle>>>;
 
-/// Answers with nothing, and keeps the handle that came with the last request.
+/// An inner service with an empty response that keeps the handle of the last request.
 fn keeping(
     seen: &Seen,
 ) -> impl Service<Request<()>, Response = Response<Bytes>, Error = Infallible> + Clone {
@@ -29,7 +29,7 @@ fn keeping(
     })
 }
 
-/// 100 tokens for each key, one a second, and every request reserves 10.
+/// 100 tokens per key, one per second; every request reserves 10.
 fn builder(name: &str) -> RateLimitLayerBuilder {
     let policy = Policy::new(name, slow(100)).cost(10);
     RateLimitLayer::builder(Memory::default())
@@ -37,7 +37,7 @@ fn builder(name: &str) -> RateLimitLayerBuilder {
         .handle()
 }
 
-/// What is left of each policy, the outermost first, as a request is told that takes 10 and gives them back.
+/// Remaining tokens of each policy, the outermost first, in a request that takes 10 tokens and refunds them.
 async fn left<S>(service: S, seen: &Seen) -> Vec<u64>
 where
     S: Service<Request<()>, Response = Response<Bytes>, Error = Infallible>,
@@ -68,7 +68,7 @@ async fn the_exempt_have_a_handle_of_nothing() {
     assert_eq!(left(service, &seen).await, [100]);
 }
 
-/// Five in ten seconds.
+/// Five tokens per ten seconds.
 #[tokio::test(start_paused = true)]
 async fn what_was_charged_in_a_window_that_is_over_gives_the_next_one_nothing() {
     let quota = Quota::new(5, Duration::from_secs(10));
@@ -96,7 +96,7 @@ async fn what_was_charged_in_a_window_that_is_over_gives_the_next_one_nothing() 
             assert_eq!(pass().await, 200, "{name}");
         }
         late.refund(1);
-        // What it has cost besides, it has cost now.
+        // The additional cost is charged to the present window.
         longer.charge(1);
         assert_eq!(pass().await, 429, "{name}");
     }
@@ -169,7 +169,7 @@ async fn a_handle_of_two_layers_corrects_the_limits_of_both() {
     handle.policy("outer").unwrap().settle(1);
     handle.settle(4);
     assert_eq!(left(service.clone(), &seen).await, [99, 96]);
-    // Together they are settled once, as the limits of one layer are.
+    // A handle of several layers settles once, like a handle of one layer.
     handle.settle(0);
     assert_eq!(left(service, &seen).await, [99, 96]);
 }

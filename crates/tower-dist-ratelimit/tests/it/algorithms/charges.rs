@@ -1,4 +1,4 @@
-//! Leases, quotas of their own, and sets.
+//! Leases, dynamic quotas and policy sets.
 
 use super::*;
 

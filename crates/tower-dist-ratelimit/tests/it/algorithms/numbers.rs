@@ -1,4 +1,4 @@
-//! Numbers that an algorithm cannot have.
+//! Numbers that an algorithm cannot represent.
 
 use super::*;
 

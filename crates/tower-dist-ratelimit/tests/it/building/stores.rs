@@ -1,4 +1,4 @@
-//! What a store cannot keep.
+//! Settings that a backend cannot keep.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ async fn limiters_with_equal_policies_over_one_memory_share_their_counts() {
         assert_eq!(rebuilt.check("k").await.unwrap().remaining, remaining);
     }
     assert!(!limiter(policy(100)).check("k").await.unwrap().allowed);
-    // Of another quota it is another policy.
+    // A different quota makes a different policy.
     assert!(limiter(policy(101)).check("k").await.unwrap().allowed);
 }
 
@@ -143,7 +143,7 @@ fn a_build_that_fails_registers_nothing() {
         b.limit(Policy::new("p", Quota::per_second(1)))
     });
     fails(policy().cost(11), |b| b);
-    // More than this process can count, which its share and its ledger have to.
+    // The local share and the local ledger cannot count this quota.
     let huge = || Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
     fails(huge(), |b| b);
     fails(huge(), |b| {
@@ -174,7 +174,7 @@ fn a_capacity_beyond_the_address_space_is_rejected() {
     }
 }
 
-/// Names only the first of its policies.
+/// A backend that registers only the first of its policies.
 struct Forgetful;
 
 impl Backend for Forgetful {
@@ -199,7 +199,7 @@ impl Backend for Forgetful {
     }
 }
 
-/// The others would let everything through.
+/// Policies that the backend did not register would admit every request.
 #[test]
 fn a_backend_has_to_name_every_policy() {
     let layer = RateLimitLayer::builder(Forgetful)
@@ -218,7 +218,7 @@ fn a_backend_has_to_name_every_policy() {
 #[test]
 fn a_share_that_this_process_cannot_count_is_said_to_be_about_the_instances() {
     let build = |instances| {
-        // This store takes whatever it is given.
+        // This backend accepts any policy.
         let policy = Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));
         let limiter = Limiter::builder(Broken, policy);
         let on_error = FailureMode::Local { instances };

@@ -1,8 +1,8 @@
-//! What is remembered, and for how long.
+//! Remembered rejections, and how long they last.
 
 use super::*;
 
-/// Only what takes tokens leaves less than a rejection says.
+/// Only a request that takes tokens lowers the remaining tokens below those of a rejection.
 #[tokio::test(start_paused = true)]
 async fn a_look_forgets_no_rejection() {
     let wan = Wan::away(AWAY);
@@ -23,7 +23,7 @@ async fn who_can_never_pass_is_told_so_without_a_round_trip() {
     }
 }
 
-/// It is asked after the reset was sent and decided before that arrives.
+/// The request is sent after the reset and decided before the reset arrives.
 #[tokio::test(start_paused = true)]
 async fn a_rejection_that_a_reset_overtakes_is_not_remembered() {
     let wan = Wan::away(Duration::ZERO);
@@ -46,7 +46,7 @@ async fn a_rejection_that_a_reset_overtakes_is_not_remembered() {
     assert!(limiter.check("key").await.unwrap().allowed);
 }
 
-/// A token takes a third of a second, which no clock can tell.
+/// A token takes a third of a second, which is not a whole number of nanoseconds.
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_more_tokens_than_were_rejected_is_rounded_up() {
     let wan = Wan::away(Duration::ZERO);
