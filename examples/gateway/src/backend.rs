@@ -5,11 +5,49 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, io};
 
+use tower::BoxError;
 use tower_dist_ratelimit::backend::{Backend, Memory};
 use tower_dist_ratelimit_memcached::Memcached;
 use tower_dist_ratelimit_redis::{ConnectError, Redis};
 
+use crate::redis_server::RedisServer;
+
 /// The value of `--backend`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// A Redis server that the gateway starts for itself.
+    OwnRedis,
+    Given(Store),
+}
+
+impl Choice {
+    /// Starts the gateway's own server, if that is the choice. The server ends when it is dropped.
+    pub(crate) async fn start(&self) -> Result<(Store, Option<RedisServer>), BoxError> {
+        match self {
+            Self::Given(store) => Ok((store.clone(), None)),
+            Self::OwnRedis => {
+                let server = RedisServer::start().await?;
+                let server = server.ok_or(
+                    "--backend redis needs redis-server on the PATH (apt install redis-server, brew install redis)",
+                )?;
+                Ok((Store::Redis(server.url()), Some(server)))
+            }
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "redis" => Ok(Self::OwnRedis),
+            text => text.parse().map(Self::Given),
+        }
+    }
+}
+
+/// Where the limits are counted.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
@@ -19,7 +57,7 @@ pub(crate) enum Store {
     Memcached(String),
 }
 
-const EXPECTED: &str = "expected memory, or the URL of a store: redis://host:port, \
+const EXPECTED: &str = "expected memory, redis, or the URL of a store: redis://host:port, \
     redis-cluster://host:port,.., redis-sentinel://host:port,../name \
     (rediss: encrypted) or memcached://host:port,..";
 

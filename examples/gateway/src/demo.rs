@@ -94,7 +94,8 @@ async fn measure_all(demo: &DemoOptions, stack: &StackOptions) -> Result<Report,
         per_second: demo.load,
         callers: Callers::Many,
     };
-    let backend = stack.backend.connect().await?;
+    let (store, _own_redis) = stack.backend.start().await?;
+    let backend = store.connect().await?;
     let runs = scenarios.len() as u64 + if with_fleet { fleet::RUNS } else { 0 };
     // Hidden unless stderr is a terminal.
     let progress = ProgressBar::new(load.requests * runs);
@@ -132,8 +133,14 @@ async fn measure(
     let flaky = Flaky::new(profile, stack.seed);
     let upstream = Server::start(ANY_PORT, flaky.app()).await?;
     let authority = upstream.addr().to_string().parse()?;
-    let app = gateway(stack, layers, Arc::clone(backend), authority)?;
-    let gateway = Server::start(ANY_PORT, app).await?;
+    let gateway = gateway(
+        stack,
+        layers,
+        Arc::clone(backend),
+        authority,
+        &Arc::default(),
+    )?;
+    let gateway = Server::start(ANY_PORT, gateway.app).await?;
     let answers = load.run(&[gateway.addr()], progress).await?;
     gateway.drain(DRAIN).await;
     upstream.drain(DRAIN).await;

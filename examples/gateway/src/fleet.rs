@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tower::BoxError;
 
-use crate::backend::Store;
+use crate::backend::{Choice, Store};
 use crate::load::{Callers, Load};
 use crate::options::StackOptions;
 use crate::profile::Profile;
@@ -50,7 +50,7 @@ pub(crate) async fn measure(
     };
     let server;
     let store = match &stack.backend {
-        Store::Memory => {
+        Choice::Given(Store::Memory) | Choice::OwnRedis => {
             let Some(started) = RedisServer::start().await? else {
                 report.left_out = Some(
                     "fleet-redis is left out: it needs redis-server on the PATH \
@@ -61,7 +61,7 @@ pub(crate) async fn measure(
             server = started;
             Store::Redis(server.url())
         }
-        store => store.clone(),
+        Choice::Given(store) => store.clone(),
     };
     report.rows.push(run(&store, load, stack, progress).await?);
     Ok(report)
@@ -117,7 +117,7 @@ impl Gateway {
             command.args(["--lease", &lease.as_millis().to_string()]);
         }
         let mut child = command
-            .args(["--listen", "127.0.0.1:0"])
+            .args(["--listen", "127.0.0.1:0", "--admin", "off"])
             .args(["--upstream", &format!("http://{upstream}")])
             .args(["--backend", store.argument()])
             .args(["--fleet", &GATEWAYS.to_string()])

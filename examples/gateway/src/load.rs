@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 use tower::BoxError;
 
-type LoadClient = Client<HttpConnector, Empty<Bytes>>;
+pub(crate) type LoadClient = Client<HttpConnector, Empty<Bytes>>;
 
 /// Bounds the run if the gateway does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,9 +60,7 @@ impl Load {
         gateways: &[SocketAddr],
         progress: &ProgressBar,
     ) -> Result<Answers, BoxError> {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let client = client();
         let uris: Vec<Uri> = gateways
             .iter()
             .map(|gateway| format!("http://{gateway}/").parse())
@@ -109,9 +107,15 @@ impl Load {
     }
 }
 
+pub(crate) fn client() -> LoadClient {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
 impl Callers {
     /// The name of the client that sends this request.
-    fn name(&self, number: u64) -> String {
+    pub(crate) fn name(&self, number: u64) -> String {
         match self {
             Self::One(name) => name.clone(),
             Self::Many if number.is_multiple_of(2) => "greedy".into(),
@@ -121,7 +125,11 @@ impl Callers {
 }
 
 /// Reads the answer to its end.
-async fn get(client: &LoadClient, uri: Uri, api_key: &str) -> Result<StatusCode, BoxError> {
+pub(crate) async fn get(
+    client: &LoadClient,
+    uri: Uri,
+    api_key: &str,
+) -> Result<StatusCode, BoxError> {
     let request = Request::get(uri)
         .header("x-api-key", api_key)
         .body(Empty::new())?;

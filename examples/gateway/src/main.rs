@@ -1,6 +1,7 @@
 //! A gateway with a rate limit for its clients, and retries and hedged requests towards its upstream. Copy `stack.rs`;
 //! the README explains the demo.
 
+mod admin;
 mod backend;
 mod demo;
 mod fleet;
@@ -17,6 +18,7 @@ mod server;
 mod shutdown;
 mod stack;
 mod store_log;
+mod traffic;
 mod upstream;
 
 use std::io::Write as _;

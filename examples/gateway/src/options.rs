@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use axum::http::Uri;
 use axum::http::uri::{Authority, Scheme};
 use clap::{Args, Parser, Subcommand, value_parser};
 
-use crate::backend::Store;
+use crate::backend::Choice;
 use crate::profile::Profile;
 
 /// A gateway with a rate limit for its clients, and retries and hedged requests towards its upstream.
@@ -44,9 +45,36 @@ pub(crate) struct ServeOptions {
     /// Forward to this server, e.g. http://127.0.0.1:8080, instead of the built-in flaky one.
     #[arg(long, value_name = "URL", value_parser = http_authority, conflicts_with = "profile")]
     pub(crate) upstream: Option<Authority>,
+    /// Address of the live page and of /metrics; `off` for none.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3001")]
+    pub(crate) admin: Admin,
+    /// Requests per second that the gateway sends through itself, and again to the upstream without the layers, to show the
+    /// difference on the page.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) traffic: Option<u32>,
     /// Behaviour of the built-in upstream.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) profile: Profile,
+}
+
+/// The value of `--admin`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Admin {
+    Off,
+    At(SocketAddr),
+}
+
+impl FromStr for Admin {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse()
+            .map(Self::At)
+            .map_err(|_| "expected an address such as 127.0.0.1:3001, or off")
+    }
 }
 
 #[derive(Debug, Args)]
@@ -86,11 +114,11 @@ pub(crate) struct StackOptions {
     /// Burst: requests that a client may send concurrently after a pause.
     #[arg(long, global = true, value_name = "N", default_value = "100", value_parser = value_parser!(u64).range(1..))]
     pub(crate) burst: u64,
-    /// Backend that counts the limits: memory (this process), or a store that several gateways share:
-    /// redis://host:port, redis-cluster://host:port,.., redis-sentinel://host:port,../name or
+    /// Backend that counts the limits: memory (this process), redis (a server that the gateway starts for itself), or a
+    /// backend that several gateways share: redis://host:port, redis-cluster://host:port,.., redis-sentinel://host:port,../name or
     /// memcached://host:port,...
     #[arg(long, global = true, value_name = "STORE", default_value = "memory")]
-    pub(crate) backend: Store,
+    pub(crate) backend: Choice,
     /// Lease tokens of busy clients for this time in milliseconds, from 10 to 60000, and decide on leased
     /// tokens without a round trip. In any period the fleet admits at most the limit of that period
     /// and the lease.

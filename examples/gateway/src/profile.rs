@@ -21,6 +21,8 @@ pub(crate) enum Outcome {
     Unavailable { delay: Duration, retry_after: bool },
     /// No response until the client closes the connection.
     Stall,
+    /// The connection is closed without a response.
+    Reset,
 }
 
 const USUAL: Duration = Duration::from_millis(15);

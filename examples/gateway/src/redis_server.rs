@@ -15,6 +15,7 @@ use tower::BoxError;
 pub(crate) struct RedisServer {
     addr: SocketAddr,
     child: Child,
+    is_frozen: bool,
 }
 
 /// Maximum time until the server listens.
@@ -47,13 +48,60 @@ impl RedisServer {
             .kill_on_drop(true)
             .spawn();
         match started {
-            Ok(child) => Ok(Some(Self { addr, child })),
+            Ok(child) => Ok(Some(Self {
+                addr,
+                child,
+                is_frozen: false,
+            })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("redis-server: {error}").into()),
         }
     }
 
-    /// The server's URL.
+    /// Ends the server. Its keys are lost.
+    pub(crate) async fn kill(&mut self) -> Result<(), BoxError> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Stops the process without ending it: connections stay open and nothing is answered.
+    pub(crate) async fn freeze(&mut self) -> Result<(), BoxError> {
+        self.signal("-STOP").await?;
+        self.is_frozen = true;
+        Ok(())
+    }
+
+    /// Continues a frozen server, and starts a server that has ended on the same port.
+    pub(crate) async fn restart(&mut self) -> Result<(), BoxError> {
+        self.signal("-CONT").await?;
+        self.is_frozen = false;
+        if self.child.try_wait()?.is_some() {
+            *self = Self::on(self.addr)?.ok_or("redis-server is gone")?;
+            timeout(START, self.listens()).await?;
+        }
+        Ok(())
+    }
+
+    /// The state that the page shows.
+    pub(crate) fn state(&mut self) -> &'static str {
+        match self.child.try_wait() {
+            Ok(None) if self.is_frozen => "frozen",
+            Ok(None) => "running",
+            _ => "stopped",
+        }
+    }
+
+    /// Does nothing if the server has ended.
+    async fn signal(&self, signal: &str) -> io::Result<()> {
+        if let Some(id) = self.child.id() {
+            Command::new("kill")
+                .args([signal, &id.to_string()])
+                .status()
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }

@@ -1,28 +1,36 @@
 //! Serves until a signal arrives.
 
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::middleware::from_fn_with_state;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::sync::Mutex;
 use tower::BoxError;
+use tower_jitter_retry::MetricsObserver;
 
+use crate::admin::{self, Board, Lane, Switches};
 use crate::backend::Store;
 use crate::log;
-use crate::options::{ServeOptions, StackOptions};
+use crate::options::{Admin, ServeOptions, StackOptions};
 use crate::server::Server;
-use crate::shutdown;
-use crate::stack::{Layers, gateway};
+use crate::stack::{self, Layers, gateway};
 use crate::upstream::Flaky;
+use crate::{shutdown, traffic};
 
 /// Longer than any request with the default options.
 const DRAIN: Duration = Duration::from_secs(10);
+
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Serves until Ctrl-C or SIGTERM, then lets the requests in flight finish.
 pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(), BoxError> {
     // Before the first line is printed, because its reader may send a signal immediately.
     let stop = shutdown::signal()?;
     // Kept here because a server stops when it is dropped.
-    let mut built_in = None;
+    let (mut built_in, mut faults) = (None, None);
     let shows = match serve.upstream {
         Some(_) => "",
         None => " (the built-in upstream shows what arrives there, and as which request)",
@@ -30,32 +38,77 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
     let upstream = match serve.upstream {
         Some(authority) => authority,
         None => {
-            let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let flaky = Flaky::new(serve.profile, stack.seed);
-            let server = Server::start(any_port, flaky.app()).await?;
+            faults = Some(flaky.faults());
+            let server = Server::start(ANY_PORT, flaky.app()).await?;
             built_in.insert(server).addr().to_string().parse()?
         }
     };
-    let backend = match stack.backend.connect().await {
-        // A missing store must not keep the service from starting.
+    let (store, own_redis) = stack.backend.start().await?;
+    let backend = match store.connect().await {
+        // A missing backend must not keep the service from starting.
         Err(error) if error.is_down() => {
             log(&format!("{error}; until then this gateway decides locally"));
-            stack.backend.connect_lazy()?
+            store.connect_lazy()?
         }
         backend => backend?,
     };
-    let app = gateway(stack, Layers::ALL, backend, upstream.clone())?;
+    let board = Arc::<Board>::default();
+    let gateway = gateway(stack, Layers::ALL, backend, upstream.clone(), &board)?;
+    let record = |lane: &Arc<Lane>| from_fn_with_state(Arc::clone(lane), admin::record);
+    let (app, page) = match serve.admin {
+        Admin::Off => (gateway.app, None),
+        Admin::At(addr) => {
+            let switches = Switches {
+                backend: store.name(),
+                fleet: stack.fleet,
+                limit: gateway.limit,
+                retry: gateway.retry,
+                hedge: gateway.hedge,
+                faults,
+                redis: own_redis.map(Mutex::new),
+            };
+            (
+                gateway.app.layer(record(&board.layers)),
+                Some((addr, switches)),
+            )
+        }
+    };
     let server = Server::start(serve.listen, app).await?;
+    // Kept here because a server stops when it is dropped.
+    let page = match page {
+        None => None,
+        Some((addr, switches)) => match serve_page(addr, &board, switches).await {
+            Ok(page) => Some(page),
+            // The page must not keep the gateway from starting.
+            Err(error) => {
+                log(&format!(
+                    "no live page: {error}; --admin chooses another address, or off"
+                ));
+                None
+            }
+        },
+    };
+    if let Some(per_second) = serve.traffic {
+        let bare = stack::bare(stack, upstream.clone()).layer(record(&board.bare));
+        let bare = Server::start(ANY_PORT, bare).await?;
+        let gateway = server.addr();
+        tokio::spawn(async move { traffic::send(per_second, gateway, bare.addr()).await });
+    }
     let url = format!("http://{}", server.addr());
     let StackOptions { limit, burst, .. } = stack;
-    let counted = match &stack.backend {
+    let counted = match &store {
         Store::Memory => String::new(),
         store => format!(", limits counted in {store}"),
     };
+    let live = page
+        .as_ref()
+        .map(|page| format!("live page and metrics: http://{}\n", page.addr()));
+    let live = live.unwrap_or_default();
     writeln!(
         std::io::stdout(),
         "listening on {url}, forwarding to http://{upstream}{counted}\n\
-         \n\
+         {live}\n\
          One request{shows}:\n    \
              curl -i {url}/hello\n\
          Many from one client, which may send {burst} at once and {limit} a second; the rest get 429:\n    \
@@ -76,4 +129,15 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         () = again => log("stopped with requests in flight"),
     }
     Ok(())
+}
+
+/// Installs the recorder of the metrics, and serves the page.
+async fn serve_page(
+    addr: SocketAddr,
+    board: &Arc<Board>,
+    switches: Switches,
+) -> Result<Server, BoxError> {
+    let recorder = PrometheusBuilder::new().set_buckets(&MetricsObserver::BUCKETS)?;
+    let metrics = recorder.install_recorder()?;
+    admin::start(addr, Arc::clone(board), switches, metrics).await
 }

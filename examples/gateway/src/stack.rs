@@ -1,8 +1,10 @@
 //! The composition of the layers, in the order of a request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::uri::Authority;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -12,10 +14,13 @@ use tower::util::option_layer;
 use tower::{BoxError, ServiceBuilder};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
-use tower_dist_ratelimit::{Consistency, FailureMode, Policy, Quota, RateLimitLayer};
-use tower_hedge_latency::HedgeLayer;
-use tower_jitter_retry::{Budget, RetryLayer};
+use tower_dist_ratelimit::{
+    Consistency, Event, FailureMode, Observer, Policy, Quota, RateLimitLayer,
+};
+use tower_hedge_latency::{HedgeHandle, HedgeLayer};
+use tower_jitter_retry::{Budget, MetricsObserver, Mode, RetryHandle, RetryLayer};
 
+use crate::admin::Board;
 use crate::options::StackOptions;
 use crate::proxy::{Proxy, forward};
 use crate::store_log::StoreLog;
@@ -36,33 +41,80 @@ impl Layers {
     };
 }
 
+/// The gateway's routes, and the handles of its layers.
+pub(crate) struct Gateway {
+    pub(crate) app: Router,
+    pub(crate) limit: LimitMode,
+    pub(crate) retry: RetryHandle,
+    pub(crate) hedge: HedgeHandle,
+}
+
+/// The mode of the rate limit: one layer enforces it, another one counts. At most one of them applies to a request.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitMode(Arc<AtomicU8>);
+
+impl LimitMode {
+    pub(crate) fn get(&self) -> Mode {
+        match self.0.load(Relaxed) {
+            0 => Mode::On,
+            1 => Mode::Shadow,
+            _ => Mode::Off,
+        }
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        let code = match mode {
+            Mode::On => 0,
+            Mode::Shadow => 1,
+            _ => 2,
+        };
+        self.0.store(code, Relaxed);
+    }
+}
+
 /// The gateway: rate limit → proxy handler → retry → hedge → timeout → client.
 pub(crate) fn gateway(
     options: &StackOptions,
     layers: Layers,
     backend: Arc<dyn Backend>,
     upstream: Authority,
-) -> Result<Router, BoxError> {
+    board: &Arc<Board>,
+) -> Result<Gateway, BoxError> {
     let quota = Quota::per_second(options.limit).burst(options.burst);
     // The key is not validated here, so a caller gets a fresh bucket for every key it invents. Place authentication in
     // front of the limit, or limit by address alone.
     let caller = key::header("x-api-key").or(key::peer_addr());
-    let limit = RateLimitLayer::builder(backend)
-        .limit(Policy::new("per-client", quota).by(caller))
-        // If the store is down, each gateway admits its share of the limit, so that the fleet stays near the limit.
-        .failure_mode(FailureMode::Local {
-            instances: options.fleet,
-        })
-        .backend_timeout(options.backend_timeout)
-        .consistency(
-            options
-                .lease
-                .map_or(Consistency::Exact, Consistency::Leased),
-        )
-        .observer(StoreLog {
-            fleet: options.fleet,
-        })
-        .build()?;
+    let policy = Policy::new("per-client", quota).by(caller);
+    let limit_mode = LimitMode(Arc::default());
+    let limit = |own_mode: Mode| {
+        let mode = limit_mode.clone();
+        let builder = RateLimitLayer::builder(Arc::clone(&backend))
+            .name("gateway")
+            .limit(policy.clone())
+            // If the backend is down, each gateway admits its share of the limit, so that the fleet stays near the limit.
+            .failure_mode(FailureMode::Local {
+                instances: options.fleet,
+            })
+            .backend_timeout(options.backend_timeout)
+            .consistency(
+                options
+                    .lease
+                    .map_or(Consistency::Exact, Consistency::Leased),
+            )
+            .observer(LimitWatch {
+                log: StoreLog {
+                    fleet: options.fleet,
+                },
+                board: Arc::clone(board),
+                metrics: tower_dist_ratelimit::MetricsObserver,
+            })
+            .exempt(move |_| mode.get() != own_mode);
+        match own_mode {
+            Mode::Shadow => builder.shadow().build(),
+            _ => builder.build(),
+        }
+    };
+    let limits = (limit(Mode::On)?, limit(Mode::Shadow)?);
 
     // One budget for all extra load. The outermost layer deposits into it.
     let budget = Budget::ratio(options.budget).per_second(10);
@@ -72,8 +124,14 @@ pub(crate) fn gateway(
         // Otherwise one `Retry-After: 60` would hold a client for a minute.
         .deadline(options.deadline)
         .budget(budget.clone())
+        .name("gateway")
+        .observer(MetricsObserver::new())
         .build()?;
-    let hedge = HedgeLayer::builder().http();
+    let retry_handle = retry.handle();
+    let hedge = HedgeLayer::builder()
+        .http()
+        .name("gateway")
+        .observer(MetricsObserver::new());
     let hedge = match options.hedge_at.as_slice() {
         // Learned from live latency. No request is hedged before there are enough samples.
         [] => hedge.percentile(options.hedge_percentile),
@@ -84,10 +142,7 @@ pub(crate) fn gateway(
         false => hedge.budget(budget),
     };
     let hedge = hedge.build()?;
-
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let hedge_handle = hedge.handle();
 
     let outbound = ServiceBuilder::new()
         // Outermost: retries requests that still fail after hedging, and waits with nothing in flight.
@@ -96,11 +151,48 @@ pub(crate) fn gateway(
         .option_layer(layers.hedge.then_some(hedge))
         // Innermost: bounds one attempt, so that a stalled attempt leaves time for another.
         .layer(TimeoutLayer::new(options.attempt_timeout))
-        .service(client);
+        .service(client());
 
-    Ok(Router::new()
+    let app = Router::new()
         .fallback(forward)
         .with_state(Proxy { upstream, outbound })
         // Around everything: a rejected request costs no body, no attempt and no upstream.
-        .layer(option_layer(layers.limit.then_some(limit))))
+        .layer(option_layer(layers.limit.then_some(limits)));
+    Ok(Gateway {
+        app,
+        limit: limit_mode,
+        retry: retry_handle,
+        hedge: hedge_handle,
+    })
+}
+
+/// The same proxy without layers, for comparison.
+pub(crate) fn bare(options: &StackOptions, upstream: Authority) -> Router {
+    let outbound = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(options.deadline))
+        .service(client());
+    Router::new()
+        .fallback(forward)
+        .with_state(Proxy { upstream, outbound })
+}
+
+fn client() -> Client<HttpConnector, Body> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+/// The observers of the rate limit.
+struct LimitWatch {
+    log: StoreLog,
+    board: Arc<Board>,
+    metrics: tower_dist_ratelimit::MetricsObserver,
+}
+
+impl Observer for LimitWatch {
+    fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+        self.log.on_event(name, event);
+        self.board.on_event(name, event);
+        self.metrics.on_event(name, event);
+    }
 }

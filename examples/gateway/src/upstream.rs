@@ -1,7 +1,8 @@
 //! The flaky upstream: a real server that echoes requests, sometimes late and sometimes never.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -12,8 +13,74 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 
 use crate::profile::{Outcome, Profile};
+
+/// A fault that the page switches on and off, besides those of the profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// Three in ten requests take a second: one of three replicas is slow.
+    SlowReplica,
+    /// A third of the requests get a 503.
+    Unavailable,
+    /// One request in fifty gets no response.
+    Stalls,
+    /// A tenth of the connections close without a response.
+    Resets,
+}
+
+impl Fault {
+    const ALL: [Self; 4] = [
+        Self::SlowReplica,
+        Self::Unavailable,
+        Self::Stalls,
+        Self::Resets,
+    ];
+
+    /// The share of the requests that meet the fault, and what happens to them.
+    fn effect(self) -> (f64, Outcome) {
+        match self {
+            Self::SlowReplica => (0.3, Outcome::Answer(Duration::from_secs(1))),
+            Self::Unavailable => {
+                let delay = Duration::from_millis(15);
+                (
+                    0.33,
+                    Outcome::Unavailable {
+                        delay,
+                        retry_after: false,
+                    },
+                )
+            }
+            Self::Stalls => (0.02, Outcome::Stall),
+            Self::Resets => (0.1, Outcome::Reset),
+        }
+    }
+}
+
+/// The faults that are switched on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults(Arc<[AtomicBool; Fault::ALL.len()]>);
+
+impl Faults {
+    pub(crate) fn set(&self, fault: Fault, on: bool) {
+        self.0[fault as usize].store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn active(&self) -> Vec<Fault> {
+        let is_on = |fault: &Fault| self.0[*fault as usize].load(Ordering::Relaxed);
+        Fault::ALL.into_iter().filter(is_on).collect()
+    }
+
+    /// The outcome of the first fault that strikes. Each has a random number of its own.
+    fn strike(&self, rng: &mut StdRng) -> Option<Outcome> {
+        let effects = self.active().into_iter().map(Fault::effect);
+        effects
+            .into_iter()
+            .find_map(|(share, outcome)| (rng.random::<f64>() < share).then_some(outcome))
+    }
+}
 
 /// Draws the outcome of each request and counts them.
 #[derive(Clone, Debug)]
@@ -21,6 +88,7 @@ pub(crate) struct Flaky {
     profile: Profile,
     seed: u64,
     served: Arc<AtomicU64>,
+    faults: Faults,
 }
 
 impl Flaky {
@@ -29,7 +97,12 @@ impl Flaky {
             profile,
             seed,
             served: Arc::default(),
+            faults: Faults::default(),
         }
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults.clone()
     }
 
     /// Requests that have arrived so far.
@@ -49,7 +122,8 @@ impl Flaky {
         key[..8].copy_from_slice(&self.seed.to_le_bytes());
         key[8..16].copy_from_slice(&number.to_le_bytes());
         let mut rng = StdRng::from_seed(key);
-        (number + 1, self.profile.outcome(rng.random(), rng.random()))
+        let usual = self.profile.outcome(rng.random(), rng.random());
+        (number + 1, self.faults.strike(&mut rng).unwrap_or(usual))
     }
 }
 
@@ -67,6 +141,8 @@ async fn serve(State(flaky): State<Flaky>, head: Parts, body: Bytes) -> Response
         }
         // The server drops this future when the client closes the connection.
         Outcome::Stall => std::future::pending().await,
+        // Ends the connection's task, without the message of a panic.
+        Outcome::Reset => std::panic::resume_unwind(Box::new("reset")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+mod admin;
 mod backend;
 mod client;
 mod demo;

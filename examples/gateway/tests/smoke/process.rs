@@ -51,8 +51,23 @@ impl Gateway {
     }
 
     fn spawn(args: &[&str], stderr: Stdio) -> Self {
+        Self::spawn_with_page("off", args, stderr)
+    }
+
+    /// Starts it with its live page on a free port. The page's URL is in [`hint`](Self::hint).
+    pub(crate) fn with_page(args: &[&str]) -> Self {
+        Self::spawn_with_page("127.0.0.1:0", args, Stdio::inherit())
+    }
+
+    /// The same on an address of the test, which reads the log.
+    pub(crate) fn logged_with_page(admin: &str) -> Self {
+        Self::spawn_with_page(admin, &["--profile", "tail"], Stdio::piped())
+    }
+
+    fn spawn_with_page(admin: &str, args: &[&str], stderr: Stdio) -> Self {
         let mut child = Command::new(BINARY)
-            .args(["--listen", "127.0.0.1:0"])
+            .args(["--listen", "127.0.0.1:0", "--admin"])
+            .arg(admin)
             .args(args)
             .stdout(Stdio::piped())
             .stderr(stderr)
