@@ -45,6 +45,7 @@ impl RedisServer {
             .args(["--save", "", "--appendonly", "no"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn();
         match started {
