@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 use tower::BoxError;
 
-pub(crate) type LoadClient = Client<HttpConnector, Empty<Bytes>>;
+type LoadClient = Client<HttpConnector, Empty<Bytes>>;
 
 /// Bounds the run if the gateway does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,13 +1,18 @@
 //! Traffic for the live page: the same requests through the gateway and around its layers.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Uri;
+use tokio::sync::Semaphore;
 use tokio::time::interval;
 use tower::BoxError;
 
-use crate::load::{Callers, LoadClient, client, get};
+use crate::load::{Callers, client, get};
+
+/// Maximum number of requests in flight, on both ways together.
+const IN_FLIGHT: usize = 1_000;
 
 /// Sends `per_second` requests on each way, until the task is dropped.
 pub(crate) async fn send(
@@ -19,16 +24,21 @@ pub(crate) async fn send(
     let gateway: Uri = format!("http://{gateway}/").parse()?;
     let bare: Uri = format!("http://{bare}/").parse()?;
     let mut schedule = interval(Duration::from_secs(1) / per_second);
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
     for number in 0.. {
         schedule.tick().await;
-        let caller = Callers::Many.name(number);
-        tokio::spawn(request(client.clone(), gateway.clone(), caller.clone()));
-        tokio::spawn(request(client.clone(), bare.clone(), caller));
+        for uri in [&gateway, &bare] {
+            // A machine that is too slow for the rate sends fewer requests.
+            let Ok(permit) = Arc::clone(&in_flight).try_acquire_owned() else {
+                continue;
+            };
+            let (client, uri) = (client.clone(), uri.clone());
+            tokio::spawn(async move {
+                // The servers count the outcome.
+                let _ = get(&client, uri, &Callers::Many.name(number)).await;
+                drop(permit);
+            });
+        }
     }
     Ok(())
-}
-
-/// The servers count the outcome.
-async fn request(client: LoadClient, uri: Uri, caller: String) {
-    let _ = get(&client, uri, &caller).await;
 }

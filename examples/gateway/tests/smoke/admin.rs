@@ -18,7 +18,9 @@ struct Page {
 
 impl Page {
     fn open(args: &[&str]) -> Self {
-        let mut gateway = Gateway::with_page(&[&["--traffic", "200"], args].concat());
+        let mut gateway = Gateway::with_page(
+            &[&["--traffic", "50", "--limit", "10", "--burst", "10"], args].concat(),
+        );
         let hint = gateway.hint();
         let url = hint
             .lines()

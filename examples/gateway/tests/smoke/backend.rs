@@ -132,12 +132,12 @@ async fn a_store_that_cannot_be_used_is_named_on_stderr() {
         (
             "memory://",
             2,
-            "expected memory, or the URL of a store: redis://host:port",
+            "expected memory, redis, or the URL of a store: redis://host:port",
         ),
         (
             "127.0.0.1:6379",
             2,
-            "expected memory, or the URL of a store: redis://host:port",
+            "expected memory, redis, or the URL of a store: redis://host:port",
         ),
     ] {
         let output = output(&["--listen", "127.0.0.1:0", "--backend", url]).await;
