@@ -5,7 +5,6 @@ mod circuit;
 mod failure_mode;
 mod fallback;
 mod pauses;
-mod record;
 mod recovery;
 
 use std::{
@@ -94,7 +93,7 @@ impl Ladder {
 
     /// How long the store is left alone, if it is.
     pub(crate) fn shut_for(&self) -> Option<Duration> {
-        self.breaker.shut_for(|| self.now())
+        self.breaker.open_for(|| self.now())
     }
 
     /// The share of this process, if it has lately returned; and whether requests are charged to it, too.

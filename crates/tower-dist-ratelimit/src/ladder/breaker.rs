@@ -1,41 +1,51 @@
-use std::time::Duration;
-
-#[cfg(not(all(test, tower_dist_ratelimit_loom)))]
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-
-#[cfg(all(test, tower_dist_ratelimit_loom))]
-use ::loom::sync::atomic::AtomicU64;
-
-use super::{
-    circuit::{Circuit, TAG},
-    pauses::Pauses,
+use std::{
+    hash::{DefaultHasher, Hasher},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
-/// The circuit that all requests of a layer share: one number, changed by compare-and-swap.
-///
-/// Relaxed throughout: there is no other memory that the number says something about.
+use super::{circuit::Circuit, pauses::Pauses};
+
+/// The circuit breaker that all requests of a layer share.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    bits: AtomicU64,
+    state: Mutex<State>,
+    /// The state in short, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that reads an old
+    /// value is decided as if it had come a moment earlier.
+    phase: AtomicU8,
     pauses: Pauses,
     seed: u64,
 }
 
-/// The leave to ask the store, and what its answer then is to the circuit.
+#[derive(Debug, Default)]
+struct State {
+    circuit: Circuit,
+    /// The number of the latest probe. It also changes when the circuit opens, so an old probe is never taken for a new one.
+    probe: u64,
+}
+
+/// No recent failure, and nothing to count.
+const QUIET: u8 = 0;
+const CLOSED: u8 = 1;
+const OPEN: u8 = 2;
+
+/// The permission to ask the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// Nothing has failed lately, and nothing is counted.
+    /// There was no recent failure, and nothing is counted.
     Quiet,
     /// The circuit is closed.
     Closed,
-    /// The circuit has closed lately. The request is charged to this process's share, too.
+    /// The circuit closed recently. The request is charged to this process's share, too.
     Shared,
-    /// It is open, and this is the probe; with the circuit as the probe left it.
+    /// The circuit is open, and the request is the probe of this number.
     Probe(u64),
 }
 
-/// What an answer has changed.
+/// A change of the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Opened,
@@ -43,120 +53,112 @@ pub(super) enum Change {
 }
 
 impl Breaker {
-    pub(super) fn new(deadline: Duration, seed: u64) -> Self {
+    pub(super) fn new(timeout: Duration, seed: u64) -> Self {
         Self {
-            bits: AtomicU64::new(Circuit::QUIET),
-            pauses: Pauses::new(deadline),
+            state: Mutex::default(),
+            phase: AtomicU8::new(QUIET),
+            pauses: Pauses::new(timeout),
             seed,
         }
     }
 
     #[inline]
     pub(super) fn leave_if_closed(&self) -> Option<Leave> {
-        match self.bits.load(Relaxed) {
-            Circuit::QUIET => Some(Leave::Quiet),
-            bits => (bits >> TAG == 0).then_some(Leave::Closed),
+        match self.phase.load(Relaxed) {
+            QUIET => Some(Leave::Quiet),
+            CLOSED => Some(Leave::Closed),
+            _ => None,
         }
     }
 
-    /// Leave to ask the store; or none, and how long it is until somebody gets it.
+    /// Returns permission to ask the backend, or the time until the next probe.
     pub(super) fn leave(&self, now: impl Fn() -> Duration) -> Result<Leave, Duration> {
-        let mut bits = self.bits.load(Relaxed);
-        loop {
-            let circuit = match Circuit::unpack(bits) {
-                _ if bits == Circuit::QUIET => return Ok(Leave::Quiet),
-                Circuit::Closed(_) => return Ok(Leave::Closed),
-                open => open,
-            };
-            let now = now();
-            let Some(probed) = circuit.probe(now, self.pauses, self.noise(now)) else {
-                return Err(circuit.shut_for(now).unwrap_or_default());
-            };
-            match self.swap(bits, probed.pack()) {
-                Ok(()) => return Ok(Leave::Probe(probed.pack())),
-                Err(changed) => bits = changed,
-            }
+        if let Some(leave) = self.leave_if_closed() {
+            return Ok(leave);
         }
+        let now = now();
+        self.change(|state| {
+            let Some(open_for) = state.circuit.open_for(now) else {
+                return Ok(Leave::Closed);
+            };
+            let probed = state.circuit.probe(now, self.pauses, self.noise(now));
+            state.circuit = probed.ok_or(open_for)?;
+            state.probe += 1;
+            Ok(Leave::Probe(state.probe))
+        })
     }
 
-    /// The store has decided. `settled` is whether nobody counts what was good as long as nothing fails.
-    pub(super) fn answered(&self, leave: Leave, now: Duration, settled: bool) -> Option<Change> {
-        if let Leave::Probe(_) = leave {
-            let before = self.change(|_| Circuit::QUIET);
-            return (before >> TAG == 1).then_some(Change::Closed);
-        }
-        self.change(|bits| {
-            let circuit = Circuit::unpack(bits);
-            match circuit.count(false, now, self.pauses, 0) {
-                Circuit::Closed(record) if settled && record.is_clean() => Circuit::QUIET,
-                counted => counted.pack(),
+    /// Records a decision of the backend. With `forget`, a record without failures is not kept.
+    pub(super) fn answered(&self, leave: Leave, now: Duration, forget: bool) -> Option<Change> {
+        self.change(|state| {
+            if let Leave::Probe(_) = leave {
+                let closed = state.circuit.is_open().then_some(Change::Closed);
+                state.circuit = Circuit::default();
+                return closed;
             }
-        });
-        None
+            state.circuit = state.circuit.count(false, now, self.pauses, 0);
+            if forget && state.circuit.is_clean() {
+                state.circuit = Circuit::default();
+            }
+            None
+        })
     }
 
-    /// The store has not decided.
+    /// Records a failure of the backend.
     pub(super) fn failed(&self, leave: Leave, now: Duration) -> Option<Change> {
         let noise = self.noise(now);
-        if let Leave::Probe(bits) = leave {
-            let failed = Circuit::unpack(bits).probe_failed(now, self.pauses, noise);
-            // Else this probe is not the news any more.
-            let _ = self.swap(bits, failed.pack());
+        self.change(|state| {
+            if let Leave::Probe(number) = leave {
+                if number == state.probe {
+                    state.circuit = state.circuit.probe_failed(now, self.pauses, noise);
+                }
+                return None;
+            }
+            let was_open = state.circuit.is_open();
+            state.circuit = state.circuit.count(true, now, self.pauses, noise);
+            let opened = state.circuit.is_open() && !was_open;
+            state.probe += u64::from(opened);
+            opened.then_some(Change::Opened)
+        })
+    }
+
+    /// Records that the request was decided without the backend.
+    pub(super) fn spared(&self, leave: Leave, now: Duration) {
+        self.change(|state| {
+            if leave == Leave::Probe(state.probe) {
+                state.circuit = state.circuit.probe_spared(now);
+            }
+        });
+    }
+
+    /// The time until the backend is asked again, or `None` while the circuit is closed.
+    pub(super) fn open_for(&self, now: impl FnOnce() -> Duration) -> Option<Duration> {
+        if self.leave_if_closed().is_some() {
             return None;
         }
-        let count = |bits| {
-            let circuit = Circuit::unpack(bits);
-            circuit.count(true, now, self.pauses, noise).pack()
+        self.change(|state| state.circuit.open_for(now()))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut state);
+        let phase = match state.circuit {
+            Circuit::Open { .. } => OPEN,
+            circuit if circuit == Circuit::default() => QUIET,
+            Circuit::Closed(_) => CLOSED,
         };
-        let before = self.change(count);
-        (count(before) >> TAG > before >> TAG).then_some(Change::Opened)
+        self.phase.store(phase, Relaxed);
+        result
     }
 
-    /// The store was not needed to decide.
-    pub(super) fn spared(&self, leave: Leave, now: Duration) {
-        if let Leave::Probe(bits) = leave {
-            let spared = Circuit::unpack(bits).probe_spared(now);
-            let _ = self.swap(bits, spared.pack());
-        }
-    }
-
-    /// How long the store is not asked; `None` while it is.
-    pub(super) fn shut_for(&self, now: impl FnOnce() -> Duration) -> Option<Duration> {
-        match Circuit::unpack(self.bits.load(Relaxed)) {
-            Circuit::Closed(_) => None,
-            open => open.shut_for(now()),
-        }
-    }
-
-    /// What there was before the change.
-    fn change(&self, to: impl Fn(u64) -> u64) -> u64 {
-        let mut bits = self.bits.load(Relaxed);
-        while let Err(changed) = self.swap(bits, to(bits)) {
-            bits = changed;
-        }
-        bits
-    }
-
-    fn swap(&self, from: u64, to: u64) -> Result<(), u64> {
-        if from == to {
-            return Ok(());
-        }
-        let swapped = self.bits.compare_exchange(from, to, Relaxed, Relaxed);
-        swapped.map(|_| ())
-    }
-
-    /// Another one with every instance and at every time (SplitMix64's finalizer). No random state, so nothing to share or to lock.
+    /// Pseudo-random bits that differ between instances and between times.
     fn noise(&self, now: Duration) -> u64 {
-        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        let mut bits = self.seed ^ nanos.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.seed);
+        hasher.write_u128(now.as_nanos());
+        hasher.finish()
     }
 }
 
-#[cfg(all(test, not(tower_dist_ratelimit_loom)))]
+#[cfg(test)]
 mod tests;
-
-#[cfg(all(test, tower_dist_ratelimit_loom))]
-mod loom;

@@ -1,126 +1,156 @@
 use std::time::Duration;
 
-use super::{
-    pauses::Pauses,
-    record::{self, Record},
-};
+use super::pauses::Pauses;
 
-/// Whether the store is asked: a circuit breaker, as one number.
+/// The number of consecutive failures that opens the circuit.
+const ROW: u8 = 5;
+
+/// The smallest number of decisions whose failure rate counts.
+const FEWEST: u64 = 10;
+
+/// Half of the second over which the failure rate is taken. The last second is this half and the one before.
+const HALF: Duration = Duration::from_millis(500);
+
+/// The state of a circuit breaker.
 ///
-/// Pure: the time (since some beginning) and the noise are arguments.
+/// Pure: the time since some origin and the random bits are arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// It is.
+    /// Each request asks the backend.
     Closed(Record),
-    /// It is left alone, but for one probe at a time.
+    /// Only probes ask the backend, one at a time.
     Open {
-        /// How many there were, up to [`MOST_PROBES`].
+        /// The number of probes since the circuit opened.
         probes: u8,
-        /// When the next one may go, in microseconds.
-        due: u64,
+        /// The time of the next probe.
+        due: Duration,
     },
 }
 
-/// The bit that says which of the two it is.
-pub(super) const TAG: u32 = 63;
+/// The recent decisions and failures of the backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Failures since the last decision.
+    row: u8,
+    /// The number of the half second that `now` counts.
+    half: u128,
+    now: Tally,
+    before: Tally,
+}
 
-const _: () = assert!(record::BITS == TAG);
+/// Decisions and failures of one half second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    failed: u64,
+    all: u64,
+}
 
-const DUE_BITS: u32 = 57;
-const MAX_DUE: u64 = (1 << DUE_BITS) - 1;
-const MOST_PROBES: u8 = 63;
+impl Default for Circuit {
+    fn default() -> Self {
+        Self::Closed(Record::default())
+    }
+}
 
 impl Circuit {
-    /// Nothing has happened yet. It packs to zero.
-    pub(super) const QUIET: u64 = 0;
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
 
-    /// After a decision by the store, or a failure to make one, that was no probe.
+    /// Whether the circuit is closed and its record has no failures.
+    pub(super) fn is_clean(self) -> bool {
+        matches!(self, Self::Closed(record) if record.row == 0 && record.failed() == 0)
+    }
+
+    /// The circuit after the outcome of a request that was no probe.
     pub(super) fn count(self, failed: bool, now: Duration, pauses: Pauses, noise: u64) -> Self {
         match self {
             Self::Closed(record) => {
                 let record = record.count(failed, now);
                 if failed && record.is_bad() {
-                    let due = later(now, pauses.after(0, noise));
+                    let due = now.saturating_add(pauses.after(0, noise));
                     return Self::Open { probes: 0, due };
                 }
                 Self::Closed(record)
             }
-            // It was asked when the circuit was closed, and says nothing new.
+            // The request was sent before the circuit opened, so its outcome is no news.
             Self::Open { .. } => self,
         }
     }
 
-    /// With a probe on its way, if one may go now. The next one may go when this one must have ended and a pause is
-    /// over: so there is never a second one, and one that is dropped half-way blocks nobody.
+    /// The circuit with a probe in flight, if one is due. The next probe is due when this one must have timed out and a
+    /// pause has passed. So two probes never overlap, and a cancelled probe blocks no other.
     pub(super) fn probe(self, now: Duration, pauses: Pauses, noise: u64) -> Option<Self> {
         match self {
-            Self::Open { probes, due } if micros(now) >= due => {
-                let probes = (probes + 1).min(MOST_PROBES);
-                let wait = pauses.deadline() + pauses.after(probes, noise);
-                let due = later(now, wait);
+            Self::Open { probes, due } if now >= due => {
+                let probes = probes.saturating_add(1);
+                let wait = pauses.timeout() + pauses.after(probes, noise);
+                let due = now.saturating_add(wait);
                 Some(Self::Open { probes, due })
             }
             _ => None,
         }
     }
 
-    /// After its probe has failed. The pause begins, unless it has.
+    /// The circuit after its probe has failed. The pause begins now, unless it has begun.
     pub(super) fn probe_failed(self, now: Duration, pauses: Pauses, noise: u64) -> Self {
         match self {
             Self::Open { probes, due } => Self::Open {
                 probes,
-                due: due.min(later(now, pauses.after(probes, noise))),
+                due: due.min(now.saturating_add(pauses.after(probes, noise))),
             },
             Self::Closed(_) => self,
         }
     }
 
-    /// After its probe turned out to be none: the next request is one.
+    /// The circuit after its probe was decided without the backend. The next request is a probe.
     pub(super) fn probe_spared(self, now: Duration) -> Self {
         match self {
             Self::Open { probes, .. } => Self::Open {
                 probes: probes.saturating_sub(1),
-                due: micros(now),
+                due: now,
             },
             Self::Closed(_) => self,
         }
     }
 
-    /// Closed, or how long until the store is asked again.
-    pub(super) fn shut_for(self, now: Duration) -> Option<Duration> {
+    /// The time until the next probe, or `None` if the circuit is closed.
+    pub(super) fn open_for(self, now: Duration) -> Option<Duration> {
         match self {
             Self::Closed(_) => None,
-            Self::Open { due, .. } => Some(Duration::from_micros(due).saturating_sub(now)),
-        }
-    }
-
-    pub(super) fn pack(self) -> u64 {
-        match self {
-            Self::Closed(record) => record.pack(),
-            Self::Open { probes, due } => 1 << TAG | u64::from(probes) << DUE_BITS | due,
-        }
-    }
-
-    pub(super) fn unpack(bits: u64) -> Self {
-        if bits >> TAG == 0 {
-            return Self::Closed(Record::unpack(bits));
-        }
-        Self::Open {
-            probes: u8::try_from(bits >> DUE_BITS & u64::from(MOST_PROBES)).unwrap_or(MOST_PROBES),
-            due: bits & MAX_DUE,
+            Self::Open { due, .. } => Some(due.saturating_sub(now)),
         }
     }
 }
 
-/// Rounded down, as what has passed is.
-fn micros(now: Duration) -> u64 {
-    u64::try_from(now.as_micros()).map_or(MAX_DUE, |now| now.min(MAX_DUE))
-}
+impl Record {
+    fn count(mut self, failed: bool, now: Duration) -> Self {
+        let half = now.as_nanos() / HALF.as_nanos();
+        // A thread can read the clock and be overtaken by another one; then `half` is the one before.
+        if half > self.half {
+            let follows = half == self.half + 1;
+            self.before = if follows { self.now } else { Tally::default() };
+            self.now = Tally::default();
+            self.half = half;
+        }
+        self.now.all += 1;
+        self.now.failed += u64::from(failed);
+        self.row = if failed {
+            self.row.saturating_add(1)
+        } else {
+            0
+        };
+        self
+    }
 
-/// Rounded up, as waits are.
-fn later(now: Duration, wait: Duration) -> u64 {
-    let micros = now.saturating_add(wait).as_nanos().div_ceil(1000);
-    u64::try_from(micros).map_or(MAX_DUE, |due| due.min(MAX_DUE))
+    /// Whether the record opens the circuit.
+    fn is_bad(self) -> bool {
+        let all = self.now.all + self.before.all;
+        self.row >= ROW || (all >= FEWEST && 2 * self.failed() >= all)
+    }
+
+    fn failed(self) -> u64 {
+        self.now.failed + self.before.failed
+    }
 }
 
 #[cfg(test)]

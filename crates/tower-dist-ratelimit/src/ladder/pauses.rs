@@ -14,30 +14,30 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// does not come back as one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
-    deadline: Duration,
+    timeout: Duration,
 }
 
 impl Pauses {
     /// For answers that are waited for this long.
-    pub(super) fn new(deadline: Duration) -> Self {
-        Self { deadline }
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { timeout }
     }
 
-    pub(super) fn deadline(self) -> Duration {
-        self.deadline
+    pub(super) fn timeout(self) -> Duration {
+        self.timeout
     }
 
     /// How long processes take to return, from the first to the last one.
     pub(super) fn all_return(self) -> Duration {
-        CONNECT + LONGEST.max(self.deadline.saturating_mul(2))
+        CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }
 
     /// The pause after this many probes. `noise` is random.
     ///
-    /// No pause is shorter than the deadline: what was asked before it began has an answer when it ends, and is not
+    /// No pause is shorter than the timeout: what was asked before it began has an answer when it ends, and is not
     /// mistaken for the news.
     pub(super) fn after(self, probes: u8, noise: u64) -> Duration {
-        let first = FIRST.max(self.deadline.saturating_mul(2));
+        let first = FIRST.max(self.timeout.saturating_mul(2));
         let doubled = first.saturating_mul(1 << probes.min(16));
         let half = doubled.min(LONGEST.max(first)) / 2;
         half + part(half, noise)
@@ -76,14 +76,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pause_is_shorter_than_the_deadline_nor_longer_than_two_of_them_or_two_seconds(
-            deadline in 1_u64..60_000,
+        fn no_pause_is_shorter_than_the_timeout_nor_longer_than_two_of_them_or_two_seconds(
+            timeout in 1_u64..60_000,
             probes: u8,
             noise: u64,
         ) {
-            let pause = Pauses::new(ms(deadline)).after(probes, noise);
-            prop_assert!(pause >= ms(deadline.max(50)));
-            prop_assert!(pause <= ms(2 * deadline).max(LONGEST));
+            let pause = Pauses::new(ms(timeout)).after(probes, noise);
+            prop_assert!(pause >= ms(timeout.max(50)));
+            prop_assert!(pause <= ms(2 * timeout).max(LONGEST));
         }
     }
 }

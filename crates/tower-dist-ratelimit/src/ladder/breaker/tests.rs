@@ -20,7 +20,7 @@ fn is_quiet(breaker: &Breaker) -> bool {
 }
 
 fn due(breaker: &Breaker) -> Duration {
-    breaker.shut_for(|| ms(0)).expect("open")
+    breaker.open_for(|| ms(0)).expect("open")
 }
 
 #[test]
