@@ -106,10 +106,7 @@ impl Limiter {
         Applies::To {
             key,
             cost: cost.unwrap_or(rule.policy.cost),
-            quota: match self.quota {
-                None => Quoted::Own,
-                quota => Quoted::Found(quota),
-            },
+            quota: Quoted::found(self.quota),
         }
     }
 
@@ -333,6 +330,7 @@ impl fmt::Debug for Limiter {
 }
 
 /// The decision on a request that passes, also because of a shadow.
+#[inline]
 fn allowed(decided: &Decided<'_>) -> Result<Decision, BackendError> {
     let decision = tightest(decided)?;
     Ok(Decision {
@@ -349,6 +347,7 @@ fn rejected(limits: &Limits, question: &mut Question) -> Result<Decision, Backen
     }
 }
 
+#[inline]
 fn tightest(decided: &Decided<'_>) -> Result<Decision, BackendError> {
     let none = || BackendError::new("the backend's answer has no decision");
     let (_, decision) = decided.tightest().ok_or_else(none)?;

@@ -44,10 +44,11 @@ where
         // Built in place: moving it costs more than the decision.
         let mut question = None;
         let outcome = self.calls.decide(&mut question, &request);
-        match (outcome, question) {
-            (Outcome::Pass(()), None) => CallFuture::calling(self.inner.call(request)),
-            (outcome, question) => self.go_on(outcome, question.unwrap_or_default(), request),
+        // Compared in place, because moving the question costs more than the decision.
+        if let (Outcome::Pass(()), None) = (&outcome, &question) {
+            return CallFuture::calling(self.inner.call(request));
         }
+        self.go_on(outcome, question.unwrap_or_default(), request)
     }
 }
 

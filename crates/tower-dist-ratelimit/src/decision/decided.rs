@@ -58,11 +58,13 @@ impl<'a> Decided<'a> {
 
     /// The decision that matters most to the caller: the rejection with the longest wait, else the one with the fewest tokens
     /// remaining.
+    #[inline]
     pub(crate) fn tightest(&self) -> Option<(&'a Asked, &'a Decision)> {
         self.tightest_of(|_| true)
     }
 
     /// The same among some of the decisions.
+    #[inline]
     pub(crate) fn tightest_of(
         &self,
         some: impl Fn(&Asked) -> bool,
@@ -87,6 +89,7 @@ impl<'a> Decided<'a> {
     }
 
     /// Each with what was asked.
+    #[inline]
     pub(crate) fn asked(
         &self,
     ) -> impl Iterator<Item = (&'a Asked, &'a Decision)> + Clone + use<'a> {

@@ -1,7 +1,8 @@
 use std::{slice, time::Duration};
 
 use super::{
-    Applies, Asked, Limits, Outcome, Question, Quoted, Rule, Waiting, rule::usable, waiting::LookUp,
+    Applies, Asked, Limits, Outcome, Question, Quoted, Rule, Waiting, question::is_zero,
+    waiting::LookUp,
 };
 use crate::{
     Decided, Decision, Decisions, Event, Reason, Rejection, Source,
@@ -11,11 +12,11 @@ use crate::{
 };
 
 impl Limits {
-    /// Decides on a request, and tells the observer.
+    /// Decides on a request and emits the event of its outcome.
     ///
-    /// `look` says whether and how the policy of a number applies to the request. `passed` makes what the caller keeps of the
-    /// decisions on a request that passes; it is told whether the request was charged. There is a question unless the request passes
-    /// by the fast path.
+    /// `look` returns whether and how the policy of a number applies to the request. `passed` makes the value that the caller keeps
+    /// of the decisions on a request that passes; its second argument is whether the request was charged. `question` stays
+    /// `None` on the fast path.
     #[inline]
     pub(crate) fn decide<T>(
         &self,
@@ -23,73 +24,66 @@ impl Limits {
         mut look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
         passed: impl FnOnce(Decided<'_>, bool) -> T,
     ) -> Outcome<T> {
-        let (question, outcome) = if let [rule] = self.rules.as_slice() {
-            // The fast path makes nothing that only a request needs that waits or is rejected.
-            let mut sink = KeySink::new();
-            let applies = look(0, rule, &mut sink);
-            match self.only_charge(rule, applies) {
-                Ok((asked, leave)) => {
-                    let mut decision = Decision::default();
-                    let answer = self.charge(&asked, &sink, &mut decision);
-                    if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
-                        self.ladder.answered_at_once(leave);
-                        let decided = Decided::one(&self.rules, &asked, &decision, &sink);
-                        self.watch.emit(|| Event::Allowed(decided));
-                        return Outcome::Pass(passed(decided, true));
-                    }
-                    let question = question.insert(Question::one(sink, asked, decision));
-                    let outcome = self.outcome(question, answer, leave);
-                    (question, outcome)
-                }
-                Err(applies) => {
-                    let question = question.insert(Question::of(sink));
-                    let mut applies = Some(applies);
-                    let again =
-                        |_: usize, _: &Rule, _: &mut KeySink| applies.take().unwrap_or(Applies::No);
-                    let outcome = self.decide_together(question, again);
-                    (question, outcome)
-                }
-            }
-        } else {
+        let [rule] = self.rules.as_slice() else {
             let question = question.insert(Question::default());
             let outcome = self.decide_together(question, look);
-            (question, outcome)
+            return self.tell(outcome, question, passed);
+        };
+        // The fast path builds no question, which only requests that wait or are rejected need.
+        let mut sink = KeySink::new();
+        let (question, outcome) = match (look(0, rule, &mut sink), self.fast_leave()) {
+            (
+                Applies::To {
+                    key,
+                    cost,
+                    quota: Quoted::Known(quota),
+                },
+                Some(leave),
+            ) if !is_zero(quota) => {
+                let asked = Asked {
+                    rule: 0,
+                    id: rule.id,
+                    key,
+                    cost,
+                    quota,
+                };
+                let mut decision;
+                let answer = if let Some(alone) = &self.alone {
+                    decision = alone.charge(asked.key(sink.bytes()), cost);
+                    Answer::Done(decision.allowed)
+                } else {
+                    decision = Decision::default();
+                    let charge = asked.charge(sink.bytes());
+                    let out = slice::from_mut(&mut decision);
+                    self.backend.acquire(slice::from_ref(&charge), out)
+                };
+                if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
+                    self.ladder.answered_at_once(leave);
+                    let decided = Decided::one(&self.rules, &asked, &decision, &sink);
+                    self.watch.emit(|| Event::Allowed(decided));
+                    return Outcome::Pass(passed(decided, true));
+                }
+                let question = question.insert(Question::one(sink, asked, decision));
+                let outcome = self.outcome(question, answer, leave);
+                (question, outcome)
+            }
+            (applies, _) => {
+                let question = question.insert(Question::of(sink));
+                let mut applies = Some(applies);
+                let again = |_, _: &Rule, _: &mut KeySink| applies.take().unwrap_or(Applies::No);
+                let outcome = self.decide_together(question, again);
+                (question, outcome)
+            }
         };
         self.tell(outcome, question, passed)
     }
 
-    /// The charge of a request to the only policy, with leave to ask the backend, if nothing is to be done before.
+    /// Permission to ask the backend, unless the circuit or a recent outage requires more than that.
     #[inline]
-    fn only_charge(&self, rule: &Rule, applies: Applies) -> Result<(Asked, Leave), Applies> {
-        let quota = match &applies {
-            Applies::To { quota, .. } => quota.of_fast_path(),
-            _ => None,
-        };
-        let leave = match &self.alone {
+    fn fast_leave(&self) -> Option<Leave> {
+        match &self.alone {
             Some(_) => Some(Leave::Quiet),
             None => self.ladder.leave_if_closed(),
-        };
-        match (applies, quota, leave) {
-            (Applies::To { key, cost, .. }, Some(quota), Some(leave)) => {
-                let asked = Asked::new(0, rule.id, key, cost);
-                Ok((Asked { quota, ..asked }, leave))
-            }
-            (applies, ..) => Err(applies),
-        }
-    }
-
-    #[inline]
-    fn charge(&self, asked: &Asked, sink: &KeySink, decision: &mut Decision) -> Answer {
-        match &self.alone {
-            Some(alone) => {
-                *decision = alone.charge(asked.key(sink.bytes()), asked.cost);
-                Answer::Done(decision.allowed)
-            }
-            None => {
-                let charge = asked.charge(sink.bytes());
-                let (charges, out) = (slice::from_ref(&charge), slice::from_mut(decision));
-                self.backend.acquire(charges, out)
-            }
         }
     }
 
@@ -146,13 +140,20 @@ impl Limits {
         for (number, rule) in self.rules.iter().enumerate() {
             match look(number, rule, &mut question.sink) {
                 Applies::To { key, cost, quota } => {
-                    let mut asked = Asked::new(number, rule.id, key, cost);
-                    match quota {
-                        Quoted::Own => {}
-                        Quoted::Found(quota) => asked.quota = usable(quota),
-                        Quoted::LookedUp(quota) => lookups.push((question.asked.len(), quota)),
-                    }
-                    question.asked.push(asked);
+                    let quota = match quota {
+                        Quoted::Known(quota) => quota,
+                        Quoted::LookedUp(quota) => {
+                            lookups.push((question.asked.len(), quota));
+                            None
+                        }
+                    };
+                    question.asked.push(Asked {
+                        rule: number,
+                        id: rule.id,
+                        key,
+                        cost,
+                        quota,
+                    });
                 }
                 Applies::No => {}
                 Applies::Rejects(reason) => {

@@ -21,8 +21,8 @@ impl<Req> RequestPolicy<Req> {
                 Some(cost) => cost(request),
             },
             quota: match &self.quota {
-                None => Quoted::Own,
-                Some(quota) => Quoted::Found(quota(request)),
+                None => Quoted::Known(None),
+                Some(quota) => Quoted::found(quota(request)),
             },
         }
     }

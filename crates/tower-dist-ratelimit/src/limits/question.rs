@@ -36,17 +36,6 @@ pub(crate) struct Asked {
 
 impl Asked {
     #[inline]
-    pub(crate) fn new(rule: usize, id: PolicyId, key: Range<usize>, cost: u64) -> Self {
-        Self {
-            rule,
-            id,
-            key,
-            cost,
-            quota: None,
-        }
-    }
-
-    #[inline]
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
         Charge {
             quota: self.quota,
@@ -55,14 +44,21 @@ impl Asked {
     }
 
     /// The bytes of the key, among those of the question.
+    #[inline]
     pub(crate) fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
         &keys[self.key.clone()]
     }
 
     /// Whether the key is allowed nothing at all.
     pub(super) fn is_shut_out(&self) -> bool {
-        self.quota.is_some_and(|quota| quota.is_zero())
+        is_zero(self.quota)
     }
+}
+
+/// Whether a quota allows nothing.
+#[inline]
+pub(super) fn is_zero(quota: Option<Quota>) -> bool {
+    quota.is_some_and(|quota| quota.is_zero())
 }
 
 impl Default for Question {

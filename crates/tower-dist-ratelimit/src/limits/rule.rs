@@ -40,26 +40,18 @@ pub(crate) enum Applies {
     Rejects(Reason),
 }
 
-/// What a key is allowed.
+/// The quota of a key.
 pub(crate) enum Quoted {
-    /// What the policy says.
-    Own,
-    Found(Option<Quota>),
+    /// Another quota than the policy's, or none.
+    Known(Option<Quota>),
     LookedUp(BoxFuture<'static, Option<Quota>>),
 }
 
 impl Quoted {
-    /// What a charge says of the quota, if it needs no look-up and is not zero.
+    /// A quota that a function found. An invalid one counts as none, but zero is valid: it allows nothing.
     #[inline]
-    pub(super) fn of_fast_path(&self) -> Option<Option<Quota>> {
-        match self {
-            Self::Own => Some(None),
-            Self::Found(quota) => {
-                let quota = usable(*quota);
-                (!quota.is_some_and(|quota| quota.is_zero())).then_some(quota)
-            }
-            Self::LookedUp(_) => None,
-        }
+    pub(crate) fn found(quota: Option<Quota>) -> Self {
+        Self::Known(usable(quota))
     }
 }
 
@@ -96,8 +88,8 @@ impl Rule {
                 Some(cost) => cost(head),
             },
             quota: match &self.policy.dynamic {
-                None => Quoted::Own,
-                Some(DynamicQuota::Now(quota)) => Quoted::Found(quota(head)),
+                None => Quoted::Known(None),
+                Some(DynamicQuota::Now(quota)) => Quoted::found(quota(head)),
                 Some(DynamicQuota::Later(quota)) => Quoted::LookedUp(quota(head)),
             },
         }
