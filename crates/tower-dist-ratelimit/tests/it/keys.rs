@@ -1,4 +1,4 @@
-//! Whose bucket it is.
+//! The keys of requests.
 
 mod addresses;
 mod bytes;

@@ -1,4 +1,4 @@
-//! Who decides, when the store does not: each rung, and when it is stepped on.
+//! The failure modes, and the circuit breaker that selects them.
 
 mod answers;
 mod corrections;
@@ -22,12 +22,12 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// So many an hour that nobody is rejected, and nothing comes back meanwhile.
+/// An hourly quota too large to reject a request, with no refill during a test.
 fn plenty() -> Quota {
     Quota::per_hour(3_600)
 }
 
-/// A service in front of which a store is in this mood.
+/// A service whose backend has this mood.
 fn service(mood: Mood, quota: Quota, on_error: FailureMode) -> (Scripted, RateLimit<Probe>) {
     let store = Scripted::new(mood);
     let policy = Policy::new("each", quota).by(key::header("key"));
@@ -36,14 +36,14 @@ fn service(mood: Mood, quota: Quota, on_error: FailureMode) -> (Scripted, RateLi
     (store, layer.layer(Probe::default()))
 }
 
-/// The response, and how long it took.
+/// Returns the response's status and its latency.
 async fn timed(service: &mut RateLimit<Probe>) -> (StatusCode, Duration) {
     let started = Instant::now();
     let response: Response<Bytes> = send(service, get()).await;
     (response.status(), started.elapsed())
 }
 
-/// Five failures in a row, in no time.
+/// Sends five requests that fail immediately, which opens the circuit.
 async fn break_down(store: &Scripted, service: &mut RateLimit<Probe>) {
     store.is(Mood::Failing);
     for _ in 0..5 {
@@ -100,7 +100,7 @@ async fn a_store_that_fails_less_often_than_that_is_always_asked() {
         } else {
             Mood::After(ms(1))
         };
-        // Four fifths of them, at the beginning, would be too many.
+        // Four failures among the first five decisions would open the circuit.
         store.is(if nth < 9 { Mood::After(ms(1)) } else { mood });
         send(&mut service, get()).await;
         assert_eq!(store.asked(), nth);
@@ -142,7 +142,7 @@ async fn pauses_between_probes_double_up_to_two_seconds_and_half_of_each_is_chan
     let pauses: Vec<_> = times[4..].windows(2).map(|two| two[1] - two[0]).collect();
     let longest = [100, 200, 400, 800, 1_600, 2_000, 2_000].map(ms);
     for (pause, longest) in pauses.iter().zip(longest) {
-        // Somebody asks every millisecond.
+        // A request arrives every millisecond.
         assert!(
             *pause >= longest / 2 && *pause <= longest + ms(1),
             "{pauses:?}"
@@ -160,7 +160,7 @@ async fn after_one_good_probe_decisions_are_the_store_s_again_and_its_count_goes
     let decided = ask().await;
     assert_eq!((decided.source, decided.remaining), (Source::Backend, 99));
     store.is(Mood::Failing);
-    // They are charged, and nobody hears of it.
+    // The backend charges these requests, but its answers are lost.
     for nth in 1..=5 {
         let decided = ask().await;
         assert_eq!(decided.source, Source::Local);
@@ -189,7 +189,7 @@ async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_
     assert_eq!(store.asked(), 6);
     drop(probe);
     store.is(Mood::After(ms(1)));
-    // 50 ms that it could have taken, and from half to all of 200.
+    // 50 ms for the timeout of the probe, and half to all of the pause of 200 ms.
     advance(ms(149)).await;
     assert_eq!(timed(&mut service).await.0, StatusCode::SERVICE_UNAVAILABLE);
     advance(ms(101)).await;
@@ -200,7 +200,7 @@ async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_afterwards() {
     let (store, mut service) = service(Mood::Silent, plenty(), FailureMode::Closed);
-    // A hundred that all find out at 50 ms; the fifth of them opens the circuit.
+    // A hundred requests time out at 50 ms; the fifth of them opens the circuit.
     let mut early = Vec::new();
     for _ in 0..100 {
         early.push(tokio::spawn(service.ready().await.unwrap().call(get())));
@@ -220,7 +220,7 @@ async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_
 async fn what_a_far_store_says_at_once_says_nothing_about_how_it_is() {
     let (store, mut service) = service(Mood::After(ms(1)), plenty(), FailureMode::Closed);
     send(&mut service, get()).await;
-    // It remembers some rejections by itself, say, and is gone.
+    // The backend answers some requests from a local cache, while its server is unreachable.
     for _ in 0..5 {
         store.is(Mood::Silent);
         send(&mut service, get()).await;
@@ -232,7 +232,7 @@ async fn what_a_far_store_says_at_once_says_nothing_about_how_it_is() {
     let asked = store.asked();
     assert_eq!(timed(&mut service).await.0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(store.asked(), asked, "five have failed in a row");
-    // Nor is it back by that.
+    // Immediate answers do not close the circuit, either.
     advance(ms(100)).await;
     assert_eq!(timed(&mut service).await, (StatusCode::OK, Duration::ZERO));
     store.is(Mood::Silent);

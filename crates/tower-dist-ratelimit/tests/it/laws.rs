@@ -1,4 +1,4 @@
-//! What every tower layer has to keep.
+//! The contract of every tower layer.
 
 use std::{cell::Cell, future::pending, rc::Rc, task::Poll, time::Duration};
 
@@ -74,7 +74,7 @@ async fn a_rejection_holds_no_concurrency_permit() {
     let mut other = idle.clone();
     send(&mut idle, get()).await;
     let rejected = idle.ready().await.unwrap().call(get());
-    // Neither the idle service nor the response that nobody has polled yet keeps the only permit.
+    // The idle service and the response that was not yet polled do not hold the only permit.
     assert!(poll_ready(&mut other).is_ready());
     assert_eq!(
         rejected.await.unwrap().status(),
@@ -125,7 +125,7 @@ async fn readiness_and_its_errors_are_the_inner_service_s() {
         .1
         .send_response(Response::new(Bytes::new()));
     assert_eq!(call.await.unwrap().status(), StatusCode::OK);
-    // The quota is used up, and still nothing but the inner service decides on readiness.
+    // The quota is used up, and readiness still depends on the inner service alone.
     handle.allow(1);
     assert!(poll_ready(&mut service).is_ready());
     handle.send_error("inner is broken");
@@ -192,7 +192,7 @@ fn futures_and_layers_are_send_and_sync_when_the_service_is() {
     check::<tower_dist_ratelimit::backend::BackendError>();
 }
 
-/// Bodies of axum and tonic are no more than that.
+/// Bodies of axum and tonic are `Send` but not `Sync`.
 #[tokio::test(start_paused = true)]
 async fn bodies_need_not_be_sync_wherever_their_request_waits() {
     let inner = service_fn(async |request: Request<Cell<u8>>| {
@@ -212,7 +212,7 @@ async fn bodies_need_not_be_sync_wherever_their_request_waits() {
     let waits = CallLimitLayer::builder(remote()).limit(Policy::new("all", slow(1)));
     let waits = waits.waiting().build().unwrap().layer(inner);
     for _ in 0..2 {
-        // Spawning takes what is `Send`.
+        // A spawned future must be `Send`.
         let response = tokio::spawn(http.clone().oneshot(request())).await;
         assert_eq!(response.unwrap().unwrap().status(), StatusCode::OK);
         let response = tokio::spawn(calls.clone().oneshot(request())).await;
@@ -222,7 +222,7 @@ async fn bodies_need_not_be_sync_wherever_their_request_waits() {
     }
 }
 
-/// On one thread nothing has to be `Send`, either.
+/// On a single thread, neither services nor bodies need to be `Send`.
 #[tokio::test(start_paused = true)]
 async fn services_and_bodies_of_one_thread_are_limited_too() {
     let calls = Rc::new(Cell::new(0));

@@ -1,4 +1,4 @@
-//! Tokens that are paid for in advance.
+//! Leased tokens: charged in advance and spent locally.
 
 mod asking;
 mod bound;
@@ -17,7 +17,7 @@ use crate::wan::Wan;
 
 const LEASE: Duration = Duration::from_secs(1);
 
-/// One way.
+/// One-way delay.
 const AWAY: Duration = Duration::from_millis(10);
 
 fn plenty() -> Policy {
@@ -30,13 +30,13 @@ fn leasing(wan: &Wan, policy: Policy) -> LimiterBuilder {
         .failure_mode(FailureMode::Closed)
 }
 
-/// What the next of requests that come every 10 ms is told.
+/// The decision on the next of requests that arrive every 10 ms.
 async fn next(limiter: &Limiter) -> Decision {
     sleep(AWAY).await;
     limiter.check("hot").await.unwrap()
 }
 
-/// Sends requests, and waits for the answers to all that was asked for in advance.
+/// Sends requests, and waits for the answers to their refills.
 async fn warm_up(limiter: &Limiter, requests: usize) {
     for _ in 0..requests {
         next(limiter).await;
@@ -68,7 +68,7 @@ async fn when_there_are_fewer_requests_the_next_lease_still_comes_before_the_las
     let builder = leasing(&wan, plenty()).backend_timeout(LEASE);
     let limiter = builder.build().unwrap();
     warm_up(&limiter, 200).await;
-    // A tenth of the lease time, there and back.
+    // The round trip takes a tenth of the lease time.
     wan.is_away(5 * AWAY);
     for _ in 0..200 {
         sleep(LEASE / 40).await;
@@ -123,7 +123,7 @@ async fn a_lease_is_spent_while_the_store_is_left_alone() {
     let limiter = leasing(&wan, plenty()).build().unwrap();
     warm_up(&limiter, 100).await;
     wan.is_silent();
-    // Another key's requests find out, five in a row.
+    // Requests of another key open the circuit with five failures in a row.
     for _ in 0..5 {
         assert!(limiter.check("other").await.is_err());
     }

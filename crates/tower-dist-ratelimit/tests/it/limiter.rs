@@ -27,7 +27,7 @@ async fn rejected_until_retry_after_and_allowed_at_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rejection_burns_no_tokens() {
-    // Peers subtract first and look later: who keeps asking keeps being rejected.
+    // Peers charge before they decide, so a client that keeps sending requests stays rejected.
     let limiter = limiter(slow(2));
     limiter.check_n("a", 2).await.unwrap();
     for _ in 0..1000 {

@@ -45,7 +45,7 @@ impl Tokens {
         self.handle().await.meter()
     }
 
-    /// What has been taken.
+    /// Tokens taken so far.
     async fn taken(&self) -> u64 {
         let handle = self.handle().await;
         let remaining = handle.decisions().next().unwrap().1.remaining;
@@ -131,7 +131,7 @@ async fn a_body_can_cost_more_than_was_reserved_and_what_was_added_before_counts
     assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
-/// Says what it is, and is asked for.
+/// A body with a known size and end.
 struct Sized(Full<Bytes>);
 
 impl Body for Sized {

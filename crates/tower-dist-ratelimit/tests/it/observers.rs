@@ -1,4 +1,4 @@
-//! What the ready observers report.
+//! The events of the built-in observers.
 
 use std::{
     fmt::{self, Write},
@@ -18,7 +18,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::support::{Broken, Mood, Probe, Scripted, from, get, send, slow};
 
-/// Two requests of a key to which one policy allows one, and one without the key.
+/// Sends two requests of a key whose policy allows one, and one request without the key.
 async fn requests(backend: impl Backend, observer: impl Observer, shadow: bool) {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
     let builder = RateLimitLayer::builder(backend)
@@ -33,14 +33,14 @@ async fn requests(backend: impl Backend, observer: impl Observer, shadow: bool) 
     }
 }
 
-/// Runs on a clock that stands still, on this thread, where recorders and subscribers are.
+/// Runs on a paused clock and on this thread, where recorders and subscribers are installed.
 fn run(requests: impl Future) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     runtime.block_on(requests);
 }
 
-/// What was counted, as text.
+/// Recorded metrics, as text.
 fn rows(snapshotter: &Snapshotter) -> Vec<String> {
     let snapshot = snapshotter.snapshot().into_vec();
     let mut rows: Vec<_> = snapshot
@@ -120,7 +120,7 @@ fn metrics_tell_a_store_that_is_late_from_one_that_fails_and_one_that_is_not_ask
                 store.is(Mood::Failing);
             }
             store.is(Mood::AtOnce);
-            // It is far away, so what it says at once is not how it is.
+            // The backend is remote, so an immediate answer is no evidence of its health.
             tokio::time::advance(Duration::from_millis(100)).await;
             send(&mut service, get()).await;
             store.is(Mood::After(Duration::from_millis(1)));

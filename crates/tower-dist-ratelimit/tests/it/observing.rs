@@ -1,4 +1,4 @@
-//! Shadows, exemptions, and what observers are told.
+//! Shadows, exemptions and observers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -173,7 +173,7 @@ async fn older_fields_are_for_the_policy_that_rejectes_or_would_first() {
     assert_eq!(standing(&response), [1, 0, 1]);
 }
 
-/// Also when another has less left, which is enough for it.
+/// Another policy has fewer remaining tokens but allows the request.
 #[tokio::test(start_paused = true)]
 async fn older_fields_of_a_rejection_are_not_those_of_a_policy_that_allows() {
     let layer = RateLimitLayer::builder(Memory::default())

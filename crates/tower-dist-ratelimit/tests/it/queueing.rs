@@ -1,4 +1,4 @@
-//! Leaky queues: what passes, but not yet.
+//! Leaky queues: requests that are allowed after a wait.
 
 mod throttled;
 
@@ -24,7 +24,7 @@ use tower_dist_ratelimit::{
 
 use crate::support::{Probe, Remote, get, send};
 
-/// One request each 100 ms, and at most three that wait.
+/// One request per 100 ms, and at most three waiting requests.
 fn queue() -> Policy {
     Policy::new("queue", Quota::per_second(10)).leaky_queue(Duration::from_millis(300))
 }
@@ -87,7 +87,7 @@ async fn who_waits_holds_no_permit_and_readies_a_clone_when_its_turn_has_come() 
         let started = Instant::now();
         let waits = tokio::spawn(service.ready().await.unwrap().call(get()));
         sleep(Duration::from_millis(50)).await;
-        // The only permit is free, and is taken.
+        // The only permit is free; this service takes it.
         assert!(is_ready(&mut other));
         sleep(Duration::from_millis(100)).await;
         assert!(!waits.is_finished(), "its turn has come, and no permit");
@@ -143,7 +143,7 @@ async fn requests_of_any_type_queue_too_and_are_bounded_by_the_longest_wait_of_a
     first.await.unwrap();
     second.await.unwrap();
     assert_eq!(millis(started), 100);
-    // The third has given its place back.
+    // The third request has returned its place.
     service.call(()).await.unwrap();
     assert_eq!(millis(started), 200);
 }
@@ -181,7 +181,7 @@ async fn a_shadow_lets_nobody_wait() {
             true => Arc::new(Remote::after(Duration::from_millis(1))),
         };
         let layer = RateLimitLayer::builder(backend).limit(queue()).shadow();
-        // Each is asked about.
+        // Without the deny cache every request reaches the backend.
         let layer = layer.deny_cache(false);
         let mut service = layer.build().unwrap().layer(Probe::default());
         let started = Instant::now();
@@ -194,7 +194,7 @@ async fn a_shadow_lets_nobody_wait() {
     }
 }
 
-/// Fails once it is asked for the second time whether it is ready.
+/// Fails at the second poll for readiness.
 #[derive(Clone)]
 struct Failing(Arc<AtomicUsize>);
 

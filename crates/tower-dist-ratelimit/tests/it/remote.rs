@@ -1,4 +1,4 @@
-//! A store that answers later, too late, or not at all.
+//! A backend that answers slowly, too late, or never.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a request costs, corrected after the fact.
+//! Costs that are corrected afterwards.
 
 mod travelling;
 
@@ -21,7 +21,7 @@ use tower_dist_ratelimit::{
 
 use crate::support::{Broken, Probe, Remote, field, from, get, send, slow};
 
-/// 100 tokens, one a second, and every request reserves 10.
+/// 100 tokens, one per second; every request reserves 10.
 fn policy() -> Policy {
     Policy::new("p", slow(100)).cost(10)
 }
@@ -30,7 +30,7 @@ fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
     RateLimitLayer::builder(backend).limit(policy()).handle()
 }
 
-/// Sends a request by the layer and gets its handle.
+/// Sends a request through the layer and returns its handle.
 async fn handle(layer: &RateLimitLayer) -> RateLimitHandle {
     let seen = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&seen);
@@ -43,7 +43,7 @@ async fn handle(layer: &RateLimitLayer) -> RateLimitHandle {
     handle.unwrap()
 }
 
-/// How much is left, as a free request is told.
+/// Remaining tokens, as a free request reports them.
 async fn left(layer: &RateLimitLayer) -> u64 {
     let decided = handle(layer).await;
     let remaining = decided.decisions().next().unwrap().1.remaining;
@@ -104,7 +104,7 @@ async fn of_many_who_settle_at_once_one_does() {
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
-    // Eight times the nine that were reserved and not used would be 72 of the 88 that others have.
+    // Eight refunds of the nine unused tokens would take 72 of the 88 tokens of other requests.
     self::handle(&layer).await.charge(78);
     assert_eq!(left(&layer).await, 11);
 }

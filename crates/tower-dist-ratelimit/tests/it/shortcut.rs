@@ -1,5 +1,5 @@
-//! A policy that stands alone in a [`Memory`] is asked by a way of its own, which no other store has. Nothing that can be
-//! seen from outside tells it from the way of all.
+//! A single policy in a [`Memory`] is decided by a shortcut that no other backend has. Its observable behaviour equals the
+//! general path's.
 
 mod calls;
 mod http;
@@ -23,7 +23,7 @@ use tower_dist_ratelimit::{
     backend::{Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, PolicyId},
 };
 
-/// The same store, by the way of all.
+/// The same backend through the general path.
 struct Detour(Arc<Memory>);
 
 impl Backend for Detour {
@@ -52,8 +52,8 @@ impl Backend for Detour {
     }
 }
 
-/// What two limits over one memory do with the same traffic, the second by the detour. One memory, so that a key is in the
-/// same place of both tables and both clocks have begun together.
+/// Two limits over one memory with the same traffic; the second takes the general path. In one memory, a key has the same place
+/// in both tables, and both clocks start together.
 fn both<T>(keys: usize, side: impl Fn(Arc<dyn Backend>) -> T) -> [T; 2] {
     let memory = Arc::new(Memory::with_capacity(keys));
     let detour = Detour(Arc::clone(&memory));
@@ -69,12 +69,12 @@ fn play<T>(traffic: impl Future<Output = T>) -> T {
         .block_on(traffic)
 }
 
-/// All that happens on one side, in order and to the nanosecond.
+/// All events of one side, in order and to the nanosecond.
 #[derive(Clone)]
 struct Log {
     start: Instant,
     seen: Arc<Mutex<Vec<String>>>,
-    /// When the last one who was rejected is to come back.
+    /// `retry_after` of the last rejection.
     back: Arc<Mutex<Instant>>,
 }
 
@@ -128,13 +128,13 @@ impl Observer for Log {
     }
 }
 
-/// A policy, as far as all forms of limits have it in common.
+/// Settings of a policy that all forms of limits share.
 #[derive(Clone, Debug)]
 struct Rules {
     counting: Counting,
     quota: Quota,
     burst: u64,
-    /// Charges may bring their own quotas, which no shortcut can take.
+    /// Charges may carry their own quotas, which rule out the shortcut.
     dynamic: bool,
 }
 
@@ -153,7 +153,7 @@ enum Counting {
 }
 
 impl Rules {
-    /// The most tokens that a request can cost.
+    /// The highest cost of a request.
     fn most(&self) -> u64 {
         match self.counting {
             Counting::Tokens | Counting::Leaky => self.burst,
@@ -161,7 +161,7 @@ impl Rules {
         }
     }
 
-    /// Another policy at each call, with counts of its own: a memory keeps no servers apart, but policies by their place.
+    /// A new policy per call. Its `colocate` label gives it separate counts.
     fn policy(&self) -> Policy {
         static PLACES: AtomicU64 = AtomicU64::new(0);
         let place = PLACES.fetch_add(1, Relaxed).to_string();
@@ -214,14 +214,14 @@ fn rules() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// How long nothing comes before what comes next.
+/// The pause before the next turn.
 #[derive(Clone, Copy, Debug)]
 enum Pause {
     None,
     Nanos(u64),
-    /// Until one nanosecond before the last one rejected is to come back.
+    /// Until one nanosecond before the last `retry_after`.
     TooShort,
-    /// Until then.
+    /// Until the last `retry_after`.
     AsTold,
 }
 
@@ -249,7 +249,7 @@ impl Pause {
     }
 }
 
-/// Free, usual, and more than can be.
+/// Free, usual, and excessive costs.
 fn costs() -> impl Strategy<Value = u64> {
     prop_oneof![
         1 => Just(0_u64),
@@ -260,7 +260,7 @@ fn costs() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Few enough to meet again, and more than there is room for.
+/// Few enough keys to repeat, and more than the capacity.
 fn keys() -> impl Strategy<Value = Option<u8>> {
     prop_oneof![
         8 => (0_u8..2).prop_map(Some),

@@ -1,4 +1,4 @@
-//! Services and stores to test with.
+//! Services and backends for tests.
 
 mod stores;
 mod told;
@@ -23,7 +23,7 @@ pub(crate) use self::{
     told::Told,
 };
 
-/// Answers at once, counts its calls, and panics when an instance is called that is not ready. Clones are not ready.
+/// Responds immediately, counts its calls, and panics if called without readiness. Clones are not ready.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     calls: Arc<AtomicUsize>,
@@ -40,7 +40,7 @@ impl Probe {
         self.clones.load(Relaxed)
     }
 
-    /// Sees the same counts.
+    /// An instance that shares the same counts.
     pub(crate) fn twin(&self) -> Self {
         Self {
             calls: Arc::clone(&self.calls),
@@ -77,7 +77,7 @@ impl Service<Request<()>> for Probe {
     }
 }
 
-/// One token a second, `burst` of them at once.
+/// One token per second, with this burst.
 pub(crate) fn slow(burst: u64) -> Quota {
     Quota::per_second(1).burst(burst)
 }
@@ -91,7 +91,7 @@ pub(crate) fn from(key: &str) -> Request<()> {
     Request::builder().header("key", key).body(()).unwrap()
 }
 
-/// Readies and calls.
+/// Waits for readiness and calls the service.
 pub(crate) async fn send<S, B>(service: &mut S, request: Request<()>) -> Response<B>
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
@@ -100,7 +100,7 @@ where
     response
 }
 
-/// The value of a response's field, which it has once.
+/// The value of a field that occurs once in the response.
 pub(crate) fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
     let mut values = response.headers().get_all(name).iter();
     let value = values.next().map(|value| value.to_str().unwrap());

@@ -1,4 +1,4 @@
-//! What is told by who answers without the store: with leases, and from the deny cache.
+//! Responses that are decided without the backend: from leases and from the deny cache.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ fn leasing(wan: &Wan, policy: Policy) -> RateLimitLayerBuilder {
     builder.failure_mode(FailureMode::Closed)
 }
 
-/// How an instance can count, and who rejects then without the store.
+/// Consistency of an instance, and the source of its rejections.
 const SHARINGS: [(Consistency, Source); 2] = [
     (Consistency::Leased(LEASE), Source::Lease),
     (Consistency::Exact, Source::DenyCache),
@@ -46,7 +46,7 @@ fn state<B>(response: &http::Response<B>) -> (u64, u64) {
     (number("r="), number("t="))
 }
 
-/// Who has decided, in turn, and how.
+/// Outcomes and sources of decisions, in order.
 #[derive(Clone, Default)]
 struct Sources(std::sync::Arc<std::sync::Mutex<Vec<(&'static str, Source)>>>);
 
@@ -91,7 +91,7 @@ async fn the_fields_of_a_leased_answer_say_what_is_left_and_when_nothing_is_used
         );
         let (left, full) = state(&response);
         assert_eq!(left, 1_000 - used);
-        // By what the store has debited, which is no less than what was used, nor more than the half of what is left.
+        // The tokens debited in the backend: at least the used tokens, plus at most half of the remaining ones.
         let token = 86_400 / 1_000;
         assert!(full > (used - 1) * token && full <= (used + left / 2 + 16) * (token + 1));
         let (what, source) = told.last().unwrap();
@@ -120,7 +120,7 @@ async fn a_rejection_without_the_store_tells_the_client_when_to_come_back() {
                 continue;
             }
             assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-            // The window's end, in whole seconds from now, rounded up.
+            // The end of the window in whole seconds from now, rounded up.
             let left = (Duration::from_secs(3_600) - created.elapsed()).as_millis();
             let wait = u64::try_from(left.div_ceil(1_000)).unwrap();
             assert_eq!(state(&response), (0, wait));
@@ -178,7 +178,7 @@ async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would()
             assert!(decision.remaining <= decision.limit, "{decision:?}");
             let asked = wan.trips() > before;
             let look = exact.peek("k").await.unwrap();
-            // Of a window that it was not asked about the store knows nothing.
+            // The backend has no state for a window without requests to it.
             if decision.source == Source::Lease && !asked && !look.reset_after.is_zero() {
                 leased += 1;
                 assert_eq!(decision.reset_after, look.reset_after);
@@ -188,7 +188,7 @@ async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would()
     }
 }
 
-/// Whatever else is on its way: exact requests, sets, corrections, and the leases themselves.
+/// With exact requests, sets, corrections and refills in flight.
 #[tokio::test(start_paused = true)]
 async fn no_more_is_said_to_be_left_than_there_is() {
     for away in [AWAY, 5 * AWAY] {

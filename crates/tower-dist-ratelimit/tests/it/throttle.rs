@@ -30,7 +30,7 @@ use crate::support::{Broken, Remote};
 #[derive(Clone, Copy)]
 struct Call(u32, u64, u64);
 
-/// When which request reached the inner service, in milliseconds.
+/// Requests that reached the inner service, with times in milliseconds.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(u32, u64)>>>);
 
@@ -51,7 +51,7 @@ fn inner(log: &Log) -> Inner {
     }))
 }
 
-/// Ten requests a second, one at a time.
+/// Ten requests per second, with this burst.
 fn ten(burst: u64) -> Quota {
     Quota::per_second(10).burst(burst)
 }
@@ -65,7 +65,7 @@ fn layer(backend: impl Backend, quota: Quota) -> ThrottleLayer<Call> {
         .unwrap()
 }
 
-/// Makes the call now and waits for it elsewhere. What fails is its reason.
+/// Makes the call now and awaits it in a task. Returns the reason of a rejection.
 fn spawn(service: &mut Throttle<Inner, Call>, call: Call) -> JoinHandle<Result<u32, Reason>> {
     let future = service.call(call);
     tokio::spawn(async move {
@@ -77,7 +77,7 @@ fn spawn(service: &mut Throttle<Inner, Call>, call: Call) -> JoinHandle<Result<u
 }
 
 async fn settled() {
-    // Everybody who can go on does, and no time passes.
+    // All ready tasks run, and no time passes.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -165,7 +165,7 @@ async fn keys_do_not_wait_for_one_another() {
     assert_eq!(log.seen(), expected);
 }
 
-/// The same key is another's where another policy asks for it.
+/// The same key of another policy is a different key.
 #[tokio::test(start_paused = true)]
 async fn policies_that_do_not_apply_together_do_not_wait_for_one_another() {
     let policies = [0, 1].map(|rest| {
@@ -196,7 +196,7 @@ async fn several_policies_are_waited_for_together() {
     let log = Log::default();
     let mut service = layer.build().unwrap().layer(inner(&log));
     let calls: Vec<_> = (0..4).map(|n| spawn(&mut service, Call(n, 0, 1))).collect();
-    // A token of the slow one may be almost there, as far as the fourth can see.
+    // A token of the slow policy may be almost due, so the fourth call waits.
     let hopes = spawn(&mut service, Call(4, 0, 1));
     let started = Instant::now();
     let rejected = spawn(&mut service, Call(5, 0, 1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A store for a fleet, some way off.
+//! A remote backend of a fleet.
 
 use std::{
     collections::HashMap,
@@ -15,8 +15,8 @@ use tower_dist_ratelimit::{
     },
 };
 
-/// [`Memory`] behind a network: what is sent arrives, also if nobody waits for the answer any more. Clones, and all who register a
-/// policy of the same name, share it.
+/// [`Memory`] behind a network. Sent messages arrive even if the caller stops waiting. Clones share the memory, and so do
+/// policies of the same name.
 #[derive(Clone)]
 pub(crate) struct Wan(Arc<Inner>);
 
@@ -27,20 +27,20 @@ struct Inner {
     asked: Mutex<Vec<Asked>>,
 }
 
-/// What becomes of messages.
+/// The fate of messages.
 #[derive(Clone, Copy)]
 enum Way {
-    /// They take so long there, and so long back.
+    /// Delivered with these delays, to the backend and back.
     Open(Duration, Duration),
-    /// They are lost.
+    /// Lost.
     Silent,
-    /// They are not sent, which is said at once.
+    /// Not sent; the caller gets an error immediately.
     Shut,
-    /// They arrive, but not their answers; which is said at once, too.
+    /// Delivered, but the answer is lost and the caller gets an error immediately.
     Deaf,
 }
 
-/// A question, as it was sent.
+/// A request, as sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) at: Instant,
@@ -49,7 +49,7 @@ pub(crate) struct Asked {
 }
 
 impl Wan {
-    /// Each message takes so long, each way.
+    /// A backend with this one-way delay.
     pub(crate) fn away(delay: Duration) -> Self {
         Self(Arc::new(Inner {
             memory: Memory::default(),
@@ -59,27 +59,27 @@ impl Wan {
         }))
     }
 
-    /// From now on they take as long.
+    /// Sets the one-way delay of later messages.
     pub(crate) fn is_away(&self, delay: Duration) {
         self.is_off(delay, delay);
     }
 
-    /// From now on they take so long there, and so long back.
+    /// Sets the delays of later messages, to the backend and back.
     pub(crate) fn is_off(&self, there: Duration, back: Duration) {
         self.goes(Way::Open(there, back));
     }
 
-    /// From now on there is no answer.
+    /// Loses all later messages.
     pub(crate) fn is_silent(&self) {
         self.goes(Way::Silent);
     }
 
-    /// From now on whoever asks is told at once that it cannot be reached.
+    /// Fails all later requests immediately, without sending them.
     pub(crate) fn is_shut(&self) {
         self.goes(Way::Shut);
     }
 
-    /// From now on it does what it is asked for, and whoever asks is told that nobody knows.
+    /// Executes all later requests, but fails them immediately at the caller.
     pub(crate) fn is_deaf(&self) {
         self.goes(Way::Deaf);
     }
@@ -88,17 +88,17 @@ impl Wan {
         *self.0.way.lock().unwrap() = way;
     }
 
-    /// What it was asked to decide.
+    /// The decisions requested so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.0.asked.lock().unwrap().clone()
     }
 
-    /// How often.
+    /// Number of decisions requested.
     pub(crate) fn trips(&self) -> usize {
         self.0.asked.lock().unwrap().len()
     }
 
-    /// Does it when the message has arrived, and says what came of it when the answer has.
+    /// Applies the operation when the message arrives, and returns its result when the answer arrives.
     fn send<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Memory) -> Result<T, BackendError> + Send + 'static,
@@ -133,7 +133,7 @@ fn later(
     sent.map_or_else(Answer::Failed, Answer::Later)
 }
 
-/// A charge that travels.
+/// A charge in transit.
 struct Letter {
     policy: PolicyId,
     key: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Who connects, and who is behind a proxy.
+//! Peer addresses, and client addresses behind proxies.
 
 use super::*;
 
@@ -44,7 +44,7 @@ async fn a_peer_is_its_address_or_its_ipv6_network() {
 
 #[tokio::test(start_paused = true)]
 async fn one_key_or_else_another_and_never_the_one_for_the_other() {
-    // The second header of the same text is another client than the first.
+    // The same text in another header is another client.
     let either = key::header("key").or(key::header("other").or(key::peer_addr()));
     let policy = Policy::new("either", slow(1)).by(either);
     let mut service = service(policy.missing_key(MissingKey::Reject));
@@ -56,7 +56,7 @@ async fn one_key_or_else_another_and_never_the_one_for_the_other() {
     let peer = || by("192.0.2.1:1", get());
     assert_eq!(send(&mut service, peer()).await.status(), OK);
     assert_eq!(send(&mut service, peer()).await.status(), REFUSED);
-    // Bytes that are an address poses as none: [192, 0, 2, 2], as a header's.
+    // Header bytes that equal an IPv4 address are not the key of that address.
     let posing = http::HeaderValue::from_bytes(&[192, 168, 200, 201]).unwrap();
     let mut request = get();
     request.headers_mut().insert("key", posing);
@@ -103,7 +103,7 @@ async fn a_missing_address_is_an_internal_error_that_names_three_ways_to_provide
             );
             names_three_ways(body["detail"].as_str().unwrap());
         }
-        // And is charged to nobody.
+        // No key is charged.
         assert_eq!(
             send(&mut service, by("192.0.2.1:1", get())).await.status(),
             OK
@@ -152,7 +152,7 @@ proptest::proptest! {
         name in 0..4_usize,
         mut value in proptest::collection::vec(b' '..=255, 0..200),
     ) {
-        // What is left can be in a header.
+        // The remaining bytes are valid in a header.
         value.retain(|&byte| byte != 127);
         let name = ["key", "authorization", "x-forwarded-for", "forwarded"][name];
         let value = http::HeaderValue::from_bytes(&value).unwrap();
@@ -174,7 +174,7 @@ proptest::proptest! {
     }
 }
 
-/// From a proxy that is trusted.
+/// A request from a trusted proxy.
 fn by_peer() -> Request<()> {
     by("10.0.0.1:1", get())
 }
@@ -186,7 +186,7 @@ async fn clients_behind_a_trusted_proxy_are_told_apart() {
     let client = |list: &str| by("10.0.0.1:1", with("x-forwarded-for", list));
     assert_eq!(send(&mut service, client("203.0.113.1")).await.status(), OK);
     assert_eq!(send(&mut service, client("203.0.113.2")).await.status(), OK);
-    // tower_governor takes the leftmost, which the client itself has written.
+    // tower_governor takes the leftmost address, which the client itself has written.
     let spoofed = client("198.51.100.1, 203.0.113.1");
     assert_eq!(send(&mut service, spoofed).await.status(), REFUSED);
     // axum_gcra cannot read these.

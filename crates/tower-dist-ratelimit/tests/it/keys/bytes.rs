@@ -7,7 +7,7 @@ use tower_dist_ratelimit::Quota;
 
 use super::*;
 
-/// What a header can be made of, often as credentials are.
+/// Any valid header bytes, often with the form of credentials.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![Just(b'\t'), b' '..127, 128..=255_u8];
     let bytes = prop::collection::vec(byte, 0..200);

@@ -1,4 +1,4 @@
-//! What is asked about a request is asked once.
+//! Extractors and exemptions run once per request.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use tower_dist_ratelimit::{CallLimitLayer, RateLimitLayerBuilder};
 use super::*;
 use crate::support::Broken;
 
-/// Sends requests without a key; how often the key and the exemption of each are looked at.
+/// Sends requests without a key and returns how often the key extractor and the exemption ran for each.
 async fn looks(
     missing: MissingKey,
     exempt: bool,
@@ -37,7 +37,7 @@ async fn keys_and_exemptions_are_looked_at_once_per_request() {
     for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         assert_eq!(looks(missing, false, |b| b).await, (1, 1), "{missing:?}");
         assert_eq!(looks(missing, true, |b| b).await, (0, 1), "{missing:?}");
-        // A layer that cannot take the shortest way.
+        // Shadow mode disables the layer's shortcut.
         assert_eq!(looks(missing, false, |b| b.shadow()).await, (1, 1));
     }
 }

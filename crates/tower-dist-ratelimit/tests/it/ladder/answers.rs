@@ -1,4 +1,4 @@
-//! What clients and observers are told.
+//! Responses and events while the backend fails.
 
 use http::StatusCode;
 use tokio::time::advance;
@@ -84,7 +84,7 @@ async fn in_grpc_both_are_unavailable_and_say_when() {
         let layer = RateLimitLayer::builder(Scripted::new(Mood::Failing)).limit(policy);
         let layer = layer.failure_mode(on_error).grpc().build().unwrap();
         let mut service = layer.layer(Probe::default());
-        // Half of one a second is one a second.
+        // Half of one token per second is rounded up to one.
         for _ in 0..5 {
             send(&mut service, get()).await;
         }

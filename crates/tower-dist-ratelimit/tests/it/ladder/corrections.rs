@@ -1,4 +1,4 @@
-//! Charges are corrected where they were made.
+//! A correction goes to the component that made the charge.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -19,7 +19,7 @@ fn layer(store: &Scripted) -> RateLimitLayer {
         .unwrap()
 }
 
-/// The handle of a request, and what is left after it.
+/// Returns a request's handle, its source, and the remaining tokens.
 async fn ask(layer: &RateLimitLayer) -> (RateLimitHandle, Source, u64) {
     let (tell, told) = std::sync::mpsc::channel();
     let inner = service_fn(move |request: Request<()>| {

@@ -1,4 +1,4 @@
-//! The ladder under limits of any request, under those that wait, and under limiters.
+//! The failure modes of call limits, throttles and limiters.
 
 use std::{convert::Infallible, time::Duration};
 

@@ -68,7 +68,7 @@ async fn tokens_that_a_process_has_admitted_alone_are_charged_to_the_backend_onc
         let store = Scripted::new(Mood::After(ms(1)));
         let limiter = member(&store, policy);
         decide_alone(&store, &limiter, 50).await;
-        // The five that opened the circuit had reached the store, too, which charged them although it failed.
+        // The five failed requests had reached the backend, which charged them.
         let charged = 5 + 1 + 50;
         for nth in 1..=3 {
             let decision = limiter.check("a").await.unwrap();

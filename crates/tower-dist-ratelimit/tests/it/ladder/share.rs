@@ -1,4 +1,4 @@
-//! What one instance of a fleet lets through by itself.
+//! The local share of one instance of a fleet.
 
 use tokio::time::advance;
 use tower::Layer;
@@ -13,7 +13,7 @@ fn fallback(policy: Policy, fleet: u32) -> Limiter {
     limiter.build().unwrap()
 }
 
-/// How many pass at once.
+/// Returns how many requests are allowed immediately.
 async fn admitted(limiter: &Limiter, key: &str) -> u64 {
     let mut admitted = 0;
     loop {
@@ -80,7 +80,7 @@ async fn what_one_request_costs_always_fits_into_a_share() {
         let limiter = fallback(policy, 12);
         assert_eq!(admitted(&limiter, "a").await, 1);
     }
-    // What comes back is a twelfth all the same: five a minute.
+    // The share refills at a twelfth of the rate: five tokens per minute.
     let limiter = fallback(Policy::new("p", Quota::per_minute(60)).cost(10), 12);
     limiter.check("a").await.unwrap();
     let rejected = limiter.check("a").await.unwrap();
@@ -112,7 +112,7 @@ async fn several_policies_are_still_decided_together_and_dynamic_ones_by_their_s
     for request in [from("a"), from("a"), from("a"), from("a"), get(), get()] {
         statuses.push(send(&mut service, request).await.status().as_u16());
     }
-    // The rejections by "each" took nothing from the three that "all" has.
+    // The rejections by "each" took none of the three tokens of "all".
     assert_eq!(statuses, [200, 200, 503, 503, 200, 503]);
 }
 

@@ -1,4 +1,4 @@
-//! Who asks for more, and how often.
+//! Refills: when a limiter sends them, and how often.
 
 use tokio::time::sleep_until;
 
@@ -12,7 +12,7 @@ async fn one_asks_for_a_lease_however_many_need_it() {
     futures_util::future::join_all(asks).await;
     let leases = wan.asked().iter().filter(|one| one.want > one.cost).count();
     assert_eq!(leases, 1);
-    // From now on nobody waits, and one question is on its way at a time.
+    // From now on no request waits, and one refill at a time is in flight.
     let before = wan.trips();
     for _ in 0..200 {
         sleep(Duration::from_millis(1)).await;
@@ -29,7 +29,7 @@ async fn one_asks_for_a_lease_however_many_need_it() {
     }
 }
 
-/// Polls a request once and drops it. Returns whether it asked for more than its cost.
+/// Polls a request once and drops it. Returns whether it sent a refill for more than its cost.
 fn cancel_one(wan: &Wan, limiter: &Limiter) -> bool {
     let before = wan.trips();
     let _ = futures_util::FutureExt::now_or_never(limiter.check("hot"));
@@ -46,7 +46,7 @@ async fn a_request_that_is_dropped_while_it_asks_leaves_its_grant_to_the_others(
             break;
         }
     }
-    // While it travels the others are decided one by one.
+    // While the refill is in flight, the backend decides the other requests one by one.
     assert_eq!(limiter.check("hot").await.unwrap().source, Source::Backend);
     let before = wan.trips();
     assert_eq!(next(&limiter).await.source, Source::Lease);
@@ -68,7 +68,7 @@ async fn cancelled_requests_burn_no_grants() {
     limiter.return_leases().await.unwrap();
     let exact = Limiter::new(wan.clone(), policy()).unwrap();
     let remaining = exact.peek("hot").await.unwrap().remaining;
-    // Each request has taken one token. What is returned may be less by the token that may have come since.
+    // Each request took one token. One token fewer returns, because the bucket may have gained it since.
     assert!((698..=700).contains(&remaining), "{remaining}");
 }
 
@@ -91,7 +91,7 @@ async fn what_asks_in_the_background_ends_with_the_last_handle() {
             break;
         }
     }
-    // One that travels, for ever, and one that waits for it.
+    // One refill is in flight for ever, and one waits for it.
     let alive = || {
         tokio::runtime::Handle::current()
             .metrics()
@@ -103,7 +103,7 @@ async fn what_asks_in_the_background_ends_with_the_last_handle() {
     assert_eq!(alive(), 1);
 }
 
-/// Whoever finds no tokens while one asks is decided alone; and when the store goes on being short, is rejected.
+/// The backend decides a request that finds no tokens during a refill. While the shortage lasts, requests are rejected locally.
 #[tokio::test(start_paused = true)]
 async fn many_who_are_rejected_at_once_cost_few_round_trips() {
     let wan = Wan::away(AWAY);
@@ -126,7 +126,7 @@ async fn many_who_are_rejected_at_once_cost_few_round_trips() {
     }
     let trips = wan.trips() - before;
     assert!(trips <= 200, "{trips} for 2,000 requests");
-    // Of 50 a second.
+    // The limit is 50 per second.
     assert!((140..=150).contains(&allowed), "{allowed}");
 }
 
@@ -134,7 +134,7 @@ async fn many_who_are_rejected_at_once_cost_few_round_trips() {
 async fn a_store_that_is_silent_is_asked_for_more_only_now_and_then() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
-    // Ten requests a millisecond, so that there is a lot to spend.
+    // Ten requests per millisecond, to lease many tokens.
     for _ in 0..600 {
         sleep(Duration::from_millis(1)).await;
         futures_util::future::join_all((0..10).map(|_| limiter.check("hot"))).await;
@@ -146,12 +146,12 @@ async fn a_store_that_is_silent_is_asked_for_more_only_now_and_then() {
         let decision = limiter.check("hot").await.unwrap();
         assert_eq!(decision.source, Source::Lease);
     }
-    // The deadline and an eighth of the lease time apart.
+    // Refills are the timeout plus an eighth of the lease time apart.
     let trips = wan.trips() - before;
     assert!((1..=4).contains(&trips), "{trips}");
 }
 
-/// What is left may be less than a request costs.
+/// The remaining tokens may be fewer than a request costs.
 #[tokio::test(start_paused = true)]
 async fn who_asks_ahead_takes_whatever_is_there() {
     let wan = Wan::away(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What a fleet lets through: in any interval D no more than the limit does in D + the lease time.
+//! The bound of a fleet: any interval D admits at most the limit of D + the lease time.
 
 mod handover;
 
@@ -16,36 +16,36 @@ use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 
 use crate::wan::Wan;
 
-/// A fleet and what happens to it.
+/// A fleet and its events.
 #[derive(Clone, Debug)]
 struct Story {
     instances: u32,
     lease_ms: u32,
-    /// Tokens that come in a lease time, and the burst: in thousandths of what the first morning can take.
+    /// Tokens per lease time, and the burst, in thousandths of the highest demand of the first morning.
     rate: u32,
     burst: u32,
     days: Vec<Day>,
 }
 
-/// Requests that make the key hot, silence, and then more than can pass. Times are in thousandths of the lease time.
+/// Requests that make the key hot, silence, and then more requests than can pass. Times are in thousandths of the lease time.
 #[derive(Clone, Debug)]
 struct Day {
-    /// Requests to each instance, evenly over a time.
+    /// Requests to each instance, evenly spaced.
     morning: u32,
-    /// What each costs from the 8th on: so leases can be larger than what has been used.
+    /// Cost of each request from the 8th on, so that leases can exceed the tokens used before.
     cost: u32,
     over: u32,
-    /// How long messages take then: there and back.
+    /// Delay of messages in the morning, to the backend and back.
     slow: (u32, u32),
     silence: u32,
-    /// How long they take after it.
+    /// Delay of messages after the morning.
     fast: (u32, u32),
-    /// Who dies meanwhile, and is replaced.
+    /// The instance that crashes meanwhile and is replaced.
     crash: Option<u32>,
 }
 
-/// An answer takes no longer than a lease: an exact decision is let through when its answer is here, and so as much later than
-/// the store counts it. A question can take longer.
+/// Answers take no longer than a lease. An exact request is admitted when its answer arrives, which is later than the backend
+/// counts it by the delay of the answer. Messages to the backend can take longer.
 fn days() -> impl Strategy<Value = Day> {
     let slow = (0_u32..2_000, 0_u32..850);
     let fast = prop_oneof![Just((0, 0)), (0_u32..1_500, 0_u32..850)];
@@ -71,7 +71,7 @@ fn days() -> impl Strategy<Value = Day> {
         })
 }
 
-/// Days on which more comes just when leases have ended.
+/// Days with a burst of requests just when leases have ended.
 fn tight_days() -> impl Strategy<Value = Day> {
     let slow = (0_u32..500, 500_u32..850);
     (9_u32..13, 8_u32..12, 0_u32..500, slow, 0_u32..850).prop_map(
@@ -116,7 +116,7 @@ impl Story {
         self.lease() * thousandths / 1_000
     }
 
-    /// Tokens in a lease time, and the burst.
+    /// Tokens per lease time, and the burst.
     fn quota(&self) -> (u64, u64) {
         let Day { morning, cost, .. } = self.days[0];
         let morning = u64::from(self.instances * (morning + 12 * cost));
@@ -135,7 +135,7 @@ impl Story {
             .unwrap()
     }
 
-    /// When requests were let through.
+    /// Returns the time and cost of every admitted request.
     async fn play(&self) -> Vec<(Duration, u32)> {
         let (wan, passed) = (Wan::away(Duration::ZERO), Passed::now());
         let mut fleet: Vec<Instance> = (0..self.instances)
@@ -168,8 +168,8 @@ impl Story {
     }
 }
 
-/// By how many tokens, in parts of a lease time's nanoseconds, the bound was passed in the worst interval. The rate is in tokens
-/// per lease time.
+/// By how many tokens the worst interval exceeds the bound, in parts of a lease time's nanoseconds. The rate is in tokens per
+/// lease time.
 fn excess(passed: &[(Duration, u32)], (rate, burst): (u64, u64), lease: Duration) -> i128 {
     let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
     let lease = nanos(lease);
@@ -184,13 +184,13 @@ fn excess(passed: &[(Duration, u32)], (rate, burst): (u64, u64), lease: Duration
     if passed.is_empty() { 0 } else { worst - bound }
 }
 
-/// A limiter, and the requests that it has.
+/// A limiter and its requests.
 type Instance = (Limiter, JoinSet<()>);
 
-/// When requests were let through.
+/// The admitted requests.
 struct Passed {
     start: Instant,
-    /// And what they cost.
+    /// Times and costs of the requests.
     times: Arc<Mutex<Vec<(Duration, u32)>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is leased, and for whom.
+//! Keys that have a lease, and their policies.
 
 use super::*;
 
@@ -48,7 +48,7 @@ async fn queues_looks_and_hopeless_costs_are_the_store_s() {
     );
 }
 
-/// Some of so many share a set of slots with the hot one.
+/// Some of these keys share a set of slots with the hot key.
 #[tokio::test(start_paused = true)]
 async fn nobody_spends_the_lease_of_another_key() {
     let wan = Wan::away(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What is left when an instance is shut down.
+//! Unused leased tokens of an instance that shuts down.
 
 use super::*;
 use crate::support::{Mood, Scripted};
@@ -13,9 +13,9 @@ async fn what_is_left_of_a_lease_is_given_back_and_others_find_it() {
     let before = other.peek("hot").await.unwrap().remaining;
     limiter.return_leases().await.unwrap();
     let after = other.peek("hot").await.unwrap().remaining;
-    // But for one, which the bucket could have gained meanwhile.
+    // All unused tokens return except one, which the bucket could have gained meanwhile.
     assert!(before < 939 && after == 939, "{before} and then {after}");
-    // They are dead here: the next request asks, and loses another one.
+    // The local lease is empty: the next request goes to the backend and takes another token.
     assert_eq!(next(&limiter).await.source, Source::Backend);
     limiter.return_leases().await.unwrap();
     assert_eq!(other.peek("hot").await.unwrap().remaining, 937);
@@ -49,7 +49,7 @@ async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_tha
     assert_eq!(limiter.check("hot").await.unwrap().source, Source::Lease);
 }
 
-/// The key's bucket gains twice as much as the policy says, and keeps that.
+/// The key's own quota refills the bucket twice as fast as the policy's.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
     let wan = Wan::away(Duration::ZERO);
@@ -62,13 +62,13 @@ async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
     }
     let exact = own(Limiter::new(wan.clone(), policy()).unwrap());
     let store = exact.peek("hot").await.unwrap().remaining;
-    // All of it was granted, and 200 are spent.
+    // Every refill was granted in full, and 200 tokens are spent.
     let leased: u64 = wan.asked().iter().map(|one| one.want).sum();
     let here = leased - 200;
     assert!(here > 50, "{here}");
     limiter.return_leases().await.unwrap();
     let back = exact.peek("hot").await.unwrap().remaining - store;
-    // 40 in a lease time, and 2 in the deadline.
+    // The bucket gains 40 in a lease time and 2 within the timeout.
     assert_eq!(back, here - 42);
 }
 
@@ -76,7 +76,7 @@ async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
 async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_back() {
     const DEADLINE: Duration = Duration::from_millis(500);
     let wan = Wan::away(Duration::ZERO);
-    // 20 in a lease time, and 10 in the deadline.
+    // The bucket gains 20 in a lease time and 10 within the timeout.
     let policy = || Policy::new("fast", Quota::per_second(20).burst(2_000));
     let limiter = leasing(&wan, policy()).backend_timeout(DEADLINE);
     let limiter = limiter.build().unwrap();
@@ -87,7 +87,7 @@ async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_
     let exact = Limiter::builder(wan.clone(), policy()).build().unwrap();
     let store = exact.peek("hot").await.unwrap().remaining;
     let leased: u64 = wan.asked().iter().map(|one| one.want).sum();
-    // All of it was granted, and 200 are spent.
+    // Every refill was granted in full, and 200 tokens are spent.
     let here = leased - 200;
     assert!(here > 40, "{here}");
     limiter.return_leases().await.unwrap();

@@ -1,8 +1,8 @@
-//! What happens when the store has less than was wanted.
+//! Refills when the backend has fewer tokens than the limiter wants.
 
 use super::*;
 
-/// A request a millisecond, which is more than any of these quotas has.
+/// Sends a request per millisecond, which exceeds all these quotas.
 async fn ask_for_200_ms(limiter: &Limiter) {
     for _ in 0..200 {
         advance(Duration::from_millis(1)).await;
@@ -71,7 +71,7 @@ async fn what_is_put_back_ends_a_pause() {
     assert!(limiter.check("hot").await.unwrap().allowed);
 }
 
-/// It was asked before the reset was sent, and its answer arrives while that travels.
+/// The refill was sent before the reset, and its answer arrives while the reset is in flight.
 #[tokio::test(start_paused = true)]
 async fn a_shortage_that_a_reset_overtakes_is_forgotten() {
     let wan = Wan::away(Duration::ZERO);
@@ -80,7 +80,7 @@ async fn a_shortage_that_a_reset_overtakes_is_forgotten() {
         .build()
         .unwrap();
     ask_for_200_ms(&limiter).await;
-    // The pause is over, and the next request asks.
+    // The pause has ended, and the next request goes to the backend.
     advance(LEASE).await;
     wan.is_away(2 * AWAY);
     let reset = limiter.reset("hot");
@@ -118,7 +118,7 @@ async fn a_request_too_costly_for_what_is_left_keeps_no_cheaper_one_from_it() {
     warm_up(&limiter, 30).await;
     let costly = limiter.check_n("hot", 990).await.unwrap();
     assert!(!costly.allowed);
-    // Whatever is leased is used up, and much more than that is left.
+    // The lease is used up, and far more tokens remain in the backend.
     for _ in 0..600 {
         assert!(limiter.check("hot").await.unwrap().allowed);
     }
@@ -146,7 +146,7 @@ async fn a_rejection_here_names_no_shorter_wait_than_the_store_did() {
     assert!(told.iter().all(|one| one.1 == due), "{:?}", told[1]);
 }
 
-/// It may be there already: nobody is rejected by what was before.
+/// The refund may have arrived already, so no earlier rejection applies.
 #[tokio::test(start_paused = true)]
 async fn what_is_put_back_is_found_before_that_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
@@ -166,14 +166,14 @@ async fn what_is_put_back_is_found_before_that_is_confirmed() {
         .unwrap();
 }
 
-/// Somebody has asked before, and is told after, that there was nothing.
+/// A refill was sent before the refund, and its empty grant arrives afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_shortage_from_before_a_refund_is_no_reason_to_pause_after_it() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.deny_cache(false).build().unwrap();
     ask_for_200_ms(&limiter).await;
-    // The pause is over, and the next request asks.
+    // The pause has ended, and the next request goes to the backend.
     advance(LEASE).await;
     wan.is_off(Duration::ZERO, 3 * AWAY);
     let short = limiter.check("hot");
@@ -217,7 +217,7 @@ async fn after_a_reset_there_are_leases_at_once() {
     }
     assert!(!limiter.check("hot").await.unwrap().allowed);
     limiter.reset("hot").await.unwrap();
-    // The first is decided by the store, and brings a lease.
+    // The backend decides the first request, which brings a lease.
     for source in [Source::Backend, Source::Lease] {
         let decision = limiter.check("hot").await.unwrap();
         assert_eq!((decision.allowed, decision.source), (true, source));
@@ -245,14 +245,14 @@ async fn a_rejection_of_the_store_names_no_instant_at_which_it_would_not_be_aske
     assert!(rounds >= 3, "{rounds}");
 }
 
-/// It was asked after the refund was sent, and before that has arrived.
+/// The refill was sent after the refund and decided before the refund arrived.
 #[tokio::test(start_paused = true)]
 async fn a_shortage_that_a_refund_overtakes_is_forgotten() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.deny_cache(false).build().unwrap();
     ask_for_200_ms(&limiter).await;
-    // The pause is over, and the next request asks.
+    // The pause has ended, and the next request goes to the backend.
     advance(LEASE).await;
     wan.is_off(2 * AWAY, AWAY);
     let refund = limiter.refund("hot", 5);
@@ -265,7 +265,7 @@ async fn a_shortage_that_a_refund_overtakes_is_forgotten() {
     assert!(limiter.check("hot").await.unwrap().allowed);
 }
 
-/// However long the store would reject it for.
+/// However long the backend's own wait was.
 #[tokio::test(start_paused = true)]
 async fn what_another_instance_puts_back_is_found_after_a_lease_time() {
     let wan = Wan::away(Duration::ZERO);

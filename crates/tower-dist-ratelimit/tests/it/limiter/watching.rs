@@ -1,4 +1,4 @@
-//! What a limiter without a service notices, and lets others know.
+//! Failures, events and the circuit of a limiter without a service.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn an_answer_at_once_ends_a_row_of_failures() {
     let store = Scripted::new(Mood::Failing);
     let limiter = Limiter::builder(store.clone(), Policy::new("p", Quota::per_hour(1_000)));
     let limiter = limiter.failure_mode(FailureMode::Open).build().unwrap();
-    // The first of them opens the circuit when it is the fifth in a row.
+    // The first failure opens the circuit if it is the fifth in a row.
     for (mood, requests, asked) in [
         (Mood::Failing, 4, 4),
         (Mood::AtOnce, 1, 5),
@@ -45,7 +45,7 @@ async fn a_quota_without_a_burst_is_no_error_and_rejects() {
     let nothing = limiter.with_quota(Quota::per_second(5).burst(0));
     let rejected = nothing.check("a").await.unwrap();
     assert_eq!((rejected.allowed, rejected.retry_after), (false, None));
-    // Also where there is no burst otherwise.
+    // Policies without a burst reject requests under this quota, too.
     for policy in [
         Policy::new("p", Quota::per_second(1)).fixed_window(),
         Policy::new("p", Quota::per_second(1)).sliding_window(),

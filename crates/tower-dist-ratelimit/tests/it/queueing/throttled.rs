@@ -1,4 +1,4 @@
-//! Queues under a throttle, which waits no longer than it may.
+//! Leaky queues under a throttle with a bounded wait.
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn a_place_in_a_queue_that_is_not_used_is_given_to_nobody() {
     let layer = CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("queue", Quota::per_second(10)).leaky_queue(Duration::from_secs(9)));
     let layer = layer.waiting().build().unwrap();
-    // The first has its turn at once, but the inner service is not ready for it.
+    // The first turn comes immediately, but the inner service is not ready.
     let (never_ready, mut handle) = tower_test::mock::pair::<u32, ()>();
     handle.allow(0);
     let mut first = Box::pin(layer.layer(never_ready).call(0));
@@ -30,7 +30,7 @@ async fn a_place_in_a_queue_that_is_not_used_is_given_to_nobody() {
     assert_eq!(*log.lock().unwrap(), [(1, 100), (3, 300)]);
 }
 
-/// Everybody asks at once, and a far store takes its time: nobody's place is taken and then thrown away.
+/// Concurrent requests over a slow backend: no request takes a place in the queue and then discards it.
 #[tokio::test(start_paused = true)]
 async fn a_throttle_over_a_full_queue_lets_as_many_in_as_the_rate_says() {
     for delay in [0, 1, 7] {

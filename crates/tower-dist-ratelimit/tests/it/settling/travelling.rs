@@ -1,4 +1,4 @@
-//! Corrections on their way to a store.
+//! Corrections that are sent to a remote backend.
 
 use super::*;
 use crate::support::{Mood, Scripted};
@@ -16,7 +16,7 @@ async fn corrections_travel_to_a_remote_store_and_nobody_waits_for_them() {
 
 #[tokio::test(start_paused = true)]
 async fn corrections_that_do_not_arrive_are_counted() {
-    // Decides in time; from then on it does not.
+    // The backend decides in time, and is late from then on.
     let remote = Remote::after(Duration::from_millis(1));
     let delay = remote.delay();
     let layer = builder(remote).build().unwrap();
@@ -27,7 +27,7 @@ async fn corrections_that_do_not_arrive_are_counted() {
     assert_eq!(layer.lost_corrections(), 0);
     sleep(Duration::from_millis(51)).await;
     assert_eq!(layer.lost_corrections(), 1);
-    // Nobody to send it.
+    // This thread has no runtime to send the correction.
     std::thread::spawn(move || second.settle(1)).join().unwrap();
     assert_eq!(layer.lost_corrections(), 2);
 }

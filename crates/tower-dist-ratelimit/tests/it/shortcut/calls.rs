@@ -1,4 +1,4 @@
-//! Requests of any type: rejected, or in a line.
+//! Requests of any type: rejected or waiting.
 
 use std::{
     convert::Infallible,
@@ -29,7 +29,7 @@ struct Call {
 #[derive(Clone, Copy, Debug)]
 struct Form {
     shadow: bool,
-    /// Waits for at most so many milliseconds, with so many others.
+    /// Longest wait in milliseconds, and the bound on waiting requests.
     waiting: Option<(u64, usize)>,
 }
 
@@ -84,7 +84,7 @@ fn service(rules: &Rules, form: Form, log: &Log, backend: Arc<dyn Backend>) -> L
     }
 }
 
-/// Notes what reaches it.
+/// An inner service that records its requests.
 #[derive(Clone)]
 struct Inner(Log);
 

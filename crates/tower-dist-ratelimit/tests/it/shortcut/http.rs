@@ -1,4 +1,4 @@
-//! A layer over HTTP: what clients, handlers and observers are told.
+//! HTTP layers: responses, handles and events.
 
 use std::{
     convert::Infallible,
@@ -22,7 +22,7 @@ use super::{
     sides::{Turn, run},
 };
 
-/// How a layer is set up.
+/// Settings of a layer.
 #[derive(Clone, Debug)]
 struct Setup {
     missing: MissingKey,
@@ -32,7 +32,7 @@ struct Setup {
     handle: bool,
     refunds: bool,
     grpc: bool,
-    /// Whether requests say what they cost; otherwise all the same, which is at most what there is at once.
+    /// Whether requests carry their own costs. Otherwise all cost the same, at most the burst.
     weighted: bool,
 }
 
@@ -70,7 +70,7 @@ fn setups() -> impl Strategy<Value = Setup> {
         )
 }
 
-/// A request, and what its handler does.
+/// A request and its handler's corrections.
 #[derive(Clone, Debug)]
 struct Visit {
     pause: Pause,
@@ -145,7 +145,7 @@ fn number(head: RequestParts<'_>, name: &str) -> Option<u64> {
     head.headers().get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// Notes what it is told of a request's limits, and corrects them.
+/// An inner service that records the limits of its requests and corrects their charges.
 #[derive(Clone)]
 struct Handler(Log);
 

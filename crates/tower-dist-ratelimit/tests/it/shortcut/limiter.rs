@@ -9,7 +9,7 @@ use super::{Log, Pause, Rules, both, costs, keys, pauses, play, rules};
 enum Step {
     Check,
     CheckN(u64),
-    /// By a quota of its own.
+    /// A check with its own quota.
     Quoted(u64, u64),
     Peek,
     Charge(u64),
@@ -59,7 +59,7 @@ async fn take(limiter: &Limiter, log: &Log, key: Option<u8>, step: &Step) {
     }
 }
 
-/// What comes of it, the short way and the long one.
+/// Runs the operations through the shortcut and through the general path.
 async fn run(
     rules: &Rules,
     room: usize,

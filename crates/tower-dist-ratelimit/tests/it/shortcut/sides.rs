@@ -6,7 +6,7 @@ use tower_dist_ratelimit::backend::Backend;
 
 use super::{Log, Pause, both};
 
-/// What comes to both services at the same time.
+/// An event that both services receive at the same time.
 pub(super) trait Turn {
     type Request;
 
@@ -14,11 +14,11 @@ pub(super) trait Turn {
 
     fn request(&self) -> Self::Request;
 
-    /// Its caller waits no longer than until the next one comes.
+    /// Whether the caller drops the request at the next turn.
     fn is_dropped(&self) -> bool;
 }
 
-/// One of the two services, and what happens to it.
+/// One of the two services, and its requests.
 struct Side<Req, Res, E> {
     service: BoxCloneService<Req, Res, E>,
     log: Log,
@@ -46,7 +46,7 @@ where
     }
 }
 
-/// What happens on both sides.
+/// Plays the turns on both sides and returns their logs.
 pub(super) async fn run<T: Turn, Res, E>(
     room: usize,
     service: impl Fn(&Log, Arc<dyn Backend>) -> BoxCloneService<T::Request, Res, E>,

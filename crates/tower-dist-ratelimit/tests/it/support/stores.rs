@@ -1,4 +1,4 @@
-//! Stores that do what they are told to.
+//! Backends with scripted behaviour.
 
 use std::{
     future::ready,
@@ -15,7 +15,7 @@ use tower_dist_ratelimit::{
     },
 };
 
-/// Decides like [`Memory`], some time later.
+/// Decides like [`Memory`], after a delay.
 pub(crate) struct Remote {
     memory: Memory,
     delay: Arc<Mutex<Duration>>,
@@ -29,7 +29,7 @@ impl Remote {
         }
     }
 
-    /// How long answers take from now on.
+    /// Delay of answers from now on.
     pub(crate) fn delay(&self) -> Arc<Mutex<Duration>> {
         Arc::clone(&self.delay)
     }
@@ -74,7 +74,7 @@ impl Backend for Remote {
     }
 }
 
-/// Fails at once.
+/// A backend that fails immediately.
 pub(crate) struct Broken;
 
 impl Backend for Broken {
@@ -99,7 +99,7 @@ impl Backend for Broken {
     }
 }
 
-/// Decides like [`Memory`], as well as it is told to, and notes when it is asked.
+/// Decides like [`Memory`], subject to its mood, and records the time of each request.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     memory: Arc<Memory>,
@@ -107,18 +107,18 @@ pub(crate) struct Scripted {
     asked: Arc<Mutex<Vec<Instant>>>,
 }
 
-/// What a [`Scripted`] store does with what it is asked. It charges in any case.
+/// The reaction of a [`Scripted`] backend to a request. It charges in any case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mood {
-    /// Decides at once.
+    /// Decides immediately.
     AtOnce,
     /// Decides this much later.
     After(Duration),
-    /// Fails at once.
+    /// Fails immediately.
     Failing,
     /// Fails this much later.
     FailingAfter(Duration),
-    /// Never says a word.
+    /// Never answers.
     Silent,
 }
 
@@ -135,12 +135,12 @@ impl Scripted {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// How often it was asked to decide or to correct.
+    /// Number of decisions and corrections requested.
     pub(crate) fn asked(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
-    /// When it was asked.
+    /// Times of these requests.
     pub(crate) fn times(&self) -> Vec<Instant> {
         self.asked.lock().unwrap().clone()
     }
@@ -189,7 +189,7 @@ impl Backend for Scripted {
     }
 }
 
-/// Allows everything, and keeps what it is asked.
+/// Allows every request and records its charge.
 #[derive(Clone, Default)]
 pub(crate) struct Noting {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -199,7 +199,7 @@ pub(crate) struct Noting {
 type Seen = (u64, Option<Quota>);
 
 impl Noting {
-    /// What was asked since the last look.
+    /// Charges since the last call.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }

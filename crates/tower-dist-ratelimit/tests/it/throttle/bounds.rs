@@ -1,4 +1,4 @@
-//! How long, and how many: who waits is bounded.
+//! Bounds on the wait and on the number of waiting requests.
 
 use super::*;
 
@@ -14,13 +14,13 @@ async fn who_would_wait_too_long_is_rejected_at_once() {
         let rejected = spawn(&mut service, Call(n, 0, 1)).await.unwrap();
         assert_eq!(rejected, Err(Reason::TooLong), "{n}");
     }
-    // A smaller one is not let in before the others, and another key's bucket is another's.
+    // Requests of another key have their own bucket and do not wait.
     assert_eq!(spawn(&mut service, Call(20, 1, 1)).await.unwrap(), Ok(20));
     assert_eq!(started.elapsed(), Duration::ZERO);
-    // At 100 ms there is one less before it.
+    // At 100 ms one fewer request is ahead.
     sleep(Duration::from_millis(100)).await;
     let fits = spawn(&mut service, Call(21, 0, 1));
-    // What the first of them knows is known to those who come then, too.
+    // The queue's estimate also applies to requests that arrive now.
     settled().await;
     let rejected = spawn(&mut service, Call(22, 0, 1)).await.unwrap();
     assert_eq!(rejected, Err(Reason::TooLong));
@@ -47,7 +47,7 @@ async fn the_first_in_line_is_rejected_at_once_too_if_its_cost_takes_too_long() 
     assert_eq!(log.seen(), [(0, 0), (3, 1000)]);
 }
 
-/// Neither behind those who wait, nor because of them.
+/// Regardless of the requests that wait.
 #[tokio::test(start_paused = true)]
 async fn what_can_never_pass_is_rejected_at_once_for_what_it_costs_whoever_waits() {
     let log = Log::default();
@@ -82,7 +82,7 @@ async fn a_place_that_is_given_back_can_be_taken() {
     assert_eq!(log.seen().last(), Some(&(12, 1000)));
 }
 
-/// Who comes before the one that moves up has asked does not go by what the one that has left was told.
+/// A request that arrives before the new head of the queue sends its request does not use the wait of the dropped request.
 #[tokio::test(start_paused = true)]
 async fn an_expensive_request_that_leaves_takes_its_wait_along() {
     let log = Log::default();
@@ -139,7 +139,7 @@ async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait
     let log = Log::default();
     let mut service = layer.build().unwrap().layer(inner(&log));
     let started = Instant::now();
-    // Nobody knows at once that 16 are too many, because no line has more than 8.
+    // 16 are too many, but no request is rejected immediately, because no queue has more than 8.
     let calls = (0..16).map(|n| spawn(&mut service, Call(n, u64::from(n % 2), 1)));
     let calls: Vec<_> = calls.collect();
     let mut passed = 0;
@@ -155,7 +155,7 @@ async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait
     assert_eq!(times, (0..11).map(|n| n * 100).collect::<Vec<_>>());
 }
 
-/// Those behind the first know what the policy that did not reject it has in stock.
+/// Queued requests know the stock of the policy that did not reject the head of the queue.
 #[tokio::test(start_paused = true)]
 async fn what_is_in_stock_need_not_be_waited_for() {
     let layer = CallLimitLayer::builder(Memory::default())
@@ -166,10 +166,10 @@ async fn what_is_in_stock_need_not_be_waited_for() {
     let mut service = layer.build().unwrap().layer(inner(&log));
     let calls = (0..40).map(|n| spawn(&mut service, Call(n, 0, 1)));
     let calls: Vec<_> = calls.collect();
-    // A token may be almost there, as far as this one can see.
+    // A token may be almost due, so this request waits.
     let hopes = spawn(&mut service, Call(40, 0, 1));
     let started = Instant::now();
-    // 30 of the stock and those that come meanwhile go one each 10 ms, the others as they come: the 40th after a second.
+    // The stock of 30 and the tokens gained meanwhile pass one per 10 ms, later ones as they refill: the 40th after a second.
     let rejected = spawn(&mut service, Call(41, 0, 1)).await.unwrap();
     assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::ZERO);

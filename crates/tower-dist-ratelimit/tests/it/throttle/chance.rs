@@ -4,16 +4,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A call, and what becomes of its caller. Times are in units of 10 ms.
+/// A call and its caller's behaviour. Times are in units of 10 ms.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
-    /// Since the one before.
+    /// Time since the previous call.
     comes: u64,
     key: u64,
     cost: u64,
-    /// Dropped so long after it came, and half a unit.
+    /// Dropped this many and a half units after the call.
     dropped: Option<u64>,
-    /// Polled by somebody else first, whose waker is gone.
+    /// Polled first by another task, whose waker is gone.
     moved: bool,
 }
 
@@ -33,7 +33,7 @@ fn callers() -> impl Strategy<Value = Vec<Caller>> {
     prop::collection::vec(one, 1..30)
 }
 
-/// What became of a call. Times are in milliseconds.
+/// The end of a call. Times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Passed(u64),
@@ -49,7 +49,7 @@ impl End {
     }
 }
 
-/// Makes the calls, and says when each came and how it ended.
+/// Makes the calls and returns when each came and how it ended.
 async fn run(store_delay: Option<Duration>, callers: &[Caller]) -> Vec<(u64, End)> {
     let layer = match store_delay {
         None => layer(Memory::default(), ten(BURST)),
@@ -65,7 +65,7 @@ async fn run(store_delay: Option<Duration>, callers: &[Caller]) -> Vec<(u64, End
         let mut call = Box::pin(service.call(Call(number, caller.key, caller.cost)));
         if caller.moved {
             use futures_util::FutureExt;
-            // Ready at once, perhaps, and then it is not moved.
+            // A call that is ready immediately is not moved.
             if let Some(result) = (&mut call).now_or_never() {
                 let end = if result.is_ok() {
                     End::Passed(came)
@@ -99,14 +99,14 @@ async fn run(store_delay: Option<Duration>, callers: &[Caller]) -> Vec<(u64, End
     ends
 }
 
-/// When the first in line can go, in milliseconds, from the tokens of those that went before: four at once, and one each 100 ms.
+/// Models when the head of the queue can go, in milliseconds: a burst of four, and one token per 100 ms.
 struct Bucket {
     full_at: u64,
 }
 
 impl Bucket {
     fn turn(&self, first_since: u64, cost: u64) -> u64 {
-        // As soon as no more than the others of the burst are missing.
+        // The call goes as soon as the bucket holds its cost.
         first_since.max((self.full_at + cost * 100).saturating_sub(BURST * 100))
     }
 
@@ -124,7 +124,7 @@ fn block_on<T>(run: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Each goes exactly when those before it have gone, in whatever way, and its tokens are there; not a millisecond later.
+    /// Each call goes exactly when all earlier ones have gone or left and its tokens are available.
     #[test]
     fn whoever_leaves_those_who_stay_go_in_order_and_at_the_first_moment(callers in callers()) {
         let ends = block_on(run(None, &callers));
@@ -142,7 +142,7 @@ proptest! {
                     }
                     End::Rejected(at) => {
                         prop_assert!(at <= latest);
-                        // Before it was, somebody who has left since may have been in its way.
+                        // A call that was dropped later may have been ahead of it when it was rejected.
                         let left = ends.iter().any(|(_, end)| matches!(end, End::Dropped(then) if *then > at));
                         prop_assert!(turn > latest || left, "{:?} came {}: {:?}, but {}", caller, came, end, turn);
                     }
@@ -153,14 +153,14 @@ proptest! {
         }
     }
 
-    /// A store that takes its time makes it later, and loses nobody: all end in time, and the tokens are all there.
+    /// A slow backend delays calls but loses none: all end in time, and no token is lost.
     #[test]
     fn whoever_leaves_while_the_store_is_asked_nobody_is_forgotten(callers in callers(), delay in 1_u64..45) {
         let ends = block_on(run(Some(Duration::from_millis(delay)), &callers));
         for key in 0..2 {
             let (mut passed, mut last) = (Vec::new(), 0);
             for (caller, &(came, end)) in callers.iter().zip(&ends).filter(|(one, _)| one.key == key) {
-                // The turn comes in time, and the store's answer to it a little later.
+                // The turn comes in time, and the backend's answer a little later.
                 prop_assert!(end.at() <= came + 1_000 + 50 + delay, "{caller:?} came {came}: {end:?}");
                 if let End::Passed(at) = end {
                     passed.push((at, caller.cost));
@@ -170,7 +170,7 @@ proptest! {
             passed.sort_unstable();
             let mut bucket = Bucket { full_at: 0 };
             for (at, cost) in passed {
-                // Charged when the store was asked.
+                // The backend charges the call when it receives the request.
                 prop_assert!(at >= bucket.turn(0, cost), "{at}");
                 bucket.take(at - delay, cost);
             }

@@ -1,4 +1,4 @@
-//! Who leaves between its turn and its call.
+//! Calls that are dropped between their turn and the inner call.
 
 use tower_dist_ratelimit::{
     BuildError, Decision, Decisions,
@@ -7,7 +7,7 @@ use tower_dist_ratelimit::{
 
 use super::*;
 
-/// Corrects when it is waited for, as stores do that are told over a wire: what is dropped before was never sent.
+/// Corrects asynchronously, like a remote backend: a future that is dropped before has sent nothing.
 struct Wired(Arc<Memory>);
 
 impl Backend for Wired {
@@ -54,7 +54,7 @@ impl Backend for Wired {
 async fn who_leaves_before_its_call_has_its_tokens_back_also_where_that_takes_time() {
     let log = Log::default();
     let layer = layer(Wired(Arc::default()), Quota::per_hour(3));
-    // It is never ready.
+    // This inner service is never ready.
     let full = ConcurrencyLimitLayer::new(0).layer(inner(&log));
     let mut full = layer.layer(full);
     for number in 0..3 {

@@ -1,4 +1,4 @@
-//! With the inner service, the store, the observer and the executor.
+//! Throttles with the inner service, the backend, the observer and the executor.
 
 use std::task::{Context, Waker};
 
@@ -22,11 +22,11 @@ async fn a_permit_is_taken_after_the_turn_has_come_and_not_held_before() {
     let limited = ConcurrencyLimitLayer::new(1).layer(inner(&log));
     let service = layer(Memory::default(), ten(1)).layer(limited);
     let (mut throttled, mut direct) = (service.clone(), service);
-    // Not ready when it is called.
+    // The inner service is not ready at the call.
     let first = throttled.call(Call(0, 0, 1));
     let waits = throttled.call(Call(1, 0, 1));
     first.await.unwrap();
-    // The one that waits holds nothing: another key gets the only permit.
+    // The waiting call holds no permit: another key's call gets the only one.
     timeout(Duration::ZERO, direct.call(Call(2, 1, 1)))
         .await
         .unwrap()
@@ -40,7 +40,7 @@ async fn tokens_that_were_not_used_come_back() {
     let (mock, mut handle) = mock::pair::<Call, u32>();
     handle.allow(0);
     let mut service = layer(Memory::default(), ten(1)).layer(mock);
-    // Its turn has come, and the inner service is not ready.
+    // Its turn has come, but the inner service is not ready.
     let mut unready = Box::pin(service.call(Call(0, 0, 1)));
     assert!(timeout(Duration::ZERO, &mut unready).await.is_err());
     drop(unready);
@@ -53,7 +53,7 @@ async fn tokens_that_were_not_used_come_back() {
     assert_eq!(started.elapsed(), Duration::ZERO);
 }
 
-/// Five in ten seconds, of which one was for a request whose inner service has not been ready since.
+/// Five tokens in ten seconds; one was for a call whose inner service has not become ready.
 #[tokio::test(start_paused = true)]
 async fn tokens_of_a_window_that_is_over_are_not_put_into_the_next() {
     let quota = Quota::new(5, Duration::from_secs(10));
@@ -110,12 +110,12 @@ async fn a_remote_store_is_asked_by_the_first_in_line_only() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    // All three ask at 7 ms, before anybody knows that there is a line, and are told at 14 that 93 ms are missing. From then
-    // on the first waits for its tokens, asks, and has its answer 7 ms later; then the next one asks how long it takes.
+    // All three calls reach the backend at 7 ms, before a queue exists. At 14 ms they learn that 93 ms are missing. From then
+    // on the head waits for its tokens, sends a request, and has its answer 7 ms later. Then the next call sends its request.
     assert_eq!(log.seen(), [(0, 7), (1, 114), (2, 221), (3, 328)]);
 }
 
-/// A wait begins with the call and not with the store's answer.
+/// A wait begins with the call, not with the backend's answer.
 #[tokio::test(start_paused = true)]
 async fn the_store_s_time_counts_as_a_wait() {
     let log = Log::default();
@@ -124,12 +124,12 @@ async fn the_store_s_time_counts_as_a_wait() {
     let first = spawn(&mut service, Call(0, 0, 20));
     sleep(Duration::from_millis(10)).await;
     let started = Instant::now();
-    // In 990 ms, as is heard 40 ms later.
+    // The wait is 990 ms, but the answer arrives 40 ms later.
     let rejected = spawn(&mut service, Call(1, 0, 10)).await.unwrap();
     assert_eq!(rejected, Err(Reason::TooLong));
     assert_eq!(started.elapsed(), Duration::from_millis(40));
     assert_eq!(first.await.unwrap(), Ok(0));
-    // In 940 ms, which is early enough; and then the store is asked once more.
+    // A wait of 940 ms is short enough. Then the call sends one more request to the backend.
     assert_eq!(spawn(&mut service, Call(2, 0, 9)).await.unwrap(), Ok(2));
     assert_eq!(log.seen(), [(0, 40), (2, 980)]);
 }

@@ -1,4 +1,4 @@
-//! Instances that give back what is left of their leases, when others lease for the same key.
+//! Instances that return unused leases while others lease for the same key.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use tower_dist_ratelimit::{Consistency, FailureMode, Limiter, Policy, Quota};
 use super::{Instance, Passed, excess, play};
 use crate::wan::Wan;
 
-/// One half of a fleet leases and gives back, the other half leases at the same time, and then comes more than can pass. Times are in
-/// thousandths of the lease time.
+/// One half of a fleet leases tokens and returns them. The other half leases at the same time. Then more requests arrive
+/// than can pass. Times are in thousandths of the lease time.
 #[derive(Clone, Debug)]
 struct Handover {
     half: u32,
     lease_ms: u32,
-    /// Tokens that come in a lease time, and the burst: in thousandths of what one half asks for.
+    /// Tokens per lease time, and the burst, in thousandths of the demand of one half.
     rate: u32,
     burst: u32,
-    /// Requests to each instance, and what each costs from the 8th on, in one half and in the other.
+    /// Requests to each instance, and the cost of each from the 8th on, in either half.
     requests: u32,
     costs: (u32, u32),
-    /// How long they take to come, how long after the first half's the other half's do, and how much later all is asked for. The first
-    /// half gives back when the other one has leased: before, the bucket is full.
+    /// Duration of each half's requests, delay of the second half, and delay of the final demand. The first half returns its
+    /// tokens after the second half has leased; before that, the bucket is full.
     over: u32,
     back: u32,
     flood: u32,
-    /// How long messages take: there, and back.
+    /// Delay of messages, to the backend and back.
     away: (u32, u32),
 }
 
@@ -92,13 +92,13 @@ impl Handover {
         }
     }
 
-    /// When requests were let through.
+    /// Returns the time and cost of every admitted request.
     async fn play(&self) -> Vec<(Duration, u32)> {
         let (wan, passed) = (Wan::away(Duration::ZERO), Passed::now());
         wan.is_off(self.parts(self.away.0), self.parts(self.away.1));
         let leases = Consistency::leased_for(self.lease());
         let [mut one, mut other] = [(); 2].map(|()| self.half(&wan, leases));
-        // Who leases does not ask for the last token at once.
+        // A leasing limiter does not ask for the last token immediately, so exact limiters do.
         let mut exact = self.half(&wan, Consistency::Exact);
         self.lease_some(&passed, &mut one, self.costs.0).await;
         sleep(self.parts(self.back)).await;
@@ -107,7 +107,7 @@ impl Handover {
             limiter.return_leases().await.unwrap();
         }
         sleep(self.parts(self.flood)).await;
-        // More than could pass if all that is given back were there twice.
+        // More than could pass if all returned tokens existed twice.
         let (rate, burst) = self.quota();
         let flood = u32::try_from(burst + 2 * rate).unwrap() / self.half + 50;
         for _ in 0..flood {
