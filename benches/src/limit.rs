@@ -1,4 +1,4 @@
-//! Rate limits that admit every request, unless a case says "rejecting": the cost of the decision.
+//! Cost of the decision. Limits admit every request, except in cases named "rejecting".
 
 mod decision;
 mod flood;

@@ -20,7 +20,7 @@ const WINDOW: Shape = Shape {
     goal: 1.25,
 };
 
-/// Measures a window that begins with a key's first request, which takes one `ma`, beside that command alone.
+/// Measures a window that begins with a key's first request, which takes one `ma`, and that command alone.
 ///
 /// # Errors
 ///

@@ -47,7 +47,7 @@ struct Sample {
     server_micros: f64,
 }
 
-/// Measures our client beside the raw client, in turn.
+/// Measures our client and the raw client in turn.
 pub(crate) async fn measure<R, Q, O, P>(
     server: &Server,
     shape: Shape,

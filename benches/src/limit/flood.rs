@@ -1,4 +1,4 @@
-//! Keys that occur once, from an attacker who wants to exhaust memory or to evict other clients' counts.
+//! Keys that occur once, as in an attack to exhaust memory or to evict other clients' counts.
 
 use std::fmt::Write;
 use std::time::Duration;

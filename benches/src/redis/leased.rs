@@ -1,4 +1,4 @@
-//! One hot key with leases, beside a round trip for each decision.
+//! One hot key: leases against a round trip per decision.
 
 use std::error::Error;
 use std::sync::Arc;
