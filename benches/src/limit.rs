@@ -1,4 +1,4 @@
-//! Cost of the decision. Limits admit every request, except in cases named "rejecting".
+//! Cost of the decision. Limits admit every request, except in the case "layer, refusal".
 
 mod decision;
 mod flood;

@@ -46,7 +46,7 @@ async fn a_leaky_bucket_meters_like_a_token_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_says_how_long_each_has_to_wait() {
+async fn a_queue_returns_the_wait_of_each_request() {
     let limiter = limiter(per_minute(60).leaky_queue(Duration::from_secs(2)));
     for delay in 0..=2 {
         let decision = limiter.check("a").await.unwrap();
@@ -66,7 +66,7 @@ async fn a_queue_says_how_long_each_has_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fixed_windows_begin_when_the_limiter_was_made() {
+async fn fixed_windows_begin_at_the_creation_of_the_limiter() {
     let limiter = limiter(per_minute(10).fixed_window());
     seconds(59).await;
     assert_eq!(admitted(&limiter, 11).await, 10);
@@ -108,7 +108,7 @@ async fn with_a_phase_per_key_windows_end_at_different_times_and_each_is_a_windo
 
 /// The article's example: 43 seconds into a minute, 17/60 of the minute before count.
 #[tokio::test(start_paused = true)]
-async fn of_two_windows_the_previous_counts_by_what_is_left_of_it() {
+async fn the_previous_window_counts_by_its_remaining_share() {
     let limiter = limiter(per_minute(100).sliding_window());
     assert_eq!(admitted(&limiter, 60).await, 60);
     seconds(60 + 43).await;
@@ -116,7 +116,7 @@ async fn of_two_windows_the_previous_counts_by_what_is_left_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_sub_windows_only_the_oldest_counts_in_part() {
+async fn only_the_oldest_sub_window_counts_in_part() {
     let limiter = limiter(per_minute(100).sliding_window_buckets(4));
     assert_eq!(admitted(&limiter, 60).await, 60);
     seconds(59).await;

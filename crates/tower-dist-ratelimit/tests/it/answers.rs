@@ -20,7 +20,7 @@ fn layer(fields: ResponseHeaders) -> RateLimitLayer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn responses_say_what_is_left() {
+async fn responses_report_the_remaining_tokens() {
     let mut service = layer(ResponseHeaders::Always).layer(Probe::default());
     let response = send(&mut service, from("a")).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -58,7 +58,7 @@ async fn shown(policy: Policy) -> (String, u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fields_show_the_tokens_that_can_be_used_and_the_time_in_which_they_come_back() {
+async fn the_fields_report_the_usable_tokens_and_the_time_of_their_refill() {
     let policy = |quota| Policy::new("p", quota);
     let tenth = Quota::new(1, Duration::from_millis(100));
     for (policy, shown_as, remaining, limit) in [
@@ -195,7 +195,7 @@ async fn several_rejections_give_the_longest_wait_and_one_member_each() {
 
 /// A rejected client needs the time of its next success; other clients need the time of the full bucket.
 #[tokio::test(start_paused = true)]
-async fn the_fields_of_a_rejection_say_when_it_can_pass_and_those_of_others_when_the_bucket_is_full()
+async fn the_fields_of_a_rejection_name_the_time_to_retry_and_other_fields_the_time_of_a_full_bucket()
  {
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("a", Quota::per_second(1).burst(9)).cost(3))
@@ -220,7 +220,7 @@ async fn the_fields_of_a_rejection_say_when_it_can_pass_and_those_of_others_when
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_never_pass_is_not_told_to_come_back() {
+async fn a_request_that_can_never_pass_gets_no_retry_after() {
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("weighted", Quota::per_second(1).burst(5)).cost_fn(|_| 6))
         .build()
@@ -251,7 +251,7 @@ async fn fields_of_inner_services_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_come_when_they_are_asked_for() {
+async fn fields_are_sent_as_configured() {
     // Half of 3 is 1.5. The fields appear at 2 remaining tokens, not at 3.
     for (fields, expected) in [
         (ResponseHeaders::Always, [true, true, true, true]),
@@ -284,7 +284,7 @@ async fn fields_come_when_they_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_makes_rejections_in_any_body() {
+async fn a_closure_builds_rejections_with_any_body() {
     let inner = service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(7_u8)));
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", Quota::per_minute(1)))

@@ -19,7 +19,7 @@ fn sharing(wan: &Wan) -> Limiter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_request_waits_for_the_store() {
+async fn no_request_waits_for_the_backend() {
     let wan = Wan::away(Duration::from_millis(20));
     let limiter = sharing(&wan);
     for _ in 0..100 {
@@ -34,7 +34,7 @@ async fn no_request_waits_for_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_instance_used_others_know_after_an_exchange() {
+async fn other_instances_count_used_tokens_after_an_exchange() {
     let wan = Wan::away(Duration::ZERO);
     let (one, other) = (sharing(&wan), sharing(&wan));
     for _ in 0..20 {
@@ -54,7 +54,7 @@ async fn what_one_instance_used_others_know_after_an_exchange() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_not_asked_about_any_more_costs_no_round_trips() {
+async fn an_idle_key_costs_no_round_trips() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = sharing(&wan);
     limiter.check("key").await.unwrap();
@@ -70,7 +70,7 @@ async fn a_key_that_is_not_asked_about_any_more_costs_no_round_trips() {
 
 /// Threads with a runtime each start and end independently.
 #[test]
-fn a_key_whose_runtime_has_ended_is_exchanged_about_by_the_next() {
+fn the_next_runtime_takes_over_a_key_whose_runtime_has_ended() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -94,7 +94,7 @@ fn a_key_whose_runtime_has_ended_is_exchanged_about_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_silent_stops_nobody() {
+async fn a_silent_backend_blocks_no_request() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = sharing(&wan);
     wan.is_silent();
@@ -105,7 +105,7 @@ async fn a_store_that_is_silent_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_and_a_refund_are_seen_here_at_once() {
+async fn a_reset_and_a_refund_apply_locally_and_immediately() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = sharing(&wan);
     assert!(limiter.check_n("key", 20).await.unwrap().allowed);
@@ -121,7 +121,7 @@ async fn a_reset_and_a_refund_are_seen_here_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_raised_limit_is_that_of_the_next_exchange() {
+async fn a_raised_limit_applies_from_the_next_exchange() {
     let wan = Wan::away(Duration::ZERO);
     let policy = Policy::new("shared", Quota::per_second(10)).dynamic_quotas();
     let limiter = Limiter::builder(wan.clone(), policy)
@@ -166,7 +166,7 @@ async fn take(limiter: &Limiter, times: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_sent_is_sent_later() {
+async fn counts_that_could_not_be_sent_are_sent_later() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
     wan.is_shut();
@@ -181,7 +181,7 @@ async fn what_could_not_be_sent_is_sent_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_arrived_is_not_sent_again() {
+async fn counts_that_may_have_arrived_are_not_resent() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
     wan.is_deaf();
@@ -197,7 +197,7 @@ async fn what_may_have_arrived_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_used_while_an_exchange_travels_is_neither_forgotten_nor_counted_twice() {
+async fn tokens_used_during_an_exchange_are_counted_exactly_once() {
     for policy in [
         || Policy::new("key", Quota::new(100, 10_000 * Duration::from_secs(3600))),
         || Policy::new("key", Quota::per_day(100)).fixed_window(),
@@ -218,7 +218,7 @@ async fn what_is_used_while_an_exchange_travels_is_neither_forgotten_nor_counted
 }
 
 #[tokio::test(start_paused = true)]
-async fn corrections_reach_the_store_once() {
+async fn corrections_reach_the_backend_once() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
     // None of the 20 tokens was sent. After the refund only 12 are sent.
@@ -253,7 +253,7 @@ async fn corrections_reach_the_store_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_is_not_counted_and_a_reset_forgets_what_was_not_sent() {
+async fn a_rejection_is_not_counted_and_a_reset_discards_unsent_counts() {
     let wan = Wan::away(Duration::ZERO);
     let (shared, exact) = hour(&wan);
     take(&shared, 10).await;
@@ -268,7 +268,7 @@ async fn a_rejection_is_not_counted_and_a_reset_forgets_what_was_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn instances_that_were_asked_together_do_not_go_on_together() {
+async fn instances_that_start_together_do_not_exchange_together() {
     let wan = Wan::away(Duration::ZERO);
     let mut fleet = Vec::new();
     for _ in 0..8 {
@@ -292,7 +292,7 @@ async fn instances_that_were_asked_together_do_not_go_on_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_keys_than_there_is_room_for_are_decided_exactly() {
+async fn keys_beyond_the_capacity_are_decided_exactly() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = sharing(&wan);
     for number in 0..10_000_u64 {

@@ -81,7 +81,7 @@ fn quotas_that_cannot_be_kept_are_rejected() {
 }
 
 #[test]
-fn costs_that_are_nothing_or_too_much_are_rejected() {
+fn zero_and_excessive_costs_are_rejected() {
     let costing = |cost| built(Policy::new("p", Quota::per_second(5)).cost(cost));
     rejects(costing(0), Some("p"), "cost", "0", "at least 1");
     rejects(costing(6), Some("p"), "cost", "6", "at most the burst, 5");
@@ -89,7 +89,7 @@ fn costs_that_are_nothing_or_too_much_are_rejected() {
 }
 
 #[test]
-fn names_are_unique_and_can_stand_in_a_field() {
+fn names_are_unique_and_valid_in_a_field() {
     let named = |name: &str| built(Policy::new(name, Quota::per_second(5)));
     let bound = "1 to 64 printable ASCII characters";
     rejects(named(""), Some(""), "name", r#""""#, bound);
@@ -231,7 +231,7 @@ fn a_limiter_takes_no_policy_about_requests() {
 }
 
 #[test]
-fn keys_are_not_for_logs() {
+fn keys_do_not_appear_in_logs() {
     let charge = Charge::new(PolicyId::new(0), b"secret", 1);
     let printed = format!("{charge:?}");
     assert!(

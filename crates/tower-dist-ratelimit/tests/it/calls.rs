@@ -92,7 +92,7 @@ async fn inner_errors_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_key_is_treated_as_the_policy_says() {
+async fn a_request_without_a_key_is_handled_by_the_policy_s_setting() {
     for (action, reason) in [
         (MissingKey::Shared, Some(Reason::Quota)),
         (MissingKey::Skip, None),
@@ -131,7 +131,7 @@ async fn quotas_can_depend_on_the_request() {
 }
 
 #[test]
-fn policies_about_http_are_not_for_any_request() {
+fn policies_for_http_are_rejected_for_other_requests() {
     let built = |policy| {
         CallLimitLayer::<Job>::builder(Memory::default())
             .limit(policy)

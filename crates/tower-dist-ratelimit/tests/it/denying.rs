@@ -38,7 +38,7 @@ async fn use_up(limiter: &Limiter) -> Decision {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_is_repeated_without_a_round_trip_and_says_the_same_instant() {
+async fn a_rejection_is_repeated_without_a_round_trip_and_names_the_same_instant() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
     let rejected = use_up(&limiter).await;
@@ -63,7 +63,7 @@ async fn a_rejection_is_repeated_without_a_round_trip_and_says_the_same_instant(
 
 /// The wait counts from the time of the request. The backend decides later, so its own wait ends no sooner.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_rejected_that_the_store_would_admit() {
+async fn no_request_is_rejected_that_the_backend_would_admit() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two());
     limiter.check("key").await.unwrap();
@@ -86,7 +86,7 @@ async fn nothing_is_rejected_that_the_store_would_admit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_costs_less_is_asked_for_and_what_costs_more_is_not() {
+async fn a_lower_cost_goes_to_the_backend_and_a_higher_cost_does_not() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, Policy::new("ten", Quota::per_second(10)));
     assert!(limiter.check_n("key", 8).await.unwrap().allowed);
@@ -116,7 +116,7 @@ async fn a_rejection_is_forgotten_after_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refund_and_a_reset_are_seen_at_once() {
+async fn a_refund_and_a_reset_apply_immediately() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
     use_up(&limiter).await;
@@ -129,7 +129,7 @@ async fn a_refund_and_a_reset_are_seen_at_once() {
 
 /// The refund may have arrived already, so no earlier rejection applies.
 #[tokio::test(start_paused = true)]
-async fn what_is_put_back_is_found_before_that_is_confirmed() {
+async fn refunded_tokens_are_available_before_the_refund_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two());
     use_up(&limiter).await;
@@ -166,7 +166,7 @@ async fn a_rejection_that_a_refund_overtakes_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_raised_limit_is_seen_at_once_also_after_it_is_lowered_again() {
+async fn a_raised_limit_applies_immediately_even_after_it_is_lowered_again() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, two().dynamic_quotas());
     let small = limiter.with_quota(Quota::per_second(2));
@@ -179,7 +179,7 @@ async fn a_raised_limit_is_seen_at_once_also_after_it_is_lowered_again() {
 
 /// Windows have no burst. The burst of a dynamic quota does not limit a request in a window.
 #[tokio::test(start_paused = true)]
-async fn what_can_pass_in_a_window_is_its_limit_whatever_the_burst_of_a_quota() {
+async fn the_limit_of_a_window_does_not_depend_on_the_burst_of_a_quota() {
     let policy = Policy::new("window", Quota::per_minute(9)).fixed_window();
     let limiter = limiter(&Wan::away(Duration::ZERO), policy.dynamic_quotas());
     for burst in [1, 1_000] {
@@ -210,7 +210,7 @@ async fn keys_have_rejections_of_their_own_and_a_flood_of_them_only_costs_round_
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_rejections_are_remembered_than_there_are_places() {
+async fn the_number_of_remembered_rejections_is_bounded() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = limiter(&wan, Policy::new("hour", Quota::per_hour(1)));
     for number in 0..8_000_u64 {
@@ -229,7 +229,7 @@ async fn no_more_rejections_are_remembered_than_there_are_places() {
 
 /// Fewer tokens remain and the wait is longer, so the backend decides the next rejection.
 #[tokio::test(start_paused = true)]
-async fn who_has_got_less_since_is_told_what_is_left_of_that() {
+async fn an_allowed_request_of_lower_cost_updates_the_remaining_tokens() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, Policy::new("ten", Quota::per_hour(10)));
     for left in (1..10).rev() {
@@ -245,7 +245,7 @@ async fn who_has_got_less_since_is_told_what_is_left_of_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_it_every_rejection_is_the_store_s() {
+async fn without_the_deny_cache_the_backend_decides_every_rejection() {
     let wan = Wan::away(Duration::ZERO);
     let builder = Limiter::builder(wan.clone(), two()).deny_cache(false);
     let limiter = builder.build().unwrap();
@@ -270,7 +270,7 @@ mod sets {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_set_is_rejected_for_those_whom_one_of_it_rejectes_and_nobody_else() {
+    async fn a_set_is_rejected_only_for_keys_that_one_of_its_policies_rejects() {
         let wan = Wan::away(AWAY);
         let layer = RateLimitLayer::builder(wan.clone())
             .limit(Policy::new("client", Quota::per_second(2)).by(key::header("key")))
@@ -296,7 +296,7 @@ mod sets {
     /// A cached rejection reports the remaining tokens of the other policies. Only the backend knows them if the request may cost
     /// as many as remain.
     #[tokio::test(start_paused = true)]
-    async fn a_policy_that_has_not_rejected_is_asked_again_about_more() {
+    async fn a_higher_cost_of_a_policy_that_has_not_rejected_goes_to_the_backend() {
         let wan = Wan::away(AWAY);
         let cost = |head: key::RequestParts<'_>| match head.method().as_str() {
             "PUT" => 2_000,
@@ -323,7 +323,7 @@ mod sets {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_that_reject_the_first_to_have_room_is_looked_at_again() {
+    async fn after_two_policies_reject_the_first_to_have_room_is_checked_again() {
         let wan = Wan::away(Duration::ZERO);
         let layer = RateLimitLayer::builder(wan.clone())
             .limit(Policy::new("client", Quota::per_second(2)).by(key::header("key")))
@@ -382,7 +382,7 @@ mod exactness {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_rejected_here_the_store_would_reject(
+        fn the_backend_would_reject_every_request_that_the_deny_cache_rejects(
             costs in prop::collection::vec((1_u64..=11, 0_u64..200), 1..60),
             away in (0_u64..50, 0_u64..200),
         ) {

@@ -32,7 +32,7 @@ fn told(head: key::RequestParts<'_>) -> Option<Quota> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_key_has_its_quota_and_the_fields_say_so() {
+async fn each_key_has_its_quota_and_the_fields_report_it() {
     let (noting, builder) = builder(Policy::new("p", Quota::per_minute(7)).quota_by(told));
     let mut service = builder.build().unwrap().layer(Probe::default());
     let response = send(&mut service, from("50")).await;
@@ -53,7 +53,7 @@ async fn each_key_has_its_quota_and_the_fields_say_so() {
 
 /// A window keeps its length under any quota, and a log keeps its bound.
 #[tokio::test(start_paused = true)]
-async fn the_fields_tell_the_window_and_the_limit_that_hold() {
+async fn the_fields_report_the_window_and_the_limit_in_force() {
     let hourly = |limit| move |_: key::RequestParts<'_>| Some(Quota::per_hour(limit));
     for (policy, limit, told) in [
         (
@@ -92,7 +92,7 @@ async fn the_fields_tell_the_window_and_the_limit_that_hold() {
 
 /// Windows have no burst. The burst of a dynamic quota does not affect `NearLimit`.
 #[tokio::test(start_paused = true)]
-async fn what_is_near_in_a_window_is_a_share_of_its_limit() {
+async fn near_limit_in_a_window_is_a_share_of_its_limit() {
     for burst in [1, 1_000] {
         let quota = move |_: key::RequestParts<'_>| Some(Quota::per_minute(4).burst(burst));
         let policy = Policy::new("p", Quota::per_minute(9)).fixed_window();
@@ -124,7 +124,7 @@ async fn a_quota_changes_from_one_request_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_do_nothing_is_rejected_for_ever_and_the_store_not_asked() {
+async fn a_quota_of_zero_rejects_for_ever_without_the_backend() {
     let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(told));
     let builder = builder.limit(Policy::new("other", slow(1)));
     let mut service = builder.build().unwrap().layer(Probe::default());
@@ -136,7 +136,7 @@ async fn what_may_do_nothing_is_rejected_for_ever_and_the_store_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_could_not_be_built_is_the_policy_s() {
+async fn an_invalid_dynamic_quota_is_replaced_by_the_policy_s_quota() {
     for wrong in [Quota::new(1, Duration::ZERO), Quota::new(1, Duration::MAX)] {
         let (noting, builder) = builder(Policy::new("p", slow(1)).quota_by(move |_| Some(wrong)));
         let mut service = builder.build().unwrap().layer(Probe::default());
@@ -213,7 +213,7 @@ async fn slow_quota_look_ups_leave_the_circuit_of_a_healthy_backend_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_never_ends_is_a_store_that_fails() {
+async fn a_look_up_that_never_ends_counts_as_a_backend_failure() {
     let policy = || Policy::new("p", slow(1)).quota_by_async(|_| std::future::pending());
     for (action, status) in [
         (FailureMode::Open, StatusCode::OK),
@@ -235,7 +235,7 @@ async fn a_look_up_that_never_ends_is_a_store_that_fails() {
 
 /// Readiness belongs to the inner service, and a look-up holds a permit no longer than the timeout.
 #[tokio::test(start_paused = true)]
-async fn a_look_up_blocks_nobody_else_and_gives_its_permit_back() {
+async fn a_look_up_blocks_no_other_request_and_releases_its_permit() {
     let policy = Policy::new("p", slow(9)).quota_by_async(|_| std::future::pending());
     let layer = RateLimitLayer::builder(Memory::default()).limit(policy);
     let layer = layer.failure_mode(FailureMode::Closed).build().unwrap();
@@ -270,7 +270,7 @@ async fn look_ups_are_made_once_per_request_and_not_for_the_exempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_is_raised_admits_at_once_and_one_that_is_lowered_rejects() {
+async fn a_raised_quota_admits_immediately_and_a_lowered_quota_rejects() {
     let limit = Arc::new(AtomicU64::new(5));
     let now = Arc::clone(&limit);
     let quota = move |_: key::RequestParts<'_>| Some(Quota::per_minute(now.load(Relaxed)));

@@ -65,7 +65,7 @@ impl Subscriber for Levels {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_keys_are_warned_of_once_per_policy() {
+async fn missing_keys_log_one_warning_per_policy() {
     let levels = Levels::default();
     let _guard = tracing::subscriber::set_default(levels.clone());
     let mut service = RateLimitLayer::builder(Memory::default())
@@ -82,7 +82,7 @@ async fn missing_keys_are_warned_of_once_per_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hides_the_peer_is_warned_of_once_whatever_is_done_without() {
+async fn a_server_that_hides_the_peer_logs_one_warning_in_every_mode() {
     for action in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         let peers: [Policy; 3] = [
             Policy::new("peer", slow(9)).by(key::peer_addr()),
@@ -113,7 +113,7 @@ async fn a_server_that_hides_the_peer_is_warned_of_once_whatever_is_done_without
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_told_of_once_and_once_more_when_it_is_back() {
+async fn a_failing_backend_logs_one_line_and_its_recovery_another() {
     let levels = Levels::default();
     let _guard = tracing::subscriber::set_default(levels.clone());
     let remote = Remote::after(Duration::from_secs(1));
@@ -142,7 +142,7 @@ async fn a_store_that_fails_is_told_of_once_and_once_more_when_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
+async fn each_change_of_the_circuit_logs_one_line() {
     let levels = Levels::default();
     let _guard = tracing::subscriber::set_default(levels.clone());
     let store = Scripted::new(Mood::AtOnce);
@@ -170,7 +170,7 @@ async fn each_change_is_one_line_however_often_the_store_comes_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_that_come_too_late_are_warned_of_once_and_are_not_the_store_s_failures() {
+async fn late_quotas_log_one_warning_and_are_not_failures_of_the_backend() {
     let levels = Levels::default();
     let _guard = tracing::subscriber::set_default(levels.clone());
     let policy = Policy::new("p", slow(2)).quota_by_async(|_| std::future::pending());

@@ -104,7 +104,7 @@ fn as_many_keys_as_the_capacity_are_remembered() {
 
 /// The newest keys remain, which are as limited as the older ones.
 #[test]
-fn a_flood_leaves_no_more_keys_than_there_are_places_for() {
+fn a_flood_leaves_at_most_as_many_keys_as_places() {
     const CAPACITY: usize = 1_000;
     for (of, number) in KEPT.into_iter().zip(0..) {
         let memory = Memory::with_capacity(CAPACITY);
@@ -129,7 +129,7 @@ fn a_flood_leaves_no_more_keys_than_there_are_places_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_whose_time_is_over_make_room_without_a_task() {
+async fn expired_keys_make_room_without_a_task() {
     for of in [
         Policy::fixed_window_from_first_request,
         Policy::sliding_window,

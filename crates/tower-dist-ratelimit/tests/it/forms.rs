@@ -45,7 +45,7 @@ fn stores() -> [Arc<dyn Backend>; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_lets_calls_of_any_type_pass_and_tells_of_those_it_would_reject() {
+async fn a_shadow_allows_calls_of_any_type_and_reports_would_be_rejections() {
     for store in stores() {
         let told = Told::default();
         let layer = calls(store).shadow().observer(told.clone());
@@ -67,7 +67,7 @@ async fn a_shadow_lets_calls_of_any_type_pass_and_tells_of_those_it_would_reject
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
+async fn a_shadow_of_a_throttle_delays_no_call_and_refunds_nothing() {
     for store in stores() {
         let told = Told::default();
         let layer = calls(store).shadow().observer(told.clone()).waiting();
@@ -95,7 +95,7 @@ async fn a_shadow_of_a_throttle_lets_nobody_wait_and_puts_nothing_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_of_a_leaky_queue_lets_no_call_wait() {
+async fn a_shadow_of_a_leaky_queue_delays_no_call() {
     let queue = || Policy::new("q", slow(1)).leaky_queue(Duration::from_secs(9));
     let started = Instant::now();
     let layer = CallLimitLayer::builder(Memory::default()).limit(queue());
@@ -112,7 +112,7 @@ async fn a_shadow_of_a_leaky_queue_lets_no_call_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_tells_an_observer_of_each_check_and_of_no_look() {
+async fn an_observer_receives_each_check_of_a_limiter_and_no_peek() {
     for store in stores() {
         let told = Told::default();
         let limiter = Limiter::builder(store, policy()).observer(told.clone());
@@ -145,7 +145,7 @@ async fn a_limiter_tells_an_observer_of_each_check_and_of_no_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_tells_an_observer_of_a_store_that_fails() {
+async fn an_observer_receives_backend_failures_of_a_limiter() {
     for (action, follows) in [
         (FailureMode::Open, r#"allowed [("p", 0)]"#),
         (FailureMode::Closed, "rejected Backend [] of 1"),
@@ -162,7 +162,7 @@ async fn a_limiter_tells_an_observer_of_a_store_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_tells_an_observer_of_a_turn_that_has_to_be_waited_for() {
+async fn an_observer_receives_the_wait_of_a_limiter_s_check() {
     let told = Told::default();
     let queue = policy().leaky_queue(Duration::from_secs(9));
     let limiter = Limiter::builder(Memory::default(), queue).observer(told.clone());
@@ -177,7 +177,7 @@ async fn a_limiter_tells_an_observer_of_a_turn_that_has_to_be_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_of_a_limiter_allows_everything_and_grants_what_there_is() {
+async fn a_shadow_of_a_limiter_allows_every_check_and_grants_the_available_tokens() {
     for store in stores() {
         let told = Told::default();
         let limiter = Limiter::builder(store, policy()).observer(told.clone());
@@ -197,7 +197,7 @@ async fn a_shadow_of_a_limiter_allows_everything_and_grants_what_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_limiter_is_charged_beyond_its_tokens_is_waited_for() {
+async fn a_charge_beyond_the_tokens_of_a_limiter_extends_the_wait() {
     for store in stores() {
         let limiter = Limiter::new(store, Policy::new("p", slow(10))).unwrap();
         assert!(limiter.check_n("a", 4).await.unwrap().allowed);
@@ -217,7 +217,7 @@ async fn what_a_limiter_is_charged_beyond_its_tokens_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_in_grpc_lets_all_calls_pass() {
+async fn a_shadow_in_grpc_allows_all_calls() {
     let told = Told::default();
     let layer = RateLimitLayer::builder(Memory::default()).limit(policy());
     let layer = layer.grpc().shadow().observer(told.clone());

@@ -106,7 +106,7 @@ fn an_extractor_of_three_parts_can_be_tested_without_a_layer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hidden_policy_decides_and_no_response_names_it() {
+async fn a_hidden_policy_decides_but_no_response_names_it() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("secret", Quota::per_minute(2)).hidden())
         .limit(Policy::new("shown", Quota::per_minute(9)))

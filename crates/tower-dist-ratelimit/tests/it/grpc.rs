@@ -18,7 +18,7 @@ fn rejected<B>(response: &Response<B>, status: &str, message: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_is_a_trailers_only_status_that_says_when_and_by_whom() {
+async fn a_rejection_is_a_trailers_only_status_with_the_wait_and_the_policy() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new(
             "calls",
@@ -50,7 +50,7 @@ async fn a_rejection_is_a_trailers_only_status_that_says_when_and_by_whom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_never_pass_is_told_not_to_retry() {
+async fn a_call_that_can_never_pass_is_not_retryable() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", slow(1)).cost_fn(|_| 2))
         .grpc()
@@ -62,7 +62,7 @@ async fn what_can_never_pass_is_told_not_to_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_unavailable_and_a_missing_key_invalid() {
+async fn a_failing_backend_is_unavailable_and_a_missing_key_invalid() {
     let keyed = Policy::new("each", slow(1)).by(key::header("key"));
     let layer = RateLimitLayer::builder(Broken)
         .limit(keyed.missing_key(MissingKey::Reject))

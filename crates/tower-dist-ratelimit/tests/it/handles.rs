@@ -54,7 +54,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_exempt_have_a_handle_of_nothing() {
+async fn an_exempt_request_has_an_empty_handle() {
     let seen = Seen::default();
     let layer = builder("p").exempt(|head| head.method() == "OPTIONS");
     let service = layer.build().unwrap().layer(keeping(&seen));
@@ -70,7 +70,7 @@ async fn the_exempt_have_a_handle_of_nothing() {
 
 /// Five tokens per ten seconds.
 #[tokio::test(start_paused = true)]
-async fn what_was_charged_in_a_window_that_is_over_gives_the_next_one_nothing() {
+async fn a_refund_of_a_past_window_adds_nothing_to_the_next() {
     let quota = Quota::new(5, Duration::from_secs(10));
     for policy in [
         Policy::new("fixed", quota).fixed_window(),
@@ -103,7 +103,7 @@ async fn what_was_charged_in_a_window_that_is_over_gives_the_next_one_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_passes_a_shadow_above_the_limit_has_a_handle_and_nothing_to_settle() {
+async fn a_request_above_a_shadow_s_limit_has_a_handle_with_nothing_to_settle() {
     let seen = Seen::default();
     let layer = builder("p").shadow().build().unwrap();
     let service = layer.layer(keeping(&seen));
@@ -125,7 +125,7 @@ async fn who_passes_a_shadow_above_the_limit_has_a_handle_and_nothing_to_settle(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_axum_handler_that_wants_the_handle_gets_it_whoever_asks() {
+async fn an_axum_handler_extracts_the_handle_for_every_client() {
     use axum::{Extension, Router, body::Body, routing::get};
 
     let download = async |Extension(handle): Extension<RateLimitHandle>| {
@@ -175,7 +175,7 @@ async fn a_handle_of_two_layers_corrects_the_limits_of_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_policies_of_one_name_the_nearest_is_meant() {
+async fn a_name_of_two_policies_means_the_nearest() {
     let seen = Seen::default();
     let service = ServiceBuilder::new()
         .layer(builder("p").build().unwrap())

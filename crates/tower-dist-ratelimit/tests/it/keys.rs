@@ -30,7 +30,7 @@ fn service(policy: Policy) -> RateLimit<Probe> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_key_all_share_one_bucket() {
+async fn without_a_key_all_requests_share_one_bucket() {
     let mut service = service(Policy::new("all", slow(1)));
     assert_eq!(send(&mut service, from("a")).await.status(), OK);
     assert_eq!(send(&mut service, from("b")).await.status(), REFUSED);
@@ -145,7 +145,7 @@ async fn a_bearer_token_is_a_key_however_its_scheme_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_tokens_are_as_many_clients() {
+async fn each_bearer_token_is_a_client() {
     let mut service = service(Policy::new("token", slow(1)).by(key::bearer()));
     for number in 0..1_000 {
         let request = with("authorization", &format!("Bearer {number}"));

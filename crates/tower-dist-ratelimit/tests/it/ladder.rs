@@ -52,7 +52,7 @@ async fn break_down(store: &Scripted, service: &mut RateLimit<Probe>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_requests_wait_for_a_dead_store_until_the_deadline_and_the_sixth_does_not() {
+async fn five_requests_wait_for_a_dead_backend_until_the_timeout_and_the_sixth_does_not() {
     for (on_error, status) in [
         (FailureMode::Open, StatusCode::OK),
         (FailureMode::Closed, StatusCode::SERVICE_UNAVAILABLE),
@@ -75,7 +75,7 @@ async fn five_requests_wait_for_a_dead_store_until_the_deadline_and_the_sixth_do
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_answers_now_and_then_is_asked_until_half_of_ten_have_failed() {
+async fn the_circuit_opens_when_half_of_ten_decisions_have_failed() {
     let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Open);
     for nth in 1..=10 {
         let mood = if nth % 2 == 0 {
@@ -92,7 +92,7 @@ async fn a_store_that_answers_now_and_then_is_asked_until_half_of_ten_have_faile
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_less_often_than_that_is_always_asked() {
+async fn the_circuit_stays_closed_below_that_failure_rate() {
     let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Open);
     for nth in 1..=600 {
         let mood = if nth % 5 < 2 {
@@ -108,7 +108,7 @@ async fn a_store_that_fails_less_often_than_that_is_always_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_all_who_ask_when_the_pause_is_over_one_is_the_probe_and_nobody_else_waits() {
+async fn after_the_pause_one_request_is_the_probe_and_no_other_request_waits() {
     let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Closed);
     break_down(&store, &mut service).await;
     store.is(Mood::Silent);
@@ -132,7 +132,7 @@ async fn of_all_who_ask_when_the_pause_is_over_one_is_the_probe_and_nobody_else_
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_between_probes_double_up_to_two_seconds_and_half_of_each_is_chance() {
+async fn pauses_between_probes_double_up_to_two_seconds_and_half_of_each_is_jitter() {
     let (store, mut service) = service(Mood::Failing, plenty(), FailureMode::Open);
     while store.asked() < 12 {
         send(&mut service, get()).await;
@@ -153,7 +153,7 @@ async fn pauses_between_probes_double_up_to_two_seconds_and_half_of_each_is_chan
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_one_good_probe_decisions_are_the_store_s_again_and_its_count_goes_on() {
+async fn after_one_successful_probe_the_backend_decides_again_with_its_own_count() {
     let store = Scripted::new(Mood::After(ms(1)));
     let limiter = Limiter::new(store.clone(), Policy::new("p", Quota::per_hour(100))).unwrap();
     let ask = async || limiter.check("a").await.unwrap();
@@ -180,7 +180,7 @@ async fn after_one_good_probe_decisions_are_the_store_s_again_and_its_count_goes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_pause() {
+async fn a_dropped_probe_delays_the_next_by_at_most_a_timeout_and_a_pause() {
     let (store, mut service) = service(Mood::AtOnce, plenty(), FailureMode::Closed);
     break_down(&store, &mut service).await;
     store.is(Mood::Silent);
@@ -198,7 +198,7 @@ async fn a_probe_that_is_dropped_blocks_nobody_for_longer_than_a_deadline_and_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_afterwards() {
+async fn failures_of_earlier_requests_do_not_count_after_the_circuit_opened() {
     let (store, mut service) = service(Mood::Silent, plenty(), FailureMode::Closed);
     // A hundred requests time out at 50 ms; the fifth of them opens the circuit.
     let mut early = Vec::new();
@@ -217,7 +217,7 @@ async fn what_was_asked_before_the_store_was_given_up_does_not_count_against_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_far_store_says_at_once_says_nothing_about_how_it_is() {
+async fn immediate_answers_of_a_remote_backend_do_not_change_the_circuit() {
     let (store, mut service) = service(Mood::After(ms(1)), plenty(), FailureMode::Closed);
     send(&mut service, get()).await;
     // The backend answers some requests from a local cache, while its server is unreachable.

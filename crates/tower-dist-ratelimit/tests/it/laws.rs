@@ -194,7 +194,7 @@ fn futures_and_layers_are_send_and_sync_when_the_service_is() {
 
 /// Bodies of axum and tonic are `Send` but not `Sync`.
 #[tokio::test(start_paused = true)]
-async fn bodies_need_not_be_sync_wherever_their_request_waits() {
+async fn bodies_need_not_be_sync_in_any_waiting_request() {
     let inner = service_fn(async |request: Request<Cell<u8>>| {
         let body = Bytes::from(vec![request.into_body().get()]);
         Ok::<_, std::convert::Infallible>(Response::new(body))

@@ -45,7 +45,7 @@ async fn warm_up(limiter: &Limiter, requests: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hot_key_is_answered_at_once_and_seldom_asked_for() {
+async fn a_hot_key_is_decided_immediately_with_few_round_trips() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     warm_up(&limiter, 100).await;
@@ -63,7 +63,7 @@ async fn a_hot_key_is_answered_at_once_and_seldom_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_there_are_fewer_requests_the_next_lease_still_comes_before_the_last_one_ends() {
+async fn with_fewer_requests_the_next_lease_still_arrives_before_the_last_ends() {
     let wan = Wan::away(AWAY);
     let builder = leasing(&wan, plenty()).backend_timeout(LEASE);
     let limiter = builder.build().unwrap();
@@ -78,7 +78,7 @@ async fn when_there_are_fewer_requests_the_next_lease_still_comes_before_the_las
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_are_off_unless_asked_for() {
+async fn leases_are_off_by_default() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = Limiter::new(wan.clone(), plenty()).unwrap();
     for _ in 0..100 {
@@ -88,7 +88,7 @@ async fn leases_are_off_unless_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_ends_that_long_after_it_was_asked_for_and_not_after_the_answer() {
+async fn a_lease_time_counts_from_the_refill_request_and_not_from_its_answer() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     warm_up(&limiter, 16).await;
@@ -103,7 +103,7 @@ async fn a_lease_ends_that_long_after_it_was_asked_for_and_not_after_the_answer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_after_the_lease_has_ended_leases_nothing() {
+async fn an_answer_after_the_end_of_the_lease_leases_nothing() {
     let wan = Wan::away(LEASE / 2);
     let limiter = leasing(&wan, plenty())
         .backend_timeout(3 * LEASE)
@@ -118,7 +118,7 @@ async fn an_answer_that_comes_after_the_lease_has_ended_leases_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_spent_while_the_store_is_left_alone() {
+async fn a_lease_is_spent_while_the_circuit_is_open() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     warm_up(&limiter, 100).await;
@@ -165,7 +165,7 @@ fn a_lease_time_out_of_range_is_not_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_remains_counts_down_by_what_is_used_whoever_decides() {
+async fn remaining_tokens_count_down_by_the_used_tokens_at_every_source() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("day", Quota::per_day(1_000)))
         .build()

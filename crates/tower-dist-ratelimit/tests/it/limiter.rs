@@ -26,7 +26,7 @@ async fn rejected_until_retry_after_and_allowed_at_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_burns_no_tokens() {
+async fn a_rejection_charges_no_tokens() {
     // Peers charge before they decide, so a client that keeps sending requests stays rejected.
     let limiter = limiter(slow(2));
     limiter.check_n("a", 2).await.unwrap();
@@ -66,7 +66,7 @@ async fn an_hour_at_333_a_second_loses_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn peeking_takes_nothing_and_tells_what_is_left() {
+async fn a_peek_takes_no_tokens_and_returns_the_remaining_tokens() {
     let limiter = limiter(slow(3));
     limiter.check("a").await.unwrap();
     for _ in 0..9 {
@@ -80,7 +80,7 @@ async fn peeking_takes_nothing_and_tells_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refund_gives_back_what_was_taken_and_never_more_than_the_burst() {
+async fn a_refund_returns_tokens_up_to_the_burst() {
     let limiter = limiter(slow(3));
     limiter.check_n("a", 3).await.unwrap();
     limiter.refund("a", 2).await.unwrap();
@@ -119,7 +119,7 @@ async fn keys_of_all_kinds_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_remote_store_is_waited_for_up_to_the_deadline() {
+async fn a_check_waits_for_a_remote_backend_up_to_the_timeout() {
     let remote = |millis| {
         let remote = Remote::after(Duration::from_millis(millis));
         let limiter = Limiter::builder(remote, Policy::new("p", slow(2)));
@@ -140,7 +140,7 @@ async fn a_remote_store_is_waited_for_up_to_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_an_error_if_that_is_chosen() {
+async fn a_failing_backend_is_an_error_if_configured() {
     let limiter = Limiter::builder(Broken, Policy::new("p", slow(1)));
     let limiter = limiter.failure_mode(FailureMode::Closed).build().unwrap();
     let error = limiter.check("a").await.unwrap_err();

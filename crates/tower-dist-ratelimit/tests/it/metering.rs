@@ -76,7 +76,7 @@ fn metered(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_is_settled_there_and_not_when_it_is_dropped() {
+async fn a_body_settles_at_its_end_and_not_when_it_is_dropped() {
     let tokens = Tokens::new();
     let frames = vec![data("one"), data(""), data("three"), trailers()];
     let mut body = metered(tokens.meter().await, frames);
@@ -91,7 +91,7 @@ async fn a_body_that_ends_is_settled_there_and_not_when_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_fails_is_settled_with_what_went_through() {
+async fn a_body_that_fails_settles_the_data_sent_before() {
     let tokens = Tokens::new();
     let broken = Err(io::Error::other("broken"));
     let mut body = metered(tokens.meter().await, vec![data("one"), broken, data("two")]);
@@ -103,7 +103,7 @@ async fn a_body_that_fails_is_settled_with_what_went_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_dropped_half_way_is_settled_with_what_went_through() {
+async fn a_body_that_is_dropped_half_way_settles_the_data_sent_before() {
     let tokens = Tokens::new();
     let mut body = metered(tokens.meter().await, vec![data("one"), data("two")]);
     assert!(body.frame().await.unwrap().is_ok());
@@ -114,7 +114,7 @@ async fn a_body_that_is_dropped_half_way_is_settled_with_what_went_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_can_cost_more_than_was_reserved_and_what_was_added_before_counts() {
+async fn a_body_can_cost_more_than_reserved_and_earlier_costs_count() {
     let tokens = Tokens::new();
     let mut meter = tokens.meter().await;
     meter.add(150);
@@ -180,7 +180,7 @@ async fn data_trailers_size_and_end_are_those_of_the_body_inside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frameworks_take_it_for_a_body_of_theirs() {
+async fn frameworks_accept_a_metered_body() {
     let tokens = Tokens::new();
     let axum = axum::body::Body::new(metered(tokens.meter().await, vec![data("axum")]));
     assert_eq!(axum.collect().await.unwrap().to_bytes(), "axum");

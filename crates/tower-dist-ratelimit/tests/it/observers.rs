@@ -104,7 +104,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Events {
 }
 
 #[test]
-fn metrics_tell_a_store_that_is_late_from_one_that_fails_and_one_that_is_not_asked() {
+fn metrics_distinguish_late_failed_and_skipped_backend_requests() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
@@ -144,7 +144,7 @@ fn metrics_tell_a_store_that_is_late_from_one_that_fails_and_one_that_is_not_ask
 }
 
 #[test]
-fn tracing_tells_of_rejections_and_failures() {
+fn tracing_logs_rejections_and_failures() {
     let events = Events::default();
     let subscriber = tracing_subscriber::registry().with(events.clone());
     tracing::subscriber::with_default(subscriber, || {

@@ -22,7 +22,7 @@ fn builder(backend: impl Backend) -> RateLimitLayerBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_request_is_told_of_once() {
+async fn each_request_emits_one_event() {
     let told = Told::default();
     let layer = builder(Memory::default()).limit(Policy::new("all", slow(9)));
     let layer = layer.observer(told.clone()).build().unwrap();
@@ -36,7 +36,7 @@ async fn each_request_is_told_of_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_told_of_before_what_follows() {
+async fn a_backend_failure_is_emitted_before_the_outcome() {
     for (action, follows) in [
         (FailureMode::Open, r#"allowed [("each", 0)]"#),
         (FailureMode::Closed, "rejected Backend [] of 1"),
@@ -56,7 +56,7 @@ async fn a_store_that_fails_is_told_of_before_what_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_undecided_is_told_of_and_one_that_is_decided_not_again() {
+async fn a_request_dropped_before_its_decision_emits_one_event_and_a_decided_request_one() {
     let told = Told::default();
     let layer = builder(Remote::after(Duration::from_millis(1)));
     let layer = layer.observer(Arc::new(told.clone())).build().unwrap();
@@ -72,7 +72,7 @@ async fn a_request_that_is_dropped_undecided_is_told_of_and_one_that_is_decided_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_rejectes_nobody_and_tells_the_client_nothing() {
+async fn a_shadow_rejects_no_request_and_sends_no_fields() {
     let told = Told::default();
     let probe = Probe::default();
     let layer = builder(Memory::default()).shadow().x_ratelimit();
@@ -114,7 +114,7 @@ async fn a_late_shadow_calls_the_ready_instance() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_exempt_are_neither_charged_nor_told_nor_told_of() {
+async fn an_exempt_request_is_not_charged_and_has_no_fields_and_no_event() {
     let told = Told::default();
     let layer = builder(Memory::default())
         .exempt(|head| head.method() == "OPTIONS")
@@ -143,7 +143,7 @@ async fn the_exempt_are_neither_charged_nor_told_nor_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn older_fields_are_for_the_policy_that_rejectes_or_would_first() {
+async fn older_fields_describe_the_policy_that_rejects_or_would_reject_first() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("wide", slow(9)))
         .limit(Policy::new("narrow", slow(3)).cost(2))

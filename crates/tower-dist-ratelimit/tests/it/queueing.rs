@@ -39,7 +39,7 @@ fn millis(started: Instant) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_pass_at_an_even_pace_and_too_many_are_rejected_at_once() {
+async fn requests_pass_at_an_even_pace_and_excess_requests_are_rejected_immediately() {
     let stores: [(Arc<dyn Backend>, u64); 2] = [
         (Arc::new(Memory::default()), 0),
         (Arc::new(Remote::after(Duration::from_millis(5))), 5),
@@ -73,7 +73,7 @@ fn is_ready<S: Service<Request<()>>>(service: &mut S) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_holds_no_permit_and_readies_a_clone_when_its_turn_has_come() {
+async fn a_waiting_request_holds_no_permit_and_readies_a_clone_at_its_turn() {
     let probe = Probe::default();
     for remote in [false, true] {
         let backend: Arc<dyn Backend> = match remote {
@@ -149,7 +149,7 @@ async fn requests_of_any_type_queue_too_and_are_bounded_by_the_longest_wait_of_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_is_told_of_the_wait() {
+async fn an_observer_receives_the_wait() {
     #[derive(Clone, Default)]
     struct Told(Arc<Mutex<Vec<Duration>>>);
 
@@ -174,7 +174,7 @@ async fn an_observer_is_told_of_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_lets_nobody_wait() {
+async fn a_shadow_delays_no_request() {
     for remote in [false, true] {
         let backend: Arc<dyn Backend> = match remote {
             false => Arc::new(Memory::default()),

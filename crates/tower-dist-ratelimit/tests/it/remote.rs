@@ -32,7 +32,7 @@ async fn a_late_answer_decides_like_an_early_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_too_late_is_not_waited_for() {
+async fn no_request_waits_for_a_late_backend() {
     for (action, status, calls) in [
         (FailureMode::Closed, StatusCode::SERVICE_UNAVAILABLE, 0),
         (FailureMode::Open, StatusCode::OK, 1),
@@ -48,7 +48,7 @@ async fn a_store_that_is_too_late_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_can_be_set() {
+async fn the_timeout_can_be_set() {
     let mut service = RateLimitLayer::builder(Remote::after(Duration::from_secs(9)))
         .limit(Policy::new("all", slow(1)))
         .backend_timeout(Duration::from_millis(7))
@@ -61,7 +61,7 @@ async fn the_deadline_can_be_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_can_deny_and_says_so() {
+async fn a_failing_backend_can_reject_requests_with_a_503() {
     let mut service = layer(Broken, FailureMode::Closed).layer(Probe::default());
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -73,7 +73,7 @@ async fn a_store_that_fails_can_deny_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_can_be_ignored() {
+async fn a_failing_backend_can_be_ignored() {
     let probe = Probe::default();
     let mut service = layer(Broken, FailureMode::Open).layer(probe.twin());
     for _ in 0..3 {

@@ -52,7 +52,7 @@ async fn left(layer: &RateLimitLayer) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_carries_its_decisions_if_asked_for_and_nothing_else() {
+async fn a_request_carries_its_decisions_only_if_configured() {
     let layer = builder(Memory::default()).build().unwrap();
     let handle = handle(&layer).await;
     let decisions: Vec<_> = handle.decisions().collect();
@@ -69,7 +69,7 @@ async fn a_request_carries_its_decisions_if_asked_for_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_reserved_is_corrected_to_what_was_used() {
+async fn a_reservation_is_corrected_to_the_used_tokens() {
     for (used, remaining) in [(0, 100), (3, 97), (10, 90), (25, 75)] {
         let layer = builder(Memory::default()).build().unwrap();
         handle(&layer).await.settle(used);
@@ -93,7 +93,7 @@ async fn a_request_is_settled_once() {
 }
 
 #[tokio::test]
-async fn of_many_who_settle_at_once_one_does() {
+async fn of_many_concurrent_settlements_one_applies() {
     let layer = builder(Memory::default()).build().unwrap();
     let handle = handle(&layer).await;
     let threads = (0..8).map(|_| {
@@ -110,7 +110,7 @@ async fn of_many_who_settle_at_once_one_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_is_charged_and_put_back_but_never_more_than_was_charged() {
+async fn a_refund_never_exceeds_the_charges() {
     let layer = builder(Memory::default()).build().unwrap();
     handle(&layer).await;
     let handle = handle(&layer).await;
@@ -126,7 +126,7 @@ async fn more_is_charged_and_put_back_but_never_more_than_was_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_charged_later_comes_back_too() {
+async fn later_charges_are_refunded_too() {
     let layer = builder(Memory::default()).build().unwrap();
     let handle = handle(&layer).await;
     handle.charge(30);
@@ -136,7 +136,7 @@ async fn what_was_charged_later_comes_back_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_debt_is_waited_for() {
+async fn requests_wait_until_a_debt_is_repaid() {
     let layer = builder(Memory::default()).build().unwrap();
     handle(&layer).await.settle(101);
     let mut service = layer.layer(Probe::default());
@@ -187,7 +187,7 @@ async fn one_policy_of_several_is_corrected_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_is_dropped_half_way_is_settled_with_what_it_took() {
+async fn a_response_that_is_dropped_half_way_settles_its_cost_so_far() {
     use futures_util::{Stream, StreamExt, stream};
 
     fn body(mut meter: Meter) -> impl Stream<Item = u64> {
@@ -244,7 +244,7 @@ async fn failures_can_be_left_uncounted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_settled_is_not_refunded() {
+async fn settled_tokens_are_not_refunded() {
     let layer = builder(Memory::default()).refund_when(|_| true);
     let layer = layer.build().unwrap();
     let inner = service_fn(async |request: Request<()>| {

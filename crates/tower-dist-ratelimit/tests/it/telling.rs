@@ -77,7 +77,7 @@ impl Observer for Sources {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fields_of_a_leased_answer_say_what_is_left_and_when_nothing_is_used_any_more() {
+async fn the_fields_of_a_leased_response_report_remaining_tokens_and_reset_time() {
     let (wan, told) = (Wan::away(Duration::ZERO), Sources::default());
     let layer = leasing(&wan, day()).observer(told.clone()).build().unwrap();
     let mut service = layer.layer(Probe::default());
@@ -103,7 +103,7 @@ async fn the_fields_of_a_leased_answer_say_what_is_left_and_when_nothing_is_used
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_without_the_store_tells_the_client_when_to_come_back() {
+async fn a_rejection_without_the_backend_names_the_time_to_retry() {
     for (sharing, by) in SHARINGS {
         let (wan, told) = (Wan::away(Duration::ZERO), Sources::default());
         let policy = Policy::new("hour", Quota::per_hour(100)).fixed_window();
@@ -134,7 +134,7 @@ async fn a_rejection_without_the_store_tells_the_client_when_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_over_leases_and_the_deny_cache_rejectes_nobody_and_tells_of_all() {
+async fn a_shadow_over_leases_and_the_deny_cache_rejects_no_request_and_emits_every_event() {
     for (sharing, by) in SHARINGS {
         let (wan, told) = (Wan::away(AWAY), Sources::default());
         let policy = Policy::new("hour", Quota::per_hour(100));
@@ -160,7 +160,7 @@ async fn a_shadow_over_leases_and_the_deny_cache_rejectes_nobody_and_tells_of_al
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would() {
+async fn a_leased_decision_has_the_reset_time_of_the_backend() {
     let wan = Wan::away(Duration::ZERO);
     for policy in [
         || Policy::new("bucket", Quota::per_second(400)),
@@ -190,7 +190,7 @@ async fn a_leased_answer_says_when_nothing_is_used_any_more_as_the_store_would()
 
 /// With exact requests, sets, corrections and refills in flight.
 #[tokio::test(start_paused = true)]
-async fn no_more_is_said_to_be_left_than_there_is() {
+async fn reported_remaining_tokens_never_exceed_the_actual_ones() {
     for away in [AWAY, 5 * AWAY] {
         let wan = Wan::away(away);
         let limiter =

@@ -98,7 +98,7 @@ async fn requests_pass_one_by_one_in_the_order_of_their_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_passes_at_its_time_and_not_before() {
+async fn a_request_passes_exactly_at_its_time() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(1)).layer(inner(&log));
     let calls: Vec<_> = (0..3).map(|n| spawn(&mut service, Call(n, 0, 1))).collect();
@@ -113,7 +113,7 @@ async fn a_request_passes_at_its_time_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn costs_are_waited_for_in_order() {
+async fn requests_wait_for_their_costs_in_order() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(4)).layer(inner(&log));
     let calls = [4, 3, 1, 4];
@@ -134,7 +134,7 @@ async fn costs_are_waited_for_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_gives_its_place_to_those_behind() {
+async fn a_dropped_request_leaves_its_place_to_the_next() {
     // The first in line, one in the middle, the last.
     for dropped in [1, 2, 4] {
         let log = Log::default();
@@ -188,7 +188,7 @@ async fn policies_that_do_not_apply_together_do_not_wait_for_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_policies_are_waited_for_together() {
+async fn a_request_waits_for_several_policies_together() {
     let layer = CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("fast", ten(1)))
         .limit(Policy::new("slow", Quota::per_second(2).burst(2)))

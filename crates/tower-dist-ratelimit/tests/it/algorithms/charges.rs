@@ -19,7 +19,7 @@ fn registered(memory: &Memory, policy: Policy) -> PolicyId {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_what_is_there_up_to_what_was_wanted_and_never_less_than_the_cost() {
+async fn a_lease_grants_the_available_tokens_between_the_cost_and_the_wanted_number() {
     for (name, of) in ALL.into_iter().filter(|(name, _)| *name != "leaky queue") {
         let memory = Memory::default();
         let policy = registered(&memory, of(per_minute(10)));
@@ -54,7 +54,7 @@ async fn a_lease_of_a_bucket_is_rounded_down_to_whole_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_of_its_own_takes_a_policy_that_was_built_for_it() {
+async fn a_charge_with_its_own_quota_needs_a_policy_with_dynamic_quotas() {
     for (name, of) in ALL {
         let memory = Memory::default();
         let [fixed, dynamic] = [of(per_minute(10)), of(per_minute(10)).dynamic_quotas()]

@@ -14,7 +14,7 @@ fn expect(field: &str, value: impl ToString, bound: &str) -> (String, String, St
 }
 
 #[test]
-fn numbers_that_an_algorithm_cannot_have_are_rejected() {
+fn numbers_that_an_algorithm_cannot_represent_are_rejected() {
     let max = u64::MAX;
     for count in [0, 1, 101, u32::MAX] {
         let expected = |field| expect(field, count, "2 to 100");
@@ -82,7 +82,7 @@ fn numbers_that_an_algorithm_cannot_have_are_rejected() {
 }
 
 #[test]
-fn a_burst_is_rejected_where_there_is_none() {
+fn a_burst_is_rejected_by_algorithms_without_one() {
     let bound = "the limit, 10: only token and leaky buckets have a burst";
     for (name, of) in ALL.into_iter().skip(2) {
         let burst = Policy::new("p", Quota::per_minute(10).burst(5));
@@ -91,7 +91,7 @@ fn a_burst_is_rejected_where_there_is_none() {
 }
 
 #[test]
-fn a_cost_is_measured_by_what_the_algorithm_has() {
+fn a_cost_is_bounded_by_the_capacity_of_the_algorithm() {
     for (index, (name, of)) in ALL.into_iter().enumerate() {
         let largest = if index < 2 { "burst" } else { "limit" };
         let bound = format!("at most the {largest}, 5");

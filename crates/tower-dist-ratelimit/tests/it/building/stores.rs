@@ -10,7 +10,7 @@ use super::*;
 use crate::support::{Probe, from, send, slow};
 
 #[test]
-fn a_layer_has_at_least_one_policy_and_no_more_than_its_store_can_decide() {
+fn a_layer_has_at_least_one_policy_and_at_most_as_many_as_its_backend_supports() {
     rejects(
         RateLimitLayer::builder(Memory::default()).build(),
         None,
@@ -43,7 +43,7 @@ fn a_layer_has_at_least_one_policy_and_no_more_than_its_store_can_decide() {
 }
 
 #[test]
-fn a_fleet_has_an_instance_and_a_share_is_what_a_memory_can_keep() {
+fn a_fleet_has_at_least_one_instance_and_a_share_must_fit_into_memory() {
     let nobody = FailureMode::Local { instances: 0 };
     let policy = || Policy::new("p", Quota::per_second(1));
     let http = RateLimitLayer::builder(Memory::default()).limit(policy());
@@ -201,7 +201,7 @@ impl Backend for Forgetful {
 
 /// Policies that the backend did not register would admit every request.
 #[test]
-fn a_backend_has_to_name_every_policy() {
+fn a_backend_must_register_every_policy() {
     let layer = RateLimitLayer::builder(Forgetful)
         .limit(Policy::new("a", Quota::per_second(1)))
         .limit(Policy::new("b", Quota::per_second(1)))
@@ -216,7 +216,7 @@ fn a_backend_has_to_name_every_policy() {
 }
 
 #[test]
-fn a_share_that_this_process_cannot_count_is_said_to_be_about_the_instances() {
+fn a_share_that_is_too_large_is_an_error_about_the_instances() {
     let build = |instances| {
         // This backend accepts any policy.
         let policy = Policy::new("huge", Quota::per_second(10_000_000_000).burst(100));

@@ -4,7 +4,7 @@ use super::*;
 
 /// Only a request that takes tokens lowers the remaining tokens below those of a rejection.
 #[tokio::test(start_paused = true)]
-async fn a_look_forgets_no_rejection() {
+async fn a_peek_removes_no_rejection() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
     use_up(&limiter).await;
@@ -14,7 +14,7 @@ async fn a_look_forgets_no_rejection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_can_never_pass_is_told_so_without_a_round_trip() {
+async fn a_request_that_can_never_pass_is_rejected_without_a_round_trip() {
     let wan = Wan::away(AWAY);
     let limiter = limiter(&wan, two());
     for source in [Source::Backend, Source::DenyCache] {

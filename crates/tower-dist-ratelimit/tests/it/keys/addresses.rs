@@ -148,7 +148,7 @@ async fn grpc_calls_without_an_address_are_internal_errors() {
 
 proptest::proptest! {
     #[test]
-    fn no_header_bytes_panic_or_let_anybody_past_the_limit(
+    fn no_header_bytes_panic_or_bypass_the_limit(
         name in 0..4_usize,
         mut value in proptest::collection::vec(b' '..=255, 0..200),
     ) {

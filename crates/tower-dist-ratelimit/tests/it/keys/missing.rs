@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn all_who_lack_the_key_share_a_bucket_by_default() {
+async fn requests_without_the_key_share_a_bucket_by_default() {
     let mut service = service(Policy::new("each", slow(1)).by(key::header("key")));
     assert_eq!(send(&mut service, get()).await.status(), OK);
     assert_eq!(send(&mut service, get()).await.status(), REFUSED);
@@ -15,7 +15,7 @@ async fn all_who_lack_the_key_share_a_bucket_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_can_skip_who_lacks_the_key() {
+async fn a_policy_can_skip_requests_without_the_key() {
     let policy = Policy::new("each", slow(1))
         .by(key::header("key"))
         .missing_key(MissingKey::Skip);
@@ -32,7 +32,7 @@ async fn a_policy_can_skip_who_lacks_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_can_reject_who_lacks_the_key_and_charges_nobody() {
+async fn a_policy_can_reject_requests_without_the_key_and_charges_no_key() {
     let mut service = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", slow(1)))
         .limit(

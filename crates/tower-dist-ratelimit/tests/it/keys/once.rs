@@ -33,7 +33,7 @@ async fn looks(
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_and_exemptions_are_looked_at_once_per_request() {
+async fn key_extractors_and_exemptions_run_once_per_request() {
     for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         assert_eq!(looks(missing, false, |b| b).await, (1, 1), "{missing:?}");
         assert_eq!(looks(missing, true, |b| b).await, (0, 1), "{missing:?}");
@@ -43,7 +43,7 @@ async fn keys_and_exemptions_are_looked_at_once_per_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exemptions_are_looked_at_once_also_while_the_circuit_is_open() {
+async fn exemptions_run_once_per_request_while_the_circuit_is_open() {
     let looks = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&looks);
     let builder = RateLimitLayer::builder(Broken).limit(Policy::new("p", slow(9)));
@@ -56,7 +56,7 @@ async fn exemptions_are_looked_at_once_also_while_the_circuit_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_calls_are_looked_at_once() {
+async fn key_extractors_run_once_per_call() {
     for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Reject] {
         let looks = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&looks);

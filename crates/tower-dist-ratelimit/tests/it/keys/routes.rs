@@ -13,7 +13,7 @@ fn login(limit: u64) -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_for_some_requests_is_decided_together_with_those_for_all() {
+async fn a_policy_for_some_requests_is_decided_together_with_the_others() {
     let layer = RateLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", slow(5)))
         .limit(login(1));
@@ -32,7 +32,7 @@ async fn a_policy_for_some_requests_is_decided_together_with_those_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outer_layer_has_charged_what_an_inner_layer_rejects() {
+async fn an_outer_layer_charges_requests_that_an_inner_layer_rejects() {
     let layer = |policy| {
         let builder = RateLimitLayer::builder(Memory::default()).limit(policy);
         builder.build().unwrap()

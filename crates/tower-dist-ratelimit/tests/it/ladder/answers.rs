@@ -9,7 +9,7 @@ use super::{break_down, ms, plenty, service};
 use crate::support::{Mood, Probe, Scripted, field, from, get, send};
 
 #[tokio::test(start_paused = true)]
-async fn a_share_that_is_used_up_is_a_503_that_says_so_and_when() {
+async fn an_exhausted_share_is_a_503_with_the_reason_and_retry_after() {
     let on_error = FailureMode::Local { instances: 2 };
     let (_, mut service) = service(Mood::Failing, Quota::per_second(1).burst(2), on_error);
     let response = send(&mut service, from("a")).await;
@@ -37,7 +37,7 @@ async fn a_share_that_is_used_up_is_a_503_that_says_so_and_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_denied_is_told_when_the_store_is_asked_again_once_that_is_known() {
+async fn a_closed_failure_mode_sends_the_time_of_the_next_probe_once_known() {
     let (store, mut service) = service(Mood::Failing, plenty(), FailureMode::Closed);
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -54,7 +54,7 @@ async fn who_is_denied_is_told_when_the_store_is_asked_again_once_that_is_known(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_let_through_is_told_nothing() {
+async fn an_open_failure_mode_sends_no_rate_limit_fields() {
     let (_, mut service) = service(Mood::Failing, plenty(), FailureMode::Open);
     for _ in 0..9 {
         let response = send(&mut service, get()).await;
@@ -65,7 +65,7 @@ async fn who_is_let_through_is_told_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_grpc_both_are_unavailable_and_say_when() {
+async fn in_grpc_both_rejections_are_unavailable_with_a_pushback() {
     for (on_error, message, least, most) in [
         (
             FailureMode::Closed,

@@ -39,7 +39,7 @@ async fn ask(layer: &RateLimitLayer) -> (RateLimitHandle, Source, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_this_process_charged_is_settled_here_also_when_the_store_is_back() {
+async fn local_charges_are_settled_locally_even_after_the_circuit_closes() {
     let store = Scripted::new(Mood::Failing);
     let layer = layer(&store);
     let (handle, source, left) = ask(&layer).await;
@@ -58,7 +58,7 @@ async fn what_this_process_charged_is_settled_here_also_when_the_store_is_back()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_charged_is_lost_while_the_store_is_left_alone() {
+async fn corrections_of_backend_charges_are_lost_while_the_circuit_is_open() {
     let store = Scripted::new(Mood::AtOnce);
     let layer = layer(&store);
     let (first, source, _) = ask(&layer).await;

@@ -36,7 +36,7 @@ fn ten_by_two() -> (Policy, FailureMode) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_above_the_share_fail_with_its_own_reason() {
+async fn calls_above_the_share_fail_with_reduced_capacity() {
     let (policy, on_error) = ten_by_two();
     let layer = CallLimitLayer::builder(Scripted::new(Mood::Failing)).limit(policy);
     let layer = layer.failure_mode(on_error).build().unwrap();
@@ -54,7 +54,7 @@ async fn calls_above_the_share_fail_with_its_own_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_are_denied_were_decided_by_nobody() {
+async fn denied_calls_report_the_source_denied() {
     let (policy, _) = ten_by_two();
     let layer = CallLimitLayer::builder(Scripted::new(Mood::Silent)).limit(policy);
     let layer = layer.failure_mode(FailureMode::Closed).build().unwrap();
@@ -72,7 +72,7 @@ async fn calls_that_are_denied_were_decided_by_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_wait_for_the_share_s_tokens() {
+async fn waiting_calls_wait_for_tokens_of_the_share() {
     let (policy, on_error) = ten_by_two();
     let store = Scripted::new(Mood::Failing);
     let layer = CallLimitLayer::builder(store.clone()).limit(policy);
@@ -95,7 +95,7 @@ fn limiter(mood: Mood, on_error: FailureMode) -> (Scripted, Limiter) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_says_who_decided() {
+async fn a_limiter_reports_the_source_of_a_decision() {
     let decided = async |mood, on_error| {
         let (_, limiter) = limiter(mood, on_error);
         limiter.check("a").await
@@ -153,7 +153,7 @@ async fn a_limiter_s_errors_end_with_the_circuit_and_name_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_put_back_while_the_store_is_left_alone_goes_to_who_decides() {
+async fn refunds_while_the_circuit_is_open_go_to_the_deciding_component() {
     let (store, limiter) = limiter(Mood::Failing, FailureMode::Local { instances: 36 });
     for _ in 0..5 {
         limiter.check("a").await.unwrap();
@@ -169,7 +169,7 @@ async fn what_is_put_back_while_the_store_is_left_alone_goes_to_who_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_that_cannot_be_are_no_failures_of_the_store() {
+async fn invalid_quotas_are_no_failures_of_the_backend() {
     let store = Scripted::new(Mood::AtOnce);
     let fixed = Limiter::new(store.clone(), Policy::new("fixed", plenty())).unwrap();
     let dynamic = Policy::new("dynamic", plenty()).dynamic_quotas();

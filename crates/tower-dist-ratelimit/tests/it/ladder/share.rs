@@ -50,7 +50,7 @@ async fn limits_are_divided_by_the_fleet_rounded_down_and_at_least_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bursts_are_divided_apart_from_limits() {
+async fn bursts_and_limits_are_divided_separately() {
     let limiter = fallback(Policy::new("p", Quota::per_second(24).burst(6)), 3);
     assert_eq!(admitted(&limiter, "a").await, 2);
     advance(ms(124)).await;
@@ -70,7 +70,7 @@ async fn a_leaky_queue_spaces_its_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_request_costs_always_fits_into_a_share() {
+async fn the_cost_of_one_request_always_fits_into_a_share() {
     for policy in [
         Policy::new("p", Quota::per_minute(60)).cost(10),
         Policy::new("p", Quota::per_minute(60))
@@ -88,7 +88,7 @@ async fn what_one_request_costs_always_fits_into_a_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_by_key_are_divided_too_and_nothing_stays_nothing() {
+async fn quotas_by_key_are_divided_too_and_zero_stays_zero() {
     let policy = Policy::new("p", Quota::per_minute(40)).dynamic_quotas();
     let limiter = fallback(policy, 4);
     assert_eq!(admitted(&limiter, "a").await, 10);

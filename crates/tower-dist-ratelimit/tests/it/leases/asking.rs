@@ -5,7 +5,7 @@ use tokio::time::sleep_until;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn one_asks_for_a_lease_however_many_need_it() {
+async fn one_refill_serves_all_concurrent_requests() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     let asks = (0..1_000).map(|_| limiter.check("hot"));
@@ -37,7 +37,7 @@ fn cancel_one(wan: &Wan, limiter: &Limiter) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_asks_leaves_its_grant_to_the_others() {
+async fn a_request_dropped_during_its_refill_leaves_the_grant_to_others() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     loop {
@@ -54,7 +54,7 @@ async fn a_request_that_is_dropped_while_it_asks_leaves_its_grant_to_the_others(
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_requests_burn_no_grants() {
+async fn cancelled_requests_waste_no_grants() {
     let wan = Wan::away(AWAY);
     let policy = || Policy::new("day", Quota::per_day(1_000));
     let limiter = leasing(&wan, policy()).build().unwrap();
@@ -73,7 +73,7 @@ async fn cancelled_requests_burn_no_grants() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_asks_in_the_background_ends_with_the_last_handle() {
+async fn background_refills_end_with_the_last_handle() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty())
         .backend_timeout(Duration::from_secs(60))
@@ -105,7 +105,7 @@ async fn what_asks_in_the_background_ends_with_the_last_handle() {
 
 /// The backend decides a request that finds no tokens during a refill. While the shortage lasts, requests are rejected locally.
 #[tokio::test(start_paused = true)]
-async fn many_who_are_rejected_at_once_cost_few_round_trips() {
+async fn many_concurrent_rejections_cost_few_round_trips() {
     let wan = Wan::away(AWAY);
     let policy = Policy::new("slow", Quota::per_second(50).burst(64));
     let limiter = leasing(&wan, policy).deny_cache(false).build().unwrap();
@@ -131,7 +131,7 @@ async fn many_who_are_rejected_at_once_cost_few_round_trips() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_silent_is_asked_for_more_only_now_and_then() {
+async fn a_silent_backend_receives_few_refills() {
     let wan = Wan::away(AWAY);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     // Ten requests per millisecond, to lease many tokens.
@@ -153,7 +153,7 @@ async fn a_store_that_is_silent_is_asked_for_more_only_now_and_then() {
 
 /// The remaining tokens may be fewer than a request costs.
 #[tokio::test(start_paused = true)]
-async fn who_asks_ahead_takes_whatever_is_there() {
+async fn a_refill_ahead_of_time_takes_the_available_tokens() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     for _ in 0..100 {

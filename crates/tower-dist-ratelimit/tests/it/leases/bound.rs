@@ -235,7 +235,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_fleet_admits_no_more_in_any_interval_than_the_limit_does_in_that_and_a_lease_time(story in stories()) {
+    fn any_interval_admits_at_most_the_limit_of_the_interval_plus_a_lease_time(story in stories()) {
         let passed = play(story.play());
         let excess = excess(&passed, story.quota(), story.lease());
         prop_assert!(excess <= 0, "{excess} parts too many, {} requests", passed.len());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_seldom_asked_about_is_not_leased() {
+async fn a_key_with_few_requests_is_not_leased() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     for _ in 0..100 {
@@ -16,7 +16,7 @@ async fn a_key_that_is_seldom_asked_about_is_not_leased() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_keys_does_not_push_out_a_hot_one() {
+async fn a_flood_of_keys_does_not_evict_a_hot_key() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     let mut leased = 0;
@@ -31,7 +31,7 @@ async fn a_flood_of_keys_does_not_push_out_a_hot_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queues_looks_and_hopeless_costs_are_the_store_s() {
+async fn the_backend_decides_queues_peeks_and_impossible_costs() {
     let wan = Wan::away(Duration::ZERO);
     let queue = Policy::new("queue", Quota::per_second(1_000)).leaky_queue(LEASE);
     let limiter = leasing(&wan, queue).build().unwrap();
@@ -50,7 +50,7 @@ async fn queues_looks_and_hopeless_costs_are_the_store_s() {
 
 /// Some of these keys share a set of slots with the hot key.
 #[tokio::test(start_paused = true)]
-async fn nobody_spends_the_lease_of_another_key() {
+async fn no_request_spends_the_lease_of_another_key() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     warm_up(&limiter, 100).await;
@@ -64,7 +64,7 @@ async fn nobody_spends_the_lease_of_another_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_spends_what_was_leased_by_another_quota() {
+async fn no_request_spends_the_lease_of_another_quota() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty().dynamic_quotas()).build().unwrap();
     warm_up(&limiter, 100).await;
@@ -76,7 +76,7 @@ async fn nobody_spends_what_was_leased_by_another_quota() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_requests_at_once_make_no_key_hot() {
+async fn a_few_concurrent_requests_make_no_key_hot() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     for _ in 0..6 {
@@ -87,7 +87,7 @@ async fn a_few_requests_at_once_make_no_key_hot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hopeless_costs_keep_no_key_from_its_lease() {
+async fn impossible_costs_keep_no_key_from_its_lease() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, plenty()).build().unwrap();
     warm_up(&limiter, 100).await;
@@ -104,7 +104,7 @@ async fn hopeless_costs_keep_no_key_from_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_with_a_quota_of_its_own_leases_as_much_as_that_allows() {
+async fn a_key_with_its_own_quota_leases_by_that_quota() {
     let wan = Wan::away(Duration::ZERO);
     let policy = Policy::new("few", Quota::per_second(3)).dynamic_quotas();
     let limiter = leasing(&wan, policy).build().unwrap();
@@ -116,7 +116,7 @@ async fn a_key_with_a_quota_of_its_own_leases_as_much_as_that_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_window_is_told_whatever_the_burst_of_a_quota() {
+async fn remaining_tokens_of_a_window_do_not_depend_on_the_burst_of_a_quota() {
     let wan = Wan::away(Duration::ZERO);
     let policy = Policy::new("day", Quota::per_day(10))
         .fixed_window()

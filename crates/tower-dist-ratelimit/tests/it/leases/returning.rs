@@ -4,7 +4,7 @@ use super::*;
 use crate::support::{Mood, Scripted};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_lease_is_given_back_and_others_find_it() {
+async fn unused_leased_tokens_return_and_other_instances_can_take_them() {
     let wan = Wan::away(AWAY);
     let day = || Policy::new("day", Quota::per_day(1_000));
     let limiter = leasing(&wan, day()).build().unwrap();
@@ -22,7 +22,7 @@ async fn what_is_left_of_a_lease_is_given_back_and_others_find_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_that_is_left_alone() {
+async fn no_tokens_return_after_the_lease_or_for_windows_or_while_the_circuit_is_open() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("day", Quota::per_day(1_000)));
     let limiter = limiter.build().unwrap();
@@ -51,7 +51,7 @@ async fn nothing_is_given_back_after_the_lease_nor_of_windows_nor_to_a_store_tha
 
 /// The key's own quota refills the bucket twice as fast as the policy's.
 #[tokio::test(start_paused = true)]
-async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
+async fn tokens_return_by_the_quota_of_their_lease() {
     let wan = Wan::away(Duration::ZERO);
     let policy = || Policy::new("fast", Quota::per_second(20).burst(2_000)).dynamic_quotas();
     let own = |limiter: Limiter| limiter.with_quota(Quota::per_second(40).burst(2_000));
@@ -73,7 +73,7 @@ async fn what_is_given_back_is_of_the_quota_that_it_was_leased_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_back() {
+async fn tokens_that_the_bucket_gains_before_the_message_arrives_do_not_return() {
     const DEADLINE: Duration = Duration::from_millis(500);
     let wan = Wan::away(Duration::ZERO);
     // The bucket gains 20 in a lease time and 10 within the timeout.
@@ -96,7 +96,7 @@ async fn what_the_bucket_gains_until_the_message_must_have_arrived_is_not_given_
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_shuts_down_is_told_that_nothing_could_be_given_back() {
+async fn return_leases_fails_if_no_tokens_could_return() {
     let store = Scripted::new(Mood::AtOnce);
     let day = Policy::new("day", Quota::per_day(1_000));
     let limiter = Limiter::builder(store.clone(), day).consistency(Consistency::leased_for(LEASE));

@@ -34,7 +34,7 @@ async fn near_the_limit_shares_shrink_to_single_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_here_says_when_the_store_is_asked_again_and_then_it_is() {
+async fn a_local_rejection_names_the_end_of_the_pause() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_second(50).burst(10)))
         .deny_cache(false)
@@ -58,7 +58,7 @@ async fn a_rejection_here_says_when_the_store_is_asked_again_and_then_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_put_back_ends_a_pause() {
+async fn a_refund_ends_a_pause() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)))
         .build()
@@ -110,7 +110,7 @@ async fn a_reset_ends_the_pause_of_every_quota_of_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_too_costly_for_what_is_left_keeps_no_cheaper_one_from_it() {
+async fn a_request_above_the_remaining_tokens_blocks_no_cheaper_request() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("hour", Quota::per_hour(1_000)))
         .build()
@@ -125,7 +125,7 @@ async fn a_request_too_costly_for_what_is_left_keeps_no_cheaper_one_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_here_names_no_shorter_wait_than_the_store_did() {
+async fn a_local_rejection_names_no_shorter_wait_than_the_backend_did() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("day", Quota::per_day(40)).fixed_window())
         .build()
@@ -148,7 +148,7 @@ async fn a_rejection_here_names_no_shorter_wait_than_the_store_did() {
 
 /// The refund may have arrived already, so no earlier rejection applies.
 #[tokio::test(start_paused = true)]
-async fn what_is_put_back_is_found_before_that_is_confirmed() {
+async fn refunded_tokens_are_available_before_the_refund_is_confirmed() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.build().unwrap();
@@ -168,7 +168,7 @@ async fn what_is_put_back_is_found_before_that_is_confirmed() {
 
 /// A refill was sent before the refund, and its empty grant arrives afterwards.
 #[tokio::test(start_paused = true)]
-async fn a_shortage_from_before_a_refund_is_no_reason_to_pause_after_it() {
+async fn a_shortage_from_before_a_refund_starts_no_pause_after_it() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(40)));
     let limiter = limiter.deny_cache(false).build().unwrap();
@@ -207,7 +207,7 @@ async fn after_a_refund_there_are_pauses_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_reset_there_are_leases_at_once() {
+async fn after_a_reset_leases_start_immediately() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_hour(400)));
     let limiter = limiter.deny_cache(false).build().unwrap();
@@ -225,7 +225,7 @@ async fn after_a_reset_there_are_leases_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_of_the_store_names_no_instant_at_which_it_would_not_be_asked() {
+async fn a_request_after_the_wait_of_a_backend_rejection_reaches_the_backend() {
     let wan = Wan::away(Duration::ZERO);
     let limiter = leasing(&wan, Policy::new("slow", Quota::per_second(50).burst(64)));
     let limiter = limiter.deny_cache(false).build().unwrap();
@@ -267,7 +267,7 @@ async fn a_shortage_that_a_refund_overtakes_is_forgotten() {
 
 /// However long the backend's own wait was.
 #[tokio::test(start_paused = true)]
-async fn what_another_instance_puts_back_is_found_after_a_lease_time() {
+async fn refunds_of_another_instance_are_found_after_a_lease_time() {
     let wan = Wan::away(Duration::ZERO);
     let day = || Policy::new("day", Quota::per_day(40));
     let limiter = leasing(&wan, day()).deny_cache(false).build().unwrap();

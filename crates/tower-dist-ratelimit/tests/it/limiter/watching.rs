@@ -8,7 +8,7 @@ use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, backend::Memory}
 use crate::support::{Mood, Remote, Scripted, Told};
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_dropped_is_no_request_that_is_given_up() {
+async fn a_dropped_peek_is_not_a_cancelled_request() {
     let told = Told::default();
     let remote = Remote::after(Duration::from_millis(1));
     let limiter = Limiter::builder(remote, Policy::new("p", Quota::per_hour(1)));
@@ -20,7 +20,7 @@ async fn a_look_that_is_dropped_is_no_request_that_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_at_once_ends_a_row_of_failures() {
+async fn an_immediate_answer_resets_the_count_of_failures() {
     let store = Scripted::new(Mood::Failing);
     let limiter = Limiter::builder(store.clone(), Policy::new("p", Quota::per_hour(1_000)));
     let limiter = limiter.failure_mode(FailureMode::Open).build().unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_place_in_a_queue_that_is_not_used_is_given_to_nobody() {
+async fn an_unused_place_in_a_queue_goes_to_no_other_request() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&log);
     let started = Instant::now();
@@ -32,7 +32,7 @@ async fn a_place_in_a_queue_that_is_not_used_is_given_to_nobody() {
 
 /// Concurrent requests over a slow backend: no request takes a place in the queue and then discards it.
 #[tokio::test(start_paused = true)]
-async fn a_throttle_over_a_full_queue_lets_as_many_in_as_the_rate_says() {
+async fn a_throttle_over_a_full_queue_admits_requests_at_the_rate() {
     for delay in [0, 1, 7] {
         let backend = Remote::after(Duration::from_millis(delay));
         let layer = CallLimitLayer::builder(backend).limit(
@@ -57,7 +57,7 @@ async fn a_throttle_over_a_full_queue_lets_as_many_in_as_the_rate_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_a_queue_puts_the_tokens_of_other_policies_back() {
+async fn a_request_that_leaves_a_queue_refunds_the_other_policies() {
     let layer = CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("bucket", Quota::per_hour(3)))
         .limit(Policy::new("queue", Quota::per_second(10)).leaky_queue(Duration::from_secs(9)));

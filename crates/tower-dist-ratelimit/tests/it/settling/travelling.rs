@@ -4,7 +4,7 @@ use super::*;
 use crate::support::{Mood, Scripted};
 
 #[tokio::test(start_paused = true)]
-async fn corrections_travel_to_a_remote_store_and_nobody_waits_for_them() {
+async fn corrections_reach_a_remote_backend_and_no_request_waits_for_them() {
     let layer = builder(Remote::after(Duration::from_millis(20)))
         .build()
         .unwrap();
@@ -70,7 +70,7 @@ async fn corrections_end_with_the_layer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passes_undecided_has_nothing_to_settle() {
+async fn a_request_allowed_without_a_decision_has_nothing_to_settle() {
     let layer = builder(Broken).failure_mode(FailureMode::Open);
     let layer = layer.build().unwrap();
     let handle = handle(&layer).await;
@@ -82,7 +82,7 @@ async fn what_passes_undecided_has_nothing_to_settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shared_store_sees_the_same_corrections() {
+async fn limiters_over_a_shared_backend_share_corrections() {
     let store: Arc<dyn Backend> = Arc::new(Memory::default());
     let layer = builder(Arc::clone(&store)).build().unwrap();
     let limiter = Limiter::new(store, policy()).unwrap();
@@ -92,7 +92,7 @@ async fn a_shared_store_sees_the_same_corrections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_cost_as_much_as_was_reserved_is_not_told_to_a_store() {
+async fn a_cost_equal_to_the_reservation_sends_no_correction() {
     let store = Scripted::new(Mood::AtOnce);
     let layer = builder(store.clone()).build().unwrap();
     for (actual, asked) in [(10, 1), (9, 3)] {

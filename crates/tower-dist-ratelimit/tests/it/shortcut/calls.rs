@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn calls_pass_wait_and_are_rejected_alike_by_the_shortcut_and_by_the_way_of_all(
+    fn calls_have_the_same_outcomes_on_the_shortcut_and_on_the_general_path(
         rules in rules(), form in forms(), room in 1_usize..40, calls in calls()
     ) {
         let service = |log: &Log, backend| service(&rules, form, log, backend);

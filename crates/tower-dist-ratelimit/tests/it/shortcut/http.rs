@@ -232,7 +232,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_layer_answers_alike_by_the_shortcut_and_by_the_way_of_all(
+    fn a_layer_sends_the_same_responses_on_the_shortcut_and_on_the_general_path(
         rules in rules(), setup in setups(), room in 1_usize..40, visits in visits()
     ) {
         let service = |log: &Log, backend| service(&rules, &setup, log, backend);

@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_limiter_decides_alike_by_the_shortcut_and_by_the_way_of_all(
+    fn a_limiter_makes_the_same_decisions_on_the_shortcut_and_on_the_general_path(
         rules in rules(), room in 1_usize..40, traffic in traffic()
     ) {
         let [short, long] = play(run(&rules, room, &traffic, |builder, _| builder));
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn a_limiter_tells_its_observer_the_same_by_the_shortcut_and_by_the_way_of_all(
+    fn a_limiter_emits_the_same_events_on_the_shortcut_and_on_the_general_path(
         rules in rules(), room in 1_usize..40, shadow in any::<bool>(), traffic in traffic()
     ) {
         let [short, long] = play(run(&rules, room, &traffic, |builder, log| {

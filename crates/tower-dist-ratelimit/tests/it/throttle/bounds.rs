@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn who_would_wait_too_long_is_rejected_at_once() {
+async fn a_request_that_would_wait_too_long_is_rejected_immediately() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(1)).layer(inner(&log));
     let calls: Vec<_> = (0..11)
@@ -33,7 +33,7 @@ async fn who_would_wait_too_long_is_rejected_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_in_line_is_rejected_at_once_too_if_its_cost_takes_too_long() {
+async fn the_head_of_the_queue_is_rejected_immediately_if_its_cost_takes_too_long() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(20)).layer(inner(&log));
     assert_eq!(spawn(&mut service, Call(0, 0, 20)).await.unwrap(), Ok(0));
@@ -49,7 +49,7 @@ async fn the_first_in_line_is_rejected_at_once_too_if_its_cost_takes_too_long() 
 
 /// Regardless of the requests that wait.
 #[tokio::test(start_paused = true)]
-async fn what_can_never_pass_is_rejected_at_once_for_what_it_costs_whoever_waits() {
+async fn a_cost_that_can_never_pass_is_rejected_immediately_even_behind_a_queue() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(4)).layer(inner(&log));
     assert_eq!(spawn(&mut service, Call(0, 0, 4)).await.unwrap(), Ok(0));
@@ -67,7 +67,7 @@ async fn what_can_never_pass_is_rejected_at_once_for_what_it_costs_whoever_waits
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_given_back_can_be_taken() {
+async fn a_released_place_can_be_taken() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(1)).layer(inner(&log));
     let calls: Vec<_> = (0..11)
@@ -84,7 +84,7 @@ async fn a_place_that_is_given_back_can_be_taken() {
 
 /// A request that arrives before the new head of the queue sends its request does not use the wait of the dropped request.
 #[tokio::test(start_paused = true)]
-async fn an_expensive_request_that_leaves_takes_its_wait_along() {
+async fn a_dropped_expensive_request_no_longer_delays_the_queue() {
     let log = Log::default();
     let mut service = layer(Memory::default(), ten(4)).layer(inner(&log));
     assert_eq!(spawn(&mut service, Call(0, 0, 4)).await.unwrap(), Ok(0));
@@ -131,7 +131,7 @@ async fn the_queue_is_bounded_over_all_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait() {
+async fn a_request_that_shares_tokens_with_other_queues_waits_at_most_the_longest_wait() {
     let layer = CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("all", ten(1)))
         .limit(Policy::new("each", Quota::per_second(100)).by_request(|call: &Call| call.1))
@@ -157,7 +157,7 @@ async fn who_has_to_share_with_other_lines_waits_no_longer_than_the_longest_wait
 
 /// Queued requests know the stock of the policy that did not reject the head of the queue.
 #[tokio::test(start_paused = true)]
-async fn what_is_in_stock_need_not_be_waited_for() {
+async fn available_tokens_cause_no_wait() {
     let layer = CallLimitLayer::builder(Memory::default())
         .limit(Policy::new("stock", ten(30)))
         .limit(Policy::new("even", Quota::per_second(100).burst(1)))
@@ -185,7 +185,7 @@ async fn what_is_in_stock_need_not_be_waited_for() {
 }
 
 #[test]
-fn waits_of_nothing_and_without_end_are_not_built() {
+fn zero_and_infinite_waits_are_build_errors() {
     let builder = || {
         let layer = CallLimitLayer::<Call>::builder(Memory::default());
         layer.limit(Policy::new("p", ten(1))).waiting()

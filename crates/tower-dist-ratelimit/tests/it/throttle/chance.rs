@@ -126,7 +126,7 @@ proptest! {
 
     /// Each call goes exactly when all earlier ones have gone or left and its tokens are available.
     #[test]
-    fn whoever_leaves_those_who_stay_go_in_order_and_at_the_first_moment(callers in callers()) {
+    fn remaining_calls_go_in_order_and_at_the_first_moment_when_others_leave(callers in callers()) {
         let ends = block_on(run(None, &callers));
         for key in 0..2 {
             let mut bucket = Bucket { full_at: 0 };
@@ -155,7 +155,7 @@ proptest! {
 
     /// A slow backend delays calls but loses none: all end in time, and no token is lost.
     #[test]
-    fn whoever_leaves_while_the_store_is_asked_nobody_is_forgotten(callers in callers(), delay in 1_u64..45) {
+    fn calls_that_leave_during_a_backend_request_strand_no_other_call(callers in callers(), delay in 1_u64..45) {
         let ends = block_on(run(Some(Duration::from_millis(delay)), &callers));
         for key in 0..2 {
             let (mut passed, mut last) = (Vec::new(), 0);

@@ -51,7 +51,7 @@ impl Backend for Wired {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_before_its_call_has_its_tokens_back_also_where_that_takes_time() {
+async fn a_call_dropped_before_the_inner_call_is_refunded_on_slow_backends_too() {
     let log = Log::default();
     let layer = layer(Wired(Arc::default()), Quota::per_hour(3));
     // This inner service is never ready.

@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_service_is_ready_whatever_the_limit_and_the_inner_service_say() {
+async fn the_service_is_always_ready() {
     let (mock, mut handle) = mock::pair::<Call, u32>();
     handle.allow(0);
     let mut service = layer(Memory::default(), ten(1)).layer(mock);
@@ -36,7 +36,7 @@ async fn a_permit_is_taken_after_the_turn_has_come_and_not_held_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_that_were_not_used_come_back() {
+async fn unused_tokens_are_refunded() {
     let (mock, mut handle) = mock::pair::<Call, u32>();
     handle.allow(0);
     let mut service = layer(Memory::default(), ten(1)).layer(mock);
@@ -55,7 +55,7 @@ async fn tokens_that_were_not_used_come_back() {
 
 /// Five tokens in ten seconds; one was for a call whose inner service has not become ready.
 #[tokio::test(start_paused = true)]
-async fn tokens_of_a_window_that_is_over_are_not_put_into_the_next() {
+async fn tokens_of_a_past_window_are_not_refunded_to_the_next() {
     let quota = Quota::new(5, Duration::from_secs(10));
     for policy in [
         Policy::new("fixed", quota).fixed_window(),
@@ -101,7 +101,7 @@ async fn readiness_that_fails_is_the_call_s_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_remote_store_is_asked_by_the_first_in_line_only() {
+async fn only_the_head_of_the_queue_sends_requests_to_a_remote_backend() {
     let log = Log::default();
     let remote = Remote::after(Duration::from_millis(7));
     let mut service = layer(remote, ten(1)).layer(inner(&log));
@@ -117,7 +117,7 @@ async fn a_remote_store_is_asked_by_the_first_in_line_only() {
 
 /// A wait begins with the call, not with the backend's answer.
 #[tokio::test(start_paused = true)]
-async fn the_store_s_time_counts_as_a_wait() {
+async fn the_latency_of_the_backend_counts_as_a_wait() {
     let log = Log::default();
     let remote = Remote::after(Duration::from_millis(40));
     let mut service = layer(remote, ten(20)).layer(inner(&log));
@@ -135,7 +135,7 @@ async fn the_store_s_time_counts_as_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_rejectes_or_allows_and_nobody_waits() {
+async fn a_failing_backend_rejects_or_allows_without_a_wait() {
     for (action, result) in [
         (FailureMode::Closed, Err(Reason::Backend)),
         (FailureMode::Open, Ok(0)),
@@ -166,7 +166,7 @@ impl Observer for Told {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_is_told_of_each_request_once_and_of_its_wait() {
+async fn an_observer_receives_each_request_once_with_its_wait() {
     let told = Told::default();
     let policy = RequestPolicy::from(Policy::new("p", ten(1)));
     let layer = CallLimitLayer::builder(Memory::default()).limit(policy);

@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_fleet_that_gives_back_admits_no_more_than_one_that_does_not(handover in handovers()) {
+    fn a_fleet_that_returns_leases_admits_no_more_than_a_fleet_that_does_not(handover in handovers()) {
         let passed = play(handover.play());
         let excess = excess(&passed, handover.quota(), handover.lease());
         prop_assert!(excess <= 0, "{excess} parts too many, {} requests", passed.len());
