@@ -31,8 +31,7 @@ use crate::server::Server;
 const TICK: Duration = Duration::from_millis(500);
 
 /// The page loads nothing from elsewhere, and its script talks only to the gateway.
-const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
 
 /// What the page's routes need.
 #[derive(Clone)]
