@@ -81,7 +81,7 @@ async fn no_request_is_rejected_that_the_backend_would_admit() {
     advance(Duration::from_millis(1)).await;
     assert!(
         slow.check("key").await.unwrap().allowed,
-        "the store has a token"
+        "the backend has a token"
     );
 }
 

@@ -98,7 +98,7 @@ async fn a_body_that_fails_settles_the_data_sent_before() {
     assert!(body.frame().await.unwrap().is_ok());
     assert!(body.frame().await.unwrap().is_err());
     assert_eq!(tokens.taken().await, 3);
-    assert!(body.frame().await.unwrap().is_ok(), "whoever goes on");
+    assert!(body.frame().await.unwrap().is_ok(), "the body continues");
     assert_eq!(tokens.taken().await, 3);
 }
 

@@ -46,7 +46,7 @@ async fn a_closed_failure_mode_sends_the_time_of_the_next_probe_once_known() {
     let response = send(&mut service, get()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(field(&response, "retry-after"), Some("1"));
-    assert_eq!(field(&response, "ratelimit"), None, "nobody has counted");
+    assert_eq!(field(&response, "ratelimit"), None, "no count is known");
     assert_eq!(
         &response.body()[..],
         br#"{"type":"about:blank","title":"Service Unavailable","status":503}"#

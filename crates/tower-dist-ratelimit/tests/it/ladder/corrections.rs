@@ -45,11 +45,7 @@ async fn local_charges_are_settled_locally_even_after_the_circuit_closes() {
     let (handle, source, left) = ask(&layer).await;
     assert_eq!((source, left), (Source::Local, 400));
     handle.settle(30);
-    assert_eq!(
-        store.asked(),
-        1,
-        "the store did not charge it, as far as it is known"
-    );
+    assert_eq!(store.asked(), 1, "the settlement did not reach the backend");
     let (handle, _, left) = ask(&layer).await;
     assert_eq!(left, 370);
     store.is(Mood::AtOnce);

@@ -162,7 +162,7 @@ async fn refunds_while_the_circuit_is_open_go_to_the_deciding_component() {
     assert_eq!(limiter.peek("a").await.unwrap().remaining, 98);
     assert!(
         limiter.reset("a").await.is_err(),
-        "the store has not heard of it"
+        "the backend has not received it"
     );
     assert_eq!(limiter.peek("a").await.unwrap().remaining, 100);
     assert_eq!(store.asked(), 5);
