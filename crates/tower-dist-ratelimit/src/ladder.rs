@@ -1,4 +1,4 @@
-//! Who decides, when the store does not: deadline, circuit breaker, then what was chosen for that.
+//! The path of a request when the backend fails: timeout, circuit breaker, then the failure mode.
 
 mod breaker;
 mod circuit;
@@ -26,26 +26,26 @@ use self::{
 };
 use crate::{BuildError, Event, Policy, backend::BackendError, observe::Watch};
 
-/// The rungs below the store.
+/// The circuit breaker, the failure mode, and the recovery after an outage.
 pub(crate) struct Ladder {
     watch: Watch,
     breaker: Breaker,
-    /// Where the breaker's time begins.
+    /// The origin of the breaker's times.
     made: Instant,
-    /// Whether the store has ever said that it will answer later. Then what it says at once is said from memory, and tells
-    /// nothing about how it is.
+    /// Whether the backend has ever answered asynchronously. From then on, an immediate answer comes from local state
+    /// and is no evidence of the backend's health.
     answers_later: AtomicBool,
     recovery: Recovery,
-    /// How long processes take to return, from the first to the last one.
+    /// The longest time between the first and the last process that returns to the backend after an outage.
     all_return: Duration,
     pub(crate) instead: Instead,
 }
 
-/// What is done instead of asking the store.
+/// The failure mode, with its state.
 pub(crate) enum Instead {
     Open,
     Closed,
-    /// Boxed, because most never need it.
+    /// Boxed, because the fallback is large and rarely used.
     Decide(Box<Fallback>),
 }
 
@@ -75,15 +75,15 @@ impl Ladder {
         })
     }
 
-    /// Leave to ask the store, unless it is left alone or this process returns to it. Two relaxed loads, which is all that a
-    /// store costs that never fails.
+    /// Returns permission to query the backend, unless the circuit is open or this process has recently returned to the
+    /// backend. Costs two relaxed loads.
     #[inline]
     pub(crate) fn leave_if_closed(&self) -> Option<Leave> {
         let leave = self.breaker.leave_if_closed()?;
         self.recovery.is_over().then_some(leave)
     }
 
-    /// Leave to ask the store, also for a probe.
+    /// Returns permission to query the backend. While the circuit is open, only a probe that is due gets it.
     #[inline]
     pub(crate) fn leave(&self) -> Result<Leave, BackendError> {
         self.breaker
@@ -91,12 +91,13 @@ impl Ladder {
             .map_err(|_| BackendError::circuit_open())
     }
 
-    /// How long the store is left alone, if it is.
+    /// Returns the time until the next probe, or `None` while the circuit is closed.
     pub(crate) fn shut_for(&self) -> Option<Duration> {
         self.breaker.open_for(|| self.now())
     }
 
-    /// The share of this process, if it has lately returned; and whether requests are charged to it, too.
+    /// Returns this process's share if the process has recently returned to the backend, and whether requests are
+    /// charged to the share, too.
     pub(crate) fn recovering(&self) -> Option<(&Fallback, bool)> {
         match &self.instead {
             Instead::Decide(fallback) if !self.recovery.is_over() => {
@@ -107,7 +108,7 @@ impl Ladder {
         }
     }
 
-    /// The store has decided at once.
+    /// Records an immediate decision of the backend.
     #[inline]
     pub(crate) fn answered_at_once(&self, leave: Leave) {
         if leave == Leave::Quiet {
@@ -120,31 +121,31 @@ impl Ladder {
         }
     }
 
-    /// The store will answer.
+    /// Records that the backend answers asynchronously.
     pub(crate) fn answers_later(&self) {
         if !self.answers_later.load(Relaxed) {
             self.answers_later.store(true, Relaxed);
         }
     }
 
-    /// The store has decided, some time after it was asked.
+    /// Records an asynchronous decision of the backend.
     pub(crate) fn answered_later(&self, leave: Leave) {
         let change = self.breaker.answered(leave, self.now(), false);
         self.tell(change, None);
     }
 
-    /// The store has failed, or is late.
+    /// Records an error or a timeout of the backend.
     pub(crate) fn failed(&self, leave: Leave, error: &BackendError) {
         let change = self.breaker.failed(leave, self.now());
         self.tell(change, Some(error));
     }
 
-    /// Changes, and not every request.
+    /// Logs and emits changes of the circuit, not every failure. Starts the recovery when the circuit closes.
     fn tell(&self, change: Option<Change>, error: Option<&BackendError>) {
         match (change, error) {
             (Some(Change::Opened), Some(error)) => {
                 #[cfg(feature = "tracing")]
-                tracing::warn!(name = self.watch.name(), %error, instead = ?self.instead, "rate limits are not the store's any more");
+                tracing::warn!(name = self.watch.name(), %error, instead = ?self.instead, "rate-limit circuit opened: the failure mode decides");
                 self.watch.emit(|| Event::CircuitOpened(error));
             }
             (Some(Change::Closed), _) => {
@@ -155,7 +156,7 @@ impl Ladder {
                 #[cfg(feature = "tracing")]
                 tracing::info!(
                     name = self.watch.name(),
-                    "rate limits are the store's again"
+                    "rate-limit circuit closed: the backend decides"
                 );
                 self.watch.emit(|| Event::CircuitClosed);
             }

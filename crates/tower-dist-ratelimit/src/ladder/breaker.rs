@@ -13,8 +13,8 @@ use super::{circuit::Circuit, pauses::Pauses};
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<State>,
-    /// The state in short, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that reads an old
-    /// value is decided as if it had come a moment earlier.
+    /// The state in short, so that most requests take no lock: [`QUIET`], [`CLOSED`] or [`OPEN`]. A request that reads
+    /// an old value is decided as if it had come a moment earlier.
     phase: AtomicU8,
     pauses: Pauses,
     seed: u64,
@@ -23,7 +23,8 @@ pub(super) struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     circuit: Circuit,
-    /// The number of the latest probe. It also changes when the circuit opens, so an old probe is never taken for a new one.
+    /// The number of the latest probe. It also changes when the circuit opens, so an old probe is never taken for a new
+    /// one.
     probe: u64,
 }
 
@@ -131,7 +132,7 @@ impl Breaker {
         });
     }
 
-    /// The time until the backend is asked again, or `None` while the circuit is closed.
+    /// The time until the next probe, or `None` while the circuit is closed.
     pub(super) fn open_for(&self, now: impl FnOnce() -> Duration) -> Option<Duration> {
         if self.leave_if_closed().is_some() {
             return None;

@@ -125,7 +125,8 @@ impl Circuit {
 impl Record {
     fn count(mut self, failed: bool, now: Duration) -> Self {
         let half = now.as_nanos() / HALF.as_nanos();
-        // A thread can read the clock and be overtaken by another one; then `half` is the one before.
+        // A thread can read the clock and count after another thread with a later time. Its outcome then counts in
+        // `now`.
         if half > self.half {
             let follows = half == self.half + 1;
             self.before = if follows { self.now } else { Tally::default() };

@@ -9,35 +9,35 @@ use crate::{
     register,
 };
 
-/// Decides in this process, by a share of every quota.
+/// Decides in this process, with a share of each quota.
 pub(crate) struct Fallback {
     share: Memory,
-    /// Tokens that were admitted here and that the backend does not know of. It counts as the share does.
+    /// Tokens that were admitted here and that the backend has not counted. Has the same policies as `share`.
     unreported: Memory,
     /// In the order of the policies.
     shares: Vec<Share>,
 }
 
-/// One policy's.
+/// This process's share of one policy.
 struct Share {
     id: PolicyId,
     algorithm: Algorithm,
-    /// What this process may admit alone.
+    /// The quota that this process admits alone.
     quota: Quota,
     /// Whether keys can have other quotas.
     is_dynamic: bool,
     instances: u64,
-    /// What one request costs, if that is fixed.
+    /// The policy's fixed cost of a request.
     cost: u64,
 }
 
 impl Fallback {
-    /// For one of `instances` instances that share these policies.
+    /// Builds the fallback of one of `instances` instances that share these policies.
     ///
     /// # Errors
     ///
-    /// A share that this process cannot count. Without a remote backend this process counts the whole quota anyway; if it
-    /// cannot, the error is about the policy, not about the fallback.
+    /// Fails if this process cannot count a share. Without a remote backend this process counts the whole quota anyway.
+    /// If it cannot, the error is about the policy, not about the fallback.
     pub(super) fn new(
         policies: &[Policy],
         instances: u32,
@@ -70,7 +70,7 @@ impl Fallback {
             })
         };
         register(&unreported)?;
-        // The same ids: both are new.
+        // Both memories are new, so they assign the same ids.
         for (share, id) in shares.iter_mut().zip(register(&share)?) {
             share.id = id;
         }
@@ -81,13 +81,13 @@ impl Fallback {
         })
     }
 
-    /// The longest time for which an admitted token counts.
+    /// Returns the longest time for which an admitted token counts.
     pub(super) fn lasting(&self) -> Duration {
         let lasting = self.shares.iter().map(Share::lasting);
         lasting.max().unwrap_or_default()
     }
 
-    /// Decides instead of the store, on these charges of policies by their numbers.
+    /// Decides in place of the backend. Each charge comes with the number of its policy.
     pub(crate) fn acquire<'a>(
         &self,
         charges: impl Iterator<Item = (usize, Charge<'a>)>,
@@ -102,19 +102,19 @@ impl Fallback {
         Ok(allowed)
     }
 
-    /// Records that the backend does not know of a charge.
+    /// Records an admitted charge that the backend has not counted.
     pub(crate) fn keep(&self, number: usize, charge: Charge<'_>) {
         let cost = i64::try_from(charge.cost).unwrap_or(i64::MAX);
         let _ = self.unreported.settle(&[self.own(number, charge)], cost);
     }
 
-    /// Puts back a charge that the backend has not made.
+    /// Refunds a charge to the share, because the backend has not admitted the request.
     pub(crate) fn release(&self, number: usize, charge: Charge<'_>) {
         let cost = i64::try_from(charge.cost).unwrap_or(i64::MAX);
         let _ = self.share.settle(&[self.own(number, charge)], -cost);
     }
 
-    /// Takes the tokens of a key that were admitted here, still count, and are unknown to the backend.
+    /// Returns and clears the key's unreported tokens that still count.
     pub(crate) fn take_unreported(&self, number: usize, charge: Charge<'_>) -> u64 {
         let share = &self.shares[number];
         let look = self.own(number, Charge { cost: 0, ..charge });
@@ -127,7 +127,7 @@ impl Fallback {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 look.quota.unwrap_or(share.quota).burst_size()
             }
-            // A request that waits here has its time already.
+            // A queued request already has its start time.
             Algorithm::LeakyQueue { .. } => 0,
             _ => decision.limit,
         };
@@ -150,15 +150,15 @@ impl Fallback {
         now(self.share.settle(&own, delta)).map(|_| ())
     }
 
-    /// Forgets what a key has used here.
+    /// Resets the usage of a key in this process.
     pub(crate) fn reset(&self, number: usize, key: &[u8]) {
         for memory in [&self.share, &self.unreported] {
-            // It is done when it is asked for.
+            // A `Memory` resets in the call, not in the future.
             drop(memory.reset(self.shares[number].id, key));
         }
     }
 
-    /// The same charge to this process's share of the policy; without more than is needed.
+    /// Returns the same charge to this process's share of the policy, for no more tokens than the cost.
     fn own<'a>(&self, number: usize, charge: Charge<'a>) -> Charge<'a> {
         let share = &self.shares[number];
         Charge {
@@ -173,7 +173,8 @@ impl Share {
         let mut share = Self {
             id: PolicyId::new(0),
             algorithm: match policy.algorithm() {
-                // Windows that begin at other times than the backend's would admit twice in one of those.
+                // Windows of this process start at other times than the backend's. Two of them could admit in one
+                // backend window.
                 Algorithm::FixedWindow { .. } => Algorithm::FixedWindowFromFirstRequest,
                 algorithm => algorithm,
             },
@@ -186,7 +187,7 @@ impl Share {
         share
     }
 
-    /// How long an admitted token counts, at most.
+    /// Returns the longest time for which an admitted token counts.
     fn lasting(&self) -> Duration {
         if self.is_dynamic {
             return HORIZON;
@@ -197,24 +198,24 @@ impl Share {
     }
 
     fn of(&self, quota: Quota) -> Quota {
-        // Whoever is allowed nothing gets no share of it.
+        // A quota of zero stays zero.
         let share = |tokens: u64, least: u64| (tokens / self.instances).max(least).min(tokens);
         let burst = share(quota.burst_size(), self.cost.max(1));
         let limit = match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => share(quota.limit(), 1),
-            // There the limit is all that passes at once.
+            // Without a burst, one request can take at most the limit.
             _ => share(quota.limit(), self.cost.max(1)),
         };
         Quota::new(limit, quota.window()).burst(burst)
     }
 }
 
-/// Nobody has set what is wrong with a share: what can be changed is the instances, and who decides.
+/// Converts an error about a share into one about `instances`, because callers set the instances and not the share.
 fn no_share(instances: u32, error: &BuildError) -> BuildError {
     let (field, value, bound) = (error.field(), error.value(), error.bound());
     let bound = format_args!(
-        "so many that this process can count its share of the limit, whose {field} is {value} and must be {bound}; else \
-         choose FailureMode::Open or FailureMode::Closed"
+        "so large that this process can count its share: the {field} of the share is {value}, but must be {bound}; otherwise \
+         use FailureMode::Open or FailureMode::Closed"
     );
     let of_share = BuildError::new("instances", instances, bound);
     match error.policy() {
@@ -223,11 +224,11 @@ fn no_share(instances: u32, error: &BuildError) -> BuildError {
     }
 }
 
-/// [`Memory`] knows no other answers.
+/// Returns the answer of a [`Memory`], which never answers later.
 fn now(answer: Answer) -> Result<bool, BackendError> {
     match answer {
         Answer::Done(allowed) => Ok(allowed),
         Answer::Failed(error) => Err(error),
-        Answer::Later(_) => Err(BackendError::new("an answer that comes later")),
+        Answer::Later(_) => Err(BackendError::new("the memory answers later")),
     }
 }

@@ -1,24 +1,24 @@
 use std::time::Duration;
 
-/// The first pause of a store that answers in a millisecond or two, and is not worth waiting for for much longer.
+/// The first pause before jitter, unless two timeouts are longer. A backend answers in one or two milliseconds.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest pause: how long decisions take to be the store's again, at most, once it is back. A thousand instances then ask a
-/// dead store a thousand times in two seconds, which is what a live one answers in ten milliseconds.
+/// The longest pause, unless the first one is longer: a backend that recovers is probed within this time. A thousand
+/// instances send about a thousand probes in it, as many requests as a healthy backend answers in 10 ms.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Longer than a backend takes to connect again: its delays between attempts grow up to 1 s.
+/// An upper bound on the time in which a backend reconnects. Its reconnect delays grow to at most 1 s.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// How long a store that fails is left alone: twice as long after each probe, and half of that at random, so that a fleet
-/// does not come back as one.
+/// The pauses between probes of a failing backend. Each pause is twice as long as the previous one. Half of each is
+/// random, so that the probes of a fleet spread out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     timeout: Duration,
 }
 
 impl Pauses {
-    /// For answers that are waited for this long.
+    /// The pauses for a backend with this timeout.
     pub(super) fn new(timeout: Duration) -> Self {
         Self { timeout }
     }
@@ -27,15 +27,15 @@ impl Pauses {
         self.timeout
     }
 
-    /// How long processes take to return, from the first to the last one.
+    /// Returns the longest time between the first and the last process that returns to the backend.
     pub(super) fn all_return(self) -> Duration {
         CONNECT + LONGEST.max(self.timeout.saturating_mul(2))
     }
 
-    /// The pause after this many probes. `noise` is random.
+    /// Returns the pause after this many probes. `noise` is random.
     ///
-    /// No pause is shorter than the timeout: what was asked before it began has an answer when it ends, and is not
-    /// mistaken for the news.
+    /// No pause is shorter than the timeout. So a request that was sent before the pause has ended before the next
+    /// probe.
     pub(super) fn after(self, probes: u8, noise: u64) -> Duration {
         let first = FIRST.max(self.timeout.saturating_mul(2));
         let doubled = first.saturating_mul(1 << probes.min(16));
@@ -44,7 +44,7 @@ impl Pauses {
     }
 }
 
-/// A part of the whole, as large as the noise is of all that it can be. In nanoseconds, of which there are less than 2⁶⁴ here.
+/// Returns a part of `whole` in proportion to `noise`: all of it for `u64::MAX`. The nanoseconds fit into a `u64` here.
 fn part(whole: Duration, noise: u64) -> Duration {
     let nanos = (whole.as_nanos() * (u128::from(noise) + 1)) >> 64;
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_two_seconds_and_half_of_each_is_chance() {
+    fn pauses_double_up_to_two_seconds_and_half_of_each_is_random() {
         let pauses = Pauses::new(ms(50));
         let shortest: Vec<_> = (0..8).map(|probes| pauses.after(probes, 0)).collect();
         let longest: Vec<_> = (0..8)

@@ -17,13 +17,14 @@
 //! request. Each of its windows admits at most L/N.
 //! - If the outage begins in W, the backend admits at most L before it. Only one window of each share begins in W.
 //! - If the outage begins before W, parts of two windows of each share lie in W. The first one admits at most L/N.
-//! - In both cases the backend and the last windows of the shares admit at most L together. Rule 2 charges those windows
-//!   to the backend, and rule 1 keeps the backend from admitting before all processes have reported.
+//! - In both cases the backend and the last windows of the shares admit at most L together. Rule 2 charges those
+//!   windows to the backend, and rule 1 keeps the backend from admitting before all processes have reported.
 //!
-//! The sum is at most 2 · L. If a process does not see the key again, the sum is higher by what it has admitted alone.
+//! The sum is at most 2 · L. If a process does not see the key again, the sum is higher by the tokens that it has
+//! admitted alone.
 //!
-//! A process that received no requests during the outage does not know of it. It can admit all that the backend allows
-//! while the others return.
+//! A process that received no requests during the outage does not know of it. It can admit all requests that the
+//! backend allows while the others return.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -35,22 +36,22 @@ use crate::algorithm::saturating_nanos;
 /// Relaxed throughout: a request that sees an old value is decided as if it had come a moment earlier.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if it has
-    /// reported all of them.
+    /// The end of the time in which this process reports tokens that it has admitted alone, in nanoseconds. Zero if it
+    /// has reported all of them.
     unreported_until: AtomicU64,
     /// The end of the time in which requests are charged to the share, too.
     shared_until: AtomicU64,
 }
 
 impl Recovery {
-    /// Returns whether the process has not returned lately. Costs one relaxed load.
+    /// Returns whether the process has not recently returned to the backend. Costs one relaxed load.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.unreported_until.load(Relaxed) == 0
     }
 
-    /// Records that the process has returned. All other processes return within `all`. Tokens that it has admitted alone
-    /// count for `lasting`.
+    /// Records that the process has returned. All other processes return within `all`. Tokens that it has admitted
+    /// alone count for `lasting`.
     pub(super) fn returned(&self, now: Duration, all: Duration, lasting: Duration) {
         let until = |time| saturating_nanos(now.saturating_add(time)).max(1);
         self.shared_until.store(until(all), Relaxed);
@@ -58,11 +59,11 @@ impl Recovery {
             .store(until(all.max(lasting)), Relaxed);
     }
 
-    /// Returns whether requests are charged to the share, too, or `None` if the process has not returned lately.
+    /// Returns whether requests are charged to the share, too, or `None` if the process has not returned recently.
     pub(super) fn is_shared(&self, now: Duration) -> Option<bool> {
         let (now, until) = (saturating_nanos(now), self.unreported_until.load(Relaxed));
         if until <= now {
-            // Unless the process has returned once more meanwhile.
+            // Fails if the process has returned again meanwhile. Then the new time stays.
             let _ = self
                 .unreported_until
                 .compare_exchange(until, 0, Relaxed, Relaxed);

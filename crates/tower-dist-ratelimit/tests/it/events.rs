@@ -163,8 +163,8 @@ async fn each_change_of_the_circuit_logs_one_line() {
     assert_eq!(
         lines,
         [
-            "rate limits are not the store's any more error=the rate limit's backend did not decide: out of order instead=Local",
-            "rate limits are the store's again",
+            "rate-limit circuit opened: the failure mode decides error=the rate limit's backend did not decide: out of order instead=Local",
+            "rate-limit circuit closed: the backend decides",
         ]
     );
 }

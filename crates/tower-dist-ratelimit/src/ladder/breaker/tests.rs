@@ -4,7 +4,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Failing since five requests at zero.
+/// A breaker that five failures at time zero have opened.
 fn open(seed: u64) -> Breaker {
     let breaker = Breaker::new(ms(50), seed);
     for nth in 1..=5 {
@@ -24,30 +24,30 @@ fn due(breaker: &Breaker) -> Duration {
 }
 
 #[test]
-fn it_opens_once_and_closes_once() {
+fn the_circuit_opens_once_and_closes_once() {
     let breaker = open(1);
-    // Asked before.
+    // Outcomes of requests that were sent before the circuit opened.
     assert_eq!(breaker.failed(Leave::Closed, ms(3)), None);
     assert_eq!(breaker.answered(Leave::Quiet, ms(3), false), None);
     let at = due(&breaker);
     assert_eq!(breaker.leave(|| at - ms(1)), Err(ms(1)));
     let probe = breaker.leave(|| at).unwrap();
     assert!(matches!(probe, Leave::Probe(_)));
-    assert!(breaker.leave(|| at).is_err(), "one at a time");
+    assert!(breaker.leave(|| at).is_err(), "one probe at a time");
     assert_eq!(breaker.answered(probe, at, false), Some(Change::Closed));
     assert_eq!(
         breaker.leave(|| at),
         Ok(Leave::Quiet),
-        "and all is forgotten"
+        "the record is cleared"
     );
     assert_eq!(breaker.answered(probe, at, false), None);
 }
 
 #[test]
-fn a_probe_that_is_old_news_changes_nothing() {
+fn a_superseded_probe_changes_nothing() {
     let breaker = open(1);
     let first = breaker.leave(|| ms(100)).unwrap();
-    // Nobody has heard of the first one again.
+    // The first probe has not ended.
     let second = breaker.leave(|| ms(9_000)).unwrap();
     assert!(matches!(second, Leave::Probe(_)));
     let before = due(&breaker);
@@ -57,7 +57,7 @@ fn a_probe_that_is_old_news_changes_nothing() {
 }
 
 #[test]
-fn pauses_differ_from_instance_to_instance_and_are_the_same_for_a_seed() {
+fn pauses_differ_between_instances_and_repeat_for_a_seed() {
     let pauses: std::collections::BTreeSet<_> = (0..100).map(|seed| due(&open(seed))).collect();
     assert!(pauses.len() > 95, "{pauses:?}");
     assert!(pauses.first() >= Some(&ms(50)) && pauses.last() <= Some(&ms(100)));
@@ -66,7 +66,7 @@ fn pauses_differ_from_instance_to_instance_and_are_the_same_for_a_seed() {
 }
 
 #[test]
-fn a_store_that_answers_at_once_is_counted_only_after_a_failure() {
+fn immediate_decisions_are_counted_only_after_a_failure() {
     let breaker = Breaker::new(ms(50), 1);
     breaker.failed(Leave::Quiet, ms(0));
     assert!(!is_quiet(&breaker));
@@ -77,12 +77,12 @@ fn a_store_that_answers_at_once_is_counted_only_after_a_failure() {
 }
 
 #[test]
-fn the_pause_after_a_probe_begins_when_it_has_failed() {
+fn the_pause_after_a_probe_begins_when_the_probe_fails() {
     for seed in 0..100 {
         let breaker = open(seed);
         let at = due(&breaker);
         let probe = breaker.leave(|| at).unwrap();
-        // As long as it has, and a pause of 100 to 200 ms.
+        // The timeout of 50 ms, and a pause of 100 to 200 ms.
         assert!((at + ms(150)..=at + ms(250)).contains(&due(&breaker)));
         breaker.failed(probe, at + ms(1));
         assert!((at + ms(101)..=at + ms(201)).contains(&due(&breaker)));

@@ -28,12 +28,12 @@ const OPENED_AT_NINE: Circuit = Circuit::Open {
 };
 
 #[test]
-fn the_fifth_failure_in_a_row_opens_it_whenever_they_come() {
+fn five_consecutive_failures_open_the_circuit_however_far_apart() {
     let slowly = |count: u64| after((1..=count).map(|n| (n * 3_600_000, true)));
     assert!(!slowly(4).is_open());
     assert!(slowly(5).is_open());
     assert_eq!(after((5..=9).map(|at| (at, true))), OPENED_AT_NINE);
-    // An answer ends the row.
+    // A decision ends the row of failures.
     let twice = (0..4).chain(5..9).map(|at| (at, true));
     let broken = twice.chain([(4, false)]).collect::<Vec<_>>();
     let mut sorted = broken;
@@ -42,7 +42,7 @@ fn the_fifth_failure_in_a_row_opens_it_whenever_they_come() {
 }
 
 #[test]
-fn half_of_ten_decisions_of_a_second_open_it_and_half_of_nine_or_less_than_half_do_not() {
+fn the_circuit_opens_if_half_of_at_least_ten_decisions_in_a_second_failed() {
     let turns = |count: u64| (0..count).map(|at| (at, at % 2 == 1));
     assert!(!after(turns(9)).is_open());
     assert!(after(turns(10)).is_open());
@@ -51,8 +51,8 @@ fn half_of_ten_decisions_of_a_second_open_it_and_half_of_nine_or_less_than_half_
 }
 
 #[test]
-fn what_is_two_halves_of_a_second_ago_counts_no_more() {
-    // Four failures in six, then one in two: five in eight, and nothing to look at.
+fn failures_two_half_seconds_ago_no_longer_count() {
+    // Four failures of six, then one of two: five of eight are fewer than ten decisions.
     let failing = [false, true, true, false, true, true].map(|failed| (499, failed));
     let later = |at: u64| [(at, false), (at, false), (at, false), (at, true)];
     let at = |at: u64| after(failing.into_iter().chain(later(at)));
@@ -62,31 +62,31 @@ fn what_is_two_halves_of_a_second_ago_counts_no_more() {
 }
 
 #[test]
-fn a_thread_that_comes_from_the_half_before_forgets_nothing() {
+fn a_decision_with_an_earlier_time_clears_no_counts() {
     let failing = [false, true, true, false, true, true, false].map(|failed| (500, failed));
     let late = [(499, false), (499, false), (500, true)];
     assert!(after(failing.into_iter().chain(late)).is_open(), "5 of 10");
 }
 
 #[test]
-fn many_decisions_keep_their_share() {
-    // The last two of five: never half.
+fn many_decisions_keep_their_failure_rate() {
+    // The last two of each five fail: less than half.
     let some = |count: u64| (0..count).map(|n| (0, n % 5 >= 3));
     assert!(!after(some(40_000)).is_open());
-    // And then three of five.
+    // Then three of each five fail.
     let more = (0..4_000).map(|n| (0, n % 5 >= 2));
     assert!(after(some(4_000).chain(more)).is_open());
 }
 
 #[test]
-fn a_probe_goes_when_the_pause_is_over_and_no_other_until_it_must_have_ended_and_paused() {
+fn a_probe_is_due_after_the_pause_and_the_next_one_after_its_timeout_and_pause() {
     assert_eq!(
         OPENED_AT_NINE.probe(ms(59) - Duration::from_nanos(1), pauses(), 0),
         None
     );
     assert_eq!(OPENED_AT_NINE.open_for(ms(9)), Some(ms(50)));
     let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
-    // 50 ms for the answer, and half of 200 ms.
+    // The timeout of 50 ms, and half of the pause of 200 ms.
     assert_eq!(
         probed,
         Circuit::Open {
@@ -100,7 +100,7 @@ fn a_probe_goes_when_the_pause_is_over_and_no_other_until_it_must_have_ended_and
 }
 
 #[test]
-fn a_probe_that_fails_early_is_followed_by_the_pause_at_once() {
+fn the_pause_begins_immediately_when_a_probe_fails_early() {
     let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
     let failed = probed.probe_failed(ms(60), pauses(), 0);
     assert_eq!(
@@ -118,7 +118,7 @@ fn a_probe_that_fails_early_is_followed_by_the_pause_at_once() {
 }
 
 #[test]
-fn a_probe_that_was_none_leaves_its_turn_to_the_next_request() {
+fn after_a_probe_decided_without_the_backend_the_next_request_is_a_probe() {
     let probed = OPENED_AT_NINE.probe(ms(59), pauses(), 0).unwrap();
     let spared = probed.probe_spared(ms(60));
     assert_eq!(
@@ -132,7 +132,7 @@ fn a_probe_that_was_none_leaves_its_turn_to_the_next_request() {
 }
 
 #[test]
-fn what_was_asked_before_it_opened_changes_nothing() {
+fn outcomes_of_requests_sent_before_the_circuit_opened_change_nothing() {
     for failed in [true, false] {
         let counted = OPENED_AT_NINE.count(failed, ms(40), pauses(), 7);
         assert_eq!(counted, OPENED_AT_NINE);
@@ -140,7 +140,7 @@ fn what_was_asked_before_it_opened_changes_nothing() {
 }
 
 #[test]
-fn the_end_of_time_is_far_and_no_panic() {
+fn the_largest_times_do_not_overflow() {
     let open = Circuit::Open {
         probes: u8::MAX,
         due: Duration::MAX,
@@ -164,7 +164,7 @@ fn the_end_of_time_is_far_and_no_panic() {
     );
 }
 
-/// As the documentation has it, with a list of all there was.
+/// The documented rules, on a list of all decisions.
 #[derive(Default)]
 struct Model {
     row: u32,
@@ -190,14 +190,14 @@ impl Model {
 
 proptest! {
     #[test]
-    fn it_opens_exactly_when_the_model_does(
+    fn the_circuit_opens_exactly_when_the_model_does(
         steps in prop::collection::vec((0_u64..400, prop::bool::weighted(0.45)), 1..200),
     ) {
         let mut model = Model::default();
         let mut circuit = Circuit::default();
         let mut at = 0;
         for (pause, failed) in steps {
-            // Most come close together.
+            // Most decisions come close together.
             at += pause / 8;
             model.count(failed, at);
             circuit = circuit.count(failed, ms(at), pauses(), at);
@@ -212,7 +212,7 @@ proptest! {
         for (wait, noise) in waits {
             now += ms(wait);
             if let Some(probed) = circuit.probe(now, pauses(), noise) {
-                prop_assert!(now >= ends + DEADLINE, "a pause is no shorter than the deadline");
+                prop_assert!(now >= ends + DEADLINE, "a pause is no shorter than the timeout");
                 (circuit, ends) = (probed, now + DEADLINE);
             }
         }

@@ -227,8 +227,8 @@ fn a_share_that_is_too_large_is_an_error_about_the_instances() {
     let error = build(2).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "policy \"huge\": instances is 2, but must be so many that this process can count its share of the limit, whose limit \
-         is 5000000000 and must be at most 2922710230 in a window of 1s; else choose FailureMode::Open or FailureMode::Closed"
+        "policy \"huge\": instances is 2, but must be so large that this process can count its share: the limit of the share is \
+         5000000000, but must be at most 2922710230 in a window of 1s; otherwise use FailureMode::Open or FailureMode::Closed"
     );
     assert!(build(4).is_ok());
 }
