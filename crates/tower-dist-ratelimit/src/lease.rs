@@ -39,53 +39,57 @@ use crate::{
     },
 };
 
-/// Spends tokens that were paid for in advance, and asks a store for all others.
+/// Decides from prepaid tokens where it can, and forwards all other requests to the backend.
 ///
-/// What is admitted in any interval D has been debited from the store in D or in the lease time before it, since a lease ends when
-/// that time has passed from when it was asked for, which is before the store debits it. So it is at most what the store
-/// itself admits in an interval of D + the lease time, whatever the number of instances.
+/// A lease ends one lease time after it was requested, and the backend debits it after the request. So
+/// the tokens admitted in any interval D were debited in D or in the lease time before it. A fleet of
+/// any size admits at most the tokens that the backend admits in an interval of D + the lease time.
 ///
-/// What is left when a lease ends dies. What is left before can be [given back](Leasing::give_back), but for as much as the bucket gains
-/// in a lease time: if all of it were, a token that the bucket had gained meanwhile, and lost for being full, would be there
-/// twice, and fleets that lease, wait, give back and lease again would get what D + two lease times allow.
+/// Unused tokens expire with their lease. [Returning](Leasing::give_back) them earlier holds back the
+/// tokens that the bucket gains in a lease time. The reason: a lease makes room in the bucket, which
+/// then gains tokens that it would otherwise lose for being full. If all leased tokens were returned,
+/// those tokens would count twice. Fleets that lease, wait, return and lease again would then admit
+/// the tokens of D + two lease times.
 ///
-/// With that the bound holds. Call what a lease of n tokens may give back at an age a at most n - rate · a; and the fullness, the sum of what
-/// is in the bucket and of what all leases may give back. Leasing and giving back do not change it. While a lease may give back
-/// anything, that shrinks at least as fast as the bucket gains; and else the fullness is the bucket's. So it is never above the burst. What is
-/// admitted in D was taken from the bucket for the last time in D or the lease time before it, out of the fullness at the beginning of
-/// that time and of what the bucket has gained in it: at most burst + rate · (D + the lease time). Windows gain in steps, for
-/// which none of this is true, so what is left of theirs dies.
+/// Proof of the bound: a lease of n tokens may return at most n - rate · a at age a. Call the bucket's
+/// tokens plus all returnable tokens the fullness. Leasing and returning do not change it. While a
+/// lease has returnable tokens, they shrink at least as fast as the bucket gains. Otherwise the
+/// fullness is the bucket's. So the fullness never exceeds the burst. The tokens admitted in D last
+/// left the bucket in D or in the lease time before it. They come from the fullness at the start of
+/// that time and the bucket's gain since: at most burst + rate · (D + the lease time). Windows gain in
+/// steps, which the proof does not cover, so their unused tokens expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
-    /// What can be leased.
+    /// Terms of the policies that can be leased.
     terms: SmallVec<[Terms; 4]>,
     shared: Arc<Shared>,
-    /// How long the store is waited for in the background.
+    /// Timeout of background calls to the backend.
     deadline: Duration,
-    /// Refills in flight: at most one for each slot. They survive the requests that asked for them, and end with this.
+    /// Refills in flight: at most one per slot. They outlive the requests that started them, and are
+    /// aborted when this is dropped.
     refills: Mutex<JoinSet<()>>,
 }
 
 /// The backend's answer to a refill.
 type Granted = BoxFuture<'static, Result<JointDecision, BackendError>>;
 
-/// What outlives a request that has asked.
+/// State shared with refills, which can outlive their requests.
 struct Shared {
     table: Table,
-    /// In nanoseconds.
+    /// Lease time in nanoseconds.
     lease: u64,
     created: Instant,
 }
 
 impl Shared {
-    /// Nanoseconds since this was made.
+    /// Returns the nanoseconds since creation.
     fn now(&self) -> u64 {
         saturating_nanos(Instant::now().saturating_duration_since(self.created))
     }
 }
 
 impl Leasing {
-    /// Over a store that knows these policies by these names.
+    /// Wraps a backend that knows these policies by these ids.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
         policies: &[Policy],
@@ -106,7 +110,8 @@ impl Leasing {
         }
     }
 
-    /// The request, if it can be paid for from a lease: if one policy applies to it, and it can pass at all.
+    /// Returns the request as the lease table sees it. Returns `None` unless exactly one policy applies,
+    /// the policy can be leased, and the cost is from 1 to the burst.
     #[inline]
     fn ask(&self, charges: &[Charge<'_>]) -> Option<Ask> {
         let [charge] = charges else { return None };
@@ -124,7 +129,7 @@ impl Leasing {
         })
     }
 
-    /// Decides without the store, if there are tokens here.
+    /// Pays for the request without the backend, if enough leased tokens are here.
     #[inline]
     pub(crate) fn spend(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
         let Some(ask) = self.ask(charges) else {
@@ -134,7 +139,7 @@ impl Leasing {
         slot.is_some_and(|slot| self.pay(slot, ask, out).is_some())
     }
 
-    /// Asks for tokens that no request waits for.
+    /// Starts a refill that no request waits for.
     #[cold]
     fn ask_ahead(&self, set: &Set, ask: Ask, charge: &Charge<'_>) {
         if runtime::Handle::try_current().is_err() {
@@ -156,14 +161,14 @@ impl Leasing {
             .acquire(slice::from_ref(&charge), slice::from_mut(&mut decision))
         {
             Answer::Done(_) => asking.answered(&mut decision),
-            // Who finds no tokens will ask, and be told.
+            // The next request without tokens calls the backend and sees the error.
             Answer::Failed(_) => {}
             Answer::Later(answer) => drop(self.refill(asking, answer)),
         }
     }
 
-    /// Waits for a grant in a task of its own, which books the grant even if the request that asked for it is cancelled.
-    /// Outside of a runtime the request itself waits.
+    /// Awaits a grant in its own task, so that the grant is booked even if the request is cancelled.
+    /// Outside a runtime, the request itself awaits it.
     fn refill(&self, asking: Asking, answer: Granted) -> Granted {
         let answer = Bounded::new(self.deadline, answer);
         let booked = async move {
@@ -178,25 +183,25 @@ impl Leasing {
         };
         let (sender, granted) = oneshot::channel();
         let refill = async move {
-            // A cancelled request has no use for the verdict.
+            // The receiver is gone if the request was cancelled.
             let _ = sender.send(booked.await);
         };
         let mut refills = self.refills.lock().unwrap_or_else(PoisonError::into_inner);
         while refills.try_join_next().is_some() {}
         refills.spawn_on(refill, &runtime);
         Box::pin(async move {
-            let ended = |_| Err(BackendError::new("the runtime of the refill has ended"));
+            let ended = |_| Err(BackendError::new("lease refill lost: runtime shut down"));
             granted.await.unwrap_or_else(ended)
         })
     }
 
-    /// Asks the store about a request, for which there are no tokens here.
+    /// Handles a request that finds no leased tokens.
     fn ask_store(&self, set: &Set, ask: Ask, charge: &Charge<'_>, out: &mut [Decision]) -> Answer {
         let (id, extra) = match set.plan(ask, charge, self.shared.lease) {
             Plan::Exact => return self.inner.acquire(slice::from_ref(charge), out),
             Plan::Reject(until) => {
                 let Some(slot) = set.slot(ask.tag) else {
-                    // Another key has taken its place meanwhile, and what is known of it is gone.
+                    // Another key took the slot in the meantime.
                     return self.inner.acquire(slice::from_ref(charge), out);
                 };
                 if let Some(out) = out.first_mut() {
@@ -220,7 +225,7 @@ impl Leasing {
         }
     }
 
-    /// So many tokens are taken from the store, beside what is leased.
+    /// Records tokens that the backend charges outside of the leases.
     fn take<'a>(&self, taken: impl Iterator<Item = (&'a Charge<'a>, u64)>) {
         for (charge, tokens) in taken {
             let tag = self.shared.table.tag(charge);
@@ -228,16 +233,16 @@ impl Leasing {
         }
     }
 
-    /// Whether it is time to ask for more.
+    /// Returns whether to start a refill.
     fn is_low(slot: &Slot, left: Left, now: u64) -> bool {
         left.lasting <= slot.low.load(Relaxed) && now >= slot.not_before.load(Relaxed)
     }
 
-    /// Pays for a request, and writes the decision.
+    /// Pays for a request from a lease, and writes the decision.
     #[inline]
     fn pay(&self, slot: &Slot, ask: Ask, out: &mut [Decision]) -> Option<Left> {
         let [out] = out else { return None };
-        // An answer to who asks now should be here by then.
+        // A refill that starts now should have arrived by then.
         let soon = ask.now.saturating_add(self.shared.lease / 4);
         let left = slot.spend(ask.tag, ask.cost, ask.now, soon)?;
         let remaining = slot.remaining.load(Relaxed).saturating_add(left.tokens);
@@ -254,12 +259,12 @@ impl Leasing {
     }
 }
 
-/// Writes that a request has to wait until then.
+/// Writes a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
 fn reject(slot: &Slot, ask: Ask, until: u64, out: &mut Decision) {
-    // The store would reject it until then, and may be asked before: somebody may have given back.
+    // The backend is called before `due`, because other instances may have returned tokens.
     let until = until.max(slot.due.load(Relaxed));
     let wait = Duration::from_nanos(until.saturating_sub(ask.now));
-    // There may be a few here, but not enough.
+    // A rejected request can find some tokens, but fewer than its cost.
     let remaining = slot.held(ask.now).min(ask.cost - 1);
     *out = Decision {
         source: Source::Lease,

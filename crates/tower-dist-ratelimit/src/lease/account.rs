@@ -8,62 +8,62 @@ use super::{
 };
 use crate::Decision;
 
-/// What is known of a slot's key, under the lock.
+/// Per-key state, guarded by the set's lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
-    /// Whom what is left is given back of; not of keys too long to be kept.
+    /// The key whose unused tokens are returned. `None` if the key is too long to store.
     pub(super) owner: Option<Owner>,
     pub(super) demand: Demand,
     pub(super) shortage: Shortage,
-    /// The number of the one who asks the store for more; zero for nobody.
+    /// Id of the refill in flight, or 0.
     pub(super) asking: u64,
-    /// The last such number.
+    /// Id of the latest refill.
     pub(super) asked: u64,
-    /// Somebody has given back since that was asked: that the store was short says nothing any more.
+    /// A refund arrived after the refill was sent, so its short grant is no evidence of a shortage.
     pub(super) relieved: bool,
-    /// What others have taken from the store since that was asked, or may have.
+    /// Tokens that the backend charged, or may have charged, outside of the refill since it was sent.
     pub(super) beside: u64,
-    /// What the store had when it last answered.
+    /// Remaining tokens in the backend's last answer to a refill.
     pub(super) remaining: u64,
 }
 
-/// What to do with a request for which there are no tokens here.
+/// How to handle a request that finds no leased tokens.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Ask the store about it alone.
+    /// Send the request to the backend without a refill.
     Exact,
-    /// Reject it until then: the store was short a moment ago.
+    /// Reject until this time, because the backend was short a moment ago.
     Reject(u64),
-    /// Ask for it and for so many tokens more, under this number.
+    /// Send a refill with this id for the request and `extra` tokens.
     Ask { id: u64, extra: u64 },
 }
 
-/// A request, as its key's set sees it.
+/// A request as the lease table sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) tag: u64,
     pub(super) cost: u64,
     pub(super) burst: u64,
     pub(super) now: u64,
-    /// Nobody waits for it.
+    /// The refill runs in the background: no request waits for it.
     pub(super) ahead: bool,
 }
 
-/// A store's answer to somebody who has asked for more.
+/// The circumstances of the backend's answer to a refill.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) tag: u64,
     pub(super) id: u64,
-    /// When it was asked for: the lease counts from there.
+    /// When the refill was sent. The lease time starts here.
     pub(super) asked: u64,
     pub(super) now: u64,
-    /// What of it was for a request.
+    /// Tokens for the waiting request, included in `want`.
     pub(super) cost: u64,
     pub(super) want: u64,
 }
 
 impl Account {
-    /// What to do without tokens, or to get more ahead of time.
+    /// Decides how to handle a request without tokens, or whether to refill in the background.
     pub(super) fn plan(&mut self, slot: &Slot, ask: Ask, lease: u64) -> Plan {
         let seen = slot.seen.swap(0, Relaxed);
         self.demand = self.demand.seen(seen, ask.now, lease);
@@ -87,12 +87,12 @@ impl Account {
         let outlook = Outlook {
             demand,
             cost: ask.cost,
-            // What dies before an answer can be here is no use.
+            // Tokens that expire before the refill arrives do not count.
             held: slot.held(ask.now.saturating_add(lease / 4)),
             remaining: self.remaining,
             burst: ask.burst,
         };
-        // Of the first requests half as many have to be seen, and not only expected.
+        // The first estimates are uncertain: half of `HOT` must also have been measured.
         let is_hot = demand >= HOT && self.demand.per_lease() >= HOT / 2;
         let extra = if is_hot { outlook.extra() } else { 0 };
         if extra == 0 {
@@ -105,7 +105,7 @@ impl Account {
         self.asked += 1;
         self.asking = self.asked;
         self.relieved = false;
-        // Nobody else need look whether it is time.
+        // No other request checks for a refill while this one is in flight.
         slot.not_before.store(u64::MAX, Relaxed);
         Plan::Ask {
             id: self.asking,
@@ -113,7 +113,8 @@ impl Account {
         }
     }
 
-    /// So many tokens are not in the store any more, or soon: what is told to be left never is more than there is.
+    /// Records tokens that the backend charges outside of the refill. The reported remaining tokens
+    /// shrink immediately, so that they never exceed the backend's.
     pub(super) fn take(&mut self, slot: &Slot, tokens: u64) {
         self.beside = self.beside.saturating_add(tokens);
         let remaining = slot.remaining.load(Relaxed);
@@ -121,7 +122,8 @@ impl Account {
             .store(remaining.saturating_sub(tokens), Relaxed);
     }
 
-    /// Puts what was granted in a purse, and says until when requests without tokens are rejected.
+    /// Stores the granted tokens in a purse. Returns the time until which requests without tokens are
+    /// rejected, or 0.
     pub(super) fn answered(
         &mut self,
         slot: &Slot,
@@ -151,7 +153,8 @@ impl Account {
         }
         let lasting = slot.held(answered.now.saturating_add(lease / 4));
         slot.low.store(lasting / 3, Relaxed);
-        // Who was rejected needs as much; who got less than wanted, any.
+        // After a rejection, only requests that cost at least as much are rejected here; after a short
+        // grant, requests of any cost.
         let (from, due) = match decision.retry_after {
             Some(wait) if !decision.allowed => {
                 (answered.cost, answered.now.saturating_add(nanos(wait)))
@@ -166,7 +169,7 @@ impl Account {
     }
 }
 
-/// Up to 584 years.
+/// `u64` nanoseconds cover 584 years.
 fn nanos(time: std::time::Duration) -> u64 {
     crate::algorithm::saturating_nanos(time)
 }

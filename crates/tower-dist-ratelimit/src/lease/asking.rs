@@ -6,11 +6,12 @@ use super::{
 };
 use crate::Decision;
 
-/// Somebody asks the store for more tokens than a request needs. Whatever becomes of that, others may ask after it.
+/// A refill in flight. If it is dropped without an answer, the next refill starts an eighth of the
+/// lease time later at the earliest.
 pub(super) struct Asking {
     shared: Arc<Shared>,
     tag: u64,
-    /// Zero once it is over.
+    /// Zero after the answer.
     id: u64,
     asked: u64,
     cost: u64,
@@ -20,7 +21,7 @@ pub(super) struct Asking {
 
 impl Asking {
     pub(super) fn new(shared: &Arc<Shared>, ask: Ask, id: u64, extra: u64) -> Self {
-        // What nobody waits for is all in advance.
+        // A background refill pays for no request.
         let cost = if ask.ahead { 0 } else { ask.cost };
         Self {
             shared: Arc::clone(shared),
@@ -37,7 +38,7 @@ impl Asking {
         self.want
     }
 
-    /// Keeps what was granted in advance, and makes of the answer the decision on the request alone.
+    /// Books the extra tokens as a lease, and reduces `decision` to the request alone.
     pub(super) fn answered(mut self, decision: &mut Decision) {
         let answered = Answered {
             tag: self.tag,

@@ -1,19 +1,19 @@
-/// How much a key is asked for by this process: requests per lease time, the last ones counting most.
+/// Request rate of one key in this process: requests per lease time, as a moving average.
 ///
 /// Pure: times are arguments, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// In 1,024ths of a request, so that steps that are small do not vanish.
+    /// In 1,024ths of a request, so that small steps do not round to zero.
     parts: u64,
     since: u64,
-    /// When the first were seen.
+    /// Start of the measurement.
     from: u64,
 }
 
 const PARTS: u64 = 1024;
 
 impl Demand {
-    /// Nothing was seen yet.
+    /// Starts a measurement.
     pub(super) fn begin(now: u64) -> Self {
         Self {
             parts: 0,
@@ -22,8 +22,8 @@ impl Demand {
         }
     }
 
-    /// What it will have settled at, if it goes on like this. At first the average has not seen enough: `a` lease times after the beginning
-    /// it has 1 - e^-a of that, which is nearly a ÷ (1 + a/2).
+    /// Estimates the value at which the average settles if the rate stays the same. A new average is too
+    /// low: `a` lease times after its start it has reached 1 - e^-a of that value, nearly a ÷ (1 + a/2).
     pub(super) fn expected(self, lease: u64) -> u64 {
         let age = self.since.saturating_sub(self.from);
         let seen = self.per_lease();
@@ -33,12 +33,12 @@ impl Demand {
         scale(seen, lease, age.max(lease / 8)).saturating_add(seen / 2)
     }
 
-    /// Requests in a lease time; at first too few.
+    /// Returns the measured requests per lease time. The value is too low at first.
     pub(super) fn per_lease(self) -> u64 {
         self.parts / PARTS
     }
 
-    /// With the requests that were seen since the last time.
+    /// Adds the requests since the last update.
     pub(super) fn seen(self, requests: u64, now: u64, lease: u64) -> Self {
         let passed = now.saturating_sub(self.since);
         let new = requests.saturating_mul(PARTS);
@@ -56,7 +56,7 @@ impl Demand {
     }
 }
 
-/// `value · times ÷ by`, rounded down.
+/// Returns `value · times ÷ by`, rounded down.
 pub(super) fn scale(value: u64, times: u64, by: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(times) / u128::from(by.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -68,7 +68,7 @@ mod tests {
 
     const LEASE: u64 = 1_000_000;
 
-    /// Requests one by one, so far apart.
+    /// Measures single requests at this interval.
     fn every(gap: u64, requests: u64) -> u64 {
         let mut demand = Demand::default().seen(0, LEASE, LEASE);
         for n in 1..=requests {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn it_settles_at_the_requests_in_a_lease_time() {
+    fn demand_settles_at_the_requests_per_lease_time() {
         assert_eq!(every(LEASE / 10, 1_000), 10);
         assert_eq!(every(LEASE / 1_000, 10_000), 1_000);
         assert_eq!(every(LEASE, 10), 1);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_requests_say_how_many_there_will_be() {
+    fn the_first_requests_predict_the_demand() {
         let gap = LEASE / 400;
         let mut demand = Demand::begin(LEASE);
         for n in 1..=1_200_u64 {
@@ -99,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_at_once_after_a_pause_is_spread_over_it() {
+    fn requests_recorded_after_a_pause_are_spread_over_it() {
         let demand = Demand::default().seen(100, 10 * LEASE, LEASE);
         assert_eq!(demand.per_lease(), 10);
     }
 
     #[test]
-    fn a_clock_that_is_overtaken_does_no_harm() {
+    fn a_time_before_the_last_update_counts_as_no_time_passed() {
         let demand = Demand::default().seen(5, 10 * LEASE, LEASE);
         let after = demand.seen(3, 9 * LEASE, LEASE);
         assert_eq!(after.per_lease(), demand.per_lease() + 3);

@@ -1,4 +1,4 @@
-//! What is left of leases when an instance is shut down.
+//! Returns unused leased tokens when an instance shuts down.
 
 use std::{
     future::{Future, poll_fn},
@@ -13,8 +13,9 @@ use crate::{
 };
 
 impl Leasing {
-    /// Gives back what is left of all leases, but for as much as the bucket gains in a lease time and until the message must have
-    /// arrived. The tokens are dead before the store hears of them. Fails if one of the messages does.
+    /// Returns the unused tokens of all leases to the backend. Holds back the tokens that a bucket gains
+    /// in a lease time plus the backend timeout. Tokens of windows expire instead. The tokens cannot be
+    /// spent here any longer when the messages are sent. Fails if one of the messages fails.
     pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
         let now = self.shared.now();
         let sets = self.shared.table.sets().iter();
@@ -38,7 +39,8 @@ impl Leasing {
         result.and(arrived)
     }
 
-    /// What a key's bucket gains, at most, between the asking for a lease and the arrival of what is given back.
+    /// Returns the most tokens that a key's bucket gains between the request of a lease and the arrival
+    /// of its returned tokens. `None` for windows.
     fn gained(&self, owner: &Owner) -> Option<u64> {
         let deadline = saturating_nanos(self.deadline);
         let terms = self.terms.iter().find(|terms| terms.id == owner.policy)?;
@@ -46,7 +48,7 @@ impl Leasing {
     }
 }
 
-/// Waits for all at once; fails if one of them does.
+/// Waits for all messages concurrently. Fails if one of them fails.
 async fn all(mut travelling: Vec<Bounded<JointDecision>>) -> Result<(), BackendError> {
     let mut result = Ok(());
     poll_fn(|cx| {

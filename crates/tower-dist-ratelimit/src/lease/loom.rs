@@ -1,4 +1,4 @@
-//! Every way in which threads can meet at one slot, up to three switches of a thread that could go on.
+//! Explores all interleavings of threads on one slot, with at most three preemptions each.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg tower_dist_ratelimit_loom" cargo test -p tower-dist-ratelimit --lib --release lease::loom
@@ -15,7 +15,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn two_spend_what_there_is_and_no_more() {
+fn two_threads_cannot_overspend_a_purse() {
     explore(|| {
         let purse = Arc::new(Purse::new());
         purse.fill(3, 10);
@@ -31,13 +31,13 @@ fn two_spend_what_there_is_and_no_more() {
 }
 
 #[test]
-fn what_is_filled_again_meanwhile_is_spent_before_its_own_deadline_only() {
+fn a_concurrent_spend_never_takes_tokens_after_their_own_deadline() {
     explore(|| {
         let purse = Arc::new(Purse::new());
         purse.fill(1, 10);
         let spender = {
             let purse = Arc::clone(&purse);
-            // After the first deadline, and before the second.
+            // Between the first deadline and the second.
             thread::spawn(move || purse.spend(1, 15, || true).is_some())
         };
         purse.fill(2, 20);
@@ -47,7 +47,7 @@ fn what_is_filled_again_meanwhile_is_spent_before_its_own_deadline_only() {
 }
 
 #[test]
-fn a_lease_that_ends_sooner_is_not_spent_by_the_deadline_before() {
+fn a_concurrent_spend_never_applies_an_older_later_deadline_to_a_new_lease() {
     explore(|| {
         let purse = Arc::new(Purse::new());
         purse.fill(1, 20);
@@ -57,13 +57,13 @@ fn a_lease_that_ends_sooner_is_not_spent_by_the_deadline_before() {
         };
         purse.fill(2, 10);
         spender.join().unwrap();
-        // It took the first one, or none.
+        // The spender took the first token or none.
         assert_eq!(purse.left(9), 2);
     });
 }
 
 #[test]
-fn what_is_drained_is_what_nobody_spends() {
+fn concurrent_drain_and_spend_count_each_token_once() {
     explore(|| {
         let slot = Arc::new(Slot::new());
         slot.give_to(1);
@@ -79,7 +79,7 @@ fn what_is_drained_is_what_nobody_spends() {
 }
 
 #[test]
-fn whose_slot_has_become_another_s_spends_nothing_of_that() {
+fn a_concurrent_spend_never_takes_tokens_of_the_key_that_took_the_slot() {
     explore(|| {
         let slot = Arc::new(Slot::new());
         slot.give_to(1);

@@ -3,10 +3,10 @@ use crate::{
     backend::{Charge, PolicyId},
 };
 
-/// In bytes: with this, a megabyte for all keys of a table.
+/// Longest stored key in bytes. The keys of 1,024 slots take at most 1 MB.
 const LONGEST_KEY: usize = 1_000;
 
-/// Whom tokens were leased for.
+/// The policy, key and quota that a lease is charged to.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) policy: PolicyId,
@@ -15,7 +15,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// None of a key that is too long to be kept.
+    /// Returns `None` if the key is too long to store.
     pub(super) fn of(charge: &Charge<'_>) -> Option<Self> {
         (charge.key.len() <= LONGEST_KEY).then(|| Self {
             policy: charge.policy,

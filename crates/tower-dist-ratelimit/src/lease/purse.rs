@@ -2,11 +2,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use super::sync::AtomicU64;
 
-/// Tokens that are paid for, and until when they may be spent.
+/// Prepaid tokens and their deadline.
 ///
-/// The word is a generation above the tokens, and changes with every filling, twice. So a spender that has read the deadline of one
-/// filling cannot take tokens of another one: reading the later deadline means that the word has changed
-/// before, and the swap fails.
+/// `word` holds a generation above the tokens, and each fill changes it twice. A spender that has read
+/// the deadline of one lease cannot take tokens of another: once the later deadline is visible, the
+/// word has changed, and the spender's compare-and-swap fails.
 #[derive(Debug)]
 pub(super) struct Purse {
     word: AtomicU64,
@@ -16,7 +16,7 @@ pub(super) struct Purse {
 
 const TOKEN_BITS: u32 = 40;
 
-/// The most tokens in a purse: a lease's worth of a million million requests.
+/// Maximum tokens in a purse: about 10¹².
 pub(super) const MAX_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
 
 impl Purse {
@@ -31,14 +31,14 @@ impl Purse {
         self.deadline.load(Acquire)
     }
 
-    /// What can be spent now.
+    /// Returns the tokens that can be spent at `now`.
     pub(super) fn left(&self, now: u64) -> u64 {
         let tokens = self.word.load(Acquire) & MAX_TOKENS;
         if now < self.deadline() { tokens } else { 0 }
     }
 
-    /// Takes `cost` tokens before the deadline, and says how many are left. `is_mine` is asked after the tokens were seen and
-    /// before they are taken: it says whose they were then.
+    /// Takes `cost` tokens before the deadline, and returns the remaining tokens. `is_mine` runs after the
+    /// tokens are read and before they are taken: it checks that they belong to the caller's key.
     #[inline]
     pub(super) fn spend(&self, cost: u64, now: u64, is_mine: impl Fn() -> bool) -> Option<u64> {
         let mut word = self.word.load(Acquire);
@@ -57,11 +57,12 @@ impl Purse {
         }
     }
 
-    /// Lets what is left die, and puts in so many tokens; says how many died. One at a time: the caller holds a lock.
+    /// Replaces the tokens, and returns the number discarded. The caller holds a lock, so fills never
+    /// run concurrently.
     pub(super) fn fill(&self, tokens: u64, deadline: u64) -> u64 {
         let mut generation = self.word.load(Acquire) >> TOKEN_BITS;
         generation += 1;
-        // Also the tokens that are being spent right now are gone with this, or were spent before it.
+        // A concurrent spend has either succeeded before this swap, or fails.
         let before = self.word.swap(generation << TOKEN_BITS, AcqRel);
         self.deadline.store(deadline, Release);
         generation += 1;
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_cannot_be_spent_at_the_deadline() {
+    fn tokens_cannot_be_spent_at_the_deadline() {
         let purse = Purse::new();
         purse.fill(5, 100);
         assert_eq!(purse.spend(2, 99, || true), Some(3));
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_spends_more_than_there_is_nor_what_is_another_s() {
+    fn spending_fails_beyond_the_tokens_and_for_another_key() {
         let purse = Purse::new();
         purse.fill(5, 100);
         assert_eq!(purse.spend(6, 0, || true), None);
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_comes_round_takes_no_tokens_with_it() {
+    fn a_generation_that_wraps_adds_no_tokens() {
         let purse = Purse::new();
         purse.word.store(u64::MAX, Release);
         purse.fill(7, 100);

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::Shared;
 use crate::backend::Charge;
 
-/// Something is being put back: that the store was short of it is forgotten now, and once more when this is dropped. What
-/// is put back is there some time in between.
+/// An operation that returns tokens. It clears the shortages of its keys when it starts and when it
+/// ends, because the backend books the tokens at some time in between.
 pub(super) struct Relief {
     shared: Arc<Shared>,
     tags: SmallVec<[u64; 2]>,

@@ -1,37 +1,38 @@
-//! How much to ask for, and when again. Pure.
+//! Sizes of refills and pauses between them, as pure functions.
 
 use super::demand::scale;
 
-/// Requests in a lease time from which on a key is worth a lease. Below, a lease saves too few round trips for the tokens that die
-/// with it.
+/// Minimum requests per lease time for a key to be leased. At lower rates, a lease saves too few round
+/// trips for the tokens that expire with it.
 pub(super) const HOT: u64 = 16;
 
-/// Short grants in a row after which the pause is as long as it gets: that of 2⁴ = 16 requests, so that even a key that is always
-/// short costs a round trip per 16 decisions.
+/// Consecutive short grants after which the pause stops growing. The longest pause is the time of
+/// 2⁴ = 16 requests, so a key that is always short costs one round trip per 16 decisions.
 const MOST_SHORT: u8 = 5;
 
-/// The requests that a key which is always short waits for, and asks for.
+/// Requests in the longest pause, and in a refill of a key that is always short.
 const BATCH: u64 = 1 << (MOST_SHORT - 1);
 
-/// What a key is asked for, and what is known about its tokens.
+/// The inputs that determine the size of a refill.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// Requests in a lease time.
+    /// Requests per lease time.
     pub(super) demand: u64,
-    /// Of each.
+    /// Tokens per request.
     pub(super) cost: u64,
-    /// Tokens that are held here.
+    /// Leased tokens held here.
     pub(super) held: u64,
-    /// Tokens that the store had when it last answered.
+    /// Remaining tokens in the backend's last answer.
     pub(super) remaining: u64,
-    /// The most that it ever has.
+    /// Maximum tokens of the quota.
     pub(super) burst: u64,
 }
 
 impl Outlook {
-    /// How many tokens to ask for in advance: three quarters of what is needed in a lease time, so that hardly any die with it; but no
-    /// more than a quarter of what there is, so that shares shrink as the limit comes near and others find something, too.
-    /// And of little, a batch.
+    /// Returns the tokens to request in advance: three quarters of the tokens used in a lease time, minus
+    /// the held tokens, so that few expire. The result is at most a quarter of the remaining tokens, so
+    /// that shares shrink near the limit and other instances find tokens. If few remain, the maximum is
+    /// one batch.
     pub(super) fn extra(self) -> u64 {
         let target = (self.demand - self.demand / 4).saturating_mul(self.cost);
         let batch = BATCH.saturating_mul(self.cost).min(self.burst / 4);
@@ -41,12 +42,12 @@ impl Outlook {
     }
 }
 
-/// How often in a row the store had less than was wanted.
+/// Counts the grants that were smaller than requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shortage(u8);
 
 impl Shortage {
-    /// After an answer. One full grant does not end a shortage, but makes it less.
+    /// Updates the count after an answer. A full grant lowers it by one.
     pub(super) fn after(self, short: bool) -> Self {
         Self(if short {
             (self.0 + 1).min(MOST_SHORT)
@@ -55,13 +56,13 @@ impl Shortage {
         })
     }
 
-    /// Whether it has not ended after some pauses: not only for a moment.
+    /// Returns whether the shortage has outlasted several pauses.
     pub(super) fn lasts(self) -> bool {
         self.0 >= 3
     }
 
-    /// How long not to ask again: the time of 1, 2, 4, 8, 16 requests, and no longer than a lease. So a key that is short for a moment is
-    /// decided one by one.
+    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease
+    /// time. The first pauses are so short that a brief shortage rejects hardly any request here.
     pub(super) fn pause(self, demand: u64, lease: u64) -> u64 {
         match self.0 {
             0 => 0,
@@ -83,7 +84,7 @@ mod tests {
     };
 
     #[test]
-    fn of_plenty_most_of_the_demand_is_asked_for() {
+    fn a_refill_covers_three_quarters_of_the_demand_if_many_tokens_remain() {
         assert_eq!(PLENTY.extra(), 300);
         let held = Outlook {
             held: 100,
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_shrink_with_what_is_left() {
+    fn shares_shrink_with_the_remaining_tokens() {
         let of = |remaining| {
             Outlook {
                 remaining,
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn of_little_a_batch_of_requests_is_asked_for_whatever_they_cost() {
+    fn a_refill_covers_a_batch_of_requests_of_any_cost_if_few_tokens_remain() {
         let costly = Outlook {
             cost: 3,
             remaining: 0,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_burst_too_small_to_share_nothing_is_asked_for() {
+    fn a_burst_too_small_to_share_is_not_leased() {
         let small = Outlook {
             burst: 3,
             remaining: 3,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_while_it_is_short_and_shrink_again() {
+    fn pauses_double_during_a_shortage_and_shrink_after_it() {
         let mut short = Shortage::default();
         let mut pauses = Vec::new();
         for _ in 0..7 {

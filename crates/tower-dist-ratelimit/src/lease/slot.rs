@@ -2,35 +2,36 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{purse::Purse, sync::AtomicU64};
 
-/// One key that is asked about often. What a request that is answered here looks at, all without a lock.
+/// State of one frequently requested key, read without a lock by requests that are decided here.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Whose it is; zero for nobody's.
+    /// The tag of the slot's key, or 0 if the slot is free.
     tag: AtomicU64,
-    /// Requests since the demand was last reckoned.
+    /// Requests since the last update of the demand.
     pub(super) seen: AtomicU64,
-    /// Two, so that a new lease can come before the last one has ended.
+    /// Two purses, so that a refill can arrive before the previous lease ends.
     purses: [Purse; 2],
-    /// With no more lasting tokens than this it is time for more.
+    /// A refill starts when the lasting tokens fall to this number.
     pub(super) low: AtomicU64,
-    /// When more may be asked for.
+    /// Earliest time of the next refill.
     pub(super) not_before: AtomicU64,
-    /// Whom there are no tokens for is rejected until then, if it costs at least as much.
+    /// Until this time, a request without tokens is rejected here if it costs at least `reject_from`.
     pub(super) reject_until: AtomicU64,
     pub(super) reject_from: AtomicU64,
-    /// When the store would have that much, if it has said so.
+    /// When the wait in the backend's last rejection ends, or 0 if its last answer was no rejection.
     pub(super) due: AtomicU64,
-    /// What the store last told about the key: the limit, what is left, and when it is full again.
+    /// The limit, the remaining tokens and the time at which the bucket is full, from the backend's last
+    /// answer.
     pub(super) limit: AtomicU64,
     pub(super) remaining: AtomicU64,
     pub(super) full_at: AtomicU64,
 }
 
-/// What is still in the purses, after a request was paid for.
+/// Leased tokens that remain after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) tokens: u64,
-    /// Those of them that do not die soon.
+    /// Tokens that do not expire soon.
     pub(super) lasting: u64,
 }
 
@@ -61,7 +62,8 @@ impl Slot {
         self.tag.load(Acquire)
     }
 
-    /// Pays for a request, from the purse that dies first. What can still be spent at `soon` lasts.
+    /// Pays for a request from one purse, preferably the purse that expires first. Tokens that can still be
+    /// spent at `soon` count as lasting.
     #[inline]
     pub(super) fn spend(&self, tag: u64, cost: u64, now: u64, soon: u64) -> Option<Left> {
         let deadlines = [self.purses[0].deadline(), self.purses[1].deadline()];
@@ -77,13 +79,14 @@ impl Slot {
         })
     }
 
-    /// What can be spent now.
+    /// Returns the tokens that can be spent at `now`.
     pub(super) fn held(&self, now: u64) -> u64 {
         let purses = self.purses.iter();
         purses.fold(0, |sum, purse| sum.saturating_add(purse.left(now)))
     }
 
-    /// Puts in a lease, in place of what is used up or dies first. The caller holds the set's lock.
+    /// Stores a lease in an empty purse, or in place of the purse that expires first. The caller holds
+    /// the set's lock.
     pub(super) fn fill(&self, tokens: u64, deadline: u64, now: u64) {
         let [one, other] = &self.purses;
         let key = |purse: &Purse| (purse.left(now) > 0, purse.deadline());
@@ -91,7 +94,7 @@ impl Slot {
         purse.fill(tokens, deadline);
     }
 
-    /// Lets all tokens die, and says how many could still have been spent. The caller holds the set's lock.
+    /// Discards all tokens, and returns the number of unexpired ones. The caller holds the set's lock.
     pub(super) fn drain(&self, now: u64) -> u64 {
         self.purses.iter().fold(0, |sum, purse| {
             let is_over = now >= purse.deadline();
@@ -104,9 +107,10 @@ impl Slot {
         })
     }
 
-    /// Makes it another key's. The caller holds the set's lock.
+    /// Assigns the slot to another key. The caller holds the set's lock.
     pub(super) fn give_to(&self, tag: u64) {
-        // First nobody can spend, then it is another's: whoever sees the new one's tokens sees whose they are.
+        // The purses are emptied before the tag changes, and filled after it. So a thread that sees tokens
+        // of the new key also sees the new tag.
         for purse in &self.purses {
             purse.fill(0, 0);
         }

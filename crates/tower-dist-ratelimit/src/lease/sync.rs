@@ -1,4 +1,4 @@
-//! What threads meet at: the standard library's, or that of the model checker.
+//! Atomics of the standard library, or of the loom model checker.
 
 #[cfg(not(all(test, tower_dist_ratelimit_loom)))]
 pub(super) use std::sync::atomic::AtomicU64;

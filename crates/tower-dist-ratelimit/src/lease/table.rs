@@ -19,23 +19,22 @@ use super::{
 };
 use crate::{Decision, Quota, backend::Charge};
 
-/// Sets of slots. With four slots each there is room for 1,024 keys to be watched: as many as can be hot on one
-/// instance without being all of its traffic.
+/// With four slots each, the table tracks 1,024 keys: about as many as can be hot on one instance.
 const SETS: usize = 256;
 
 const WAYS: usize = 4;
 
-/// The bits of a tag that its quota has no part in.
+/// The bits of a tag that do not depend on the quota.
 const KEY_BITS: u64 = u32::MAX as u64;
 
-/// The keys that are asked about most.
+/// The most frequently requested keys.
 pub(super) struct Table {
-    /// Under a key of its own, so that nobody outside knows who shares a set.
+    /// Randomly keyed, so that clients cannot choose keys that share a set.
     hasher: RandomState,
     sets: Box<[Set]>,
 }
 
-/// The slots that a key can be in.
+/// The slots that a key can occupy.
 pub(super) struct Set {
     slots: [Slot; WAYS],
     accounts: Mutex<[Account; WAYS]>,
@@ -49,8 +48,8 @@ impl Table {
         }
     }
 
-    /// 64 bits that stand for a policy, a key and its quota: never zero. The lower half is the same whatever the quota, so that all
-    /// tags of a key are in one set.
+    /// Returns a nonzero 64-bit hash of a policy, a key and its quota. The lower half does not depend on the
+    /// quota, so all tags of a key are in one set.
     #[inline]
     pub(super) fn tag(&self, charge: &Charge<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
@@ -96,7 +95,7 @@ impl Set {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to do without tokens, or to get more ahead of time.
+    /// Decides how to handle a request without tokens, or whether to refill in the background.
     pub(super) fn plan(&self, ask: Ask, charge: &Charge<'_>, lease: u64) -> Plan {
         let mut accounts = self.lock();
         let Some(way) = self.way(&mut accounts, ask.tag, ask.now, lease) else {
@@ -108,7 +107,7 @@ impl Set {
             Plan::Exact if !ask.ahead => account.take(slot, ask.cost),
             Plan::Exact | Plan::Reject(_) => {}
             Plan::Ask { .. } => {
-                // What is asked for ahead was paid for already.
+                // The request that starts a background refill was paid for from the lease.
                 account.take(slot, if ask.ahead { 0 } else { ask.cost });
                 account.beside = 0;
                 account.owner = account.owner.take().or_else(|| Owner::of(charge));
@@ -117,7 +116,7 @@ impl Set {
         plan
     }
 
-    /// So many tokens of a key are taken from the store, or may be, by who does not ask for more.
+    /// Records tokens that the backend charges, or may charge, outside of a refill.
     pub(super) fn take(&self, tag: u64, tokens: u64) {
         if self.slot(tag).is_none() {
             return;
@@ -128,7 +127,8 @@ impl Set {
         }
     }
 
-    /// Where the key is, or the place of one that is asked about less.
+    /// Returns the slot of the key. A new key takes the slot with the lowest demand, unless that slot is
+    /// hot: then the key gets none.
     fn way(&self, accounts: &mut [Account; WAYS], tag: u64, now: u64, lease: u64) -> Option<usize> {
         if let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) {
             return Some(way);
@@ -151,7 +151,7 @@ impl Set {
             demand: Demand::begin(now),
             shortage: Shortage::default(),
             asking: 0,
-            // Goes on, so that an answer to the one before is not taken for one to this.
+            // Ids keep counting, so that a late answer for the evicted key is not booked here.
             asked: accounts[coldest].asked,
             relieved: false,
             beside: 0,
@@ -160,7 +160,7 @@ impl Set {
         Some(coldest)
     }
 
-    /// Lets all tokens die, and says whose they were and how many could still have been spent.
+    /// Discards all tokens, and returns the unexpired tokens per owner.
     pub(super) fn drain(&self, now: u64) -> impl Iterator<Item = (Owner, u64)> {
         let accounts = self.lock();
         let ways = self.slots.iter().zip(accounts.iter());
@@ -171,14 +171,14 @@ impl Set {
         drained.collect::<SmallVec<[_; WAYS]>>().into_iter()
     }
 
-    /// Whose answer this is, if the key is still here and nobody else is asking for it.
+    /// Returns the key's slot, if this refill is still in flight there.
     fn asking(&self, accounts: &[Account; WAYS], tag: u64, id: u64) -> Option<usize> {
         let way = self.slots.iter().position(|slot| slot.is(tag))?;
         (accounts[way].asking == id).then_some(way)
     }
 
-    /// Puts what was granted in a purse, and says until when requests without tokens are rejected. Of no effect if
-    /// the key has gone: then its tokens die.
+    /// Stores the granted tokens in a purse. Returns the time until which requests without tokens are
+    /// rejected, or 0. If the key was evicted, discards the tokens.
     pub(super) fn answered(&self, answered: Answered, decision: &Decision, lease: u64) -> u64 {
         let mut accounts = self.lock();
         let Some(way) = self.asking(&accounts, answered.tag, answered.id) else {
@@ -187,7 +187,7 @@ impl Set {
         accounts[way].answered(&self.slots[way], answered, decision, lease)
     }
 
-    /// There will be no answer. Others are asked for exactly, for a while.
+    /// Ends a refill without an answer. Until `again`, requests without tokens go to the backend one by one.
     pub(super) fn given_up(&self, tag: u64, id: u64, again: u64) {
         let mut accounts = self.lock();
         if let Some(way) = self.asking(&accounts, tag, id) {
@@ -196,7 +196,7 @@ impl Set {
         }
     }
 
-    /// Forgets that the store was short of a key, with whatever quota: somebody has given back.
+    /// Clears the shortage of a key under every quota, because tokens were returned.
     pub(super) fn relieve(&self, tag: u64) {
         if !self.slots.iter().any(|slot| is_of_key(slot, tag)) {
             return;
@@ -214,7 +214,7 @@ impl Set {
     }
 }
 
-/// Whether a slot is of the key that this is a tag of.
+/// Returns whether the slot belongs to the key of this tag, under any quota.
 fn is_of_key(slot: &Slot, tag: u64) -> bool {
     slot.tag() & KEY_BITS == tag & KEY_BITS
 }

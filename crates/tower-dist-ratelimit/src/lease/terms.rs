@@ -3,20 +3,20 @@ use smallvec::SmallVec;
 use super::owner::Owner;
 use crate::{Algorithm, Policy, Quota, algorithm::saturating_nanos, backend::PolicyId};
 
-/// What can be leased of one policy.
+/// Lease terms of one policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) id: PolicyId,
     pub(super) quota: Quota,
-    /// Its tokens come evenly.
+    /// Whether tokens arrive evenly, as in a bucket.
     evenly: bool,
 }
 
 impl Terms {
-    /// Those of policies that a store knows by these names.
+    /// Returns the terms of the policies that can be leased. The backend knows the policies by these ids.
     pub(super) fn of(policies: &[Policy], ids: &[PolicyId]) -> SmallVec<[Self; 4]> {
         let terms = policies.iter().zip(ids);
-        // A queue has a turn for each request, and gives no more than one.
+        // A leaky queue schedules each request, and never grants more than one.
         let terms =
             terms.filter(|(policy, _)| !matches!(policy.algorithm(), Algorithm::LeakyQueue { .. }));
         let terms = terms.map(|(policy, &id)| Self {
@@ -27,7 +27,7 @@ impl Terms {
         terms.collect()
     }
 
-    /// The most that there can be of a quota: the burst, or the limit where there is none.
+    /// Returns the maximum tokens: the burst of a bucket, or the limit of a window.
     pub(super) fn most(&self, quota: Option<Quota>) -> u64 {
         let quota = quota.unwrap_or(self.quota);
         if self.evenly {
@@ -37,7 +37,7 @@ impl Terms {
         }
     }
 
-    /// What this owner's bucket gains in a time, at most, in nanoseconds; none if it gains in steps.
+    /// Returns the most tokens that the owner's bucket gains in `time` nanoseconds. `None` for windows.
     pub(super) fn gained(&self, owner: &Owner, time: u64) -> Option<u64> {
         let quota = owner.quota.unwrap_or(self.quota);
         let window = u128::from(saturating_nanos(quota.window())).max(1);

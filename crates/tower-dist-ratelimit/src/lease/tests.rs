@@ -2,7 +2,7 @@ use super::*;
 use crate::{Quota, backend::Memory};
 
 #[tokio::test(start_paused = true)]
-async fn less_remains_by_what_is_taken_beside_a_lease() {
+async fn tokens_charged_outside_a_lease_lower_the_reported_remaining() {
     let policies = ["one", "other"].map(|name| Policy::new(name, Quota::per_day(10_000)));
     let memory = Memory::default();
     let ids = memory.register(&policies).unwrap();
@@ -19,7 +19,7 @@ async fn less_remains_by_what_is_taken_beside_a_lease() {
     }
     let before = next().await;
     assert_eq!(before.source, Source::Lease);
-    // By a request that two policies apply to, and by one that has cost more than was thought.
+    // Charged outside of the lease: a request with two policies, and a settlement above the estimate.
     let both = [ids[0], ids[1]].map(|id| Charge::new(id, b"k", 50));
     let answer = leasing.acquire(&both, &mut [Decision::default(); 2]);
     assert!(matches!(answer, Answer::Done(true)));
@@ -32,9 +32,9 @@ async fn less_remains_by_what_is_taken_beside_a_lease() {
 }
 
 #[test]
-fn a_rejection_tells_of_fewer_tokens_than_were_asked_for_and_of_no_end_before_its_wait() {
+fn a_rejection_reports_fewer_tokens_than_its_cost_and_a_reset_no_earlier_than_its_wait() {
     let slot = Slot::new();
-    // No request is paid for from two leases.
+    // One request is never paid for from two leases.
     slot.fill(3, 100, 0);
     slot.fill(3, 200, 0);
     let ask = Ask {

@@ -16,7 +16,7 @@ fn plan(set: &Set, tag: u64, now: u64) -> Plan {
     set.plan(ask, &Charge::new(PolicyId::new(0), b"k", 1), LEASE)
 }
 
-/// Asks about a key a hundred times, up to this moment.
+/// Records a hundred requests in one lease time, and plans the next request.
 fn heat(set: &Set, tag: u64, now: u64) -> Plan {
     plan(set, tag, now);
     let slot = set.slot(tag).expect("it has been asked about");
@@ -29,7 +29,7 @@ fn is_there(set: &Set, tag: u64) -> bool {
 }
 
 #[test]
-fn a_hot_key_keeps_its_place_from_others_until_it_has_cooled() {
+fn a_hot_key_keeps_its_slot_until_it_cools() {
     let set = Set::new();
     for tag in 1..=4 {
         assert!(matches!(heat(&set, tag, 0), Plan::Ask { .. }));
@@ -41,7 +41,7 @@ fn a_hot_key_keeps_its_place_from_others_until_it_has_cooled() {
 }
 
 #[test]
-fn an_answer_to_who_asked_before_a_key_was_forgotten_is_not_taken_for_the_next_one_s() {
+fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
     let set = Set::new();
     let Plan::Ask { id, .. } = heat(&set, 1, 0) else {
         panic!("it is hot");
@@ -72,7 +72,7 @@ fn an_answer_to_who_asked_before_a_key_was_forgotten_is_not_taken_for_the_next_o
 }
 
 #[test]
-fn who_takes_the_place_of_another_has_none_of_its_tokens() {
+fn a_key_that_evicts_another_gets_none_of_its_tokens() {
     let set = Set::new();
     for tag in 1..=4 {
         plan(&set, tag, 0);
@@ -83,13 +83,13 @@ fn who_takes_the_place_of_another_has_none_of_its_tokens() {
 }
 
 #[test]
-fn a_lease_takes_the_place_of_what_is_used_up_and_not_of_what_is_left() {
+fn a_new_lease_replaces_an_empty_purse_and_keeps_unused_tokens() {
     let set = Set::new();
     plan(&set, 1, 0);
     let slot = set.slot(1).unwrap();
     slot.fill(5, 200, 0);
     slot.fill(7, 100, 0);
-    // All that was in the one that would have died last.
+    // Each request empties one purse.
     assert!(slot.spend(1, 7, 0, 0).is_some() && slot.spend(1, 5, 0, 0).is_some());
     slot.fill(3, 150, 0);
     slot.fill(4, 300, 0);
@@ -97,7 +97,7 @@ fn a_lease_takes_the_place_of_what_is_used_up_and_not_of_what_is_left() {
 }
 
 #[test]
-fn what_dies_before_an_answer_can_be_here_is_asked_for_again() {
+fn tokens_that_expire_before_the_refill_arrives_do_not_count_as_held() {
     let extra = |dying| {
         let set = Set::new();
         plan(&set, 1, 0);

@@ -1,8 +1,8 @@
-//! What is told of a key without asking the store.
+//! State that is reported for a key without calling the backend.
 
 use super::*;
 
-/// The answer to who wanted 50 and asked a lease time after the beginning.
+/// Answers a refill for 50 tokens, which was sent one lease time after the start.
 fn answer(set: &Set, id: u64, decision: &Decision, now: u64) -> u64 {
     let answered = Answered {
         tag: 1,
@@ -23,11 +23,11 @@ fn asking(plan: &Plan) -> u64 {
 }
 
 #[test]
-fn what_others_take_while_somebody_asks_is_not_told_to_be_left() {
+fn tokens_taken_during_a_refill_are_not_reported_as_remaining() {
     let set = Set::new();
     let id = asking(&heat(&set, 1, 0));
     set.take(1, 30);
-    // The store may have counted that, or not.
+    // The backend may or may not have counted these tokens.
     let decision = Decision::allow(50, 1_000, 900, Duration::ZERO);
     answer(&set, id, &decision, LEASE);
     let remaining = &set.slot(1).unwrap().remaining;
@@ -35,7 +35,7 @@ fn what_others_take_while_somebody_asks_is_not_told_to_be_left() {
 }
 
 #[test]
-fn less_is_told_to_be_left_by_what_a_request_costs_and_not_by_what_is_asked_for_ahead() {
+fn a_request_lowers_the_reported_remaining_by_its_cost_and_a_background_refill_does_not() {
     let set = Set::new();
     plan(&set, 1, 0);
     let slot = set.slot(1).unwrap();
@@ -60,7 +60,7 @@ fn less_is_told_to_be_left_by_what_a_request_costs_and_not_by_what_is_asked_for_
 }
 
 #[test]
-fn waits_count_from_when_the_store_s_answer_was_here() {
+fn waits_count_from_the_arrival_of_the_backend_s_answer() {
     let set = Set::new();
     let id = asking(&heat(&set, 1, 0));
     let [wait, full] = [5, 7].map(Duration::from_nanos);
@@ -72,7 +72,7 @@ fn waits_count_from_when_the_store_s_answer_was_here() {
 }
 
 #[test]
-fn after_something_was_put_back_the_first_pause_is_a_short_one() {
+fn a_refund_resets_the_pause_to_the_shortest() {
     let set = Set::new();
     plan(&set, 1, 0);
     let slot = set.slot(1).unwrap();
@@ -94,7 +94,7 @@ fn after_something_was_put_back_the_first_pause_is_a_short_one() {
     slot.seen.fetch_add(300, Relaxed);
     plan(&set, 1, 3 * LEASE);
     set.given_up(1, 1, 0);
-    // As long as so many of the 100 requests in a lease time take.
+    // The mean interval of 100 requests per lease time.
     let one = LEASE / 100;
     assert_eq!([4, 5, 6].map(pause), [one, 2 * one, 4 * one]);
     set.relieve(1);
