@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::BuildError;
 
-/// How an instance counts together with the others of its fleet.
+/// How the instances of a fleet agree on a limit.
 ///
 /// # Default
 ///
@@ -10,7 +10,8 @@ use crate::BuildError;
 ///
 /// # Errors
 ///
-/// Reported when the limiter is built: a time outside of 10 ms to 60 s, and leases with several policies.
+/// Building the limiter fails if the time is outside 10 ms to 60 s, or if leases are combined with
+/// several policies.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,68 +26,83 @@ use crate::BuildError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// Each request is decided by the store: one round trip each, and never one too many.
+    /// The backend decides each request: one round trip per request, and no over-admission.
     #[default]
     Exact,
-    /// Tokens of keys that are asked about often are paid for in advance, and spent without a round trip.
+    /// This instance pays for tokens of frequently requested keys in advance, and spends them without a
+    /// round trip.
     ///
-    /// A key is leased from 16 requests per lease time on. This instance then debits up to three quarters of what it needs in that time,
-    /// and at most a quarter of what the store has left, or when that is little the tokens of 16 requests; it asks for more before they
-    /// are used up, in the background, and one at a time. Requests with a [leaky queue](crate::Policy::leaky_queue), and of keys that are seldom asked about, are
-    /// decided exactly.
+    /// A key is leased from 16 requests per lease time. Refills run in the background, one at a time per
+    /// key, and start before the tokens run out. A refill requests up to three quarters of the tokens that
+    /// this instance needs in a lease time. It takes at most a quarter of the tokens that remain in the
+    /// backend, or the tokens of 16 requests if that is more (and no more than a quarter of the burst).
+    /// Requests for other keys, or with a
+    /// [leaky queue](crate::Policy::leaky_queue), are decided exactly.
     ///
-    /// What [remains](crate::Decision::remaining) counts what is leased here as left; a [look](crate::Limiter::peek) tells what the store has
-    /// besides.
+    /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
+    /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
     ///
-    /// In any interval D a fleet admits at most what the store would admit in D + the lease time, however many instances there are and
-    /// whatever becomes of them. That is the limit with a burst that is as much larger as the rate times the lease time. A lease ends
-    /// that time after it was *asked for*, by this process's clock, which stands still while a machine is suspended; what is left then dies,
-    /// and what is left before can be [given back](crate::Limiter::return_leases) when an instance is shut down.
+    /// # Over-admission
     ///
-    /// When the store has less than was wanted, requests without tokens are decided one by one; when it goes on having less, they are
-    /// rejected here for the time of 2, 4, 8 and at last 16 requests (never longer than a lease time), after which the next one asks. A
-    /// rejection says how long the store said it would last, if that is longer; what costs less than was rejected is decided by the store.
-    /// So a fleet that is asked for far too much lets through what the limit allows, in heaps, for a round trip per 16 requests.
+    /// In any interval D, a fleet admits at most the tokens that the backend admits in D + the lease time.
+    /// Neither the number of instances nor a crash changes that bound. It equals the limit with a burst
+    /// that is larger by the rate times the lease time.
     ///
-    /// Choose a lease time of at least six round trips, and as much longer as the overshoot allows. While a store [is left
-    /// alone](crate::FailureMode) leases are spent to their end.
+    /// A lease ends one lease time after the *request* for it. The instance measures the time by its own
+    /// clock, which stops while a machine is suspended. Unused tokens expire with the lease. Before that,
+    /// an instance that shuts down can [return](crate::Limiter::return_leases) them.
+    ///
+    /// # Above the limit
+    ///
+    /// If the backend grants fewer tokens than requested, it decides requests without tokens one by one. If
+    /// the shortage continues, this instance rejects them for the time of 2, 4, 8 and finally 16 requests,
+    /// at most one lease time. Then the next request calls the backend. `retry_after` is the end of that
+    /// time, or the backend's own wait if that is longer. Requests that cost less than the rejected one go
+    /// to the backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16
+    /// requests.
+    ///
+    /// Choose a lease time of at least six round trips. A longer one saves more of them, and
+    /// admits more above the limit. While the [circuit is open](crate::FailureMode), leases are spent until
+    /// they end.
     ///
     /// # Cost
     ///
-    /// 240 kB per limiter. A request that is paid for takes no wait; and no allocation and no lock, unless it is the one that asks for
-    /// more.
+    /// 240 kB per limiter. A request that is paid for from a lease does not wait. It takes no lock and
+    /// allocates nothing, unless it starts a refill.
     Leased(Duration),
-    /// This instance decides by what it believes, and exchanges with the store at intervals: what it has used, and what all have.
+    /// This instance decides by a local copy of the counts, and exchanges usage with the backend at this
+    /// interval.
     ///
-    /// There is no bound on what a fleet admits meanwhile but what each instance admits by itself: in one interval, the burst and what comes in
-    /// that interval, as many times as there are instances. What was too much is a debt, for which all are rejected later; so over a
-    /// long time the limit holds, in great waves. [Leases](Self::Leased) save as many round trips, and have a bound: this
-    /// is for stores that are away for long times, and for limits that need not hold.
+    /// Over-admission is unbounded: in one interval, each instance can admit the burst and the tokens of
+    /// that interval. The excess becomes a debt, for which the whole fleet later rejects requests. So the
+    /// limit holds on average over a long time, and load comes in waves. [Leases](Self::Leased) save as
+    /// many round trips, with a bound. Use this mode for backends with long outages and for advisory limits.
     ///
-    /// The store's failures are not felt, nor told. What was used since the last exchange is lost with the last handle.
+    /// Backend failures neither affect decisions nor emit events. Usage since the last exchange is lost when
+    /// the last handle is dropped.
     ///
     /// # Cost
     ///
-    /// A task for each key that is asked about, with two round trips per interval; at most 10,000 for each policy, beyond which keys are
-    /// decided exactly, and so are keys of more than 1,000 bytes. A short lock for each request.
+    /// A task per active key, with two round trips per interval, and a short lock per request. Each policy
+    /// has at most 10,000 such keys. Further keys, and keys of more than 1,000 bytes, are decided exactly.
     Eventual(Duration),
 }
 
-/// Timers are no finer than a millisecond, and a lease that is shorter than a few round trips saves none.
+/// Timers have a resolution of 1 ms, and a lease shorter than a few round trips saves none.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// As long as any deadline.
+/// The maximum of every timeout.
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl Consistency {
-    /// Leases of 100 ms: a few round trips between data centres of one region, and a tenth of the limit per second too many at
-    /// worst.
+    /// Leases of 100 ms: a few round trips between data centres of one region. At worst, a fleet exceeds a
+    /// limit per second by a tenth.
     #[must_use]
     pub const fn leased() -> Self {
         Self::Leased(Duration::from_millis(100))
     }
 
-    /// Leases of this time, from 10 ms to 60 s.
+    /// Leases of this length, from 10 ms to 60 s.
     #[must_use]
     pub const fn leased_for(time: Duration) -> Self {
         Self::Leased(time)

@@ -22,43 +22,45 @@ use crate::{
     },
 };
 
-/// Rejections that are remembered. Another one takes the place of one of them, so keys made up at will cost a store no more calls than it
-/// would have had anyway.
+/// Maximum remembered rejections. A new one replaces the previous one in its place, so invented keys
+/// cost the backend no more calls than they would without a cache.
 const PLACES: usize = 4096;
 
-/// The longest that a rejection is remembered, since what other instances put back is not known here.
+/// Longest time for which a rejection is remembered, in nanoseconds. It is short because refunds by
+/// other instances are not visible here.
 const LONGEST: u64 = 1_000_000_000;
 
-/// Answers those whom the store has rejected, until it would no longer.
+/// Repeats the backend's rejections locally until their wait ends.
 ///
-/// The store has decided after it was asked, and means its wait from then: so a wait that counts from the asking is over
-/// no later than the store's, and nothing is rejected that it would admit.
+/// The backend decides after the request was sent, and its wait starts at the decision. Here the wait
+/// starts when the request is sent, so it ends no later. No request is rejected that the backend would
+/// allow.
 pub(crate) struct Denying {
     inner: Arc<dyn Backend>,
     denials: Arc<Denials>,
 }
 
-/// What outlives a request.
+/// State shared with pending requests, whose futures can outlive the cache.
 struct Denials {
     created: Instant,
     hasher: RandomState,
     places: Box<[Mutex<Option<Box<Denial>>>]>,
     marks: Marks,
-    /// How the policies' tokens come.
+    /// Token rate of each policy.
     paces: SmallVec<[(PolicyId, Pace); 4]>,
 }
 
-/// What is asked, as far as a rejection of it goes.
+/// A request as the deny cache sees it.
 struct Asked {
     tag: u64,
-    /// When.
+    /// When the request was sent.
     now: u64,
-    /// What has been put back by then.
+    /// Sum of its keys' versions at that time.
     marks: u64,
 }
 
 impl Denying {
-    /// Over a store that knows these policies by these names.
+    /// Wraps a backend that knows these policies by these ids.
     pub(crate) fn new(inner: Arc<dyn Backend>, policies: &[Policy], ids: &[PolicyId]) -> Self {
         let paces = policies.iter().zip(ids);
         Self {
@@ -75,12 +77,12 @@ impl Denying {
 }
 
 impl Denials {
-    /// Nanoseconds since this was made.
+    /// Returns the nanoseconds since creation.
     fn now(&self) -> u64 {
         saturating_nanos(Instant::now().saturating_duration_since(self.created))
     }
 
-    /// 64 bits that stand for a policy and a key.
+    /// Returns a 64-bit hash of a policy and a key.
     fn tag(&self, policy: PolicyId, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(policy.number());
@@ -94,7 +96,8 @@ impl Denials {
         for charge in charges {
             let tag = self.tag(charge.policy, charge.key);
             whole.write_u64(tag);
-            // The mark tells that it is another one, unless two threads tell it at the same time.
+            // A new quota changes the key's version, but threads that race can miss that. So the tag
+            // depends on the quota, too.
             whole.write_u64(charge.quota.map_or(0, marks::bits));
             marks = marks.wrapping_add(self.marks.of(tag, charge.quota));
         }
@@ -118,7 +121,7 @@ impl Denials {
         charge.quota.map_or(own, |quota| own.with(quota))
     }
 
-    /// Whether this is rejected for certain; then the decisions are written.
+    /// Writes the decisions and returns true if a remembered rejection applies.
     fn recall(&self, asked: &Asked, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
         let mut place = self.place(asked.tag);
         let Some(denial) = place.as_deref().filter(|denial| denial.tag == asked.tag) else {
@@ -155,7 +158,7 @@ impl Denials {
             .decisions
             .iter()
             .filter(|decision| !decision.allowed);
-        // Of several that reject each is looked at anew when the first would not any more.
+        // If several policies reject, the shortest wait counts: then the backend decides again.
         let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
         let (until, told) = (asked.now.saturating_add(wait), self.now());
@@ -171,7 +174,8 @@ impl Denials {
         }
     }
 
-    /// Forgets a rejection, of more than what has just passed: less is left than it says, and the wait is longer.
+    /// Forgets a rejection after a cheaper request for the same keys was allowed: fewer tokens remain
+    /// now, and the wait is longer.
     fn no_longer(&self, tag: u64) {
         let mut place = self.place(tag);
         if place.as_deref().is_some_and(|denial| denial.tag == tag) {
@@ -179,7 +183,8 @@ impl Denials {
         }
     }
 
-    /// Forgets what is known of these keys, now and once more when the guard is dropped: what the store is told to put
+    /// Invalidates the rejections of these keys now and when the guard is dropped. The backend returns or
+    /// charges the tokens at some time in between.
     /// back, or to take, is there some time in between.
     fn forget(self: &Arc<Self>, tags: impl Iterator<Item = u64>) -> Guard {
         Guard::new(Arc::clone(self), tags.collect())
@@ -202,7 +207,7 @@ impl Backend for Denying {
         }
         let answer = match self.inner.acquire(charges, out) {
             Answer::Later(answer) => answer,
-            // What is answered at once can be asked again.
+            // Only answers that cost a round trip are worth remembering.
             at_once => return at_once,
         };
         let costs = charges.iter().map(|charge| charge.cost).collect();
@@ -245,7 +250,7 @@ mod tests {
     use super::*;
     use crate::{Quota, backend::Memory};
 
-    /// What was reserved for a request that is itself rejected may be back by now.
+    /// Tokens that one policy reserved for the rejected request may have been released since.
     #[test]
     fn a_rejection_that_was_not_made_in_one_step_is_not_remembered() {
         let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));

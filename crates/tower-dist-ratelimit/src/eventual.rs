@@ -20,18 +20,19 @@ use crate::{
     backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
 };
 
-/// Decides here, and tells a store afterwards: what a fleet learns of each other is as old as the last exchange.
+/// Decides locally and reports usage to the backend afterwards. The instance knows the usage of other
+/// instances as of the last exchange.
 pub(crate) struct PostPaid {
     inner: Arc<dyn Backend>,
     ledger: Arc<Ledger>,
     created: Instant,
     period: Duration,
     deadline: Duration,
-    /// One for each key that was asked about lately. They end with this.
+    /// One task per recently used key. The tasks are aborted when this is dropped.
     exchanges: Mutex<JoinSet<()>>,
 }
 
-/// What is exchanged about.
+/// Exchanges the usage of one key between the ledger and the backend.
 struct Exchange {
     inner: Arc<dyn Backend>,
     ledger: Arc<Ledger>,
@@ -39,11 +40,11 @@ struct Exchange {
     number: usize,
     key: Box<[u8]>,
     deadline: Duration,
-    /// Nobody asks about the key any more.
+    /// Whether the task ended because the key was idle.
     over: bool,
 }
 
-/// Also one that ends before its time, with its runtime or because the store panics, leaves the key to another.
+/// If the task ends early, because its runtime shuts down or the backend panics, the next request starts another.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.over {
@@ -53,7 +54,7 @@ impl Drop for Exchange {
 }
 
 impl PostPaid {
-    /// Over a store that knows the policies of this ledger.
+    /// Wraps a backend that knows the policies of this ledger.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
         ledger: Ledger,
@@ -70,8 +71,9 @@ impl PostPaid {
         }
     }
 
-    /// How long after the first exchange the second one is: anything up to a period, so that instances which were asked together
-    /// do not go on together, and make one great debt. When a request comes is as good as chance, and can be repeated.
+    /// Returns the wait between the first exchange and the second: less than a period. It separates instances
+    /// whose first requests arrive together, which would otherwise overdraw together in every period. The
+    /// wait depends on the time of the request: it is as good as random, and reproducible.
     fn phase(&self) -> Duration {
         let now = saturating_nanos(self.created.elapsed());
         // A step of SplitMix64.
@@ -81,7 +83,7 @@ impl PostPaid {
         self.period * thousandths / 1_000
     }
 
-    /// Starts to exchange about a key, until it is not asked about for a period.
+    /// Spawns a task that exchanges the usage of a key until the key is idle for a period.
     #[cold]
     fn exchange(&self, number: usize, charge: &Charge<'_>, runtime: &runtime::Handle) {
         let exchange = Exchange {
@@ -103,7 +105,7 @@ impl PostPaid {
 }
 
 impl Exchange {
-    /// Until nobody has asked about the key for a period. The first one is shorter.
+    /// Exchanges once per period until the key is idle for a period. The first wait is shorter.
     async fn go_on(mut self, first: Duration, period: Duration) {
         let mut wait = first;
         while self.ledger.goes_on(self.number, &self.key) {
@@ -121,7 +123,8 @@ impl Exchange {
         }
     }
 
-    /// Says what was used here, and hears what was used everywhere. What may or may not have arrived is not said again.
+    /// Reports the usage of this instance, and adopts the usage of the fleet. A report that may have
+    /// arrived is not sent again.
     async fn once(&self) {
         let (used, quota) = self.ledger.take(self.number, &self.key);
         let delta = i64::try_from(used).unwrap_or(i64::MAX);
@@ -195,9 +198,9 @@ impl Backend for PostPaid {
         let Some(&(number, own)) = own.first() else {
             return Answer::Done(true);
         };
-        // It is done when it is asked for.
+        // The settlement is complete when `settle` returns.
         drop(self.ledger.memory.settle(&[own], delta));
-        // The store need not hear of what it was not told yet.
+        // Unsent usage is corrected here, and the backend receives the rest.
         match self.ledger.correct(number, *charge, delta) {
             0 => Answer::Done(true),
             rest => self.inner.settle(charges, rest),

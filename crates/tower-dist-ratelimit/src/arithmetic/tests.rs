@@ -42,7 +42,7 @@ fn rounding(algorithm: Algorithm) -> u64 {
     }
 }
 
-/// Whether a decision is the model's decision, or where units round, that of up to a nanosecond later.
+/// Whether a decision equals the model's decision, or the one up to a nanosecond later where units round.
 fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bool {
     let ours = (ours.allowed, ours.granted, ours.granted + ours.remaining);
     let expected = |at| {

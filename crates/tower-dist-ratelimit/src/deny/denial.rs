@@ -4,25 +4,25 @@ use smallvec::SmallVec;
 
 use crate::{Decision, Decisions, Policy, Quota, algorithm::saturating_nanos, backend::Charge};
 
-/// A rejection, and how long it holds. Times are nanoseconds since some beginning.
+/// A rejection and its end. Times are in nanoseconds since the cache was created.
 pub(super) struct Denial {
     pub(super) tag: u64,
     pub(super) marks: u64,
-    /// The store would say the same before this.
+    /// When the backend may allow the request.
     pub(super) until: u64,
-    /// When it said so.
+    /// When the backend's answer arrived.
     pub(super) told: u64,
     pub(super) costs: SmallVec<[u64; 2]>,
     pub(super) decisions: Decisions,
 }
 
-/// How long it takes for more tokens to come.
+/// How fast the tokens of a policy arrive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The most that there can be: the burst, or the limit where there is none.
+    /// Maximum tokens: the limit of a window, otherwise the burst.
     most: u64,
     has_windows: bool,
-    /// The time of one token, as a fraction, where they come evenly.
+    /// The time per token as a fraction, if tokens arrive evenly.
     token: Option<(Duration, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Pace {
         pace.with(policy.quota())
     }
 
-    /// The same with another quota.
+    /// Returns the pace with another quota.
     pub(super) fn with(self, quota: Quota) -> Self {
         Self {
             most: if self.has_windows {
@@ -52,7 +52,7 @@ impl Pace {
         }
     }
 
-    /// How long so many tokens take, rounded up.
+    /// Returns the time in which these tokens arrive, rounded up. Zero for windows.
     fn time(self, tokens: u64) -> Duration {
         let Some((window, limit)) = self.token else {
             return Duration::ZERO;
@@ -64,7 +64,8 @@ impl Pace {
 }
 
 impl Denial {
-    /// Whether this asks for as much as was rejected, of the same policies for the same keys.
+    /// Returns whether the rejection applies to these charges: a rejected charge must cost at least as
+    /// much as before, and an allowed charge the same.
     pub(super) fn covers(&self, charges: &[Charge<'_>]) -> bool {
         let known = self.costs.iter().zip(self.decisions.iter());
         self.costs.len() == charges.len()
@@ -77,7 +78,8 @@ impl Denial {
             })
     }
 
-    /// The decision on the charge of this number, a while later. What is left is what was left then.
+    /// Returns the decision on the charge of this number at `now`. The remaining tokens stay as the backend
+    /// reported them.
     pub(super) fn decision(&self, number: usize, cost: u64, pace: Pace, now: u64) -> Decision {
         let told = self.decisions[number];
         let since = Duration::from_nanos(now.saturating_sub(self.told));

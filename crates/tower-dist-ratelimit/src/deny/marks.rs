@@ -11,17 +11,17 @@ use smallvec::SmallVec;
 use super::Denials;
 use crate::Quota;
 
-/// Marks that keys share by chance: what is forgotten of one key is then forgotten of another, too.
+/// Number of versions. Keys can share one, so that invalidating one key invalidates the other.
 const MARKS: usize = 4096;
 
-/// What has happened to keys since, apart from being asked about: a number for each that grows when something is put back or
-/// charged afterwards, and when its quota is another one.
+/// Versions of keys. A key's version grows when tokens are returned or charged after a request, and when
+/// its quota changes.
 pub(super) struct Marks(Box<[Mark]>);
 
 #[derive(Default)]
 struct Mark {
     number: AtomicU64,
-    /// The quota of the last charge, as bits that stand for it.
+    /// Hash of the last charge's quota, or 0.
     quota: AtomicU64,
 }
 
@@ -31,12 +31,12 @@ impl Marks {
     }
 
     fn mark(&self, tag: u64) -> &Mark {
-        // Other bits than those that choose a rejection's place.
+        // The lower bits choose the place of a rejection.
         let number = usize::try_from((tag >> 32) % MARKS as u64).unwrap_or_default();
         &self.0[number]
     }
 
-    /// The number of a key that is asked about with this quota.
+    /// Returns the version of a key. If its quota has changed, advances the version first.
     pub(super) fn of(&self, tag: u64, quota: Option<Quota>) -> u64 {
         let mark = self.mark(tag);
         let quota = quota.map_or(0, bits);
@@ -52,7 +52,7 @@ impl Marks {
     }
 }
 
-/// Not zero. That two quotas have the same is no more likely than that two keys have.
+/// Returns a nonzero hash of a quota. Two quotas collide no more often than two keys.
 pub(super) fn bits(quota: Quota) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(quota.limit());
@@ -61,7 +61,8 @@ pub(super) fn bits(quota: Quota) -> u64 {
     hasher.finish().max(1)
 }
 
-/// Something is being put back, or charged afterwards.
+/// An operation that returns tokens or charges them late. It advances the versions of its keys when it
+/// starts and when it ends.
 pub(super) struct Guard {
     denials: Arc<Denials>,
     tags: SmallVec<[u64; 2]>,

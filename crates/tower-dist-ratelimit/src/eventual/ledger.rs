@@ -13,37 +13,37 @@ use crate::{
     register,
 };
 
-/// Keys of one policy that are exchanged about at the same time. Others are asked for exactly.
+/// Maximum keys of one policy with an exchange task. Other keys are decided exactly.
 const MAX_KEYS: usize = 10_000;
 
-/// In bytes, since keys are kept here as they are: with this, 20 MB for each policy. Whoever makes up longer ones is decided
-/// exactly.
+/// Longest key in bytes. Keys are stored twice, so they take at most 20 MB per policy. Longer keys are
+/// decided exactly.
 const LONGEST_KEY: usize = 1_000;
 
-/// What this process believes the store to hold, and what it has not told it yet.
+/// This process's copy of the backend's counts, and its unsent usage.
 pub(crate) struct Ledger {
     pub(super) memory: Memory,
     books: Vec<Book>,
 }
 
-/// One policy's.
+/// The keys of one policy.
 struct Book {
-    /// As the store knows it, and as the memory does.
+    /// The policy's id in the backend (`id`) and in the local memory (`own`).
     id: PolicyId,
     own: PolicyId,
     quota: Quota,
-    /// Its tokens come evenly.
+    /// Whether tokens arrive evenly, as in a bucket.
     evenly: bool,
     accounts: Mutex<HashMap<Box<[u8]>, Account>>,
 }
 
-/// One key's.
+/// The unsent usage of one key.
 #[derive(Default)]
 struct Account {
     unsent: u64,
-    /// Of the last charge, if it was not the policy's.
+    /// Dynamic quota of the last charge.
     quota: Option<Quota>,
-    /// Whether it was asked about since the last exchange.
+    /// Whether a request used the key since the last exchange.
     asked: bool,
 }
 
@@ -65,7 +65,7 @@ impl Ledger {
         })
     }
 
-    /// The same, for policies that the store knows by these ids.
+    /// Sets the ids by which the backend knows the policies.
     pub(crate) fn of(mut self, ids: &[PolicyId]) -> Self {
         for (book, &id) in self.books.iter_mut().zip(ids) {
             book.id = id;
@@ -73,7 +73,8 @@ impl Ledger {
         self
     }
 
-    /// The same charges to the memory, with the numbers of their policies. None if one of their keys has no room.
+    /// Converts charges to the local memory's policy ids, and adds the index of each policy. Returns `None` if
+    /// a key is too long, or new while its policy has the maximum number of keys.
     pub(super) fn own<'a>(
         &self,
         charges: &[Charge<'a>],
@@ -99,7 +100,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Notes that so many tokens were charged. Whether nobody exchanges about the key yet.
+    /// Adds tokens to the unsent usage of a key. Returns whether the key is new, and so has no task yet.
     pub(super) fn used(&self, number: usize, charge: &Charge<'_>, tokens: u64) -> bool {
         let mut accounts = self.books[number].accounts();
         if let Some(account) = accounts.get_mut(charge.key) {
@@ -117,7 +118,7 @@ impl Ledger {
         true
     }
 
-    /// Whether there is something to exchange about; if not, the key is forgotten.
+    /// Returns whether a request used the key since the last exchange. Removes an idle key.
     pub(super) fn goes_on(&self, number: usize, key: &[u8]) -> bool {
         let mut accounts = self.books[number].accounts();
         let goes_on = accounts.get(key).is_some_and(|account| account.asked);
@@ -127,19 +128,19 @@ impl Ledger {
         goes_on
     }
 
-    /// Nobody exchanges about the key any more, though there may be something.
+    /// Removes a key whose task ended early. Its unsent usage is lost.
     pub(super) fn forget(&self, number: usize, key: &[u8]) {
         self.books[number].accounts().remove(key);
     }
 
-    /// What was used since the last exchange, which is this one, and the quota it is used by.
+    /// Takes the unsent usage of a key and its quota. The next interval starts here.
     pub(super) fn take(&self, number: usize, key: &[u8]) -> (u64, Option<Quota>) {
         let mut accounts = self.books[number].accounts();
         let account = accounts.get_mut(key).map(std::mem::take);
         account.map_or((0, None), |account| (account.unsent, account.quota))
     }
 
-    /// Changes what is still to be said about a charge, and says what of it has been said already.
+    /// Applies a settlement to the unsent usage. Returns the part that the backend has to settle.
     pub(super) fn correct(&self, number: usize, charge: Charge<'_>, delta: i64) -> i64 {
         let mut accounts = self.books[number].accounts();
         let Some(account) = accounts.get_mut(charge.key) else {
@@ -157,12 +158,12 @@ impl Ledger {
         i64::try_from(refund - unsaid).map_or(i64::MIN, |rest| -rest)
     }
 
-    /// It was not said after all.
+    /// Restores usage that the backend did not receive.
     pub(super) fn put_back(&self, number: usize, charge: &Charge<'_>) {
         self.used(number, charge, charge.cost);
     }
 
-    /// Believes the store.
+    /// Sets the local count to the backend's count plus the unsent usage.
     pub(super) fn adopt(&self, number: usize, look: Charge<'_>, store: &Decision) {
         let book = &self.books[number];
         let accounts = book.accounts();
@@ -178,7 +179,8 @@ impl Ledger {
         else {
             return;
         };
-        // How much more the store has seen used than this process believes. Debts show in the time alone.
+        // Tokens that the backend counts as used and the local memory does not. `remaining` is never
+        // negative, so buckets compare the time until they are full, which includes debts.
         let more = if book.evenly {
             let quota = look.quota.unwrap_or(book.quota);
             used(store, quota) + i128::from(unsent) - used(&here, quota)
@@ -195,7 +197,7 @@ impl Ledger {
 
     pub(super) fn reset(&self, policy: PolicyId, key: &[u8]) {
         if let Some(book) = self.books.iter().find(|book| book.id == policy) {
-            // It is done when it is asked for.
+            // The reset is complete when `reset` returns.
             drop(self.memory.reset(book.own, key));
             if let Some(account) = book.accounts().get_mut(key) {
                 account.unsent = 0;
@@ -210,7 +212,7 @@ impl Book {
     }
 }
 
-/// The tokens that a bucket has to gain until it is full, rounded up.
+/// Returns the tokens that a bucket must gain to be full, rounded up.
 fn used(decision: &Decision, quota: Quota) -> i128 {
     let nanos = u128::from(saturating_nanos(decision.reset_after));
     let window = u128::from(saturating_nanos(quota.window())).max(1);

@@ -134,7 +134,7 @@ fn whole_sub_windows_and_the_log_never_let_more_in_than_the_limit() {
 #[test]
 fn a_bucket_lets_its_burst_in_and_what_comes_in_the_window() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
-        // The last of the second hundred comes when the window is over.
+        // The last request of the second hundred arrives when the window ends.
         assert_eq!(attacked(algorithm, MINUTE), 2 * L - 1);
     }
 }
