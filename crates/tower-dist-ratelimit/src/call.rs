@@ -19,12 +19,11 @@ use crate::backend::{Backend, BackendError};
 
 /// Limits requests of any type to a service, such as jobs, messages or queries.
 ///
-/// A rejection is an error, [`LimitError::RateLimited`], which says why and until when; the inner service's errors are kept in
-/// [`LimitError::Inner`]. Where requests should wait rather than fail, end the builder with
+/// A rejection is the error [`LimitError::RateLimited`], with its reason and the time until a retry. Errors of the
+/// inner service are in [`LimitError::Inner`]. If requests should wait instead, end the builder with
 /// [`waiting`](CallLimitLayerBuilder::waiting).
 ///
-/// The state is made when the layer is built: every service that the layer makes, and every clone, counts in the same
-/// buckets.
+/// The state is created when the layer is built. All services of the layer and their clones share the same buckets.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,7 +48,7 @@ pub struct CallLimitLayer<Req> {
 }
 
 impl<Req> CallLimitLayer<Req> {
-    /// A layer over this store.
+    /// Returns a builder of a layer with this backend.
     pub fn builder(backend: impl Backend) -> CallLimitLayerBuilder<Req> {
         CallLimitLayerBuilder::new(Arc::new(backend))
     }

@@ -8,7 +8,7 @@ pub use decided::Decided;
 pub use decisions::Decisions;
 pub use source::Source;
 
-/// What one policy says about one request.
+/// The decision of one policy on one request.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -29,33 +29,35 @@ pub use source::Source;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Decision {
-    /// Whether this policy lets the request pass. In a set the request passes when every policy says so; if another one
-    /// rejects, this one has charged nothing.
+    /// Whether this policy allows the request. With several policies a request passes if all of them allow it. If
+    /// another policy rejects the request, this one has charged nothing.
     pub allowed: bool,
-    /// Who decided.
+    /// The origin of the decision.
     pub source: Source,
     /// The quota's limit, in tokens per window.
     pub limit: u64,
-    /// Whole tokens that are left after this decision.
+    /// The whole tokens that remain after this decision.
     pub remaining: u64,
-    /// The tokens that were taken: the cost; or more, up to what was [wanted](crate::backend::Charge::up_to). Zero when
-    /// rejected, and when another policy of the set rejects.
+    /// The tokens that were taken: the cost, or more, up to the [maximum grant](crate::backend::Charge::up_to). Zero
+    /// if this policy or another one rejects the request.
     pub granted: u64,
-    /// How long to wait before the same request can pass, if nobody else takes the tokens. It is exact: a request is
-    /// rejected one nanosecond before it and allowed at it. Zero when allowed; `None` when it can never pass, because its
-    /// cost is above the burst, or the limit where there is no burst. Of a decision by nobody ([`Source::Denied`]): how
-    /// long until the store is asked again, if it is not asked now.
+    /// The wait until the same request can pass, if no other request takes the tokens. It is exact: a request is
+    /// rejected one nanosecond before that time and allowed at that time. Zero if the request is allowed.
+    ///
+    /// `None` if the request can never pass, because its cost is above the burst, or above the limit of an algorithm
+    /// without a burst. With [`Source::Denied`], it is the time until the next probe of the backend, or `None` while
+    /// the circuit is closed.
     pub retry_after: Option<Duration>,
-    /// How long until nothing counts as used any more, if nobody takes from it: until the bucket is full, the queue is
-    /// empty, the window is over. Rounded up to a nanosecond.
+    /// The time until no usage counts, if no other request takes tokens: the bucket is full, the queue is empty, or the
+    /// window has ended. Rounded up to a nanosecond.
     pub reset_after: Duration,
-    /// How long an allowed request has to wait for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up
-    /// to a nanosecond; what was taken was taken for that time. Zero with all other algorithms.
+    /// The time that an allowed request waits for its turn in a [leaky queue](crate::Policy::leaky_queue), rounded up
+    /// to a nanosecond. Its tokens are charged for that time. Zero with all other algorithms.
     pub delay: Duration,
 }
 
 impl Decision {
-    /// The request passes and has taken the tokens `granted`. For those who write a
+    /// Returns a decision that allows the request and takes `granted` tokens. For implementations of
     /// [`Backend`](crate::backend::Backend).
     #[must_use]
     pub const fn allow(granted: u64, limit: u64, remaining: u64, reset_after: Duration) -> Self {
@@ -71,13 +73,13 @@ impl Decision {
         }
     }
 
-    /// Whether the policy has rejected, and not only nobody allowed.
+    /// Returns whether a policy that counted the request rejected it.
     pub(crate) fn is_violated(&self) -> bool {
         !self.allowed && self.source.has_counted()
     }
 
-    /// The request is rejected; without a `retry_after`, for ever. For those who write a
-    /// [`Backend`](crate::backend::Backend).
+    /// Returns a decision that rejects the request. Without a `retry_after` the request can never pass. For
+    /// implementations of [`Backend`](crate::backend::Backend).
     #[must_use]
     pub const fn reject(
         limit: u64,

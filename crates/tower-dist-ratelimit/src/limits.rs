@@ -30,9 +30,9 @@ use crate::{
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
 pub(crate) struct Limits {
     pub(crate) backend: Arc<dyn Backend>,
-    /// The only policy, if the backend is a memory that decides on it by itself.
+    /// The only policy, if the backend is a [`Memory`], whose decision on it never fails.
     alone: Option<Alone>,
-    /// The backend, if it leases. Needed where the store is not asked.
+    /// The leases on top of the backend, if the consistency is leased.
     leasing: Option<Arc<Leasing>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) timeout: Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) watch: Watch,
 }
 
-/// What becomes of a request, if that is known already.
+/// The outcome of a request, or its pending decision.
 pub(crate) enum Outcome<T> {
     Pass(T),
     Reject(Reason),
@@ -67,12 +67,12 @@ impl Limits {
             tracing::warn!(
                 name = self.watch.name(),
                 deadline = ?self.timeout,
-                "a quota was not found in time; requests with such quotas are treated as if the store failed"
+                "rate-limit quota look-up timed out: the failure mode decides"
             );
         });
     }
 
-    /// Gives back what is left of leases. A store that is left alone is not asked for this, either.
+    /// Returns unused leased tokens. Fails without a query if the circuit is open.
     pub(crate) async fn return_leases(&self) -> Result<(), BackendError> {
         match &self.leasing {
             None => Ok(()),
@@ -81,7 +81,7 @@ impl Limits {
         }
     }
 
-    /// How long a request that passes waits before it does. A shadow lets nobody wait.
+    /// Returns the time that an allowed request waits first. Zero in shadow mode.
     pub(crate) fn delay(&self, question: &Question) -> Duration {
         if self.shadow {
             Duration::ZERO
@@ -103,7 +103,7 @@ impl Settings {
         }
     }
 
-    /// Checks a set of policies and has the backend prepare for them.
+    /// Checks the policies and registers them with the backend.
     pub(crate) fn build(self, policies: Vec<Policy>) -> Result<Limits, BuildError> {
         let Self {
             backend,
@@ -133,7 +133,7 @@ impl Settings {
             watch.clone(),
         )?;
         let ledger = nearby.ledger(&policies)?;
-        // The last step that can fail: a build that fails has registered nothing.
+        // Registration is the last step that can fail, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
         let Front { backend, leasing } = nearby.front(backend, &policies, &ids, ledger, timeout);
         let alone = match ids[..] {
@@ -158,7 +158,7 @@ impl Settings {
     }
 }
 
-/// As the list of its policies.
+/// Prints the list of policies.
 impl fmt::Debug for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policies = self.rules.iter().map(|rule| &rule.policy);
@@ -166,5 +166,5 @@ impl fmt::Debug for Limits {
     }
 }
 
-/// Longer than that no client waits for a decision.
+/// The longest `backend_timeout`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);

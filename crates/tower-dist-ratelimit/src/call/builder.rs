@@ -16,11 +16,11 @@ use crate::{
 /// | [`failure_mode`](Self::failure_mode) | [`FailureMode::Local`] with 1 instance |
 /// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
 /// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
-/// | [`deny_cache`](Self::deny_cache) | on, for remote stores |
-/// | [`waiting`](Self::waiting) | rejections at once |
+/// | [`deny_cache`](Self::deny_cache) | on, for remote backends |
+/// | [`waiting`](Self::waiting) | requests are rejected immediately |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
-/// | [`shadow`](Self::shadow) | requests are rejected |
+/// | [`shadow`](Self::shadow) | the limit rejects |
 /// | [`name`](Self::name) | empty |
 /// | [`observer`](Self::observer) | none |
 #[must_use = "a builder does nothing until it builds"]
@@ -30,18 +30,18 @@ pub struct CallLimitLayerBuilder<Req, M = Rejecting> {
     mode: M,
 }
 
-/// What [`CallLimitLayerBuilder`] builds lets nobody wait.
+/// Mode of a [`CallLimitLayerBuilder`] whose layer rejects requests over the limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rejecting;
 
-/// What [`CallLimitLayerBuilder`] builds lets requests wait for their turn.
+/// Mode of a [`CallLimitLayerBuilder`] whose layer delays requests until their turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
     max_wait: Duration,
     max_waiters: usize,
 }
 
-/// The longest wait that makes sense: an hour. Also keeps sums of instants in range.
+/// The longest `max_wait`. It also keeps sums of instants in range.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 impl<Req> CallLimitLayerBuilder<Req> {
@@ -57,9 +57,9 @@ impl<Req> CallLimitLayerBuilder<Req> {
 impl<Req, M> CallLimitLayerBuilder<Req, M> {
     shared_setters!();
 
-    /// Adds a policy: a [`Policy`](crate::Policy), for all requests together, or what
-    /// [`Policy::by_request`](crate::Policy::by_request) makes of it. A request passes if all policies allow it; otherwise it is
-    /// charged to none.
+    /// Adds a policy: a [`Policy`](crate::Policy) that counts all requests together, or the result of
+    /// [`Policy::by_request`](crate::Policy::by_request). A request passes if all policies allow it; otherwise none is
+    /// charged.
     pub fn limit(mut self, policy: impl Into<RequestPolicy<Req>>) -> Self {
         self.policies.push(policy.into());
         self
@@ -82,8 +82,8 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req> {
-    /// Lets requests wait for their turn instead of rejecting them. For what your program sends, to stay within
-    /// another's limit. See [`ThrottleLayer`].
+    /// Delays requests until their turn instead of rejecting them. For requests that your program sends, to stay within
+    /// the receiver's limit. See [`ThrottleLayer`].
     pub fn waiting(self) -> CallLimitLayerBuilder<Req, Waits> {
         CallLimitLayerBuilder {
             settings: self.settings,
@@ -95,12 +95,12 @@ impl<Req> CallLimitLayerBuilder<Req> {
         }
     }
 
-    /// Checks the settings and prepares the store.
+    /// Checks the settings and registers the policies with the backend.
     ///
     /// # Errors
     ///
-    /// No policy, or more than the store can decide together; a policy or a setting that cannot work; a policy that the
-    /// store cannot keep, or that is about HTTP requests.
+    /// Fails without a policy, and with more policies than the backend can decide together. Fails with an invalid
+    /// policy or setting, with a policy that the backend does not support, and with a policy for HTTP requests.
     pub fn build(self) -> Result<CallLimitLayer<Req>, BuildError> {
         let (calls, Rejecting) = self.calls()?;
         Ok(CallLimitLayer { calls })
@@ -108,17 +108,17 @@ impl<Req> CallLimitLayerBuilder<Req> {
 }
 
 impl<Req> CallLimitLayerBuilder<Req, Waits> {
-    /// The longest wait for a turn, above zero and up to an hour.
+    /// The longest wait for a turn: above zero and at most one hour.
     ///
     /// # Default
     ///
-    /// 1 s: longer than that a caller had better know that it is not being served.
+    /// 1 s, so that a caller learns soon that it is not served.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.mode.max_wait = wait;
         self
     }
 
-    /// The most requests that wait at a time, over all keys; at least 1.
+    /// The most requests that wait concurrently, over all keys; at least 1.
     ///
     /// # Default
     ///
@@ -128,11 +128,11 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         self
     }
 
-    /// Checks the settings and prepares the store.
+    /// Checks the settings and registers the policies with the backend.
     ///
     /// # Errors
     ///
-    /// Those of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
+    /// The errors of [`CallLimitLayerBuilder::build`] without waiting, and a `max_wait` or `max_waiters` out of range.
     pub fn build(self) -> Result<ThrottleLayer<Req>, BuildError> {
         let Waits {
             max_wait,
@@ -146,7 +146,7 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
         if max_waiters == 0 {
             return Err(BuildError::new("max_waiters", 0, "at least 1"));
         }
-        // So a queue rejects by itself what would wait too long there, and takes nothing that has to be put back.
+        // A leaky queue then rejects requests that would wait too long, and takes no tokens that need a refund.
         let policies = self.policies.into_iter();
         let policies = policies.map(|policy| policy.queueing_at_most(max_wait));
         let bounded = Self {

@@ -19,7 +19,7 @@ impl<Req> Calls<Req> {
         limits.decide(question, self.look(request), |_, _| ())
     }
 
-    /// Whether and how a policy applies to a request.
+    /// Returns whether and how a policy applies to a request.
     #[inline]
     pub(crate) fn look(&self, request: &Req) -> impl FnMut(usize, &Rule, &mut KeySink) -> Applies {
         |number, rule, sink| self.policies[number].look(request, rule, sink)
@@ -27,7 +27,7 @@ impl<Req> Calls<Req> {
 }
 
 impl Limits {
-    /// Reports an outcome to the observer, and turns a rejection into an error.
+    /// Emits the event of an outcome, and turns a rejection into an error.
     pub(crate) fn admit(
         &self,
         outcome: Outcome<()>,

@@ -2,17 +2,17 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use crate::{Decision, Reason, Rejection};
 
-/// What comes of a call that fails: in front of the inner service, or in it.
+/// The error of a limited call: a rejection, or an error of the inner service.
 #[derive(Debug)]
 pub enum LimitError<E> {
-    /// The limit rejected it. The inner service was not called.
+    /// The limit rejected the call. The inner service was not called.
     RateLimited(RateLimited),
-    /// The inner service's own error.
+    /// The error of the inner service.
     Inner(E),
 }
 
 impl<E> LimitError<E> {
-    /// The inner service's error.
+    /// Returns the error of the inner service, or `None` for a rejection.
     pub fn into_inner(self) -> Option<E> {
         match self {
             Self::RateLimited(_) => None,
@@ -20,7 +20,7 @@ impl<E> LimitError<E> {
         }
     }
 
-    /// Either error in a box, for inner errors that are boxed already.
+    /// Returns the rejection or the inner error in a box, without boxing a boxed inner error again.
     pub fn into_boxed(self) -> Box<dyn Error + Send + Sync>
     where
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -33,7 +33,7 @@ impl<E> LimitError<E> {
 }
 
 impl<E: 'static> LimitError<E> {
-    /// This error, after layers above were told how to look into it.
+    /// Returns this error, after registering its type so that layers above can read the wrapped error.
     #[inline(never)]
     pub(crate) fn known(self) -> Self {
         #[cfg(feature = "attempt")]
@@ -70,7 +70,7 @@ impl<E: Error> Error for LimitError<E> {
     }
 }
 
-/// A call that a limit rejected: why, by which policies, and until when.
+/// The rejection of a call: the reason, the decisions of the policies, and the time until a retry.
 #[derive(Clone, Debug)]
 pub struct RateLimited(Box<Parts>);
 
@@ -94,26 +94,26 @@ impl RateLimited {
         }))
     }
 
-    /// Why.
+    /// Returns the reason for the rejection.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.0.reason
     }
 
-    /// The longest wait that a policy which rejected asks for, to the nanosecond; or how long until a store that fails is
-    /// asked again. `None` when waiting does not help or nobody knows how long.
+    /// Returns the longest wait of the rejecting policies, exact to the nanosecond. If the backend fails, returns the
+    /// time until its next probe. `None` if waiting does not help or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// The name and the decision of each policy that was asked; those that would have let the call pass, too.
+    /// Returns the name and the decision of each policy that decided on the call, including policies that allowed it.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let decided = self.0.decided.iter();
         decided.map(|(name, decision)| (&**name, decision))
     }
 
-    /// The names of the policies that rejected. None if nobody has counted.
+    /// Returns the names of the policies that rejected the call. Empty if no policy counted it.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
         let rejected = self
             .decisions()
@@ -127,25 +127,26 @@ impl fmt::Display for RateLimited {
         f.write_str(match self.0.reason {
             Reason::Quota => "rate limit exceeded",
             Reason::MissingKey => "rate-limit key missing",
-            Reason::Misconfigured => "rate-limit key missing: the server is not set up for it",
-            Reason::Backend => "the rate limit cannot be decided",
-            Reason::ReducedCapacity => "the rate limit is lower for now, and exceeded",
-            Reason::QueueFull => "too many calls wait for the rate limit",
-            Reason::TooLong => "the rate limit would have the call wait too long",
+            Reason::Misconfigured => "rate-limit key missing: the server does not provide it",
+            Reason::Backend => "rate limit unavailable",
+            Reason::ReducedCapacity => "temporarily reduced rate limit exceeded",
+            Reason::QueueFull => "rate-limit queue full",
+            Reason::TooLong => "rate-limit wait too long",
         })?;
         for (number, name) in self.violated().enumerate() {
-            f.write_str(if number == 0 { " by " } else { ", " })?;
+            f.write_str(if number == 0 { " for policy " } else { ", " })?;
             write!(f, "{name:?}")?;
         }
         match self.0.retry_after {
-            Some(wait) => write!(f, "; possible in {wait:?}"),
+            Some(wait) => write!(f, "; retry after {wait:?}"),
             None => Ok(()),
         }
     }
 }
 
 impl Error for RateLimited {
-    /// With the feature `attempt`, a [`Rejected`](https://docs.rs/tower-attempt) that a retry layer above recognises.
+    /// With the feature `attempt`, returns a [`Rejected`](https://docs.rs/tower-attempt) that a retry layer above
+    /// recognises.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         #[cfg(feature = "attempt")]
         return Some(&self.0.rejected);

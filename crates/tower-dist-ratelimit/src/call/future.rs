@@ -21,12 +21,12 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the inner call, or the wait for the store together with the ready service that it holds. What the
-/// request was charged stays charged.
+/// Dropping it drops the inner call, or the wait for the backend together with the ready inner service. Charged tokens
+/// stay charged.
 ///
 /// # Panics
 ///
-/// When it is polled again after it was ready.
+/// Panics if polled again after it was ready.
 #[pin_project]
 pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]
@@ -36,9 +36,9 @@ pub struct CallFuture<S: Service<Req>, Req> {
 #[pin_project(project = StateProjection)]
 enum State<S: Service<Req>, Req> {
     Calling(#[pin] S::Future),
-    /// Boxed, because only leaky queues get here.
+    /// Boxed, because only leaky queues use it.
     Delayed(Box<Delayed<S, Req>>),
-    /// Boxed, because only a remote store gets here.
+    /// Boxed, because only remote backends use it.
     Deciding(Option<Box<Deciding<S, Req>>>),
     RateLimited(Option<RateLimited>),
 }
@@ -46,7 +46,7 @@ enum State<S: Service<Req>, Req> {
 struct Deciding<S, Req> {
     waiting: Waiting,
     question: Question,
-    /// The instance that was ready when the request came.
+    /// The service that was ready when the request arrived.
     ready: S,
     request: Req,
     calls: Arc<Calls<Req>>,
@@ -105,7 +105,7 @@ impl<S: Service<Req> + Clone, Req> Deciding<S, Req> {
         match self.calls.limits.admit(outcome, &self.question) {
             Ok(()) if delay.is_zero() => State::Calling(self.ready.call(self.request)),
             Ok(()) => {
-                // The one that is ready goes, and what its readiness holds.
+                // Dropping the ready service releases any permit that it holds.
                 let unready = self.ready.clone();
                 State::Delayed(Box::new(Delayed::new(delay, unready, self.request)))
             }

@@ -14,8 +14,8 @@ use crate::{
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
 ///
-/// It is ready when the inner service is. A rejection is an error of the call, never of readiness, and gives back what that
-/// readiness held.
+/// It is ready when the inner service is. A rejection is an error of the call, not of readiness. A rejected call
+/// replaces the ready inner service with a clone, which releases any permit that it holds.
 pub struct CallLimit<S, Req> {
     inner: S,
     calls: Arc<Calls<Req>>,
@@ -56,7 +56,7 @@ impl<S, Req> CallLimit<S, Req>
 where
     S: Service<Req> + Clone,
 {
-    /// Apart, so that callers have the fast path in line.
+    /// Handles all outcomes but the fast path. Not inlined, so that callers inline only the fast path.
     #[inline(never)]
     fn go_on(
         &mut self,

@@ -25,7 +25,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// The decision of the only policy that was asked.
+    /// The decision of the only policy that decided.
     #[inline]
     pub(crate) fn one(
         rules: &'a [Rule],
@@ -41,7 +41,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// No decision: no policy was asked.
+    /// No decision, because no policy decided.
     pub(crate) fn none() -> Self {
         Self {
             rules: &[],
@@ -51,19 +51,19 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// The bytes that the keys are in.
+    /// Returns the bytes that hold the keys.
     pub(crate) fn keys(&self) -> &'a [u8] {
         self.keys
     }
 
-    /// The decision that matters most to the caller: the rejection with the longest wait, else the one with the fewest tokens
-    /// remaining.
+    /// Returns the decision that matters most to the caller: the rejection with the longest wait, or else the decision
+    /// with the fewest remaining tokens.
     #[inline]
     pub(crate) fn tightest(&self) -> Option<(&'a Asked, &'a Decision)> {
         self.tightest_of(|_| true)
     }
 
-    /// The same among some of the decisions.
+    /// Returns the tightest decision among those for which `some` returns `true`.
     #[inline]
     pub(crate) fn tightest_of(
         &self,
@@ -76,19 +76,19 @@ impl<'a> Decided<'a> {
         })
     }
 
-    /// The name and the decision of each policy that was asked, in the order in which the layer has them.
+    /// Returns the name and the decision of each policy that decided, in the layer's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a Decision)> + use<'a> {
         self.named().map(|(rule, decision)| (&*rule.name, decision))
     }
 
-    /// Each with its policy.
+    /// Returns each decision with its policy.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + Clone + use<'a> {
         let rules = self.rules;
         self.asked()
             .map(|(asked, decision)| (&rules[asked.rule], decision))
     }
 
-    /// Each with what was asked.
+    /// Returns each decision with its charge.
     #[inline]
     pub(crate) fn asked(
         &self,
@@ -96,7 +96,7 @@ impl<'a> Decided<'a> {
         self.asked.iter().zip(self.decisions)
     }
 
-    /// Whether the decisions have numbers to tell of.
+    /// Returns whether the decisions have meaningful numbers.
     pub(crate) fn has_counted(&self) -> bool {
         let mut decisions = self.decisions.iter();
         decisions.all(|decision| decision.source.has_counted())

@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use crate::Decision;
 
-/// The decisions on one request, one per policy that was asked, in the order of asking.
+/// The decisions on one request: one per policy that decided, in the order of their charges.
 ///
-/// A slice in all but name. Two decisions are kept inline, so one or two policies need no allocation.
+/// Dereferences to a slice. Two decisions are stored inline, so one or two policies need no allocation.
 ///
 /// ```
 /// use tower_dist_ratelimit::{Decision, Decisions};
@@ -23,7 +23,7 @@ use crate::Decision;
 pub struct Decisions(SmallVec<[Decision; 2]>);
 
 impl Decisions {
-    /// As many rejections as there are policies to ask, for a backend to write its decisions over.
+    /// Returns `len` rejections, which a backend overwrites with its decisions.
     #[must_use]
     pub fn rejected(len: usize) -> Self {
         let mut decisions = Self::none();
@@ -36,12 +36,12 @@ impl Decisions {
         Self(SmallVec::new())
     }
 
-    /// The same, in place: moving takes longer than deciding.
+    /// Replaces the decisions with `len` rejections, in place: moving them costs more than the decision.
     #[inline]
     pub(crate) fn reject(&mut self, len: usize) {
         const REFUSED: Decision = Decision::reject(0, 0, None, Duration::ZERO);
         self.0.clear();
-        // What most have is not filled in a loop, which takes longer, too.
+        // One decision is the common case. A push is faster than a loop.
         if len == 1 {
             self.0.push(REFUSED);
         } else {

@@ -1,6 +1,6 @@
-/// Who made a [`Decision`](crate::Decision). All decisions on a request have the same source.
+/// The origin of a [`Decision`](crate::Decision). All decisions on a request have the same source.
 ///
-/// The last three are [what was chosen](crate::FailureMode) for when the store does not decide.
+/// The last three are the [failure modes](crate::FailureMode), used when the backend does not decide.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -13,37 +13,41 @@
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-// As wide as this, moving a decision takes no loads that have to wait for two stores.
+// With 32 bits, copying a decision needs no load that spans two pending stores.
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Source {
-    /// The [`Backend`](crate::backend::Backend), which counts for all.
+    /// The [`Backend`](crate::backend::Backend), which counts for all its users.
     #[default]
     Backend,
-    /// The same, but not in one step: the policies' keys are on different servers of a Redis Cluster, or are different
-    /// items in Memcached, and one policy rejected the request. The backend refunds the tokens of the other policies. Until it
-    /// has, they can be missing to another request, which is then rejected too. See [`colocate`](crate::Policy::colocate).
+    /// The backend, but not in one step, and one policy rejected the request. The policies' keys are on different
+    /// servers of a Redis Cluster, or in different items of Memcached. The backend refunds the tokens of the other
+    /// policies. Until then, another request may miss these tokens and be rejected too. See
+    /// [`colocate`](crate::Policy::colocate).
     Parts,
-    /// This process, with a [lease](crate::Consistency::Leased). What remains is what is left of that and what the store had when it was last
-    /// asked, less what this process has asked for since. A rejection is due to a store that had too little a moment ago, and says when it is asked again.
+    /// This process, with a [lease](crate::Consistency::Leased). `remaining` adds the unused lease and the tokens that
+    /// the backend had after the last refill, less the tokens requested since. A rejection means that the backend
+    /// recently had too few tokens; `retry_after` is the time until the next refill request.
     Lease,
-    /// This process, by what it [believes](crate::Consistency::Eventual) that others have used. So are the numbers.
+    /// This process, with an [estimate](crate::Consistency::Eventual) of the usage of all instances. The numbers are
+    /// estimates, too.
     Eventual,
-    /// This process: the [`Backend`](crate::backend::Backend) has rejected no more a moment ago, and
-    /// [would again](crate::RateLimitLayerBuilder::deny_cache). What remains is what remained then. For a request that costs more, of a window or a log,
-    /// `retry_after` can be too short; else it is exact.
+    /// This process: the backend recently rejected a request of at most this cost, and [would reject
+    /// again](crate::RateLimitLayerBuilder::deny_cache). `remaining` is from that rejection. `retry_after` is exact,
+    /// except for a request of a higher cost under a window or a log: there it can be too short.
     DenyCache,
-    /// This process alone, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers are those of its share.
+    /// This process alone, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to its share.
     Local,
-    /// Nobody: it was let through by [`FailureMode::Open`](crate::FailureMode::Open). Nothing was taken, and what is left is not known; it
-    /// is told as zero.
+    /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. No tokens were taken. The
+    /// remaining tokens are unknown and reported as zero.
     Allowed,
-    /// Nobody: it was rejected by [`FailureMode::Closed`](crate::FailureMode::Closed). What is left is not known; it is told as zero.
+    /// No counter: [`FailureMode::Closed`](crate::FailureMode::Closed) rejected the request. The remaining tokens are
+    /// unknown and reported as zero.
     Denied,
 }
 
 impl Source {
-    /// Whether somebody has counted, so that there are numbers to tell of.
+    /// Returns whether a counter made the decision, so that its numbers are meaningful.
     pub(crate) fn has_counted(self) -> bool {
         !matches!(self, Self::Allowed | Self::Denied)
     }

@@ -13,11 +13,11 @@ use crate::{
     ladder::Instead,
 };
 
-/// The most corrections of one layer that travel at a time: as many requests as a busy instance has at once.
+/// The most corrections of one layer in flight: about the number of concurrent requests of a busy instance.
 const MAX_TRAVELLING: usize = 1024;
 
-/// Corrections of charges that are on their way to a store. They have no caller to wait for them, since a response that is
-/// dropped cannot wait; they end with the layer.
+/// Corrections of charges in flight to a backend. They run in the background, because a dropped response cannot wait
+/// for them. Dropping the layer cancels them.
 #[derive(Default)]
 pub(crate) struct Corrections {
     travelling: Mutex<JoinSet<()>>,
@@ -25,12 +25,13 @@ pub(crate) struct Corrections {
 }
 
 impl Limits {
-    /// Corrections that have not reached the backend.
+    /// Returns the number of corrections that have not reached the backend.
     pub(crate) fn lost_corrections(&self) -> u64 {
         self.corrections.lost.load(Relaxed)
     }
 
-    /// Changes charges to the policies of these numbers, where they were made. A backend whose circuit is open is not asked.
+    /// Changes charges by `delta` tokens, in the counters that made them. Each charge comes with the number of its
+    /// policy. A backend with an open circuit is not queried.
     pub(crate) fn settle(
         &self,
         source: Source,
@@ -44,7 +45,7 @@ impl Limits {
                     .try_for_each(|&(number, charge)| fallback.settle(number, charge, delta))
                     .map_or_else(Answer::Failed, |()| Answer::Done(true))
             }
-            // There it was charged nothing.
+            // These sources have charged nothing.
             (Source::Local | Source::Allowed | Source::Denied, _) => Answer::Done(true),
             _ if self.ladder.shut_for().is_some() => Answer::Failed(BackendError::circuit_open()),
             _ => {
@@ -55,7 +56,7 @@ impl Limits {
         }
     }
 
-    /// Changes a charge by `delta` tokens.
+    /// Changes a charge by `delta` tokens. If the backend answers later, the change continues in the background.
     pub(crate) fn correct(&self, source: Source, number: usize, charge: Charge<'_>, delta: i64) {
         if delta == 0 {
             return;
@@ -85,12 +86,12 @@ impl Limits {
         travelling.spawn_on(travel, &runtime);
     }
 
-    /// Puts back what was taken for a request that was not made after all. Nobody is left to wait for a store that takes its time,
-    /// so that is told in the background.
+    /// Refunds the tokens of a request that was not sent after all, in the background if the backend answers later.
+    /// `since` is the time of the charge; `None` means a moment ago.
     ///
-    /// A place in a leaky queue stays taken: who waits behind it has a time already, and who got the place as the next in line would
-    /// come together with the last of those. And what was taken from a window that is over is gone: the next one has nothing of it.
-    /// `since` is when it was taken; if that is not given, a moment ago.
+    /// A place in a leaky queue stays taken. The requests behind it have their start times already, so after a refund
+    /// the next request would start together with the last of them. Tokens of a window that has ended are not refunded,
+    /// because the current window has not counted them.
     pub(crate) fn take_back(&self, question: &Question, since: Option<Instant>) {
         let decided = question.asked.iter().zip(question.decisions.iter());
         let is_over =

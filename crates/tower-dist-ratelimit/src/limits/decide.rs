@@ -14,9 +14,9 @@ use crate::{
 impl Limits {
     /// Decides on a request and emits the event of its outcome.
     ///
-    /// `look` returns whether and how the policy of a number applies to the request. `passed` makes the value that the caller keeps
-    /// of the decisions on a request that passes; its second argument is whether the request was charged. `question` stays
-    /// `None` on the fast path.
+    /// `look` returns whether and how the policy of a number applies to the request. `passed` builds the caller's value
+    /// from the decisions on a request that passes; its second argument is whether the request was charged. `question`
+    /// stays `None` on the fast path.
     #[inline]
     pub(crate) fn decide<T>(
         &self,
@@ -29,7 +29,7 @@ impl Limits {
             let outcome = self.decide_together(question, look);
             return self.tell(outcome, question, passed);
         };
-        // The fast path builds no question, which only requests that wait or are rejected need.
+        // The fast path builds no question. Only requests that wait or are rejected need one.
         let mut sink = KeySink::new();
         let (question, outcome) = match (look(0, rule, &mut sink), self.fast_leave()) {
             (
@@ -78,7 +78,7 @@ impl Limits {
         self.tell(outcome, question, passed)
     }
 
-    /// Permission to ask the backend, unless the circuit or a recent outage requires more than that.
+    /// Returns permission to query the backend, unless the circuit or a recent outage requires more checks.
     #[inline]
     fn fast_leave(&self) -> Option<Leave> {
         match &self.alone {
@@ -87,7 +87,7 @@ impl Limits {
         }
     }
 
-    /// Tells the observer of an outcome. A shadow lets a rejected request pass.
+    /// Emits the event of an outcome. In shadow mode a rejected request passes.
     pub(crate) fn tell<T>(
         &self,
         outcome: Outcome<()>,
@@ -117,7 +117,7 @@ impl Limits {
         }
     }
 
-    /// Decides on a request without the fast path, and without telling the observer of the outcome.
+    /// Decides on a request without the fast path, and emits no event of the outcome.
     pub(crate) fn decide_together(
         &self,
         question: &mut Question,
@@ -130,7 +130,8 @@ impl Limits {
         }
     }
 
-    /// Finds the charges of a request, but for the quotas that have to be looked up.
+    /// Collects the charges of a request and returns the quota look-ups that are still needed. Fails if a policy
+    /// rejects the request because its key is missing.
     pub(crate) fn prepare(
         &self,
         question: &mut Question,
@@ -166,7 +167,7 @@ impl Limits {
         Ok(lookups)
     }
 
-    /// Asks the backend, which has the whole timeout from now.
+    /// Queries the backend, with the whole timeout from now.
     pub(crate) fn ask(&self, question: &mut Question) -> Outcome<()> {
         if question.asked.is_empty() {
             return Outcome::Pass(());
@@ -190,7 +191,7 @@ impl Limits {
         }
     }
 
-    /// What the backend's answer means.
+    /// Handles the backend's answer.
     fn outcome(&self, question: &mut Question, answer: Answer, leave: Leave) -> Outcome<()> {
         match answer {
             Answer::Done(allowed) => {
@@ -218,14 +219,14 @@ impl Limits {
                 self.by_quota(question, allowed, leave)
             }
             Ok(_) => {
-                let error = BackendError::new("an answer without a decision on each charge");
+                let error = BackendError::new("the answer does not have one decision per charge");
                 self.failed(question, leave, error)
             }
             Err(error) => self.failed(question, leave, error),
         }
     }
 
-    /// The backend was asked, and has not decided. It is not asked again: it may have charged the request already.
+    /// Handles an error of the backend. The request is not sent again, because the backend may have charged it already.
     fn failed(&self, question: &mut Question, leave: Leave, error: BackendError) -> Outcome<()> {
         self.ladder.failed(leave, &error);
         self.release(question, leave);
@@ -272,7 +273,7 @@ impl Limits {
         Outcome::Reject(Reason::Quota)
     }
 
-    /// Decisions that nobody has made, from the limits.
+    /// Builds one decision per charge from the limits alone.
     fn unasked(&self, question: &Question, decision: impl Fn(u64) -> Decision) -> Decisions {
         let asked = question.asked.iter();
         let quotas = asked.map(|asked| {
@@ -282,7 +283,7 @@ impl Limits {
         quotas.map(|quota| decision(quota.limit())).collect()
     }
 
-    /// Pays for the request with a lease, while the backend is not asked.
+    /// Charges the request to a lease, while the backend is not queried.
     fn spend(&self, question: &mut Question) -> bool {
         let (Some(leasing), [asked]) = (&self.leasing, question.asked.as_slice()) else {
             return false;
@@ -292,8 +293,8 @@ impl Limits {
         leasing.spend(&[charge], &mut question.decisions)
     }
 
-    /// For a process that has lately returned to the backend: reports tokens that it has admitted alone. While other processes may
-    /// still decide alone, charges the request to this process's share, too.
+    /// If this process has recently returned to the backend, reports the tokens that it has admitted alone. While other
+    /// processes may still decide alone, also charges the request to this process's share.
     fn recover(&self, question: &mut Question, leave: Leave) -> Result<Leave, Reason> {
         let Some((fallback, is_shared)) = self.ladder.recovering() else {
             return Ok(leave);
@@ -317,7 +318,7 @@ impl Limits {
         }
     }
 
-    /// Puts back the charge to the share, for a request that the backend has not admitted.
+    /// Refunds the charge to the share, for a request that the backend has not admitted.
     fn release(&self, question: &Question, leave: Leave) {
         if let (Leave::Shared, Instead::Decide(fallback)) = (leave, &self.ladder.instead) {
             for asked in &question.asked {
@@ -327,7 +328,7 @@ impl Limits {
     }
 }
 
-/// Asks this process's share.
+/// Decides with this process's share.
 fn ask_instead(question: &mut Question, fallback: &Fallback) -> Result<bool, BackendError> {
     question.decisions.reject(question.asked.len());
     let keys = question.sink.bytes();

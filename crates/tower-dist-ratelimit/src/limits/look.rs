@@ -2,7 +2,7 @@ use super::{Applies, Quoted, Rule};
 use crate::{RequestPolicy, key::KeySink};
 
 impl<Req> RequestPolicy<Req> {
-    /// Whether and how the policy applies to a request.
+    /// Returns whether and how the policy applies to a request.
     pub(crate) fn look(&self, request: &Req, rule: &Rule, sink: &mut KeySink) -> Applies {
         let key = match &self.key {
             None => 0..0,

@@ -8,29 +8,29 @@ use crate::{
     key::KeySink,
 };
 
-/// One request, as the store is asked about it, and what was decided. Filled in place, because moving it takes longer
-/// than deciding.
+/// The charges of one request and the decisions on them. Filled in place, because moving it costs more than the
+/// decision.
 pub(crate) struct Question {
     pub(crate) sink: KeySink,
     pub(crate) asked: SmallVec<[Asked; 2]>,
-    /// One per policy that was asked, once there is a decision.
+    /// One decision per entry of `asked`, once there is a decision.
     pub(crate) decisions: Decisions,
-    /// Why nobody has decided.
+    /// The backend error that left the request undecided.
     pub(crate) cause: Option<BackendError>,
-    /// The number of the policy whose key is missing, if a policy rejects the request for that.
+    /// The number of the policy that rejects the request because its key is missing.
     pub(crate) keyless: usize,
 }
 
-/// A policy that applies to the request.
+/// The charge of one policy that applies to the request.
 #[derive(Clone)]
 pub(crate) struct Asked {
-    /// Its number in the layer.
+    /// The number of the policy in the layer.
     pub(crate) rule: usize,
     pub(crate) id: PolicyId,
-    /// Where the key is in the sink.
+    /// The range of the key in the sink.
     pub(crate) key: Range<usize>,
     pub(crate) cost: u64,
-    /// What the key is allowed, if not what the policy says.
+    /// The key's own quota, if it has one.
     pub(crate) quota: Option<Quota>,
 }
 
@@ -43,19 +43,18 @@ impl Asked {
         }
     }
 
-    /// The bytes of the key, among those of the question.
+    /// Returns the bytes of the key. `keys` are the bytes of the question's sink.
     #[inline]
     pub(crate) fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
         &keys[self.key.clone()]
     }
 
-    /// Whether the key is allowed nothing at all.
+    /// Returns whether the key's quota is zero.
     pub(super) fn is_shut_out(&self) -> bool {
         is_zero(self.quota)
     }
 }
 
-/// Whether a quota allows nothing.
 #[inline]
 pub(super) fn is_zero(quota: Option<Quota>) -> bool {
     quota.is_some_and(|quota| quota.is_zero())
@@ -68,7 +67,7 @@ impl Default for Question {
 }
 
 impl Question {
-    /// With the keys that are in the sink.
+    /// Creates a question whose keys are in `sink`.
     #[inline]
     pub(crate) fn of(sink: KeySink) -> Self {
         Self {
@@ -80,7 +79,7 @@ impl Question {
         }
     }
 
-    /// The longest wait that a policy which rejected asks for; `None` for ever.
+    /// Returns the longest wait of the rejecting policies, or `None` if one of them never allows the request.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let rejected = self.decisions.iter().filter(|decision| !decision.allowed);
         let waits = rejected.map(|decision| decision.retry_after);
@@ -89,14 +88,14 @@ impl Question {
             .flatten()
     }
 
-    /// How long a request that passes has to wait before it does. Zero, but for leaky queues.
+    /// Returns the time that an allowed request waits first. Only leaky queues delay requests.
     #[inline]
     pub(crate) fn delay(&self) -> Duration {
         let delays = self.decisions.iter().map(|decision| decision.delay);
         delays.max().unwrap_or_default()
     }
 
-    /// About one policy, decided already.
+    /// Creates a question about one policy that is already decided.
     pub(crate) fn one(sink: KeySink, asked: Asked, decision: Decision) -> Self {
         let mut question = Self::of(sink);
         question.asked.push(asked);
@@ -105,7 +104,7 @@ impl Question {
         question
     }
 
-    /// The bytes that the keys are in.
+    /// Returns the bytes that hold the keys.
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()
     }
@@ -114,7 +113,7 @@ impl Question {
     pub(super) fn ask(&mut self, backend: &dyn Backend) -> Answer {
         self.decisions.reject(self.asked.len());
         let keys = self.sink.bytes();
-        // One policy is what most layers have. Without the vector it takes half the time.
+        // Most layers have one policy. Without the vector, its query takes half the time.
         if let [asked] = self.asked.as_slice() {
             return backend.acquire(&[asked.charge(keys)], &mut self.decisions);
         }

@@ -13,12 +13,12 @@ use crate::{
     reject::over_quota,
 };
 
-/// A policy and what follows from it.
+/// A policy of a layer, with the values derived from it.
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
     pub(crate) id: PolicyId,
     pub(crate) name: Arc<str>,
-    /// The name, as it stands in fields and in JSON.
+    /// The name, quoted for header fields and JSON.
     pub(crate) quoted: String,
     /// The problem document of a request that this policy alone rejects.
     pub(crate) problem: Bytes,
@@ -27,10 +27,10 @@ pub(crate) struct Rule {
     watch: Watch,
 }
 
-/// Whether a policy applies to a request.
+/// Whether and how a policy applies to a request.
 pub(crate) enum Applies {
     To {
-        /// Where in the sink the key is.
+        /// The range of the key in the sink.
         key: Range<usize>,
         cost: u64,
         quota: Quoted,
@@ -42,13 +42,13 @@ pub(crate) enum Applies {
 
 /// The quota of a key.
 pub(crate) enum Quoted {
-    /// Another quota than the policy's, or none.
+    /// The key's own quota, or `None` for the policy's.
     Known(Option<Quota>),
     LookedUp(BoxFuture<'static, Option<Quota>>),
 }
 
 impl Quoted {
-    /// A quota that a function found. An invalid one counts as none, but zero is valid: it allows nothing.
+    /// The quota that a closure returned. An invalid quota counts as none. Zero is valid and rejects all requests.
     #[inline]
     pub(crate) fn found(quota: Option<Quota>) -> Self {
         Self::Known(usable(quota))
@@ -74,7 +74,7 @@ impl Rule {
         }
     }
 
-    /// Whether and how the policy applies to an HTTP request.
+    /// Returns whether and how the policy applies to an HTTP request.
     #[inline]
     pub(crate) fn look(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Applies {
         let key = match self.key(head, sink) {
@@ -116,14 +116,14 @@ impl Rule {
         self.without_key().map(|()| key)
     }
 
-    /// What a key is allowed, as far as it holds: windows keep their length, and logs are bounded.
+    /// Returns the effective quota of a key: windows keep the policy's length, and logs are bounded.
     pub(crate) fn quota(&self, asked: &Asked) -> Quota {
         let own = self.policy.quota();
         let kept = |quota| self.policy.algorithm().kept(quota, own);
         asked.quota.map_or(own, kept)
     }
 
-    /// The same as clients are shown it: with what can be used at most as the burst.
+    /// Returns the quota in the form that clients see: for a leaky queue, the burst is the number of its places.
     pub(crate) fn shown(&self, quota: Quota) -> Quota {
         match self.policy.algorithm() {
             Algorithm::LeakyQueue { max_wait } => quota.burst(quota.places(max_wait)),
@@ -131,10 +131,10 @@ impl Rule {
         }
     }
 
-    /// A key that is missing is the empty one, if the policy applies at all.
+    /// Handles a missing key. `Ok` means that the policy counts the request under the empty key.
     pub(crate) fn without_key(&self) -> Result<(), Applies> {
         let hint = self.policy.hint();
-        // A key that clients may leave out is no event, if the policy was told what to do then.
+        // If clients may omit the key and the policy skips or rejects such requests, a missing key is not logged.
         if hint.is_some() || matches!(self.missing_key, MissingKey::Shared | MissingKey::Error) {
             self.log_missing_key(hint);
         }
@@ -146,7 +146,7 @@ impl Rule {
         }
     }
 
-    /// Once, so that clients cannot flood the logs.
+    /// Logs once, so that clients cannot flood the logs.
     fn log_missing_key(&self, hint: Option<&'static str>) {
         self.warned.call_once(|| {
             #[cfg(not(feature = "tracing"))]
@@ -164,14 +164,14 @@ impl Rule {
                     policy = &*self.name,
                     ?action,
                     hint,
-                    "rate-limit key missing: all requests without it are treated alike"
+                    "rate-limit key missing: the `missing_key` action of the policy applies"
                 ),
             }
         });
     }
 }
 
-/// A quota that could not have been built is none; but zero is one, for a key that is allowed nothing.
+/// Drops an invalid quota. Zero is valid, for a key that is allowed no requests.
 pub(super) fn usable(quota: Option<Quota>) -> Option<Quota> {
     quota.filter(|quota| quota.is_zero() || quota.check().is_ok())
 }

@@ -12,17 +12,17 @@ use crate::{
     ladder::Leave,
 };
 
-/// A pending decision: first the quota look-ups, if there are any, then the backend. Each has the whole deadline, so
-/// that a slow look-up never makes a healthy backend late.
+/// A pending decision: first the quota look-ups, if there are any, then the query of the backend. Each of the two has
+/// the whole timeout, so a slow look-up takes no time from the backend.
 pub(crate) enum Waiting {
     Quotas(Bounded<Vec<Found>>),
     Backend(Bounded<JointDecision>, Leave),
 }
 
-/// A quota that was looked up, for the policy at this place of the question.
+/// A quota from a look-up, with the index of its charge in the question.
 pub(crate) type Found = (usize, Option<Quota>);
 
-/// A quota that is being looked up.
+/// A pending quota look-up, with the index of its charge in the question.
 pub(crate) type LookUp = (usize, BoxFuture<'static, Option<Quota>>);
 
 impl Waiting {
@@ -39,7 +39,7 @@ impl Waiting {
         Self::Backend(Bounded::new(timeout, answer), leave)
     }
 
-    /// Completes the question. Never [`Outcome::Later`].
+    /// Polls the decision and completes the question. Never returns [`Outcome::Later`].
     pub(crate) fn poll(
         &mut self,
         limits: &Limits,
@@ -57,7 +57,7 @@ impl Waiting {
                     }
                     Err(error) => {
                         limits.warn_of_late_quotas();
-                        // No failure of the store's: it was not asked.
+                        // This is no failure of the backend, which was not queried.
                         limits.undecided(question, error)
                     }
                 },
@@ -74,7 +74,7 @@ impl Waiting {
     }
 }
 
-/// All at once: they wait for one another's answers in no order.
+/// Runs all look-ups concurrently.
 async fn all(mut lookups: Vec<LookUp>) -> Vec<Found> {
     let mut found = Vec::with_capacity(lookups.len());
     poll_fn(|cx| {

@@ -14,8 +14,9 @@ use super::{Reason, Rejection, RejectionResponse};
 /// | missing key because of a misconfigured server | 13 `INTERNAL`, with the [hint](Rejection::hint) |
 /// | failed backend, or this instance's share of a quota while it fails | 14 `UNAVAILABLE` |
 ///
-/// If the wait is known, `grpc-retry-pushback-ms` carries it (gRFC A6), or -1 if waiting does not help, which stops retries.
-/// `grpc-status-details-bin` carries it as a `google.rpc.RetryInfo`, with a `QuotaFailure` of the policies that rejected.
+/// If the wait is known, `grpc-retry-pushback-ms` carries it (gRFC A6), or -1 if waiting does not help, which stops
+/// retries. `grpc-status-details-bin` carries it as a `google.rpc.RetryInfo`, with a `QuotaFailure` of the policies
+/// that rejected.
 ///
 /// It works for all bodies with an empty `Default`, such as tonic's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +33,8 @@ impl<B: Default> RejectionResponse<B> for GrpcRejection {
             Reason::Quota => (8_u16, "rate limit exceeded"),
             Reason::MissingKey => (3, "rate-limit key missing"),
             Reason::Misconfigured => (13, rejection.hint().unwrap_or("rate-limit key missing")),
-            Reason::ReducedCapacity => (14, "the rate limit is lower for now, and exceeded"),
-            _ => (14, "the rate limit cannot be decided"),
+            Reason::ReducedCapacity => (14, "temporarily reduced rate limit exceeded"),
+            _ => (14, "rate limit unavailable"),
         };
         let mut response = Response::new(B::default());
         let fields = response.headers_mut();

@@ -60,14 +60,17 @@ async fn each_key_has_its_bucket_and_each_request_its_cost() {
     assert_eq!(decisions, [("user", 0), ("size", 10)], "charged to none");
     assert_eq!(
         by_user.to_string(),
-        r#"rate limit exceeded by "user"; possible in 1s"#
+        r#"rate limit exceeded for policy "user"; retry after 1s"#
     );
 
     let by_size = rejected(call(&mut service, Job(Some(2), 11)).await);
     assert_eq!(by_size.violated().collect::<Vec<_>>(), ["size"]);
     let never = rejected(call(&mut service, Job(Some(2), 51)).await);
     assert_eq!(never.retry_after(), None);
-    assert_eq!(never.to_string(), r#"rate limit exceeded by "size""#);
+    assert_eq!(
+        never.to_string(),
+        r#"rate limit exceeded for policy "size""#
+    );
     assert_eq!(call(&mut service, Job(Some(2), 10)).await.unwrap(), 10);
 }
 

@@ -72,7 +72,7 @@ async fn a_failing_backend_is_unavailable_and_a_missing_key_invalid() {
         .unwrap();
     let mut service = ServiceBuilder::new().layer(layer).service(Probe::default());
     let response = send(&mut service, from("a")).await;
-    rejected(&response, "14", "the rate limit cannot be decided");
+    rejected(&response, "14", "rate limit unavailable");
     assert_eq!(field(&response, "grpc-retry-pushback-ms"), None);
     let response = send(&mut service, get()).await;
     rejected(&response, "3", "rate-limit key missing");

@@ -67,15 +67,10 @@ async fn an_open_failure_mode_sends_no_rate_limit_fields() {
 #[tokio::test(start_paused = true)]
 async fn in_grpc_both_rejections_are_unavailable_with_a_pushback() {
     for (on_error, message, least, most) in [
-        (
-            FailureMode::Closed,
-            "the rate limit cannot be decided",
-            50,
-            100,
-        ),
+        (FailureMode::Closed, "rate limit unavailable", 50, 100),
         (
             FailureMode::Local { instances: 2 },
-            "the rate limit is lower for now, and exceeded",
+            "temporarily reduced rate limit exceeded",
             1_000,
             1_000,
         ),

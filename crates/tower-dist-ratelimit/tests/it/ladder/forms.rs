@@ -49,7 +49,7 @@ async fn calls_above_the_share_fail_with_reduced_capacity() {
     assert_eq!(sources.collect::<Vec<_>>(), [Source::Local]);
     assert_eq!(
         rejected.to_string(),
-        r#"the rate limit is lower for now, and exceeded by "p"; possible in 200ms"#
+        r#"temporarily reduced rate limit exceeded for policy "p"; retry after 200ms"#
     );
 }
 
