@@ -36,8 +36,7 @@ pub enum Consistency {
     /// key, and start before the tokens run out. A refill requests up to three quarters of the tokens that
     /// this instance needs in a lease time. It takes at most a quarter of the tokens that remain in the
     /// backend, or the tokens of 16 requests if that is more (and no more than a quarter of the burst).
-    /// Requests for other keys, or with a
-    /// [leaky queue](crate::Policy::leaky_queue), are decided exactly.
+    /// Requests for other keys, or with a [leaky queue](crate::Policy::leaky_queue), are decided exactly.
     ///
     /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
@@ -56,7 +55,7 @@ pub enum Consistency {
     ///
     /// If the backend grants fewer tokens than requested, it decides requests without tokens one by one. If
     /// the shortage continues, this instance rejects them for the time of 2, 4, 8 and finally 16 requests,
-    /// at most one lease time. Then the next request calls the backend. `retry_after` is the end of that
+    /// at most one lease time. Then the next request calls the backend. `retry_after` covers that
     /// time, or the backend's own wait if that is longer. Requests that cost less than the rejected one go
     /// to the backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16
     /// requests.

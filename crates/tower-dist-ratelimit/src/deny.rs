@@ -252,7 +252,7 @@ mod tests {
 
     /// Tokens that one policy reserved for the rejected request may have been released since.
     #[test]
-    fn a_rejection_that_was_not_made_in_one_step_is_not_remembered() {
+    fn a_rejection_made_in_parts_is_not_remembered() {
         let (policy, id) = (Policy::new("p", Quota::per_hour(1)), PolicyId::new(0));
         let denying = Denying::new(Arc::new(Memory::default()), &[policy], &[id]);
         let Denying { denials, .. } = denying;

@@ -1,4 +1,4 @@
-//! Promises of every algorithm: each compared with the model, under the same traffic.
+//! Compares every algorithm with the model under the same traffic.
 
 mod bytes;
 mod ends;
@@ -42,7 +42,7 @@ fn rounding(algorithm: Algorithm) -> u64 {
     }
 }
 
-/// Whether a decision equals the model's decision, or the one up to a nanosecond later where units round.
+/// Whether a decision equals the model's decision at `at`, or up to `around` nanoseconds later.
 fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bool {
     let ours = (ours.allowed, ours.granted, ours.granted + ours.remaining);
     let expected = |at| {
@@ -55,7 +55,7 @@ fn agrees(model: &Model, step: Step, at: u64, ours: Decision, around: u64) -> bo
         && (now.2..=later.2).contains(&ours.2)
 }
 
-/// Whether a time is the model's time, or where units round, up to a nanosecond earlier.
+/// Whether a time equals the model's time, or is up to `around` nanoseconds earlier.
 fn is_time(ours: u64, model: u64, around: u64) -> bool {
     ours <= model && ours + around >= model
 }
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_is_as_good_as_unused_at_reset_after_and_not_before((algorithm, quota, steps) in everyday()) {
+    fn a_key_counts_as_unused_at_reset_after_and_not_before((algorithm, quota, steps) in everyday()) {
         let mut key = Key::new(algorithm, quota).unwrap();
         let mut now = 0;
         for step in steps {
@@ -147,7 +147,7 @@ proptest! {
             let before = key.decide(earlier, &ask(step.cost));
             prop_assert!(decision.allowed || !before.allowed);
             prop_assert!(before.remaining <= decision.remaining + decision.granted);
-            // The waits are exact by the earlier clock, too.
+            // `retry_after` is also exact after the jump.
             if let (false, Some(wait)) = (before.allowed, before.retry_after) {
                 let then = earlier + nanos(wait);
                 prop_assert!(!key.decide(then - 1, &ask(step.cost)).allowed);

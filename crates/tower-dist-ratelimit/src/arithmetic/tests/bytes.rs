@@ -1,4 +1,4 @@
-//! States as bytes.
+//! The byte layout of states.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ fn limit(algorithm: Algorithm, limit: u64) -> Limit {
     Limit::new(algorithm, Quota::per_minute(limit)).unwrap()
 }
 
-/// Other machines read these bytes, so a layout that changes needs another first byte.
+/// Other instances read these bytes, so a changed layout needs another first byte.
 #[test]
-fn the_bytes_of_every_algorithm_stay_as_they_are() {
+fn the_byte_layout_of_every_algorithm_is_stable() {
     let bucket = [
         5, 170, 213, 170, 213, 202, 1, 10, 128, 176, 157, 194, 223, 1, 10, 128, 168, 214, 185, 7,
     ];
@@ -48,7 +48,7 @@ fn the_bytes_of_every_algorithm_stay_as_they_are() {
 }
 
 #[test]
-fn the_bytes_of_another_algorithm_are_no_state() {
+fn bytes_of_another_algorithm_do_not_parse() {
     for (number, algorithm) in ALL.into_iter().enumerate() {
         let mut state = limit(algorithm, 10).unused(0);
         state.charge(SECOND, &charge(1));
@@ -71,7 +71,7 @@ fn the_bytes_of_another_algorithm_are_no_state() {
 }
 
 #[test]
-fn the_longest_log_is_read_as_it_was_written() {
+fn the_longest_log_survives_a_round_trip_through_bytes() {
     let log = limit(Algorithm::SlidingWindowLog, MAX_LOG);
     let mut state = log.unused(0);
     for nanos in 0..MAX_LOG {
@@ -82,9 +82,9 @@ fn the_longest_log_is_read_as_it_was_written() {
     assert_eq!(read.decide(60 * SECOND + 4, &charge(0)).remaining, 5);
 }
 
-/// Little of the previous window counts near the end of the present one, so both can be full.
+/// Near the end of a window the previous window counts little, so both can be full.
 #[test]
-fn two_full_windows_are_read_as_they_were_written() {
+fn two_full_windows_survive_a_round_trip_through_bytes() {
     let quota = Quota::new(1 << 61, Duration::from_secs(1));
     let limit = Limit::new(Algorithm::SlidingWindow, quota).unwrap();
     let mut state = limit.unused(0);
@@ -96,14 +96,14 @@ fn two_full_windows_are_read_as_they_were_written() {
 }
 
 #[test]
-fn a_state_is_kept_for_as_long_as_it_counts_and_no_longer_than_two_windows() {
+fn a_state_expires_at_its_reset_and_after_at_most_two_windows() {
     for algorithm in ALL {
         let limit = limit(algorithm, 10);
         let mut state = limit.unused(0);
         assert_eq!(state.expires_after(0), Duration::ZERO, "{algorithm:?}");
         let reset_after = state.charge(0, &charge(10)).reset_after;
         assert_eq!(state.expires_after(0), reset_after, "{algorithm:?}");
-        // By the clock of a machine that is behind by an hour.
+        // Another instance wrote the state, with a clock that is an hour ahead.
         let mut ahead = limit.unused(0);
         ahead.charge(3600 * SECOND, &charge(10));
         assert!(
@@ -145,9 +145,9 @@ fn a_set_is_charged_all_or_nothing() {
     assert_eq!(states.each_ref().map(|state| state.to_bytes()), before);
 }
 
-/// The client that brought the quota waits by it, so it has to be in force even if another policy rejects the request.
+/// The client's `retry_after` follows the new quota, so it must apply even if another policy rejects.
 #[test]
-fn a_rejected_set_still_puts_the_quotas_of_its_charges_in_force() {
+fn a_rejected_set_still_applies_the_quotas_of_its_charges() {
     let limits = [
         limit(Algorithm::TokenBucket, 10),
         limit(Algorithm::TokenBucket, 1),
@@ -164,7 +164,7 @@ fn a_rejected_set_still_puts_the_quotas_of_its_charges_in_force() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
-    /// Bytes come from a store that others can write to.
+    /// Others can write to the backend, so the bytes can be anything.
     #[test]
     fn any_bytes_can_be_read_and_charged(
         (algorithm, quota) in any_built(),

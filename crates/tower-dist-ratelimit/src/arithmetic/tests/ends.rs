@@ -1,4 +1,4 @@
-//! The ends of numbers and times.
+//! Extreme numbers and times.
 
 use super::{Key, nanos, traffic::ALL};
 use crate::{
@@ -33,7 +33,7 @@ fn limits_hold_after_the_horizon() {
 }
 
 #[test]
-fn a_debt_of_any_size_stays_with_its_key() {
+fn a_key_keeps_a_debt_of_any_size() {
     for (algorithm, mut key) in keys() {
         let unused = key.decide(0, &super::ask(0)).remaining;
         for _ in 0..5 {
@@ -50,7 +50,7 @@ fn a_debt_of_any_size_stays_with_its_key() {
             algorithm,
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue { .. }
         );
-        // Nothing counts longer than two windows.
+        // Windows and logs count a token for at most two windows.
         assert!(drains || over <= 120_000_000_000, "{algorithm:?}: {over}");
         assert!(
             !drains || over > 86_400_000_000_000,
@@ -70,7 +70,7 @@ fn a_debt_of_any_size_stays_with_its_key() {
     }
 }
 
-/// A clock that has jumped back by decades finds more taken than any debt.
+/// After the clock has jumped back by decades, the taken tokens exceed any debt.
 #[test]
 fn a_debt_is_never_less_than_the_tokens_taken_before() {
     for (algorithm, mut key) in keys() {
@@ -81,9 +81,9 @@ fn a_debt_is_never_less_than_the_tokens_taken_before() {
     }
 }
 
-/// There is one window more than the horizon has, because a phase can be almost as long as a window.
+/// A staggered key can be one window past the horizon, because its phase can be almost a window long.
 #[test]
-fn the_last_window_before_the_horizon_counts_like_the_others() {
+fn the_last_window_before_the_horizon_enforces_the_limit() {
     // These windows, the additional one, and the first number, which is 1, just fill their bits.
     let most = (1 << 20) - 2;
     let window = HORIZON / most;
@@ -95,7 +95,7 @@ fn the_last_window_before_the_horizon_counts_like_the_others() {
 }
 
 #[test]
-fn a_limit_of_zero_leaves_no_tokens_to_an_unused_key() {
+fn a_limit_of_zero_gives_an_unused_key_no_tokens() {
     for algorithm in ALL {
         let key = Key::dynamic(algorithm, Quota::per_minute(LIMIT)).unwrap();
         let zero = Quota::per_minute(0);

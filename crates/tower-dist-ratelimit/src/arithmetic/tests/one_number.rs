@@ -1,4 +1,4 @@
-//! States of one number: `granted` computes the new state, and `decide` makes the decision from the old state.
+//! Algorithms whose state is one number: `granted` computes the new state, and `decide` the decision from the old one.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ impl<A: OneNumber> Swapped<A> {
         self.one.at(When { nanos, key })
     }
 
-    /// The decision at this time. An error if it does not have the granted tokens.
+    /// Returns the decision at this time. Fails if it differs from the granted tokens.
     fn decided(&self, nanos: u64, ask: &Ask<'_>) -> Result<Decision, TestCaseError> {
         let now = self.at(nanos);
         let told = OneNumber::decide(&self.one, self.state, now, ask);
@@ -115,7 +115,7 @@ proptest! {
     ) {
         let requests = steps.into_iter().map(|(numbers, shifts, delta)| {
             let [at, cost, want] = [0, 1, 2].map(|i| numbers[i] >> (shifts[i] % 64));
-            // As often around the burst as anywhere.
+            // Half of the costs are near the burst.
             let burst = quota.burst_size();
             let cost = if shifts[0] % 2 == 0 { cost } else { burst - cost % burst.min(3) };
             let settle = (shifts[1] % 3 == 0).then_some(delta >> (shifts[2] % 64));

@@ -1,4 +1,4 @@
-//! Quotas of charges.
+//! Dynamic quotas.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn a_queue_of_another_rate_is_spaced_by_it() {
 }
 
 #[test]
-fn a_key_is_limited_for_as_long_as_the_quota_in_force_says() {
+fn the_quota_in_force_determines_how_long_a_key_is_limited() {
     for algorithm in [ALL[0], ALL[2]] {
         let mut key = Key::dynamic(algorithm, Quota::per_second(100)).unwrap();
         let slow = Quota::per_hour(10);
@@ -122,7 +122,7 @@ fn after_a_change_a_wait_is_exact_by_the_new_quota() {
 }
 
 #[test]
-fn neither_a_look_nor_a_refund_nor_a_quota_of_zero_changes_the_quota_in_force() {
+fn peeks_refunds_and_quotas_of_zero_do_not_change_the_quota_in_force() {
     let (quota, other) = (Quota::per_hour(10), Quota::per_day(10));
     let mut key = Key::dynamic(ALL[0], quota).unwrap();
     key.charge(0, 10);
@@ -132,14 +132,14 @@ fn neither_a_look_nor_a_refund_nor_a_quota_of_zero_changes_the_quota_in_force() 
         assert!(!key.charge_by(0, &by(&zero, 1)).allowed);
     }
     assert_eq!(key.decide(3600 * SECOND, &super::ask(0)).remaining, 10);
-    // A late charge does.
+    // A settlement above the estimate changes it.
     key.charge(3600 * SECOND, 8);
     key.settle_by(3600 * SECOND, &by(&other, 0), 2);
     assert_eq!(key.decide(2 * 3600 * SECOND, &super::ask(0)).remaining, 0);
 }
 
 #[test]
-fn a_limit_of_zero_rejects_for_ever_and_keeps_the_used_tokens() {
+fn a_limit_of_zero_always_rejects_and_keeps_the_used_tokens() {
     for algorithm in ALL {
         let mut key = Key::dynamic(algorithm, Quota::per_minute(10)).unwrap();
         key.charge(0, 4);
@@ -202,7 +202,7 @@ proptest! {
         }
     }
 
-    /// Under any quotas the used tokens count, with a rounding of up to one token at each change.
+    /// The used tokens persist under any quota, with a rounding of up to one token per change.
     #[test]
     fn changes_of_quota_neither_lose_nor_invent_tokens(
         changes in prop::collection::vec((1_u64..1_000, 1_u64..1_000, 0_u64..20), 1..20),
@@ -239,10 +239,10 @@ proptest! {
         }
     }
 
-    /// Windows and logs follow the model with another limit, under which tokens of other limits count.
+    /// Windows and logs follow a model whose limit changes; tokens taken under earlier limits still count.
     #[test]
     fn a_window_has_the_limit_of_the_charge_and_keeps_its_count(
-        // The shortest windows cannot count so far.
+        // Shorter windows have too few bits for these counts.
         (algorithm, quota, steps) in everyday().prop_filter("a window or a log", |(algorithm, quota, _)| {
             !drains(*algorithm) && quota.window() >= Duration::from_millis(1)
         }),
@@ -272,7 +272,7 @@ proptest! {
         }
     }
 
-    /// In tokens, with a rounding of up to one token at each change.
+    /// Compares tokens, with a rounding of up to one token per change.
     #[test]
     fn a_bucket_drains_at_the_rate_in_force_until_it_changes(
         changes in prop::collection::vec((1_u64..1_000, 0_u64..3_000, 0_u64..20), 1..20),

@@ -15,7 +15,7 @@ pub(super) struct Step {
     pub(super) settle: Option<i64>,
 }
 
-/// One of each.
+/// Every algorithm once.
 pub(super) const ALL: [Algorithm; 9] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,

@@ -25,7 +25,7 @@ impl Admitted {
         decision.allowed
     }
 
-    /// Sends requests without end, each at the first time that can pass.
+    /// Sends each request at the first time at which it can pass.
     fn greedy(&mut self, key: &mut Key, cost: u64, mut now: u64, until: u64) {
         while now < until {
             if !self.charge(key, now, cost) {
@@ -37,7 +37,7 @@ impl Admitted {
         }
     }
 
-    /// The most in any `(t - window, t]`.
+    /// Returns the most tokens admitted in any `(t - window, t]`.
     fn worst(&self, window: u64) -> u64 {
         let sum = |end: u64| {
             let inside = |at: u64| at <= end && at + window > end;
@@ -51,12 +51,12 @@ impl Admitted {
     }
 }
 
-/// The promise of the table of algorithms for one window, in tokens.
+/// The maximum tokens in one window, according to the table of algorithms.
 fn bound(algorithm: Algorithm, quota: Quota) -> u64 {
     let limit = quota.limit();
     match algorithm {
         Algorithm::SlidingWindowStrict { .. } | Algorithm::SlidingWindowLog => limit,
-        // One request at the start of the window, and then one after the other, of any cost.
+        // One request at the start of the window, then requests of any cost at the rate.
         Algorithm::LeakyQueue { .. } => limit + quota.burst_size(),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => limit + quota.burst_size(),
         _ => 2 * limit,
@@ -67,14 +67,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn no_window_gets_more_than_the_algorithm_promises((algorithm, quota, steps) in everyday()) {
+    fn no_window_admits_more_than_the_algorithm_promises((algorithm, quota, steps) in everyday()) {
         let mut key = Key::new(algorithm, quota).unwrap();
         let mut admitted = Admitted::default();
         let mut now = 0;
         for step in steps {
             now += step.wait;
             admitted.charge(&mut key, now, step.cost);
-            // Takes all free tokens, as an adversary would.
+            // Takes all remaining tokens, as an attacker would.
             if step.settle.is_some() {
                 while admitted.charge(&mut key, now, 1) && admitted.0.len() < 500 {}
             }
@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// The worst window, with `burst` requests just before `at` and then one whenever it passes.
+/// Returns the worst window: all possible requests just before `at`, then each as soon as it passes.
 fn attacked(algorithm: Algorithm, at: u64) -> u64 {
     let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
     let mut admitted = Admitted::default();
@@ -97,13 +97,13 @@ fn attacked(algorithm: Algorithm, at: u64) -> u64 {
 }
 
 #[test]
-fn a_fixed_window_lets_two_limits_in_around_its_end() {
+fn a_fixed_window_admits_twice_the_limit_around_its_end() {
     let aligned = Algorithm::FixedWindow { staggered: false };
     assert_eq!(attacked(aligned, MINUTE), 2 * L);
 }
 
 #[test]
-fn a_window_from_the_first_hit_lets_two_limits_in_around_its_end() {
+fn a_window_from_the_first_request_admits_almost_twice_the_limit_around_its_end() {
     let mut key = Key::new(Algorithm::FixedWindowFromFirstRequest, Quota::per_minute(L)).unwrap();
     let mut admitted = Admitted::default();
     assert!(admitted.charge(&mut key, 0, 1));
@@ -113,18 +113,18 @@ fn a_window_from_the_first_hit_lets_two_limits_in_around_its_end() {
 }
 
 #[test]
-fn two_windows_let_199_of_100_in() {
+fn a_sliding_window_of_100_admits_at_most_199() {
     assert_eq!(attacked(Algorithm::SlidingWindow, MINUTE), 199);
 }
 
 #[test]
-fn interpolated_sub_windows_let_no_less_in() {
+fn interpolated_sub_windows_do_not_lower_the_worst_case() {
     let worst = attacked(Algorithm::SlidingWindowBuckets { count: 4 }, MINUTE / 4);
     assert!((198..200).contains(&worst), "{worst}");
 }
 
 #[test]
-fn whole_sub_windows_and_the_log_never_let_more_in_than_the_limit() {
+fn strict_sub_windows_and_the_log_never_admit_more_than_the_limit() {
     for at in [1, 7, MINUTE / 4, MINUTE / 4 + 1, MINUTE / 3, MINUTE] {
         assert_eq!(attacked(Algorithm::SlidingWindowStrict { count: 4 }, at), L);
         assert_eq!(attacked(Algorithm::SlidingWindowLog, at), L);
@@ -132,16 +132,16 @@ fn whole_sub_windows_and_the_log_never_let_more_in_than_the_limit() {
 }
 
 #[test]
-fn a_bucket_lets_its_burst_in_and_what_comes_in_the_window() {
+fn a_bucket_admits_its_burst_and_the_tokens_of_the_window() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
         // The last request of the second hundred arrives when the window ends.
         assert_eq!(attacked(algorithm, MINUTE), 2 * L - 1);
     }
 }
 
-/// For a day, at rates where an interval in whole nanoseconds would drift.
+/// Runs for a day, at rates where an interval in whole nanoseconds would drift.
 #[test]
-fn a_queue_lets_one_in_at_a_time_exactly_as_far_apart_as_the_rate_says() {
+fn a_queue_spaces_requests_exactly_by_the_rate() {
     for (quota, cost) in [
         (Quota::per_second(3), 2),
         (Quota::per_second(333), 331),
@@ -160,9 +160,9 @@ fn a_queue_lets_one_in_at_a_time_exactly_as_far_apart_as_the_rate_says() {
     }
 }
 
-/// For a day, one request in a window, whose cost is the limit.
+/// Runs for a day, with one request per window at a cost of the limit.
 #[test]
-fn no_window_is_lost_or_won_in_a_day() {
+fn windows_do_not_drift_in_a_day() {
     for algorithm in [
         Algorithm::FixedWindow { staggered: false },
         Algorithm::FixedWindowFromFirstRequest,
@@ -190,9 +190,8 @@ fn no_window_is_lost_or_won_in_a_day() {
     }
 }
 
-/// All algorithms sustain the limit, but whole sub-windows sustain less.
 #[test]
-fn the_limit_can_be_sustained_or_all_but_its_n_th_part() {
+fn only_strict_sub_windows_sustain_less_than_the_limit() {
     let sustained = |algorithm| {
         let mut key = Key::new(algorithm, Quota::per_minute(L)).unwrap();
         let mut admitted = Admitted::default();
