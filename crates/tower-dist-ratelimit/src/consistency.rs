@@ -41,6 +41,9 @@ pub enum Consistency {
     /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
     ///
+    /// Choose a lease time of at least six round trips. A longer one saves more of them, and admits more
+    /// above the limit. While the [circuit is open](crate::FailureMode), leases are spent until they end.
+    ///
     /// # Over-admission
     ///
     /// In any interval D, a fleet admits at most the tokens that the backend admits in D + the lease time.
@@ -55,14 +58,10 @@ pub enum Consistency {
     ///
     /// If the backend grants fewer tokens than requested, it decides requests without tokens one by one. If
     /// the shortage continues, this instance rejects them for the time of 2, 4, 8 and finally 16 requests,
-    /// at most one lease time. Then the next request calls the backend. `retry_after` covers that
-    /// time, or the backend's own wait if that is longer. Requests that cost less than the rejected one go
-    /// to the backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16
+    /// at most one lease time. Then the next request calls the backend. `retry_after` covers that time, or
+    /// the backend's own wait if that is longer. Requests that cost less than the rejected one go to the
+    /// backend. So an overloaded fleet admits the full limit, in bursts, with one round trip per 16
     /// requests.
-    ///
-    /// Choose a lease time of at least six round trips. A longer one saves more of them, and
-    /// admits more above the limit. While the [circuit is open](crate::FailureMode), leases are spent until
-    /// they end.
     ///
     /// # Cost
     ///

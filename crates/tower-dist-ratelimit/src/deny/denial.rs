@@ -8,7 +8,7 @@ use crate::{Decision, Decisions, Policy, Quota, algorithm::saturating_nanos, bac
 pub(super) struct Denial {
     pub(super) tag: u64,
     pub(super) marks: u64,
-    /// When the backend may allow the request.
+    /// The rejection is repeated until this time.
     pub(super) until: u64,
     /// When the backend's answer arrived.
     pub(super) told: u64,

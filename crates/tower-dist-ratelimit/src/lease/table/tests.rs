@@ -19,7 +19,7 @@ fn plan(set: &Set, tag: u64, now: u64) -> Plan {
 /// Records a hundred requests in one lease time, and plans the next request.
 fn heat(set: &Set, tag: u64, now: u64) -> Plan {
     plan(set, tag, now);
-    let slot = set.slot(tag).expect("it has been asked about");
+    let slot = set.slot(tag).expect("the key has a slot");
     slot.seen.fetch_add(100, Relaxed);
     plan(set, tag, now + LEASE)
 }
@@ -44,7 +44,7 @@ fn a_hot_key_keeps_its_slot_until_it_cools() {
 fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
     let set = Set::new();
     let Plan::Ask { id, .. } = heat(&set, 1, 0) else {
-        panic!("it is hot");
+        panic!("the key is hot");
     };
     for tag in 2..=5 {
         plan(&set, tag, 20 * LEASE);
@@ -52,7 +52,7 @@ fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
     }
     assert!(!is_there(&set, 1));
     let Plan::Ask { id: next, .. } = heat(&set, 1, 40 * LEASE) else {
-        panic!("it is hot again");
+        panic!("the key is hot again");
     };
     let now = 41 * LEASE + 1;
     let answer = |id| {
@@ -103,7 +103,7 @@ fn tokens_that_expire_before_the_refill_arrives_do_not_count_as_held() {
         plan(&set, 1, 0);
         set.slot(1).unwrap().fill(dying, LEASE + LEASE / 8, 0);
         let Plan::Ask { extra, .. } = heat(&set, 1, 0) else {
-            panic!("it is hot");
+            panic!("the key is hot");
         };
         extra
     };

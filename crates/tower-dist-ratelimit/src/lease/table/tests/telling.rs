@@ -17,7 +17,7 @@ fn answer(set: &Set, id: u64, decision: &Decision, now: u64) -> u64 {
 
 fn asking(plan: &Plan) -> u64 {
     let Plan::Ask { id, .. } = *plan else {
-        panic!("it is hot");
+        panic!("the key is hot");
     };
     id
 }
