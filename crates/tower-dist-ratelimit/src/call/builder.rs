@@ -67,7 +67,7 @@ impl<Req, M> CallLimitLayerBuilder<Req, M> {
 
     fn calls(self) -> Result<(Arc<Calls<Req>>, M), BuildError> {
         let checked = self.policies.iter().map(|policy| {
-            let bound = "unset where requests need not be HTTP";
+            let bound = "unset in a CallLimitLayer or ThrottleLayer";
             policy.policy.check_ignores_requests(bound)?;
             Ok(policy.policy.clone())
         });

@@ -36,7 +36,8 @@ pub enum Source {
     /// again](crate::RateLimitLayerBuilder::deny_cache). `remaining` is from that rejection. `retry_after` is exact,
     /// except for a request of a higher cost under a window or a log: there it can be too short.
     DenyCache,
-    /// This process alone, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to its share.
+    /// This process without the backend, by [`FailureMode::Local`](crate::FailureMode::Local). The numbers refer to its
+    /// share.
     Local,
     /// No counter: [`FailureMode::Open`](crate::FailureMode::Open) allowed the request. No tokens were taken. The
     /// remaining tokens are unknown and reported as zero.

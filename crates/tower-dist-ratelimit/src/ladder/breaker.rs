@@ -33,7 +33,7 @@ const QUIET: u8 = 0;
 const CLOSED: u8 = 1;
 const OPEN: u8 = 2;
 
-/// The permission to ask the backend.
+/// The permission to query the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// There was no recent failure, and nothing is counted.
@@ -72,7 +72,7 @@ impl Breaker {
         }
     }
 
-    /// Returns permission to ask the backend, or the time until the next probe.
+    /// Returns permission to query the backend, or the time until the next probe.
     pub(super) fn leave(&self, now: impl Fn() -> Duration) -> Result<Leave, Duration> {
         if let Some(leave) = self.leave_if_closed() {
             return Ok(leave);

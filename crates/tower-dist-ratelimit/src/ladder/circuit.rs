@@ -8,7 +8,7 @@ const ROW: u8 = 5;
 /// The smallest number of decisions whose failure rate counts.
 const FEWEST: u64 = 10;
 
-/// Half of the second over which the failure rate is taken. The last second is this half and the one before.
+/// The failure rate covers the current half second and the previous one.
 const HALF: Duration = Duration::from_millis(500);
 
 /// The state of a circuit breaker.
@@ -16,9 +16,9 @@ const HALF: Duration = Duration::from_millis(500);
 /// Pure: the time since some origin and the random bits are arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// Each request asks the backend.
+    /// Each request queries the backend.
     Closed(Record),
-    /// Only probes ask the backend, one at a time.
+    /// Only probes query the backend, one at a time.
     Open {
         /// The number of probes since the circuit opened.
         probes: u8,

@@ -1,7 +1,7 @@
 //! The limits of a process that returns to the backend after it has decided alone.
 //!
-//! Processes return one by one, by chance. Without more, a process that has returned admits at the full rate of the
-//! backend, while the others still admit their shares. Two rules prevent that:
+//! Processes return one by one, by chance. Without further rules, a process that has returned admits at the full rate
+//! of the backend, while the others still admit their shares. Two rules prevent that:
 //!
 //! 1. For some time after its circuit closes, a process admits only requests that both the backend and its own share
 //!    allow. All processes that have opened their circuits have closed them by the end of that time.

@@ -149,7 +149,7 @@ fn policies_for_http_are_rejected_for_other_requests() {
     ] {
         let error = built(policy).unwrap_err();
         assert_eq!((error.policy(), error.field()), (Some("p"), field));
-        assert_eq!(error.bound(), "unset where requests need not be HTTP");
+        assert_eq!(error.bound(), "unset in a CallLimitLayer or ThrottleLayer");
     }
     assert_eq!(built(policy().cost(2)).unwrap_err().field(), "cost");
     assert!(built(policy()).is_ok());
