@@ -281,7 +281,7 @@ async fn two_live_attempts_send_the_whole_body_each() {
         let client = client(http2);
         let hedge = async {
             sleep(Duration::from_millis(8)).await;
-            let request: Request<Body> = Request::last(saved, Attempt::hedge(2)).unwrap();
+            let request: Request<Body> = Request::again(&saved, Attempt::hedge(2)).unwrap();
             client.clone().oneshot(request).await
         };
         let (one, two) = soon(join(client.clone().oneshot(request), hedge)).await;

@@ -113,13 +113,8 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
 
 /// The source of an error. `io::Error` would return its wrapped error's source, and skip the wrapped error.
 fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    match error
-        .downcast_ref::<io::Error>()
-        .and_then(io::Error::get_ref)
-    {
-        Some(wrapped) => Some(wrapped),
-        None => error.source(),
-    }
+    let wrapped = error.downcast_ref().and_then(io::Error::get_ref);
+    wrapped.map_or_else(|| error.source(), |wrapped| Some(wrapped))
 }
 
 impl Rejected {

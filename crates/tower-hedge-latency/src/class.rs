@@ -17,7 +17,7 @@ use crate::trigger::Percentile;
 const MAX_CLASSES: usize = 256;
 
 /// The learned latencies of one class.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Class {
     pub(crate) estimator: Estimator,
     pub(crate) guard: Guard,
@@ -28,7 +28,7 @@ pub(crate) struct Class {
 /// A class is found by a 64-bit hash with a secret key, so that a look-up allocates nothing and the table holds no long
 /// keys. Two keys with the same hash share a class. No thread waits for another: a new class replaces the whole table,
 /// which happens at most 256 times.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Classes {
     /// The class of requests without a key, and of requests with a key beyond the first 256.
     pub(crate) rest: Class,
@@ -40,31 +40,16 @@ pub(crate) struct Classes {
 type Table = HashMap<u64, (Arc<str>, Arc<Class>)>;
 
 impl Class {
-    fn new() -> Self {
-        Self {
-            estimator: Estimator::new(),
-            guard: Guard::default(),
-        }
-    }
-
     pub(crate) fn delay(&self, percentile: &Percentile) -> Option<Duration> {
         percentile.delay(self.estimator.threshold())
     }
 }
 
 impl Classes {
-    pub(crate) fn new() -> Self {
-        Self {
-            rest: Class::new(),
-            table: ArcSwap::default(),
-            hasher: RandomState::new(),
-        }
-    }
-
     #[cold]
     fn add(&self, hash: u64, key: &(impl Display + ?Sized)) -> Option<Arc<Class>> {
         let name = Arc::from(key.to_string());
-        let class = Arc::new(Class::new());
+        let class = Arc::<Class>::default();
         self.table.rcu(|table| {
             let mut table = HashMap::clone(table);
             if table.len() < MAX_CLASSES {
@@ -121,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_key_keeps_its_class_and_keys_beyond_the_bound_share_one() {
-        let classes = Classes::new();
+        let classes = Classes::default();
         let first: Vec<_> = (0..256).map(|key| classes.of(&key).unwrap()).collect();
         assert!((256..10_000).all(|key| classes.of(&key).is_none()));
         for (key, class) in first.iter().enumerate() {
@@ -132,7 +117,7 @@ mod tests {
 
     #[test]
     fn classes_are_listed_by_name() {
-        let classes = Classes::new();
+        let classes = Classes::default();
         for key in ["search", "item", "search"] {
             classes.of(&key);
         }
@@ -143,7 +128,7 @@ mod tests {
 
     #[test]
     fn threads_that_add_a_class_concurrently_get_the_same() {
-        let classes = Classes::new();
+        let classes = Classes::default();
         let all: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| (0..100).map(|key| classes.of(&key).unwrap())))

@@ -31,17 +31,12 @@ impl<S, Req> Elsewhere<S, Req> for Anywhere {}
 /// Sends hedges to the services of a list in turn.
 ///
 /// The lock is taken only for a hedge. It allows services that are `Send` and not `Sync`, such as boxed ones.
+#[derive(Clone)]
 pub struct Alternates<S>(Arc<[Mutex<S>]>);
 
 impl<S> Alternates<S> {
     pub(crate) fn new(services: impl IntoIterator<Item = S>) -> Self {
         Self(services.into_iter().map(Mutex::new).collect())
-    }
-}
-
-impl<S> Clone for Alternates<S> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

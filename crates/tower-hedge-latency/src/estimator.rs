@@ -71,10 +71,10 @@ pub(crate) enum Seen {
     CutOff(u64),
 }
 
-impl Estimator {
-    pub(crate) fn new() -> Self {
+impl Default for Estimator {
+    fn default() -> Self {
         Self {
-            windows: [Sample::new(), Sample::new()],
+            windows: Default::default(),
             current: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             refreshed: AtomicU64::new(0),
@@ -83,7 +83,9 @@ impl Estimator {
             threshold: AtomicU64::new(UNKNOWN),
         }
     }
+}
 
+impl Estimator {
     /// The latest threshold in microseconds; `None` until the first window has enough samples. It stays while no call
     /// is recorded.
     pub(crate) fn threshold(&self) -> Option<u64> {

@@ -26,15 +26,17 @@ pub(crate) struct Histogram {
     highest: AtomicUsize,
 }
 
-impl Histogram {
-    pub(crate) fn new() -> Self {
+impl Default for Histogram {
+    fn default() -> Self {
         Self {
             counts: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
             lowest: AtomicUsize::new(BUCKETS - 1),
             highest: AtomicUsize::new(0),
         }
     }
+}
 
+impl Histogram {
     /// Adds `times` to the count of a latency; latencies beyond the range count as the longest. Returns the bucket's previous
     /// count.
     #[inline]

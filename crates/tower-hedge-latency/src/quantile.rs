@@ -10,7 +10,7 @@ const ONE: u128 = 1 << 32;
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sample {
     /// Latencies of first attempts that ended.
     pub(crate) ended: Histogram,
@@ -19,13 +19,6 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn new() -> Self {
-        Self {
-            ended: Histogram::new(),
-            cut_off: Histogram::new(),
-        }
-    }
-
     pub(crate) fn total(&self) -> u64 {
         self.ended.total() + self.cut_off.total()
     }

@@ -102,7 +102,7 @@ impl Knobs {
 impl Settings {
     pub(crate) fn new(knobs: Knobs) -> Self {
         let state = State {
-            classes: Classes::new(),
+            classes: Classes::default(),
             epoch: Instant::now(),
             above: AtomicU64::new(0),
         };

@@ -26,6 +26,7 @@ pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
 impl RetryLayer<Grpc> {
     /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`]:
     /// after proof that the server did not process the call, and after pushback. Declare methods
+    /// [idempotent](RetryLayerBuilder::idempotent_methods) to retry UNAVAILABLE, too.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;

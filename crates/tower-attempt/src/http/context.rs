@@ -1,5 +1,3 @@
-use std::any::Any;
-
 use http::{Extensions, Method, Uri};
 
 use super::message::Target;
@@ -57,11 +55,10 @@ impl HttpContext {
             request: self.request.as_deref()?,
             idempotent: self.idempotent,
             attempt: *attempt,
-            response: outcome
-                .as_ref()
-                .ok()
-                .map(|answer| (answer.status(), answer.headers())),
-            error: outcome.as_ref().err().map(|error| error as &dyn Any),
+            outcome: match outcome {
+                Ok(response) => Ok((response.status(), response.headers())),
+                Err(error) => Err(error),
+            },
             verdict: judged.verdict,
             code: judged.code,
         })

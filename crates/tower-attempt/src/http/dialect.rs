@@ -84,30 +84,6 @@ pub trait Dialect: Protocol + Clone + Default + 'static {
     fn hint<Res: HttpResponse>(response: &Res) -> Option<Hint>;
 }
 
-/// Collects the facts of a request.
-#[inline]
-fn context<D: Dialect, Req: HttpRequest>(dialect: &D, request: &Req) -> HttpContext {
-    let idempotent = D::is_idempotent(request);
-    let mut context = HttpContext {
-        idempotent,
-        may_retry: *request.method() != Method::CONNECT,
-        may_hedge: D::may_hedge(request, idempotent),
-        overrides: None,
-        expiry: D::expiry(request),
-        nested: Nested::default(),
-        target: request.target(),
-        budget: None,
-        request: None,
-    };
-    if let Some(settings) = dialect.settings() {
-        apply::<D, _>(settings, &mut context, request);
-    }
-    match request.extensions() {
-        Some(extensions) if !extensions.is_empty() => context.with(extensions),
-        _ => context,
-    }
-}
-
 /// Applies the user's rules about requests.
 #[inline(never)]
 fn apply<D: Dialect, Req: HttpRequest>(
@@ -185,7 +161,25 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
 
     #[inline]
     fn context(&self, request: &Req) -> HttpContext {
-        context(self, request)
+        let idempotent = D::is_idempotent(request);
+        let mut context = HttpContext {
+            idempotent,
+            may_retry: *request.method() != Method::CONNECT,
+            may_hedge: D::may_hedge(request, idempotent),
+            overrides: None,
+            expiry: D::expiry(request),
+            nested: Nested::default(),
+            target: request.target(),
+            budget: None,
+            request: None,
+        };
+        if let Some(settings) = self.settings() {
+            apply::<D, _>(settings, &mut context, request);
+        }
+        match request.extensions() {
+            Some(extensions) if !extensions.is_empty() => context.with(extensions),
+            _ => context,
+        }
     }
 
     fn request_line(&self, request: &Req) -> RequestLine {
@@ -238,7 +232,7 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
     }
 
     fn last(&self, saved: Req::Saved, attempt: Attempt) -> Option<Req> {
-        Req::last(saved, attempt)
+        Req::again(&saved, attempt)
     }
 
     fn mark(&self, context: &mut HttpContext, attempt: Attempt, previous: u32, request: &mut Req) {

@@ -36,8 +36,7 @@ impl Nested {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         Self {
             above: extensions.get().cloned(),
-            own: None,
-            after_error: false,
+            ..Self::default()
         }
     }
 

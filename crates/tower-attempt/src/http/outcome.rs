@@ -25,8 +25,7 @@ pub struct OutcomeView<'a, C> {
     pub(super) request: &'a (Method, Uri),
     pub(super) idempotent: bool,
     pub(super) attempt: Attempt,
-    pub(super) response: Option<(StatusCode, &'a HeaderMap)>,
-    pub(super) error: Option<&'a dyn Any>,
+    pub(super) outcome: Result<(StatusCode, &'a HeaderMap), &'a dyn Any>,
     pub(super) verdict: Verdict,
     pub(crate) code: C,
 }
@@ -63,7 +62,7 @@ impl<'a, C> OutcomeView<'a, C> {
     /// `tower::BoxError`, and not the type of the error inside.
     #[must_use]
     pub fn error(&self) -> Option<&'a dyn Any> {
-        self.error
+        self.outcome.err()
     }
 
     /// Returns the verdict of the standard rules. It describes the outcome, and not whether a resend is safe.
@@ -83,13 +82,13 @@ impl<'a> HttpOutcome<'a> {
     /// Returns the response's status; `None` if there is no response.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
-        self.response.map(|(status, _)| status)
+        self.outcome.ok().map(|(status, _)| status)
     }
 
     /// Returns the response's header fields; `None` if there is no response.
     #[must_use]
     pub fn headers(&self) -> Option<&'a HeaderMap> {
-        self.response.map(|(_, headers)| headers)
+        self.outcome.ok().map(|(_, headers)| headers)
     }
 }
 
@@ -99,7 +98,7 @@ impl<C: fmt::Debug> fmt::Debug for OutcomeView<'_, C> {
             .field("method", &self.request.0)
             .field("path", &self.path())
             .field("attempt", &self.attempt)
-            .field("status", &self.response.map(|(status, _)| status))
+            .field("status", &self.outcome.ok().map(|(status, _)| status))
             .field("code", &self.code)
             .field("verdict", &self.verdict)
             .finish_non_exhaustive()

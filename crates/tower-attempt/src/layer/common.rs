@@ -35,16 +35,6 @@ impl Pool {
             deposits,
         }
     }
-
-    /// A budget by key.
-    #[must_use]
-    pub fn by_key(budgets: Budgets, deposits: bool) -> Self {
-        Self {
-            budget: budgets.template().clone(),
-            budgets: Some(budgets),
-            deposits,
-        }
-    }
 }
 
 impl Common {
@@ -55,11 +45,11 @@ impl Common {
     /// Two settings for the budget, and a budget that is out of its range.
     pub fn validate(&self) -> Result<(), BuildError> {
         self.pool.validate()?;
-        match (self.budgets(), self.budget()) {
-            (Some(budgets), _) => budgets.validate(),
-            (None, Some(budget)) => budget.validate(),
-            (None, None) => Ok(()),
-        }
+        let Some(pool) = self.pool.get() else {
+            return Ok(());
+        };
+        let budgets = pool.budgets.as_ref();
+        budgets.map_or_else(|| pool.budget.validate(), Budgets::validate)
     }
 
     /// Combines the settings of `given` with the settings of `self` that `given` leaves out. The name and budgets by key

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::{ArcSwap, Cache};
 
 /// The settings of a layer, which a handle may replace while the layer is in use.
+#[derive(Clone)]
 pub struct Live<S>(Arc<Shared<S>>);
 
 /// A service's view of [`Live`] settings.
@@ -44,12 +45,6 @@ impl<S> Deref for Live<S> {
 
     fn deref(&self) -> &ArcSwap<S> {
         &self.0.current
-    }
-}
-
-impl<S> Clone for Live<S> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

@@ -441,7 +441,8 @@ macro_rules! __layer {
                 key: impl for<'a> Fn($crate::RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
                 deposits: bool,
             ) -> Self {
-                let pool = $crate::layer::Pool::by_key(budgets.clone(), deposits);
+                let mut pool = $crate::layer::Pool::one(budgets.template().clone(), deposits);
+                pool.budgets = Some(budgets.clone());
                 self.0.settings.common.pool.set(setter, pool);
                 self.rule(|settings| settings.budgets = Some((budgets, ::std::sync::Arc::new(key))))
             }

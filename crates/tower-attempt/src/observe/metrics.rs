@@ -110,11 +110,8 @@ fn describe() {
         let help = "Time of a call with all its attempts and delays.";
         describe_histogram!(call, Unit::Seconds, help);
     }
-    describe_histogram!(
-        "retry_delay_seconds",
-        Unit::Seconds,
-        "Delay before a retry."
-    );
+    let help = "Delay before a retry.";
+    describe_histogram!("retry_delay_seconds", Unit::Seconds, help);
     let help = "Hedges that were due and not sent.";
     describe_counter!("hedge_skipped_total", Unit::Count, help);
 }

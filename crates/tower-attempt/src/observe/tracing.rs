@@ -175,30 +175,30 @@ impl Observer for TracingObserver {
             Event::CallEnded { reason, winner } => {
                 let (attempts, elapsed_ms) = (call.attempts, millis(call.elapsed()));
                 let (winner, label) = (winner.map(|winner| winner.number()), reason.as_str());
-                let ended = || {
+                let could_help = !matches!(
+                    reason,
+                    StopReason::Success
+                        | StopReason::Fatal
+                        | StopReason::Nested
+                        | StopReason::Shadow
+                        | StopReason::Off
+                        | StopReason::Cancelled
+                );
+                let reason = label;
+                // After a race without a winner, the layer above decides whether a retry follows.
+                if could_help && call.layer == LayerKind::Retry {
+                    line!(WARN, call, reason, attempts, elapsed_ms, "gave up");
+                } else if winner != Some(1) || attempts > 1 || call.skipped > 0 {
+                    let message = "call ended";
                     line!(
                         DEBUG,
                         call,
-                        reason = label,
+                        reason,
                         attempts,
                         winner,
                         elapsed_ms,
-                        "call ended"
+                        "{message}"
                     );
-                };
-                match reason {
-                    StopReason::Success if attempts == 1 && call.skipped == 0 => {}
-                    StopReason::Success
-                    | StopReason::Fatal
-                    | StopReason::Nested
-                    | StopReason::Shadow
-                    | StopReason::Off
-                    | StopReason::Cancelled => ended(),
-                    // The layer above decides whether a retry follows a race without a winner.
-                    _ if call.layer == LayerKind::Hedge => ended(),
-                    _ => {
-                        line!(WARN, call, reason = label, attempts, elapsed_ms, "gave up");
-                    }
                 }
             }
         }

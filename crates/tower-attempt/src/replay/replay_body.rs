@@ -34,9 +34,7 @@ use super::record::Item;
 ///
 /// Nothing until a layer records the body. Then each frame takes a lock. The record and its list of frames take one
 /// allocation each, and a second reader takes three more.
-pub struct ReplayBody<S: Body> {
-    content: Content<S>,
-}
+pub struct ReplayBody<S: Body>(Content<S>);
 
 enum Content<S: Body> {
     Memory(Full<Bytes>),
@@ -61,21 +59,15 @@ impl<S: Body> ReplayBody<S> {
     /// Wraps a body. It is recorded only when a layer prepares to resend its request.
     #[must_use]
     pub fn new(body: S) -> Self {
-        Self {
-            content: Content::Source(None, body),
-        }
+        Self(Content::Source(None, body))
     }
 
     pub(super) fn reader(reader: ReaderOf<S>) -> Self {
-        Self {
-            content: Content::Reader(reader),
-        }
+        Self(Content::Reader(reader))
     }
 
     pub(super) fn memory(content: Bytes) -> Self {
-        Self {
-            content: Content::Memory(Full::new(content)),
-        }
+        Self(Content::Memory(Full::new(content)))
     }
 }
 
@@ -101,15 +93,16 @@ impl<S: Body<Data = Bytes> + Unpin> ReplayBody<S> {
             .and_then(|first| first.as_ref().ok()?.data_ref());
         match data {
             Some(data) if data.len() as u64 == size && body.is_end_stream() => Ok(data.clone()),
-            _ => Err(Self {
-                content: Content::Source(Some(Box::new(First { item, size })), body),
-            }),
+            _ => Err(Self(Content::Source(
+                Some(Box::new(First { item, size })),
+                body,
+            ))),
         }
     }
 
     /// Returns the content, if it is in memory.
     pub(super) fn into_content(self) -> Result<Bytes, Self> {
-        match self.content {
+        match self.0 {
             Content::Memory(content) => Ok(content.into_inner().unwrap_or_default()),
             _ if self.is_end_stream() => Ok(Bytes::new()),
             _ => Err(self),
@@ -129,7 +122,7 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
     type Error = ReplayError<S::Error>;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Item<Self::Error>> {
-        match &mut self.get_mut().content {
+        match &mut self.get_mut().0 {
             Content::Memory(content) => {
                 let polled = Pin::new(content).poll_frame(cx);
                 polled.map_err(|never| match never {})
@@ -146,7 +139,7 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.content {
+        match &self.0 {
             Content::Memory(content) => content.is_end_stream(),
             Content::Source(Some(first), _) => first.item.is_none(),
             Content::Source(None, rest) => rest.is_end_stream(),
@@ -155,7 +148,7 @@ impl<S: Body<Data = Bytes> + Unpin> Body for ReplayBody<S> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
+        match &self.0 {
             Content::Memory(content) => content.size_hint(),
             Content::Source(Some(first), _) => SizeHint::with_exact(first.size),
             Content::Source(None, rest) => rest.size_hint(),

@@ -46,11 +46,6 @@ pub trait ReplayableRequest: HttpRequest + Sized {
 
     /// Makes a copy for `attempt`, while more may follow. `None` means that the request can no longer be resent.
     fn again(saved: &Self::Saved, attempt: Attempt) -> Option<Self>;
-
-    /// Makes the copy for the last attempt.
-    fn last(saved: Self::Saved, attempt: Attempt) -> Option<Self> {
-        Self::again(&saved, attempt)
-    }
 }
 
 impl<B: ReplayableBody> ReplayableRequest for Request<B> {

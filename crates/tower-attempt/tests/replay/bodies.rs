@@ -105,7 +105,7 @@ async fn reqwest_requests_are_recorded() {
     *request.body_mut() = Some(reqwest::Body::wrap(script(true).map_err(broken)));
     let saved = request.save(10_000).unwrap();
     let copy = reqwest::Request::again(&saved, Attempt::hedge(2)).unwrap();
-    let last = reqwest::Request::last(saved, Attempt::retry(3)).unwrap();
+    let last = reqwest::Request::again(&saved, Attempt::retry(3)).unwrap();
     for mut request in [request, copy, last] {
         assert_eq!(request.headers()["a"], "1");
         assert_eq!(request.timeout().unwrap().as_secs(), 7);
@@ -159,7 +159,7 @@ async fn a_copy_of_a_stream_has_all_parts_of_the_request() {
     let request = request.header(EXPECT, "100-continue").extension("mine");
     let mut request = request.body(ReplayBody::new(script(false))).unwrap();
     let saved = request.save(10_000).unwrap();
-    let copy: Request<ReplayBody<Script>> = Request::last(saved, Attempt::retry(2)).unwrap();
+    let copy: Request<ReplayBody<Script>> = Request::again(&saved, Attempt::retry(2)).unwrap();
     assert_eq!(copy.uri(), request.uri());
     assert_eq!(copy.version(), Version::HTTP_2);
     assert_eq!(copy.headers()[EXPECT], "100-continue");
@@ -174,7 +174,7 @@ async fn a_stream_with_an_upgrade_is_sent_once() {
         .headers_mut()
         .insert(UPGRADE, "websocket".parse().unwrap());
     let saved = request.save(10_000).unwrap();
-    let copy: Option<Request<ReplayBody<Script>>> = Request::last(saved, Attempt::retry(2));
+    let copy: Option<Request<ReplayBody<Script>>> = Request::again(&saved, Attempt::retry(2));
     assert!(copy.is_none());
     assert_eq!(read(request.into_body()).await.unwrap().len(), 1_600);
 }

@@ -21,7 +21,7 @@ pub(crate) fn again<B: ReplayableBody>(saved: &Saved<B>, attempt: Attempt) -> Op
 }
 
 pub(crate) fn last<B: ReplayableBody>(saved: Saved<B>, attempt: Attempt) -> Option<B> {
-    let request = Request::last(saved.0, attempt)?;
+    let request = Request::again(&saved.0, attempt)?;
     Some(request.into_body())
 }
 

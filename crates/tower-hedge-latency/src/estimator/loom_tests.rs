@@ -16,7 +16,7 @@ const EAGER: Lesson = Lesson {
 #[test]
 fn a_window_is_closed_once_and_nothing_is_lost() {
     loom::model(|| {
-        let estimator = Arc::new(Estimator::new());
+        let estimator = Arc::new(Estimator::default());
         let record =
             |estimator: &Estimator| estimator.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER);
         let other = Arc::clone(&estimator);
@@ -36,7 +36,7 @@ fn a_window_is_closed_once_and_nothing_is_lost() {
 #[test]
 fn a_reader_sees_no_threshold_or_a_true_one() {
     loom::model(|| {
-        let estimator = Arc::new(Estimator::new());
+        let estimator = Arc::new(Estimator::default());
         let writer = Arc::clone(&estimator);
         let writer =
             thread::spawn(move || writer.record(Seen::End(1), 1, || REFRESH_MICROS, &EAGER));
@@ -51,7 +51,7 @@ fn a_reader_sees_no_threshold_or_a_true_one() {
 #[test]
 fn the_next_refresh_sees_samples_that_the_last_one_missed() {
     loom::model(|| {
-        let estimator = Arc::new(Estimator::new());
+        let estimator = Arc::new(Estimator::default());
         let other = Arc::clone(&estimator);
         let other =
             thread::spawn(move || other.record(Seen::CutOff(0), 1, || REFRESH_MICROS, &EAGER));

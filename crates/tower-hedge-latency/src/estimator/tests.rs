@@ -29,7 +29,7 @@ fn threshold(estimator: &Estimator) -> u64 {
 
 #[test]
 fn nothing_is_known_before_there_are_samples_enough() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     record(&estimator, 0, 199, |_| 1000);
     assert_eq!(estimator.threshold(), None);
     // The threshold is refreshed after 100 ms, so it includes the 300th sample.
@@ -39,7 +39,7 @@ fn nothing_is_known_before_there_are_samples_enough() {
 
 #[test]
 fn the_threshold_is_the_quantile_of_both_windows() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     // 1 ms to 100 ms, evenly.
     record(&estimator, 0, 25_000, |n| 1000 * (1 + n % 100));
     let value = threshold(&estimator);
@@ -48,7 +48,7 @@ fn the_threshold_is_the_quantile_of_both_windows() {
 
 #[test]
 fn samples_older_than_two_windows_are_forgotten() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let now = record(&estimator, 0, 10_000, |_| 900_000);
     let now = record(&estimator, now, 10_000, |_| 1000);
     assert!(threshold(&estimator) > 900_000, "half of it still counts");
@@ -58,14 +58,14 @@ fn samples_older_than_two_windows_are_forgotten() {
 
 #[test]
 fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let now = record(&estimator, 0, 10_000, |_| 50_000);
     let before = threshold(&estimator);
     // A day later, one slow response does not change the threshold.
     estimator.record(Seen::End(5_000_000), 1, || now + 24 * 3600 * SECOND, &P95);
     assert_eq!(threshold(&estimator), before);
     // A sample every ten seconds: a window is not closed before it has 200 of them.
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     for n in 0..250 {
         let seen = Seen::End(if n < 15 { 80_000 } else { 20_000 });
         estimator.record(seen, 1, || n * 10 * SECOND, &P95);
@@ -75,7 +75,7 @@ fn a_quiet_service_keeps_its_threshold_and_a_slow_one_its_samples() {
 
 #[test]
 fn many_samples_at_one_instant_refresh_too() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     for _ in 0..REFRESH_SAMPLES {
         estimator.record(Seen::End(1000), 1, || 7, &P95);
     }
@@ -85,7 +85,7 @@ fn many_samples_at_one_instant_refresh_too() {
 /// The clocks of two threads disagree.
 #[test]
 fn a_time_before_the_last_refresh_is_no_time_at_all() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let now = record(&estimator, SECOND, 1000, |_| 1000);
     let before = threshold(&estimator);
     for n in 0..100 {
@@ -97,7 +97,7 @@ fn a_time_before_the_last_refresh_is_no_time_at_all() {
 
 #[test]
 fn extremes_do_no_harm() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let extreme = Lesson {
         above: u64::MAX,
         window: 0,
@@ -114,7 +114,7 @@ fn extremes_do_no_harm() {
 
 #[test]
 fn no_sample_is_lost_among_threads() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let endless = Lesson {
         window: u64::MAX,
         ..P95
@@ -132,7 +132,7 @@ fn no_sample_is_lost_among_threads() {
 /// rates it samples all calls again.
 #[test]
 fn of_many_calls_one_of_sixteen_is_enough() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let (mut asked, mut now) = (0, 0);
     let mut record = |calls: u64, micros: u64| {
         let mut taken = 0;
@@ -164,7 +164,7 @@ fn of_many_calls_one_of_sixteen_is_enough() {
 /// Also if the busy window is cleared only then.
 #[test]
 fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let (mut now, mut asked) = (0, 0);
     let mut record = |calls: u64, micros: u64| {
         let (before, mut taken) = (asked, 0);
@@ -188,7 +188,7 @@ fn every_call_of_a_service_that_gets_quiet_is_a_sample_again() {
 /// Two samples a second after a busy window are too few for a percentile, even if each represents many calls.
 #[test]
 fn a_window_is_full_by_its_number_of_samples_and_not_of_calls() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     estimator.windows[1].ended.add(20_000, 400_000);
     estimator.rarity.store(RAREST, Relaxed);
     let record = |n| {
@@ -218,7 +218,7 @@ fn the_share_above_the_threshold_is_right_when_few_of_many_calls_are_sampled() {
             let normal = radius * (std::f64::consts::TAU * random.random::<f64>()).cos();
             micros(Duration::from_secs_f64(0.01 * (0.5 * normal).exp()))
         };
-        let estimator = Estimator::new();
+        let estimator = Estimator::default();
         for call in 0..800_000 {
             if let Some(calls) = estimator.counts_for(call) {
                 // 40,000 a second.
@@ -239,7 +239,7 @@ fn the_share_above_the_threshold_is_right_when_few_of_many_calls_are_sampled() {
 /// Every second, third or later request in turn is slow.
 #[test]
 fn no_rhythm_of_the_calls_hides_from_the_samples() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     estimator.rarity.store(RAREST, Relaxed);
     for period in [2, 3, 7, 16, 55, 64, 100] {
         let (mut all, mut slow) = (0, 0);
@@ -255,7 +255,7 @@ fn no_rhythm_of_the_calls_hides_from_the_samples() {
 
 #[test]
 fn a_window_without_end_is_closed_before_its_counts_overflow() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let endless = Lesson {
         window: u64::MAX,
         ..P95
@@ -275,7 +275,7 @@ fn a_window_without_end_is_closed_before_its_counts_overflow() {
 /// known about the call.
 #[test]
 fn calls_that_were_cut_off_do_not_lower_the_threshold() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     // 1 ms to 100 ms, evenly. The calls above 50 ms are cut off later.
     for n in 0..10_000_u64 {
         let (took, limit) = (1000 * (1 + n % 100), 50_000 + 1000 * (n * 7 % 53));
@@ -293,7 +293,7 @@ fn calls_that_were_cut_off_do_not_lower_the_threshold() {
 /// the other latencies become visible.
 #[test]
 fn hedges_that_answer_immediately_do_not_hold_the_threshold() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let mut late = 0;
     for n in 0..100_000_u64 {
         // 200 ms to 299 ms, evenly, and later 20 ms more.
@@ -312,7 +312,7 @@ fn hedges_that_answer_immediately_do_not_hold_the_threshold() {
 /// All buckets fill in step, so no bucket shows the elapsed time.
 #[test]
 fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let (mut latest, step) = (0, 10_000);
     for n in 0..2_000_u64 {
         // 25 latencies in turn, each in its own bucket, a hundred calls a second.
@@ -328,7 +328,7 @@ fn latencies_in_lockstep_refresh_the_threshold_within_100_ms() {
 /// 300 samples are enough for a 95th percentile, and too few for a first 99th.
 #[test]
 fn another_quantile_is_read_from_the_present_samples() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     // 1 ms to 100 ms, evenly.
     let now = record(&estimator, 0, 300, |n| 1000 * (1 + n % 100));
     assert!((94_000..=98_000).contains(&threshold(&estimator)));
@@ -357,7 +357,7 @@ fn another_quantile_is_read_from_the_present_samples() {
 
 #[test]
 fn another_quantile_of_too_few_samples_stays_unknown() {
-    let estimator = Estimator::new();
+    let estimator = Estimator::default();
     let now = record(&estimator, 0, 50, |_| 20_000);
     estimator.apply(
         now,

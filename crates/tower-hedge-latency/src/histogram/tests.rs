@@ -16,7 +16,7 @@ fn buckets_follow_each_other_without_gap_or_overlap() {
 
 #[test]
 fn a_time_is_counted_in_its_bucket() {
-    let histogram = Histogram::new();
+    let histogram = Histogram::default();
     assert_eq!(histogram.add(7, 1), 0);
     assert_eq!(histogram.add(7, 16), 1);
     assert_eq!(histogram.add(1 << 40, 1), 0);
@@ -26,7 +26,7 @@ fn a_time_is_counted_in_its_bucket() {
 
 #[test]
 fn a_cleared_histogram_is_as_new() {
-    let histogram = Histogram::new();
+    let histogram = Histogram::default();
     for time in [1, 1000, 1 << 40] {
         histogram.add(time, 1);
     }

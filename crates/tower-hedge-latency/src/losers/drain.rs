@@ -43,6 +43,7 @@ const BODY_LIMIT: u64 = 64 * 1024;
 ///
 /// Each attempt's future is boxed, also the first. A loser takes a task and a lock, and keeps a server busy with work
 /// that is no longer needed.
+///
 /// ```
 /// use std::time::Duration;
 /// use tower_hedge_latency::{Drain, HedgeLayer};

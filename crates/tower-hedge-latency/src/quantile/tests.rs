@@ -4,7 +4,7 @@ use super::*;
 
 /// Calls with these latencies.
 fn sample(times: &[u64]) -> Sample {
-    let sample = Sample::new();
+    let sample = Sample::default();
     for time in times {
         sample.ended.add(*time, 1);
     }
@@ -12,7 +12,7 @@ fn sample(times: &[u64]) -> Sample {
 }
 
 fn empty() -> Sample {
-    Sample::new()
+    Sample::default()
 }
 
 /// The share of calls above the quantile `per_mille`, in billionths.

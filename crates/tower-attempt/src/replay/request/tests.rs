@@ -27,7 +27,7 @@ fn a_copy_has_all_parts_of_the_request() {
     let mut first = request();
     let saved = first.save(1_000).unwrap();
     let again: Request<Full<Bytes>> = Request::again(&saved, Attempt::retry(2)).unwrap();
-    let last: Request<Full<Bytes>> = Request::last(saved, Attempt::retry(3)).unwrap();
+    let last: Request<Full<Bytes>> = Request::again(&saved, Attempt::retry(3)).unwrap();
     for copy in [first, again, last] {
         assert_eq!(copy.method(), Method::PUT);
         assert_eq!(copy.uri(), "http://example.com/?a=b");
@@ -43,7 +43,7 @@ fn a_copy_carries_its_attempt_and_the_first_does_not() {
     let mut first = request();
     let saved = first.save(1_000).unwrap();
     assert_eq!(first.extensions().get::<Attempt>(), None);
-    let copy: Request<Full<Bytes>> = Request::last(saved, Attempt::retry(2)).unwrap();
+    let copy: Request<Full<Bytes>> = Request::again(&saved, Attempt::retry(2)).unwrap();
     assert_eq!(copy.extensions().get(), Some(&Attempt::retry(2)));
 }
 
@@ -54,7 +54,7 @@ fn a_body_that_waits_for_100_continue_is_not_polled() {
     headers.insert(EXPECT, "100-continue".parse().unwrap());
     let saved = expected.save(1_000).unwrap();
     assert_eq!(expected.body().size_hint().exact(), Some(5));
-    let copy: Request<UnsyncBoxBody<_, _>> = Request::last(saved, Attempt::retry(2)).unwrap();
+    let copy: Request<UnsyncBoxBody<_, _>> = Request::again(&saved, Attempt::retry(2)).unwrap();
     assert_eq!(copy.headers()[EXPECT], "100-continue");
     assert_eq!(copy.body().size_hint().exact(), Some(5));
 }
