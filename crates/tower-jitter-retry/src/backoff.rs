@@ -29,18 +29,12 @@ use crate::Jitter;
 pub struct Backoff {
     base: Duration,
     cap: Duration,
-    growth: Growth,
+    /// `None` means linear growth.
+    factor: Option<f64>,
+    /// Of an exponential backoff.
+    throttled_base: Duration,
     jitter: Jitter,
     seed: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Growth {
-    Linear,
-    Exponential {
-        factor: f64,
-        throttled_base: Duration,
-    },
 }
 
 /// The base of the AWS SDKs, in the article and in their present standard mode.
@@ -56,17 +50,24 @@ impl Backoff {
     /// `base` may be anything up to `cap`; the factor is 2 unless [set](Self::factor).
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
-        let growth = Growth::Exponential {
-            factor: 2.0,
-            throttled_base: THROTTLED_BASE,
-        };
-        Self::new(base, cap, growth)
+        let factor = Some(2.0);
+        Self {
+            factor,
+            ..Self::linear(base, cap)
+        }
     }
 
     /// `step · (n + 1)` before the 0-based retry n, at most `cap`, with full jitter.
     #[must_use]
     pub fn linear(step: Duration, cap: Duration) -> Self {
-        Self::new(step, cap, Growth::Linear)
+        Self {
+            base: step,
+            cap,
+            factor: None,
+            throttled_base: THROTTLED_BASE,
+            jitter: Jitter::default(),
+            seed: None,
+        }
     }
 
     /// Always `delay`, without jitter unless one is [set](Self::jitter).
@@ -84,16 +85,6 @@ impl Backoff {
         Self::constant(Duration::ZERO)
     }
 
-    fn new(base: Duration, cap: Duration, growth: Growth) -> Self {
-        Self {
-            base,
-            cap,
-            growth,
-            jitter: Jitter::default(),
-            seed: None,
-        }
-    }
-
     /// The factor by which an exponential backoff grows with each retry: a finite number, at least 1. It has no effect
     /// on the other kinds.
     ///
@@ -102,9 +93,7 @@ impl Backoff {
     /// 2.
     #[must_use]
     pub fn factor(mut self, value: f64) -> Self {
-        if let Growth::Exponential { factor, .. } = &mut self.growth {
-            *factor = value;
-        }
+        self.factor = self.factor.map(|_| value);
         self
     }
 
@@ -116,9 +105,7 @@ impl Backoff {
     /// 1 s, as in the AWS SDKs, and never above the cap.
     #[must_use]
     pub fn throttled_base(mut self, value: Duration) -> Self {
-        if let Growth::Exponential { throttled_base, .. } = &mut self.growth {
-            *throttled_base = value;
-        }
+        self.throttled_base = value;
         self
     }
 
@@ -159,10 +146,11 @@ impl Backoff {
             let bound = format!("at least the first delay of {:?}", self.base);
             return Err(BuildError::new("backoff.cap", self.cap, bound));
         }
-        match self.growth {
-            Growth::Exponential { factor, .. } if !(1.0..f64::INFINITY).contains(&factor) => Err(
-                BuildError::new("backoff.factor", factor, "finite and at least 1"),
-            ),
+        match self.factor {
+            Some(factor) if !(1.0..f64::INFINITY).contains(&factor) => {
+                let bound = "finite and at least 1";
+                Err(BuildError::new("backoff.factor", factor, bound))
+            }
             _ => Ok(()),
         }
     }
@@ -199,15 +187,12 @@ impl Backoff {
     }
     /// The backoff before jitter.
     fn ceiling(&self, retry: u32, reason: RetryReason) -> Duration {
-        let grown = match self.growth {
-            Growth::Linear => self.base.saturating_mul(retry.saturating_add(1)),
-            Growth::Exponential {
-                factor,
-                throttled_base,
-            } => match reason {
-                RetryReason::Throttled => power(self.base.max(throttled_base), factor, retry),
-                _ => power(self.base, factor, retry),
-            },
+        let grown = match (self.factor, reason) {
+            (None, _) => self.base.saturating_mul(retry.saturating_add(1)),
+            (Some(factor), RetryReason::Throttled) => {
+                power(self.base.max(self.throttled_base), factor, retry)
+            }
+            (Some(factor), _) => power(self.base, factor, retry),
         };
         grown.min(self.cap)
     }

@@ -7,7 +7,7 @@ use tower_service::Service;
 
 use crate::future::Call;
 use crate::settings::Settings;
-use crate::time_limit::{Limits, TimeLimit, Timer};
+use crate::time_limit::{TimeLimit, Timer};
 use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 
 /// A service that retries failed calls; made by [`RetryLayer`](crate::RetryLayer).
@@ -57,11 +57,7 @@ where
             && !protocol.is_retried_above(&context);
         let deadline = own.and_then(|own| own.deadline);
         let expiry = protocol.expiry(&context);
-        let timer = T::Timer::start(Limits {
-            knobs: &settings.knobs,
-            deadline,
-            expiry,
-        });
+        let timer = T::Timer::start(&settings.knobs, deadline, expiry);
         let last_start = deadline.unwrap_or_else(|| settings.last_start());
         let last_start = last_start.or_earlier(expiry);
         let saved = match may_repeat {

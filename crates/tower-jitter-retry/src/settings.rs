@@ -34,7 +34,7 @@ pub(crate) struct Settings {
 
 /// The settings of a builder. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Knobs {
+pub struct Knobs {
     pub(crate) common: Common,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) max_retry_after: Option<Duration>,

@@ -43,8 +43,8 @@ pub trait TimeLimit<P, Res, E>: Limited {
 
 /// Watches one call's time.
 pub trait Timer: Sized {
-    /// Starts with a call's first attempt. The request's own limits override the layer's.
-    fn start(limits: Limits<'_>) -> Self;
+    /// Starts with a call's first attempt. The request's own `deadline` replaces the layer's, and `expiry` shortens it.
+    fn start(knobs: &Knobs, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self;
 
     /// Restarts the attempt's limit for another attempt.
     fn attempt_started(self: Pin<&mut Self>);
@@ -53,16 +53,8 @@ pub trait Timer: Sized {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, in_flight: bool) -> Poll<Elapsed>;
 }
 
-/// A call's time limits: the layer's, and the request's own.
-#[derive(Debug)]
-pub struct Limits<'a> {
-    pub(crate) knobs: &'a Knobs,
-    pub(crate) deadline: Option<Deadline>,
-    pub(crate) expiry: Option<Deadline>,
-}
-
 impl Timer for () {
-    fn start(_: Limits<'_>) {}
+    fn start(_: &Knobs, _: Option<Deadline>, _: Option<Deadline>) {}
 
     fn attempt_started(self: Pin<&mut Self>) {}
 

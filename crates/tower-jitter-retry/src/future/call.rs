@@ -1,3 +1,5 @@
+mod ending;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,7 +15,7 @@ use tower_service::Service;
 use super::Outcome;
 use crate::backoff::Schedule;
 use crate::settings::Settings;
-use crate::{DelaySource, Event, RetryInfo, StopReason, nested, retry_after};
+use crate::{DelaySource, Event, StopReason, nested, retry_after};
 
 /// The state of a call during an attempt, and the decisions after it.
 ///
@@ -79,18 +81,6 @@ where
         self.record
             .attempt_ended(self.attempt, Some(verdict), describe);
         verdict
-    }
-
-    /// Ends the call with a success.
-    #[inline]
-    pub(crate) fn succeed(&mut self) {
-        if self.settings.deposits {
-            self.budget().deposit();
-        }
-        // The caller may keep this future, which no longer needs the copy of the request.
-        self.saved = None;
-        self.service = None;
-        self.stop(StopReason::Success);
     }
 
     /// Handles an expired time limit, with the outcome that it creates.
@@ -225,58 +215,6 @@ where
         Ok(())
     }
 
-    /// Ends the call with this outcome.
-    #[cold]
-    pub(crate) fn end(
-        &mut self,
-        mut outcome: Outcome<S, Req>,
-        reason: StopReason,
-    ) -> Outcome<S, Req> {
-        self.settings.counters.stop(reason);
-        self.stop(reason);
-        let is_in_vain = !matches!(
-            reason,
-            StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady
-        );
-        // Layers above should not retry this request either.
-        if is_in_vain && self.settings.may_repeat {
-            self.protocol.give_up(&self.context, &mut outcome);
-        }
-        let is_on = self.settings.mode == Mode::On;
-        let outcome = match (self.attempt.number(), reason) {
-            // The report of the other layer stays.
-            (1, StopReason::Fatal | StopReason::Nested) => outcome,
-            _ if is_on => self.with_info(outcome, reason),
-            _ => outcome,
-        };
-        // The caller may keep this future. It must not record a body that still streams, nor hold a token or a place in
-        // a queue.
-        self.saved = None;
-        self.wait = None;
-        self.service = None;
-        outcome
-    }
-
-    /// Ends the call with the success of a retry.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
-        self.settings.counters.stop(StopReason::Success);
-        self.with_info(outcome, StopReason::Success)
-    }
-
-    /// Adds the call's report to the outcome.
-    fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
-        let slept = self.wait.as_ref().map(|wait| wait.slept);
-        let info = RetryInfo {
-            attempts: self.attempt.number(),
-            slept: slept.unwrap_or_default(),
-            stop,
-        };
-        self.protocol.attach(&mut outcome, info);
-        outcome
-    }
-
     /// The request of the next attempt, if the request can be resent.
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
@@ -316,12 +254,11 @@ where
             Some(delay) => (delay, DelaySource::Custom),
             None => (schedule.next_after(reason), DelaySource::Backoff),
         };
-        Ok(
-            match floor.map(|floor| retry_after::delay(backoff, floor, schedule.random())) {
-                Some(delay) if delay > backoff => (delay, DelaySource::Server),
-                _ => (backoff, source),
-            },
-        )
+        let hinted = floor.map(|floor| retry_after::delay(backoff, floor, schedule.random()));
+        Ok(match hinted {
+            Some(delay) if delay > backoff => (delay, DelaySource::Server),
+            _ => (backoff, source),
+        })
     }
 
     /// Adds retries of layers below, which count as attempts of this call.
@@ -388,11 +325,5 @@ where
             permit.spend();
         }
         Poll::Ready(Ok(self.record.enter(attempt, || service.call(request))))
-    }
-
-    /// Ends the call with the current attempt's outcome.
-    fn stop(&mut self, reason: StopReason) {
-        let winner = (reason == StopReason::Success).then_some(self.attempt);
-        self.record.send(Event::CallEnded { reason, winner });
     }
 }

@@ -7,7 +7,8 @@ use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_attempt::{Deadline, Elapsed};
 
-use super::{Limits, Timer};
+use super::Timer;
+use crate::settings::Knobs;
 
 /// Longer than any call. A later deadline would overflow tokio's timer.
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -28,17 +29,16 @@ pub struct Clock {
 }
 
 impl Timer for Clock {
-    fn start(limits: Limits<'_>) -> Self {
+    fn start(knobs: &Knobs, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self {
         let start = Instant::now();
-        let own = limits.knobs.deadline;
-        let own = own.and_then(|limit| start.checked_add(limit));
+        let own = knobs.deadline.and_then(|limit| start.checked_add(limit));
         let own = own.map_or(Deadline::NEVER, Deadline::at);
-        let call_end = limits.deadline.unwrap_or(own).or_earlier(limits.expiry);
+        let call_end = deadline.unwrap_or(own).or_earlier(expiry);
         Self {
             start,
             call_end: call_end.instant(),
             attempt_start: start,
-            attempt_limit: limits.knobs.attempt_timeout,
+            attempt_limit: knobs.attempt_timeout,
             timer: None,
         }
     }
