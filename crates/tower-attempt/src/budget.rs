@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 #[cfg(all(test, tower_attempt_loom))]
 use loom::sync::atomic::AtomicU64;
 
-use self::limited::{DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Limited, Settings};
+use self::limited::{BudgetSettings, DEFAULT_BURST, DEFAULT_PER_SECOND, DEFAULT_RATIO, Limited};
 pub use self::partitions::Budgets;
 pub use self::permit::Permit;
 use crate::BuildError;
@@ -79,7 +79,7 @@ impl Budget {
     /// It has a burst of 100, 10 initial tokens, and no tokens per second.
     #[must_use]
     pub fn ratio(ratio: f64) -> Self {
-        Self::limited(Settings {
+        Self::limited(BudgetSettings {
             ratio,
             per_second: 0,
             burst: DEFAULT_BURST,
@@ -128,7 +128,7 @@ impl Budget {
     /// ```
     #[must_use]
     pub fn grpc_throttle(max_tokens: u32, token_ratio: f64) -> Self {
-        Self::limited(Settings {
+        Self::limited(BudgetSettings {
             ratio: token_ratio,
             per_second: 0,
             burst: max_tokens,
@@ -283,11 +283,11 @@ impl Budget {
         limited.map_or(Self(None), |limited| Self::limited(limited.settings))
     }
 
-    fn limited(settings: Settings) -> Self {
+    fn limited(settings: BudgetSettings) -> Self {
         Self(Some(Arc::new(Limited::new(settings))))
     }
 
-    fn change(self, set: impl FnOnce(&mut Settings)) -> Self {
+    fn change(self, set: impl FnOnce(&mut BudgetSettings)) -> Self {
         match self.0.as_ref().map(|limited| limited.settings) {
             Some(mut settings) if !settings.is_throttle => {
                 set(&mut settings);

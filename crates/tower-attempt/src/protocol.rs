@@ -88,7 +88,9 @@ pub trait Requests<Req>: Protocol {
     fn again(&self, saved: &Self::Saved, attempt: Attempt) -> Option<Req>;
 
     /// Makes the copy for the last attempt.
-    fn last(&self, saved: Self::Saved, attempt: Attempt) -> Option<Req>;
+    fn last(&self, saved: Self::Saved, attempt: Attempt) -> Option<Req> {
+        self.again(&saved, attempt)
+    }
 
     /// Marks an extra attempt right before it is sent. `previous` counts the attempts before it that
     /// the server may have processed.

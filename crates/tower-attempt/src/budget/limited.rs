@@ -24,7 +24,7 @@ const MIN_RATIO: f64 = 0.001;
 
 /// The settings of a budget, before they are validated.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct BudgetSettings {
     pub(super) ratio: f64,
     pub(super) per_second: u32,
     pub(super) burst: u32,
@@ -33,7 +33,7 @@ pub(super) struct Settings {
     pub(super) is_throttle: bool,
 }
 
-impl Settings {
+impl BudgetSettings {
     fn bucket(&self) -> Bucket {
         let ratio = match self.is_throttle {
             // gRFC A6 counts up to three decimal places. The first addition corrects for binary fractions.
@@ -85,14 +85,14 @@ impl Settings {
 
 /// A bucket with the clock that refills it.
 pub(super) struct Limited {
-    pub(super) settings: Settings,
+    pub(super) settings: BudgetSettings,
     /// Time in the bucket counts from here.
     epoch: Instant,
     pub(super) bucket: Bucket,
 }
 
 impl Limited {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: BudgetSettings) -> Self {
         Self {
             epoch: Instant::now(),
             bucket: settings.bucket(),

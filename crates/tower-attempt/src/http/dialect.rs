@@ -231,10 +231,6 @@ impl<D: Dialect, Req: ReplayableRequest> Requests<Req> for D {
         Req::again(saved, attempt)
     }
 
-    fn last(&self, saved: Req::Saved, attempt: Attempt) -> Option<Req> {
-        Req::again(&saved, attempt)
-    }
-
     fn mark(&self, context: &mut HttpContext, attempt: Attempt, previous: u32, request: &mut Req) {
         match attempt.kind() {
             AttemptKind::Retry => context.nested.mark(request),
