@@ -81,7 +81,7 @@ struct Or<A, B>(A, B);
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Option<()> {
         // The first part identifies the extractor, so a header cannot imitate an address.
-        let (_, found) = sink.key(|sink| {
+        let found = sink.attempt(|sink| {
             sink.part(b"0");
             self.0.extract(head, sink)
         });
@@ -129,7 +129,9 @@ parts!(A: 0, B: 1, C: 2, D: 3);
 
 #[cfg(test)]
 mod tests {
-    use crate::key::{self, KeyExtractor};
+    use http::Request;
+
+    use crate::key::{self, IntoKey, KeyExtractor, KeySink, RequestParts};
 
     #[test]
     fn a_combined_key_has_the_hint_of_its_parts() {
@@ -139,5 +141,21 @@ mod tests {
         assert_eq!((key::method(), key::peer_addr()).hint(), hint);
         assert_eq!(key::peer_addr().or(key::method()).hint(), hint);
         assert_eq!(key::method().or(key::peer_addr()).hint(), hint);
+    }
+
+    #[test]
+    fn no_part_imitates_the_mark_of_an_alternative() {
+        let bytes = |first: &'static [u8], last: &'static [u8]| {
+            let part = |bytes: &'static [u8]| {
+                move |_: RequestParts<'_>, sink: &mut KeySink| bytes.write(sink)
+            };
+            let missing = || |_: RequestParts<'_>, _: &mut KeySink| None;
+            let key = (part(first), missing().or(missing()).or(part(last)));
+            let mut sink = KeySink::new();
+            key.extract(RequestParts::new(&Request::new(())), &mut sink);
+            sink.bytes().to_vec()
+        };
+        let mark = b"1\0\0\0\0\0\0\x81";
+        assert_ne!(bytes(b"tenant", mark), bytes(b"tenant\0\x861", b""));
     }
 }

@@ -110,15 +110,23 @@ impl KeySink {
     ) -> (Range<usize>, bool) {
         let start = self.len;
         self.start = start;
-        let found = write(self).is_some();
-        if !found {
-            self.len = start;
-            self.heap.truncate(start);
-        }
+        let found = self.attempt(write);
         (
             size_of::<Word>() * start..size_of::<Word>() * self.len,
             found,
         )
+    }
+
+    /// Runs `write`, and returns whether it found its parts. Otherwise its parts are discarded.
+    #[inline]
+    pub(super) fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Option<()>) -> bool {
+        let end = self.len;
+        let found = write(self).is_some();
+        if !found {
+            self.len = end;
+            self.heap.truncate(end);
+        }
+        found
     }
 
     /// The bytes of the parts. Two keys have equal bytes if and only if they have equal parts.
