@@ -106,7 +106,7 @@ pub(crate) fn gateway(
                     fleet: options.fleet,
                 },
                 board: Arc::clone(board),
-                metrics: tower_dist_ratelimit::MetricsObserver,
+                metrics: tower_dist_ratelimit::MetricsObserver::new(),
             })
             .exempt(move |_| mode.get() != own_mode);
         match own_mode {

@@ -163,12 +163,12 @@ fn shadow_mode_is_not_recorded_as_delays() {
 }
 
 #[test]
-fn the_name_of_a_rate_limit_labels_each_of_its_metrics() {
+fn each_metric_of_a_rate_limit_has_a_help_text_and_the_name_as_a_label() {
     let page = scrape(async || {
         let layer = CallLimitLayer::builder(Memory::default())
             .name("public-api")
             .limit(Policy::new("all", Quota::per_second(1)))
-            .observer(tower_dist_ratelimit::MetricsObserver)
+            .observer(tower_dist_ratelimit::MetricsObserver::new())
             .waiting()
             .max_waiters(1);
         let inner = service_fn(async |request: u32| Ok::<_, std::io::Error>(request));
@@ -177,6 +177,14 @@ fn the_name_of_a_rate_limit_labels_each_of_its_metrics() {
         let outcomes = tokio::join!(first, second, third);
         assert!(outcomes.0.is_ok() && outcomes.1.is_ok() && outcomes.2.is_err());
     });
+    assert_eq!(
+        lines(&page, "# HELP"),
+        BTreeSet::from([
+            "# HELP ratelimit_rejections_total Rejections, real or shadowed, per rejecting policy.",
+            "# HELP ratelimit_requests_total Requests with an outcome.",
+            "# HELP ratelimit_wait_seconds Time that requests wait for their turn.",
+        ])
+    );
     let label = r#"name="public-api""#;
     let all: Vec<_> = page
         .iter()

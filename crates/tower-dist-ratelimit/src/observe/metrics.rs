@@ -1,6 +1,9 @@
-use std::{error::Error, sync::Arc};
+use std::{
+    error::Error,
+    sync::{Arc, OnceLock},
+};
 
-use metrics::{Label, counter};
+use metrics::{Label, Unit, counter, describe_counter, describe_histogram, histogram};
 
 use super::{Event, Observer};
 use crate::{Reason, Rejection, backend::CircuitOpen};
@@ -26,6 +29,8 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 ///
 /// Keys are not labels, because there are too many of them.
 ///
+/// The first event describes the metrics to the recorder, so install the recorder before the first request.
+///
 /// # Cost
 ///
 /// One look-up in the recorder per request. A rejection takes one more per rejecting policy, and allocates its name.
@@ -36,13 +41,46 @@ use crate::{Reason, Rejection, backend::CircuitOpen};
 /// let layer = RateLimitLayer::builder(Memory::default())
 ///     .name("public-api")
 ///     .limit(Policy::new("all", Quota::per_second(100)))
-///     .observer(MetricsObserver)
+///     .observer(MetricsObserver::new())
 ///     .build()?;
 /// # let _ = layer;
 /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MetricsObserver;
+#[derive(Clone, Debug, Default)]
+pub struct MetricsObserver {
+    described: Arc<OnceLock<()>>,
+}
+
+impl MetricsObserver {
+    /// An observer that has not described its metrics yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+fn describe() {
+    let counters = [
+        ("ratelimit_requests_total", "Requests with an outcome."),
+        (
+            "ratelimit_rejections_total",
+            "Rejections, real or shadowed, per rejecting policy.",
+        ),
+        (
+            "ratelimit_backend_failures_total",
+            "Requests that the backend did not decide.",
+        ),
+        (
+            "ratelimit_backend_changes_total",
+            "Changes of the circuit breaker.",
+        ),
+    ];
+    for (name, help) in counters {
+        describe_counter!(name, Unit::Count, help);
+    }
+    let help = "Time that requests wait for their turn.";
+    describe_histogram!("ratelimit_wait_seconds", Unit::Seconds, help);
+}
 
 fn count(metric: &'static str, name: &Arc<str>, label: &'static str, value: &'static str) {
     let name = Label::new("name", Arc::clone(name));
@@ -76,6 +114,7 @@ fn count_rejection(name: &Arc<str>, rejection: &Rejection<'_>) {
 
 impl Observer for MetricsObserver {
     fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+        self.described.get_or_init(describe);
         let ended = |outcome| count("ratelimit_requests_total", name, "outcome", outcome);
         let changed = |to| count("ratelimit_backend_changes_total", name, "circuit", to);
         match event {
@@ -100,7 +139,7 @@ impl Observer for MetricsObserver {
             Event::CircuitClosed => changed("closed"),
             Event::Waited(waited) => {
                 let labels = vec![Label::new("name", Arc::clone(name))];
-                metrics::histogram!("ratelimit_wait_seconds", labels).record(waited);
+                histogram!("ratelimit_wait_seconds", labels).record(waited);
             }
             Event::Cancelled => ended("cancelled"),
         }

@@ -64,9 +64,9 @@ fn metrics_count_outcomes_rejections_and_failures() {
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
         run(async {
-            requests(Memory::default(), MetricsObserver, false).await;
-            requests(Memory::default(), MetricsObserver, true).await;
-            requests(Broken, MetricsObserver, false).await;
+            requests(Memory::default(), MetricsObserver::new(), false).await;
+            requests(Memory::default(), MetricsObserver::new(), true).await;
+            requests(Broken, MetricsObserver::new(), false).await;
         });
     });
     let rows = rows(&snapshotter);
@@ -111,7 +111,7 @@ fn metrics_distinguish_late_failed_and_skipped_backend_requests() {
         run(async {
             let store = Scripted::new(Mood::Silent);
             let layer = RateLimitLayer::builder(store.clone()).limit(Policy::new("all", slow(9)));
-            let layer = layer.observer(MetricsObserver).build().unwrap();
+            let layer = layer.observer(MetricsObserver::new()).build().unwrap();
             let mut service = layer.layer(Probe::default());
             for requests in [2, 8] {
                 for _ in 0..requests {
