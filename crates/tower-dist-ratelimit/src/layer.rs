@@ -1,13 +1,19 @@
 mod builder;
+mod future;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
+use http::{Request, Response};
 use tower_layer::Layer;
+use tower_service::Service;
 
-pub use builder::RateLimitLayerBuilder;
-
+pub use self::{builder::RateLimitLayerBuilder, future::ResponseFuture};
 use crate::{
-    ProblemJson, RateLimit,
+    ProblemJson, RejectionResponse,
     backend::{Backend, BackendError},
     http::HttpLimits,
 };
@@ -71,6 +77,57 @@ impl<R> fmt::Debug for RateLimitLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("policies", &self.http.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rate-limited HTTP service, from [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// It is ready when the inner service is. A rejection is a response; errors are the inner service's own.
+///
+/// # Cost
+///
+/// An allowed request to one policy in [`Memory`](crate::backend::Memory), without `RateLimit` headers, takes no allocation and
+/// no lock.
+///
+/// | request | inner service |
+/// |---|---|
+/// | rejected | The service drops the ready instance, which releases any concurrency permit it holds, and replaces it with a clone. |
+/// | waits for the backend | The request takes the ready instance along and leaves a clone. |
+/// | waits in a [leaky queue](crate::Policy::leaky_queue) | The request holds nothing, and makes a clone ready when its turn comes. |
+#[derive(Clone)]
+pub struct RateLimit<S, R = ProblemJson> {
+    inner: S,
+    layer: RateLimitLayer<R>,
+}
+
+impl<S, R, B, ResBody> Service<Request<B>> for RateLimit<S, R>
+where
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    R: RejectionResponse<ResBody> + Clone,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, R, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // Built in place: moving it costs more than the decision.
+        let mut question = None;
+        let outcome = self.layer.http.decide(&mut question, &request);
+        ResponseFuture {
+            state: self.go_on(outcome, &mut question, request),
+        }
+    }
+}
+
+impl<S: fmt::Debug, R> fmt::Debug for RateLimit<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
             .finish_non_exhaustive()
     }
 }

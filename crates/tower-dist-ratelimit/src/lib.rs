@@ -147,7 +147,6 @@ mod decision;
 mod delayed;
 mod deny;
 mod eventual;
-mod future;
 pub mod guide;
 mod handle;
 mod headers;
@@ -166,7 +165,6 @@ mod policy;
 mod quota;
 mod register;
 mod reject;
-mod service;
 mod setters;
 mod throttle;
 
@@ -177,13 +175,12 @@ pub use call::{
 };
 pub use consistency::Consistency;
 pub use decision::{Decided, Decision, Decisions, Source};
-pub use future::ResponseFuture;
 pub use handle::{Meter, MeteredBody, RateLimitHandle};
 pub use headers::ResponseHeaders;
 pub use http::ResponseHead;
 pub use key::client_ip::TrustedProxies;
 pub use ladder::FailureMode;
-pub use layer::{RateLimitLayer, RateLimitLayerBuilder};
+pub use layer::{RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture};
 pub use limiter::{Limiter, LimiterBuilder};
 #[cfg(feature = "metrics")]
 pub use observe::MetricsObserver;
@@ -193,7 +190,6 @@ pub use observe::{Event, Observer};
 pub use policy::{Algorithm, MissingKey, Policy, RequestPolicy};
 pub use quota::Quota;
 pub use reject::{GrpcRejection, ProblemJson, Reason, RejectWith, Rejection, RejectionResponse};
-pub use service::RateLimit;
 pub use throttle::{Throttle, ThrottleFuture, ThrottleLayer};
 
 #[cfg(doctest)]

@@ -144,7 +144,7 @@ impl Settings {
         Ok(Limits {
             alone,
             rules: rules
-                .map(|(policy, id)| Rule::new(policy, id, &watch))
+                .map(|(policy, id)| Rule::new(policy, id, &watch.name))
                 .collect(),
             backend,
             leasing,

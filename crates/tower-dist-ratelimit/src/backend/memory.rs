@@ -18,15 +18,17 @@ use smallvec::SmallVec;
 
 pub(crate) use self::alone::Alone;
 use self::{
-    fingerprint::Fingerprint,
-    frame::Frame,
-    store::{Store, store},
+    fingerprint::Fingerprint, frame::Frame, numbers::Numbers, shelves::Shelves, store::Store,
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
     toolkit::{MAX_POLICIES, Registry},
 };
-use crate::{BuildError, Decision, Policy, algorithm::Ask};
+use crate::{
+    Algorithm, BuildError, Decision, Policy,
+    algorithm::{Ask, Bucket, FixedWindow, MAX_LOG},
+    arithmetic::Limit,
+};
 
 /// More locks than a machine has cores, so that two sets seldom share a lock by chance.
 const LOCKS: usize = 256;
@@ -320,5 +322,36 @@ impl fmt::Debug for Memory {
         f.debug_struct("Memory")
             .field("capacity", &self.capacity)
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns the store that a policy's algorithm needs.
+///
+/// # Errors
+///
+/// A quota that the algorithm cannot count; no memory.
+fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
+    let quota = policy.quota();
+    let bucket = |max_wait| -> Result<Arc<dyn Store>, BuildError> {
+        Ok(Arc::new(Numbers::new(
+            Bucket::new(quota, max_wait)?,
+            capacity,
+        )?))
+    };
+    match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if !policy.has_dynamic_quotas() => {
+            bucket(None)
+        }
+        Algorithm::LeakyQueue { max_wait } if !policy.has_dynamic_quotas() => {
+            bucket(Some(max_wait))
+        }
+        Algorithm::FixedWindow { staggered } => {
+            let window = FixedWindow::new(quota, staggered)?;
+            Ok(Arc::new(Numbers::new(window, capacity)?))
+        }
+        algorithm => {
+            let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;
+            Ok(Arc::new(Shelves::new(limit.arithmetic, capacity)?))
+        }
     }
 }

@@ -8,7 +8,6 @@ use crate::{
     backend::{BoxFuture, PolicyId},
     headers,
     key::{KeySink, RequestParts},
-    observe::Watch,
     policy::{DynamicQuota, MissingKey},
     reject::over_quota,
 };
@@ -24,7 +23,8 @@ pub(crate) struct Rule {
     pub(crate) problem: Bytes,
     missing_key: MissingKey,
     warned: Once,
-    watch: Watch,
+    /// The name of the limit.
+    limit: Arc<str>,
 }
 
 /// Whether and how a policy applies to a request.
@@ -56,7 +56,7 @@ impl Quoted {
 }
 
 impl Rule {
-    pub(super) fn new(policy: Policy, id: PolicyId, watch: &Watch) -> Self {
+    pub(super) fn new(policy: Policy, id: PolicyId, limit: &Arc<str>) -> Self {
         let quoted = headers::quote(policy.name());
         let default = match policy.hint() {
             Some(_) => MissingKey::Error,
@@ -69,7 +69,7 @@ impl Rule {
             problem: over_quota(&quoted),
             quoted,
             warned: Once::new(),
-            watch: watch.clone(),
+            limit: Arc::clone(limit),
             policy,
         }
     }
@@ -150,17 +150,19 @@ impl Rule {
     fn log_missing_key(&self, hint: Option<&'static str>) {
         self.warned.call_once(|| {
             #[cfg(not(feature = "tracing"))]
-            let _ = hint;
+            let _ = (hint, &self.limit);
+            #[cfg(feature = "tracing")]
+            let limit = Some(&*self.limit).filter(|name| !name.is_empty());
             #[cfg(feature = "tracing")]
             match self.missing_key {
                 MissingKey::Error => tracing::error!(
-                    name = self.watch.name(),
+                    name = limit,
                     policy = &*self.name,
                     hint,
                     "rate-limit key missing: requests without it are rejected with an internal error"
                 ),
                 action => tracing::warn!(
-                    name = self.watch.name(),
+                    name = limit,
                     policy = &*self.name,
                     ?action,
                     hint,

@@ -1,6 +1,9 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use super::{frame::Frame, store::Store};
+use super::{
+    frame::Frame,
+    store::{Charged, Store},
+};
 use crate::Decision;
 
 /// A policy of a [`Memory`](super::Memory) that is decided alone and by its own quota, as most policies are. Such a
@@ -27,22 +30,5 @@ impl Alone {
 impl fmt::Debug for Alone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alone").finish_non_exhaustive()
-    }
-}
-
-/// The result of a charge by a policy's own quota. Returning a whole [`Decision`] takes as long as making it.
-pub(super) enum Charged {
-    /// Allowed without a delay: the remaining tokens, and the time until the key is as good as unused.
-    Passed(u64, Duration),
-    Else(Decision),
-}
-
-impl Charged {
-    #[inline(always)]
-    pub(super) fn of(decision: Decision) -> Self {
-        match decision.allowed && decision.delay.is_zero() {
-            true => Self::Passed(decision.remaining, decision.reset_after),
-            false => Self::Else(decision),
-        }
     }
 }

@@ -1,9 +1,8 @@
 use super::{
-    alone::Charged,
     fingerprint::Fingerprint,
     frame::Frame,
     slots::Slots,
-    store::{Store, no_memory},
+    store::{Charged, Store, no_memory},
 };
 use crate::{
     BuildError, Decision,

@@ -1,13 +1,7 @@
-use std::sync::Arc;
+use std::time::Duration;
 
-use super::{
-    alone::Charged, fingerprint::Fingerprint, frame::Frame, numbers::Numbers, shelves::Shelves,
-};
-use crate::{
-    Algorithm, BuildError, Decision, Policy,
-    algorithm::{Ask, Bucket, FixedWindow, MAX_LOG},
-    arithmetic::Limit,
-};
+use super::{fingerprint::Fingerprint, frame::Frame};
+use crate::{BuildError, Decision, algorithm::Ask};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(super) trait Store: Send + Sync {
@@ -38,37 +32,23 @@ pub(super) trait Store: Send + Sync {
     fn len(&self) -> usize;
 }
 
-/// Returns the store that a policy's algorithm needs.
-///
-/// # Errors
-///
-/// A quota that the algorithm cannot count; no memory.
-pub(super) fn store(policy: &Policy, capacity: usize) -> Result<Arc<dyn Store>, BuildError> {
-    let quota = policy.quota();
-    let bucket = |max_wait| -> Result<Arc<dyn Store>, BuildError> {
-        Ok(Arc::new(Numbers::new(
-            Bucket::new(quota, max_wait)?,
-            capacity,
-        )?))
-    };
-    match policy.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket if !policy.has_dynamic_quotas() => {
-            bucket(None)
-        }
-        Algorithm::LeakyQueue { max_wait } if !policy.has_dynamic_quotas() => {
-            bucket(Some(max_wait))
-        }
-        Algorithm::FixedWindow { staggered } => {
-            let window = FixedWindow::new(quota, staggered)?;
-            Ok(Arc::new(Numbers::new(window, capacity)?))
-        }
-        algorithm => {
-            let limit = Limit::with_longest_log(algorithm, quota, MAX_LOG)?;
-            Ok(Arc::new(Shelves::new(limit.arithmetic, capacity)?))
-        }
-    }
-}
-
 pub(super) fn no_memory(capacity: usize) -> BuildError {
     BuildError::new("capacity", capacity, "what the system has memory for")
+}
+
+/// The result of a charge by a policy's own quota. Returning a whole [`Decision`] takes as long as making it.
+pub(super) enum Charged {
+    /// Allowed without a delay: the remaining tokens, and the time until the key is as good as unused.
+    Passed(u64, Duration),
+    Else(Decision),
+}
+
+impl Charged {
+    #[inline(always)]
+    pub(super) fn of(decision: Decision) -> Self {
+        match decision.allowed && decision.delay.is_zero() {
+            true => Self::Passed(decision.remaining, decision.reset_after),
+            false => Self::Else(decision),
+        }
+    }
 }

@@ -10,11 +10,12 @@ use http::{Request, Response};
 use pin_project::pin_project;
 use tower_service::Service;
 
+use super::RateLimit;
 use crate::{
-    Decided, RateLimit, RejectionResponse,
+    Decided, RejectionResponse,
     delayed::Delayed,
-    http::FollowUp,
-    limits::{Question, Waiting},
+    http::{FollowUp, Passed},
+    limits::{Outcome, Question, Waiting},
     observe::Undecided,
 };
 
@@ -30,11 +31,11 @@ use crate::{
 #[pin_project]
 pub struct ResponseFuture<S: Service<Request<B>>, R, B> {
     #[pin]
-    pub(crate) state: State<S, R, B>,
+    pub(super) state: State<S, R, B>,
 }
 
 #[pin_project(project = StateProjection)]
-pub(crate) enum State<S: Service<Request<B>>, R, B> {
+pub(super) enum State<S: Service<Request<B>>, R, B> {
     Calling {
         #[pin]
         inner: S::Future,
@@ -48,14 +49,14 @@ pub(crate) enum State<S: Service<Request<B>>, R, B> {
 }
 
 /// A request that waits for a remote backend or a quota look-up.
-pub(crate) struct Deciding<S, R, B> {
-    pub(crate) waiting: Waiting,
-    pub(crate) question: Question,
+pub(super) struct Deciding<S, R, B> {
+    pub(super) waiting: Waiting,
+    pub(super) question: Question,
     /// Holds the instance of the inner service that was ready for the request.
-    pub(crate) service: RateLimit<S, R>,
+    pub(super) service: RateLimit<S, R>,
     /// `None` after the decision.
-    pub(crate) request: Option<Request<B>>,
-    pub(crate) undecided: Undecided,
+    pub(super) request: Option<Request<B>>,
+    pub(super) undecided: Undecided,
 }
 
 impl<S, R, B, ResBody> Deciding<S, R, B>
@@ -115,6 +116,56 @@ where
                 }
             };
             state.set(next);
+        }
+    }
+}
+
+impl<S, R> RateLimit<S, R> {
+    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision.
+    #[inline]
+    pub(super) fn go_on<B, ResBody>(
+        &mut self,
+        outcome: Outcome<Passed>,
+        question: &mut Option<Question>,
+        mut request: Request<B>,
+    ) -> State<S, R, B>
+    where
+        S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+        R: RejectionResponse<ResBody> + Clone,
+    {
+        let Self { inner, layer } = self;
+        let http = &layer.http;
+        match outcome {
+            Outcome::Pass(passed) => {
+                let follow_up = http.attach(passed, &mut request);
+                let delay = question
+                    .as_ref()
+                    .map(|question| http.limits.delay(question));
+                let Some(delay) = delay.filter(|delay| !delay.is_zero()) else {
+                    let inner = inner.call(request);
+                    return State::Calling { inner, follow_up };
+                };
+                let unready = inner.clone();
+                *inner = unready.clone();
+                State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
+            }
+            Outcome::Reject(reason) => {
+                *inner = inner.clone();
+                let question = question.get_or_insert_default();
+                State::RateLimited(Some(http.rejection(&layer.reject, reason, question)))
+            }
+            Outcome::Later(waiting) => {
+                let undecided = Undecided(Some(http.limits.watch.clone()));
+                let mut service = self.clone();
+                mem::swap(&mut service.inner, &mut self.inner);
+                State::Deciding(Box::new(Deciding {
+                    waiting,
+                    question: question.take().unwrap_or_default(),
+                    service,
+                    request: Some(request),
+                    undecided,
+                }))
+            }
         }
     }
 }
