@@ -1,7 +1,7 @@
 mod alone;
-mod bucket;
 mod fingerprint;
 mod frame;
+mod line;
 mod numbers;
 mod shelves;
 mod slots;

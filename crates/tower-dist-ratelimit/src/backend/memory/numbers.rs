@@ -38,7 +38,7 @@ impl<A: OneNumber> Numbers<A> {
         // Copied as a whole first: no read passes the swap.
         let arithmetic = self.arithmetic;
         let now = self.at(key, nanos);
-        // Most keys are in their first bucket. The code for the others is elsewhere.
+        // Most keys are in their first line. The code for the others is elsewhere.
         let charge = |state| charged(&arithmetic, state, now, ask);
         match self.slots.swap_first(key, charge) {
             // After the swap, which waits for everything that is written before it.
@@ -47,7 +47,7 @@ impl<A: OneNumber> Numbers<A> {
         }
     }
 
-    /// Charges a key in any of its buckets.
+    /// Charges a key in any of its lines.
     #[inline(never)]
     fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> Decision {
         let arithmetic = &self.arithmetic;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    bucket::{Bucket, Buckets, Slot, WAYS},
     fingerprint::Fingerprint,
+    line::{Line, Lines, Slot, WAYS},
     sync::{Mutex, MutexGuard},
 };
 
@@ -19,16 +19,16 @@ const STRIPES: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     64
 };
 
-/// The buckets of a key.
+/// The lines of a key.
 const CHOICES: [usize; 3] = [0, 1, 2];
 
 /// The keys of one policy, each with a state of one number.
 ///
-/// A key has its slot in one of three buckets, which its fingerprint names. A charge of a key with a slot is one
-/// compare-and-swap on the slot's value. An insert holds the locks of all three buckets, so a key has one slot and a
+/// A key has its slot in one of three lines, which its fingerprint names. A charge of a key with a slot is one
+/// compare-and-swap on the slot's value. An insert holds the locks of all three lines, so a key has one slot and a
 /// slot has one key. A slot with a value that is as good as unused is the first to be given to another key.
 pub(super) struct Slots {
-    buckets: Buckets,
+    lines: Lines,
     stripes: Box<[Mutex<()>; STRIPES]>,
     /// The last slot that each stripe has given to a key, read only under the stripe's lock.
     given: Box<[Mutex<Given>; STRIPES]>,
@@ -45,7 +45,7 @@ impl Slots {
     /// Slots for `capacity` keys. Returns `None` if the system has no memory for them.
     pub(super) fn new(capacity: usize) -> Option<Self> {
         Some(Self {
-            buckets: Buckets::unused(buckets_for(capacity))?,
+            lines: Lines::unused(lines_for(capacity))?,
             stripes: Box::new(array::from_fn(|_| Mutex::new(()))),
             given: Box::new(array::from_fn(|_| Mutex::new(Given::default()))),
         })
@@ -53,12 +53,12 @@ impl Slots {
 
     /// Number of slots in use.
     pub(super) fn used(&self) -> usize {
-        let buckets = (0..self.buckets.len()).map(|number| self.buckets.get(number));
-        let slots = buckets.flat_map(Bucket::slots);
+        let lines = (0..self.lines.len()).map(|number| self.lines.get(number));
+        let slots = lines.flat_map(Line::slots);
         slots.filter(|slot| slot.value.load(Acquire) != 0).count()
     }
 
-    /// Changes the value of a key whose slot is in its first bucket, as [`update`](Self::update) does. Returns `None`
+    /// Changes the value of a key whose slot is in its first line, as [`update`](Self::update) does. Returns `None`
     /// if the slot is elsewhere.
     #[inline(always)]
     pub(super) fn swap_first(
@@ -66,7 +66,7 @@ impl Slots {
         key: Fingerprint,
         change: impl FnMut(u64) -> Option<u64>,
     ) -> Option<u64> {
-        self.swap(self.bucket(key, 0).find(key)?, key, change)
+        self.swap(self.line(key, 0).find(key)?, key, change)
     }
 
     /// Changes a key's value in one atomic step. `change` gets the value, 0 if the key has no slot, and returns the new
@@ -139,15 +139,14 @@ impl Slots {
         mine
     }
 
-    /// The last slot that was given to a key in the stripe of this slot. A bucket is a line, and the buckets of a
-    /// stripe are
-    /// `STRIPES` lines apart.
+    /// The last slot that was given to a key in the stripe of this slot. The lines of a stripe are `STRIPES` lines
+    /// apart.
     fn given(&self, slot: Slot<'_>) -> MutexGuard<'_, Given> {
         let given = &self.given[slot.line() % STRIPES];
         given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a slot with this value to a key without a slot. All buckets of the key are locked.
+    /// Gives a slot with this value to a key without a slot. All lines of the key are locked.
     #[inline(never)]
     fn insert(&self, key: Fingerprint, value: u64) {
         loop {
@@ -172,42 +171,42 @@ impl Slots {
 
     /// Returns the slot to take, and its value.
     ///
-    /// That is an unused slot of the first bucket while it has two, or of the bucket with the most unused slots.
+    /// That is an unused slot of the first line while it has two, or of the line with the most unused slots.
     /// Otherwise it is the slot of the least limited key, or of the key that was limited longest ago. So a key that is
     /// no longer limited keeps its slot while there are others, and needs no new one when it comes back.
     fn victim(&self, key: Fingerprint) -> (Slot<'_>, u64) {
-        let new = |bucket: Bucket<'_>| {
-            let values = bucket.slots().map(|slot| slot.value.load(Acquire));
+        let new = |line: Line<'_>| {
+            let values = line.slots().map(|slot| slot.value.load(Acquire));
             values.filter(|&value| value == 0).count()
         };
-        let mut buckets = CHOICES.map(|choice| self.bucket(key, choice));
-        if new(buckets[0]) < 2 {
-            // The first of the buckets with the most unused slots.
-            let best = (0..buckets.len()).rev().max_by_key(|&n| new(buckets[n]));
-            buckets.swap(0, best.unwrap_or(0));
+        let mut lines = CHOICES.map(|choice| self.line(key, choice));
+        if new(lines[0]) < 2 {
+            // The first of the lines with the most unused slots.
+            let best = (0..lines.len()).rev().max_by_key(|&n| new(lines[n]));
+            lines.swap(0, best.unwrap_or(0));
         }
-        let slots = buckets.into_iter().flat_map(Bucket::slots);
+        let slots = lines.into_iter().flat_map(Line::slots);
         slots
             .map(|slot| (slot, slot.value.load(Acquire)))
             .min_by_key(|&(_, value)| value)
-            .unwrap_or_else(|| unreachable!("a bucket has slots"))
+            .unwrap_or_else(|| unreachable!("a line has slots"))
     }
 
     #[inline]
     fn find(&self, key: Fingerprint) -> Option<Slot<'_>> {
-        let mut buckets = CHOICES.into_iter().map(|choice| self.bucket(key, choice));
-        buckets.find_map(|bucket| bucket.find(key))
+        let mut lines = CHOICES.into_iter().map(|choice| self.line(key, choice));
+        lines.find_map(|line| line.find(key))
     }
 
-    /// The first, second or third bucket of a key.
+    /// The first, second or third line of a key.
     #[inline]
-    fn bucket(&self, key: Fingerprint, choice: usize) -> Bucket<'_> {
-        self.buckets.get(key.place(choice, self.buckets.len()))
+    fn line(&self, key: Fingerprint, choice: usize) -> Line<'_> {
+        self.lines.get(key.place(choice, self.lines.len()))
     }
 
-    /// Locks all buckets of a key, always in the same order.
+    /// Locks all lines of a key, always in the same order.
     fn lock(&self, key: Fingerprint) -> [Option<MutexGuard<'_, ()>>; CHOICES.len()] {
-        let stripes = CHOICES.map(|choice| key.place(choice, self.buckets.len()) % STRIPES);
+        let stripes = CHOICES.map(|choice| key.place(choice, self.lines.len()) % STRIPES);
         let mut last = None;
         CHOICES.map(|_| {
             let next = stripes.into_iter().filter(|&one| Some(one) > last).min()?;
@@ -225,14 +224,14 @@ impl Given {
     }
 }
 
-/// Returns the number of buckets for this many keys.
+/// Returns the number of lines for this many keys.
 ///
 /// There are two slots per key: at half full, three choices of four leave hardly any key without a slot, and six of
-/// seven keys are in their first bucket. (In a simulation of 100,000 keys, one key in sixty runs has no slot; at 57 %
+/// seven keys are in their first line. (In a simulation of 100,000 keys, one key in sixty runs has no slot; at 57 %
 /// full, 0.4 keys per run. Two choices of eight at two thirds do as well in less memory, but take two cache lines per
 /// key.)
-fn buckets_for(capacity: usize) -> usize {
-    // The model has keys that contend for a single bucket.
+fn lines_for(capacity: usize) -> usize {
+    // The model has keys that contend for a single line.
     let slots = if WAYS == 1 {
         capacity
     } else {

@@ -41,7 +41,7 @@ fn keys_that_are_no_longer_limited_keep_their_slots_while_there_are_others() {
 #[test]
 fn keys_that_are_no_longer_limited_make_room_for_new_keys() {
     let slots = slots();
-    let all = slots.slots.buckets.len() * WAYS;
+    let all = slots.slots.lines.len() * WAYS;
     let found = found_after(&slots, 0..3 * KEYS);
     assert!(found > all * 9 / 10 && found <= all, "{found} of {all}");
 }

@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 
 use super::{fingerprint::Fingerprint, sync::AtomicU64};
 
-/// Slots in a bucket. The model of concurrent threads needs only one.
+/// Slots in a line. The model of concurrent threads needs only one.
 pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
     1
 } else {
@@ -13,11 +13,11 @@ pub(super) const WAYS: usize = if cfg!(all(test, tower_dist_ratelimit_loom)) {
 };
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+const BYTES: usize = 64;
 
-/// All buckets of a policy.
+/// All lines of a policy.
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub(super) struct Lines {
     words: Box<[AtomicU64]>,
     /// The beginning of the first whole line. A type with that alignment would be written when it is made. Only an
     /// alignment of at most 8 bytes comes zeroed from the system, page by page at its first use.
@@ -27,10 +27,9 @@ pub(super) struct Buckets {
 
 /// Four slots: the fingerprints of their keys, and the state of each.
 ///
-/// A bucket is one cache line, so a key that is in no cache costs one fetch to find and charge. All zeros is an unused
-/// bucket.
+/// It is one cache line, so a key that is in no cache costs one fetch to find and charge. All zeros is an unused line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket<'a> {
+pub(super) struct Line<'a> {
     keys: &'a [AtomicU64],
     values: &'a [AtomicU64],
 }
@@ -42,12 +41,12 @@ pub(super) struct Slot<'a> {
     pub(super) value: &'a AtomicU64,
 }
 
-impl Buckets {
-    /// Unused buckets, or `None` if the system has no memory for them.
+impl Lines {
+    /// Unused lines, or `None` if the system has no memory for them.
     pub(super) fn unused(count: usize) -> Option<Self> {
-        let spare = LINE / size_of::<u64>() - 1;
+        let spare = BYTES / size_of::<u64>() - 1;
         let words = zeros(count.checked_mul(2 * WAYS)?.checked_add(spare)?)?;
-        let first = words.as_ptr().align_offset(LINE).min(spare);
+        let first = words.as_ptr().align_offset(BYTES).min(spare);
         Some(Self {
             words,
             first,
@@ -60,10 +59,10 @@ impl Buckets {
     }
 
     #[inline]
-    pub(super) fn get(&self, number: usize) -> Bucket<'_> {
+    pub(super) fn get(&self, number: usize) -> Line<'_> {
         let at = self.first + number * (2 * WAYS);
         let (keys, values) = self.words[at..at + 2 * WAYS].split_at(WAYS);
-        Bucket { keys, values }
+        Line { keys, values }
     }
 }
 
@@ -77,7 +76,7 @@ fn zeros(count: usize) -> Option<Box<[AtomicU64]>> {
     Some((0..count).map(|_| AtomicU64::new(0)).collect())
 }
 
-impl<'a> Bucket<'a> {
+impl<'a> Line<'a> {
     #[inline]
     pub(super) fn slots(self) -> impl Iterator<Item = Slot<'a>> {
         let slots = self.keys.iter().zip(self.values);
@@ -96,9 +95,9 @@ impl Slot<'_> {
         ptr::from_ref(self.key).addr()
     }
 
-    /// The number of the slot's bucket. Consecutive buckets have consecutive numbers.
+    /// The number of the slot's line. Consecutive lines have consecutive numbers.
     pub(super) fn line(self) -> usize {
-        self.place() / LINE
+        self.place() / BYTES
     }
 
     pub(super) fn belongs_to(self, key: Fingerprint) -> bool {
