@@ -91,23 +91,35 @@ impl Link {
         &self.0.runtime
     }
 
-    /// Sends a command, unless its caller leaves before the connection takes it up.
+    /// Sends a command, unless its caller leaves before the connection takes it up. Fails if the queue is full.
     pub(super) fn ask(&self, command: Command, caller: Option<Caller>) -> Result<Pending, Failure> {
         self.check()?;
+        let (job, pending) = self.job(command, caller);
+        self.0.inbox.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Failure::busy(format_args!("{INBOX} requests wait already")),
+            TrySendError::Closed(_) => lost(&self.0.health),
+        })?;
+        Ok(pending)
+    }
+
+    /// Sends a command of a task, which waits for a place in the queue: no more tasks wait than requests were accepted.
+    pub(super) async fn ask_in_turn(&self, command: Command) -> Result<Meta, Failure> {
+        self.check()?;
+        let (job, pending) = self.job(command, None);
+        let sent = self.0.inbox.send(job).await;
+        sent.map_err(|_| lost(&self.0.health))?;
+        pending.await
+    }
+
+    fn job(&self, command: Command, caller: Option<Caller>) -> (Job, Pending) {
         let (answer, receiver) = oneshot::channel();
         let job = Job {
             command,
             answer,
             caller,
         };
-        self.0.inbox.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => Failure::busy(format_args!("{INBOX} requests wait already")),
-            TrySendError::Closed(_) => lost(&self.0.health),
-        })?;
-        Ok(Pending {
-            receiver,
-            health: Arc::clone(&self.0.health),
-        })
+        let health = Arc::clone(&self.0.health);
+        (job, Pending { receiver, health })
     }
 
     /// Fails while there is no connection.

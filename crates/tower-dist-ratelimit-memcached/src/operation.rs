@@ -78,7 +78,9 @@ enum Outcome {
         decision: Decision,
         over: u64,
         ttl: Option<i64>,
-        taken_back: Pending,
+        cas: Option<u64>,
+        /// `None` if the queue was full.
+        taken_back: Option<Pending>,
     },
     /// The value is no count of this policy.
     Foreign,
@@ -221,11 +223,13 @@ impl Operation {
         if over == 0 {
             return Ok(Outcome::Decided(one(decision)));
         }
+        let command = self.take_back(number, over, meta.cas);
         Ok(Outcome::Excess {
             decision,
             over,
             ttl: meta.ttl,
-            taken_back: self.take_back(number, over, meta.cas)?,
+            cas: meta.cas,
+            taken_back: self.link.ask(command, None).ok(),
         })
     }
 
@@ -260,9 +264,11 @@ impl Operation {
                     decision,
                     over,
                     ttl,
+                    cas,
                     taken_back,
                 } => {
-                    let count = self.taken_back(&attempt, over, ttl, taken_back).await?;
+                    let back = (over, cas, taken_back);
+                    let count = self.taken_back(&attempt, ttl, back).await?;
                     let Some(count) = count.filter(|_| allowed.is_none()) else {
                         return Ok(one(decision));
                     };
@@ -282,19 +288,14 @@ impl Operation {
         }
     }
 
-    /// Takes tokens out of a window. From a window that the server ends, only if it has not changed since.
-    fn take_back(
-        &self,
-        number: Option<u64>,
-        over: u64,
-        cas: Option<u64>,
-    ) -> Result<Pending, Failure> {
+    /// The command that takes tokens out of a window; out of a window that the server ends, only if it has not changed since.
+    fn take_back(&self, number: Option<u64>, over: u64, cas: Option<u64>) -> Command {
         let command = Command::new("ma", &self.key(number)).flag(" MD D", over);
         let command = match cas.filter(|_| self.rule.server_window().is_some()) {
             Some(cas) => command.flag(" C", cas),
             None => command,
         };
-        self.link.ask(command.end(" v"), None)
+        command.end(" v")
     }
 
     /// Waits until tokens are taken back. Returns the remaining count, which is 0 if the window has ended, or `None` if the
@@ -302,13 +303,18 @@ impl Operation {
     async fn taken_back(
         &self,
         attempt: &Attempt,
-        over: u64,
         ttl: Option<i64>,
-        mut pending: Pending,
+        (over, mut cas, mut pending): (u64, Option<u64>, Option<Pending>),
     ) -> Result<Option<u64>, Failure> {
         let window = self.rule.server_window().unwrap_or_default();
         for _ in 0..TAKE_BACKS {
-            let meta = pending.await?;
+            let meta = match pending.take() {
+                Some(pending) => pending.await?,
+                None => {
+                    let command = self.take_back(attempt.number, over, cas);
+                    self.link.ask_in_turn(command).await?
+                }
+            };
             if meta.code != Code::Exists {
                 return Ok(Some(count(&meta).unwrap_or(0)));
             }
@@ -320,13 +326,11 @@ impl Operation {
                 && attempt
                     .at
                     .is_some_and(|at| at.elapsed() < window.saturating_sub(ticks));
-            pending = match (meta.code, meta.cas) {
-                (Code::Value, Some(_)) if is_same => {
-                    self.take_back(attempt.number, over, meta.cas)?
-                }
+            match (meta.code, meta.cas) {
+                (Code::Value, Some(_)) if is_same => cas = meta.cas,
                 (Code::Value, _) if ttl >= meta.ttl => return Ok(None),
                 _ => return Ok(Some(0)),
-            };
+            }
         }
         Ok(None)
     }
@@ -337,14 +341,14 @@ impl Operation {
         let is_foreign = count(&meta).is_none() || !self.rule.ends(meta.ttl);
         if let Some(cas) = meta.cas.filter(|_| is_foreign) {
             let command = Command::new("md", &self.key(number)).flag(" C", cas);
-            self.link.ask(command.end(""), None)?.await?;
+            self.link.ask_in_turn(command.end("")).await?;
         }
         Ok(())
     }
 
     async fn read(&self, number: Option<u64>) -> Result<Meta, Failure> {
         let command = Command::new("mg", &self.key(number)).end(" v t c");
-        self.link.ask(command, None)?.await
+        self.link.ask_in_turn(command).await
     }
 
     fn key(&self, number: Option<u64>) -> Key {

@@ -38,6 +38,36 @@ async fn reserved_tokens_above_the_grant_are_taken_back() {
 }
 
 #[tokio::test]
+async fn reserved_tokens_are_taken_back_although_the_queue_was_full() {
+    let (link, mut jobs) = Link::channel(Health::up(), 1);
+    let mut next = async || {
+        timeout(Duration::from_secs(10), jobs.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    let answer = operation(&link, &minute(5), Verb::Acquire).ask().unwrap();
+    let charge = next().await;
+    let other = || Command::new("mg", b"other").end("");
+    let _other = link.ask(other(), None).unwrap();
+    assert!(link.ask(other(), None).is_err());
+    // The count was 1 before.
+    let meta = Meta {
+        value: Some(b"6"[..].into()),
+        ttl: Some(3),
+        cas: Some(11),
+        ..Meta::new(Code::Value)
+    };
+    charge.answer.send(Ok(meta)).unwrap();
+    assert_eq!(answer.await.unwrap().decisions[0].granted, 4);
+    next().await;
+    let mut sent = bytes::BytesMut::new();
+    next().await.command.write(&mut sent, 0);
+    let sent = String::from_utf8_lossy(&sent).into_owned();
+    assert!(sent.contains(" MD D1 C11"), "{sent}");
+}
+
+#[tokio::test]
 async fn a_charge_that_loses_every_race_for_a_new_window_fails_and_says_so() {
     let (mut wire, task) = asking(5);
     for _ in 0..5 {
