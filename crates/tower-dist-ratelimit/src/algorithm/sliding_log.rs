@@ -5,7 +5,7 @@ use crate::{BuildError, Decision, Quota};
 
 /// The longest sliding window log, in tokens.
 ///
-/// A log takes 16 bytes per request and key in memory.
+/// In memory a log takes 16 to 37 bytes per request and key, since it grows by doubling and drops old requests in batches.
 pub const MAX_LOG: u64 = 10_000;
 
 /// The time and the cost of every request in the window: exactly the limit in any window.

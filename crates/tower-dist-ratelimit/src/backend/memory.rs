@@ -49,7 +49,7 @@ const LOCKS: usize = 256;
 /// | sliding windows | 85 |
 /// | dynamic quotas | 100 |
 /// | sliding windows of `n` buckets | 100, and 8 for each bucket |
-/// | sliding window logs | 100, and 16 to 32 for each token |
+/// | sliding window logs | 100, and 16 to 37 for each token |
 ///
 /// At capacity, a new key replaces the least limited of its twelve or sixteen neighbours, which loses its state.
 /// Neighbours are random: when 100,000 keys fill a capacity of 100,000, one key is replaced too early in about one
