@@ -32,7 +32,8 @@
 //!
 //! Times are nanoseconds since an epoch that the backend chooses, the same one for all writers of a key. Windows begin at
 //! multiples of their length since that epoch. Times may come in any order: a clock that jumps back admits nothing more
-//! than it would have admitted at the later time. After [`HORIZON`] time stands still.
+//! than it would have admitted at the later time. After [`HORIZON`] time stands still, so a queue takes no request whose
+//! turn is later.
 //!
 //! # Bytes
 //!

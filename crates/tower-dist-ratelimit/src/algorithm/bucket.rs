@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{
-    Ask, OneNumber, When,
+    Ask, OneNumber, When, clamp,
     pace::{MAX_AHEAD, Moment, Pace},
     saturating_nanos,
 };
@@ -67,10 +67,11 @@ impl Bucket {
         self.pace.tokens(full.saturating_sub(used))
     }
 
-    /// Returns by how much the wait of the next request exceeds `max_wait`.
+    /// Returns by how much the wait of the next request exceeds `max_wait`, or ends after the horizon.
     fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
+        let last = clamp(now.nanos.saturating_add(max_wait));
         let delay = self.pace.span(now, ahead);
-        delay.saturating_sub(Duration::from_nanos(max_wait))
+        delay.saturating_sub(Duration::from_nanos(last - now.nanos))
     }
 
     /// Returns how many more requests of one token a queue of this length takes.

@@ -4,6 +4,8 @@ use super::{Key, nanos, traffic::ALL};
 use crate::{
     Algorithm, Quota,
     algorithm::{Ask, FixedWindow},
+    arithmetic::Limit,
+    backend::{Charge, PolicyId},
     quota::HORIZON,
 };
 
@@ -29,6 +31,28 @@ fn limits_hold_after_the_horizon() {
         assert!(granted <= LIMIT, "{algorithm:?}: {granted}");
         let rejected = key.charge(u64::MAX, 1);
         assert!(!rejected.allowed, "{algorithm:?}: {rejected:?}");
+    }
+}
+
+#[test]
+fn a_queue_of_decades_has_a_state_that_can_be_read() {
+    let max_wait = HORIZON;
+    let quota = Quota::new(1, HORIZON / 4);
+    let limit = Limit::new(Algorithm::LeakyQueue { max_wait }, quota).unwrap();
+    let charge = Charge::new(PolicyId::new(0), b"", 1);
+    let quarter = nanos(HORIZON) / 4;
+    for (years, places) in [(0, 5), (quarter, 4), (3 * quarter, 2), (4 * quarter, 1)] {
+        let mut state = limit.unused(0);
+        for n in 0..8 {
+            let expected = places > n;
+            assert_eq!(
+                state.charge(years, &charge).allowed,
+                expected,
+                "{years} {n}"
+            );
+            let read = limit.read(0, &state.to_bytes()).expect("a state");
+            assert_eq!(read.decide(years, &charge), state.decide(years, &charge));
+        }
     }
 }
 
