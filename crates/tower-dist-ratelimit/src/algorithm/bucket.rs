@@ -68,6 +68,7 @@ impl Bucket {
     }
 
     /// Returns by how much the wait of the next request exceeds `max_wait`, or ends after the horizon.
+    #[inline(never)]
     fn too_long(&self, now: Moment, ahead: u64, max_wait: u64) -> Duration {
         let last = clamp(now.nanos.saturating_add(max_wait));
         let delay = self.pace.span(now, ahead);

@@ -35,11 +35,10 @@ impl<A: OneNumber> Numbers<A> {
     /// Charges a key.
     #[inline(always)]
     fn take(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        // Copied as a whole first: no read passes the swap.
-        let arithmetic = self.arithmetic;
+        let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);
         // Most keys are in their first line. The code for the others is elsewhere.
-        let charge = |state| charged(&arithmetic, state, now, ask);
+        let charge = |state| charged(arithmetic, state, now, ask);
         match self.slots.swap_first(key, charge) {
             // After the swap, which waits for everything that is written before it.
             Some(state) => arithmetic.decide(state, now, ask),
