@@ -2,7 +2,6 @@ use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     Decision,
-    key::KeySink,
     limits::{Asked, Question, Rule},
 };
 
@@ -31,13 +30,13 @@ impl<'a> Decided<'a> {
         rules: &'a [Rule],
         asked: &'a Asked,
         decision: &'a Decision,
-        sink: &'a KeySink,
+        keys: &'a [u8],
     ) -> Self {
         Self {
             rules,
             asked: slice::from_ref(asked),
             decisions: slice::from_ref(decision),
-            keys: sink.bytes(),
+            keys,
         }
     }
 

@@ -47,19 +47,20 @@ impl Limits {
                     cost,
                     quota,
                 };
+                let keys = sink.bytes();
                 let mut decision;
                 let answer = if let Some(alone) = &self.alone {
-                    decision = alone.charge(asked.key(sink.bytes()), cost);
+                    decision = alone.charge(asked.key(keys), cost);
                     Answer::Done(decision.allowed)
                 } else {
                     decision = Decision::default();
-                    let charge = asked.charge(sink.bytes());
+                    let charge = asked.charge(keys);
                     let out = slice::from_mut(&mut decision);
                     self.backend.acquire(slice::from_ref(&charge), out)
                 };
                 if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
                     self.ladder.answered_at_once(leave);
-                    let decided = Decided::one(&self.rules, &asked, &decision, &sink);
+                    let decided = Decided::one(&self.rules, &asked, &decision, keys);
                     self.watch.emit(|| Event::Allowed(decided));
                     return Outcome::Pass(passed(decided, true));
                 }
