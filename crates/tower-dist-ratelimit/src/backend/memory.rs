@@ -95,7 +95,6 @@ pub struct Memory {
 /// The store of one policy.
 struct Table {
     store: Arc<dyn Store>,
-    limit: u64,
     /// Whether the policy is decided together with others.
     in_set: bool,
     dynamic_quotas: bool,
@@ -178,7 +177,6 @@ impl Memory {
         alone.then(|| Alone {
             frame: this.frame,
             store: Arc::clone(&table.store),
-            limit: table.limit,
         })
     }
 
@@ -280,7 +278,6 @@ impl Backend for Memory {
                 store(policy, self.capacity).map_err(|error| error.in_policy(policy.name()))?;
             Ok(Table {
                 store,
-                limit: policy.quota().limit(),
                 in_set: policies.len() > 1,
                 dynamic_quotas: policy.has_dynamic_quotas(),
             })

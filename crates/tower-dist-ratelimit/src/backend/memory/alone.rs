@@ -1,9 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use super::{
-    frame::Frame,
-    store::{Charged, Store},
-};
+use super::{frame::Frame, store::Store};
 use crate::Decision;
 
 /// A policy of a [`Memory`](super::Memory) that is decided alone and by its own quota, as most policies are. Such a
@@ -11,19 +8,13 @@ use crate::Decision;
 pub(crate) struct Alone {
     pub(super) frame: Frame,
     pub(super) store: Arc<dyn Store>,
-    pub(super) limit: u64,
 }
 
 impl Alone {
     /// Takes `cost` tokens, unless there are fewer.
     #[inline(always)]
     pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
-        match self.store.charge_now(&self.frame, key, cost) {
-            Charged::Passed(remaining, reset_after) => {
-                Decision::allow(cost, self.limit, remaining, reset_after)
-            }
-            Charged::Else(decision) => decision,
-        }
+        self.store.charge_now(&self.frame, key, cost)
     }
 }
 

@@ -1,8 +1,7 @@
 use super::{
     fingerprint::Fingerprint,
-    frame::Frame,
     slots::Slots,
-    store::{Charged, Store, no_memory},
+    store::{Store, no_memory},
 };
 use crate::{
     BuildError, Decision,
@@ -32,20 +31,6 @@ impl<A: OneNumber> Numbers<A> {
         self.arithmetic.at(When { nanos, key })
     }
 
-    /// Charges a key.
-    #[inline(always)]
-    fn take(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        let arithmetic = &self.arithmetic;
-        let now = self.at(key, nanos);
-        // Most keys are in their first line. The code for the others is elsewhere.
-        let charge = |state| charged(arithmetic, state, now, ask);
-        match self.slots.swap_first(key, charge) {
-            // After the swap, which waits for everything that is written before it.
-            Some(state) => arithmetic.decide(state, now, ask),
-            None => self.take_elsewhere(key, now, ask),
-        }
-    }
-
     /// Charges a key in any of its lines.
     #[inline(never)]
     fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> Decision {
@@ -56,13 +41,17 @@ impl<A: OneNumber> Numbers<A> {
 }
 
 impl<A: OneNumber> Store for Numbers<A> {
+    #[inline(always)]
     fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        self.take(key, nanos, ask)
-    }
-
-    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Charged {
-        let key = frame.hash(key);
-        Charged::of(self.take(key, frame.now(), &Ask::own(cost)))
+        let arithmetic = &self.arithmetic;
+        let now = self.at(key, nanos);
+        // Most keys are in their first line. The code for the others is elsewhere.
+        let charge = |state| charged(arithmetic, state, now, ask);
+        match self.slots.swap_first(key, charge) {
+            // After the swap, which waits for everything that is written before it.
+            Some(state) => arithmetic.decide(state, now, ask),
+            None => self.take_elsewhere(key, now, ask),
+        }
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::{fingerprint::Fingerprint, frame::Frame};
 use crate::{BuildError, Decision, algorithm::Ask};
 
@@ -11,9 +9,9 @@ pub(super) trait Store: Send + Sync {
     /// Takes tokens now, by the policy's own quota.
     ///
     /// Hashes the key first: a processor can hash while it still writes the last decision, but cannot read the clock.
-    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Charged {
+    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Decision {
         let key = frame.hash(key);
-        Charged::of(self.charge(key, frame.now(), &Ask::own(cost)))
+        self.charge(key, frame.now(), &Ask::own(cost))
     }
 
     /// Returns the decision of [`charge`](Self::charge) without taking tokens.
@@ -34,21 +32,4 @@ pub(super) trait Store: Send + Sync {
 
 pub(super) fn no_memory(capacity: usize) -> BuildError {
     BuildError::new("capacity", capacity, "what the system has memory for")
-}
-
-/// The result of a charge by a policy's own quota. Returning a whole [`Decision`] takes as long as making it.
-pub(super) enum Charged {
-    /// Allowed without a delay: the remaining tokens, and the time until the key is as good as unused.
-    Passed(u64, Duration),
-    Else(Decision),
-}
-
-impl Charged {
-    #[inline(always)]
-    pub(super) fn of(decision: Decision) -> Self {
-        match decision.allowed && decision.delay.is_zero() {
-            true => Self::Passed(decision.remaining, decision.reset_after),
-            false => Self::Else(decision),
-        }
-    }
 }
