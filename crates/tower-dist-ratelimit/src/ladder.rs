@@ -117,7 +117,7 @@ impl Ladder {
         if self.answers_later.load(Relaxed) {
             self.breaker.spared(leave, self.now());
         } else {
-            self.tell(self.breaker.answered(leave, self.now(), true), None);
+            self.answered(leave, true);
         }
     }
 
@@ -130,7 +130,16 @@ impl Ladder {
 
     /// Records an asynchronous decision of the backend.
     pub(crate) fn answered_later(&self, leave: Leave) {
-        let change = self.breaker.answered(leave, self.now(), false);
+        self.answered(leave, false);
+    }
+
+    fn answered(&self, leave: Leave, forget: bool) {
+        // Before the circuit closes: a request that finds it closed is charged to the share, too.
+        if let (Leave::Probe(_), Instead::Decide(fallback)) = (leave, &self.instead) {
+            let lasting = fallback.lasting();
+            self.recovery.returned(self.now(), self.all_return, lasting);
+        }
+        let change = self.breaker.answered(leave, self.now(), forget);
         self.tell(change, None);
     }
 
@@ -140,7 +149,7 @@ impl Ladder {
         self.tell(change, Some(error));
     }
 
-    /// Logs and emits changes of the circuit, not every failure. Starts the recovery when the circuit closes.
+    /// Logs and emits changes of the circuit, not every failure.
     fn tell(&self, change: Option<Change>, error: Option<&BackendError>) {
         match (change, error) {
             (Some(Change::Opened), Some(error)) => {
@@ -149,10 +158,6 @@ impl Ladder {
                 self.watch.emit(|| Event::CircuitOpened(error));
             }
             (Some(Change::Closed), _) => {
-                if let Instead::Decide(fallback) = &self.instead {
-                    let lasting = fallback.lasting();
-                    self.recovery.returned(self.now(), self.all_return, lasting);
-                }
                 #[cfg(feature = "tracing")]
                 tracing::info!(
                     name = self.watch.name(),
