@@ -112,6 +112,8 @@ async fn the_page_loads_without_errors_its_charts_move_and_each_switch_has_its_e
     for fault in ["slow replica", "stalls", "resets"] {
         press(&mut tab, "upstream", fault).await;
     }
+    // The gateway's server would outlive a gateway that the test kills.
+    press(&mut tab, "redis", "stopped").await;
     // A phone: nothing is wider than the screen.
     tab.narrow().await;
     until(
