@@ -133,13 +133,7 @@ async fn measure(
     let flaky = Flaky::new(profile, stack.seed);
     let upstream = Server::start(ANY_PORT, flaky.app()).await?;
     let authority = upstream.addr().to_string().parse()?;
-    let gateway = gateway(
-        stack,
-        layers,
-        Arc::clone(backend),
-        authority,
-        &Arc::default(),
-    )?;
+    let gateway = gateway(stack, layers, Arc::clone(backend), authority, None)?;
     let gateway = Server::start(ANY_PORT, gateway.app).await?;
     let answers = load.run(&[gateway.addr()], progress).await?;
     gateway.drain(DRAIN).await;

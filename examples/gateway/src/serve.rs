@@ -54,7 +54,8 @@ pub(crate) async fn run(serve: ServeOptions, stack: &StackOptions) -> Result<(),
         backend => backend?,
     };
     let board = Arc::<Board>::default();
-    let gateway = gateway(stack, Layers::ALL, backend, upstream.clone(), &board)?;
+    let watched = matches!(serve.admin, Admin::At(_)).then_some(&board);
+    let gateway = gateway(stack, Layers::ALL, backend, upstream.clone(), watched)?;
     let record = |lane: &Arc<Lane>| from_fn_with_state(Arc::clone(lane), admin::record);
     let (app, page) = match serve.admin {
         Admin::Off => (gateway.app, None),

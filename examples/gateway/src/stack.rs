@@ -15,10 +15,11 @@ use tower::{BoxError, ServiceBuilder};
 use tower_dist_ratelimit::backend::Backend;
 use tower_dist_ratelimit::key::{self, KeyExtractor};
 use tower_dist_ratelimit::{
-    Consistency, Event, FailureMode, Observer, Policy, Quota, RateLimitLayer,
+    Consistency, Event, FailureMode, MetricsObserver as LimitMetrics, Observer, Policy, Quota,
+    RateLimitLayer,
 };
 use tower_hedge_latency::{HedgeHandle, HedgeLayer};
-use tower_jitter_retry::{Budget, MetricsObserver, Mode, RetryHandle, RetryLayer};
+use tower_jitter_retry::{Budget, CallInfo, MetricsObserver, Mode, RetryHandle, RetryLayer};
 
 use crate::admin::Board;
 use crate::options::StackOptions;
@@ -78,7 +79,7 @@ pub(crate) fn gateway(
     layers: Layers,
     backend: Arc<dyn Backend>,
     upstream: Authority,
-    board: &Arc<Board>,
+    board: Option<&Arc<Board>>,
 ) -> Result<Gateway, BoxError> {
     let quota = Quota::per_second(options.limit).burst(options.burst);
     // The key is not validated here, so a caller gets a fresh bucket for every key it invents. Place authentication in
@@ -105,8 +106,7 @@ pub(crate) fn gateway(
                 log: StoreLog {
                     fleet: options.fleet,
                 },
-                board: Arc::clone(board),
-                metrics: tower_dist_ratelimit::MetricsObserver::new(),
+                page: board.map(|board| (Arc::clone(board), LimitMetrics::new())),
             })
             .exempt(move |_| mode.get() != own_mode);
         match own_mode {
@@ -125,13 +125,13 @@ pub(crate) fn gateway(
         .deadline(options.deadline)
         .budget(budget.clone())
         .name("gateway")
-        .observer(MetricsObserver::new())
+        .observer(CallWatch(board.map(|_| MetricsObserver::new())))
         .build()?;
     let retry_handle = retry.handle();
     let hedge = HedgeLayer::builder()
         .http()
         .name("gateway")
-        .observer(MetricsObserver::new());
+        .observer(CallWatch(board.map(|_| MetricsObserver::new())));
     let hedge = match options.hedge_at.as_slice() {
         // Learned from live latency. No request is hedged before there are enough samples.
         [] => hedge.percentile(options.hedge_percentile),
@@ -182,17 +182,29 @@ fn client() -> Client<HttpConnector, Body> {
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
-/// The observers of the rate limit.
+/// The observers of the rate limit. Without a live page there are no counts to keep.
 struct LimitWatch {
     log: StoreLog,
-    board: Arc<Board>,
-    metrics: tower_dist_ratelimit::MetricsObserver,
+    page: Option<(Arc<Board>, LimitMetrics)>,
 }
 
 impl Observer for LimitWatch {
     fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
         self.log.on_event(name, event);
-        self.board.on_event(name, event);
-        self.metrics.on_event(name, event);
+        if let Some((board, metrics)) = &self.page {
+            board.on_event(name, event);
+            metrics.on_event(name, event);
+        }
+    }
+}
+
+/// The metrics of retries and hedges, if there is a page to scrape them from.
+struct CallWatch(Option<MetricsObserver>);
+
+impl tower_jitter_retry::Observer for CallWatch {
+    fn on_event(&self, call: &CallInfo, event: tower_jitter_retry::Event<'_>) {
+        if let Some(metrics) = &self.0 {
+            metrics.on_event(call, event);
+        }
     }
 }
