@@ -2,6 +2,8 @@
 //! So no concurrent requests admit more than the limit. While tokens are being taken back, another request that would fit
 //! without them can be rejected.
 
+mod part;
+
 use std::{
     iter,
     sync::{Arc, Weak},
@@ -11,10 +13,7 @@ use std::{
 use tokio::{task::JoinHandle, time::Instant};
 use tower_dist_ratelimit::{
     Decision, Decisions,
-    backend::{
-        Charge, JointDecision,
-        toolkit::{PartAnswer, Tag, TransactionPart},
-    },
+    backend::{Charge, JointDecision, toolkit::Tag},
 };
 
 use super::{
@@ -369,30 +368,6 @@ impl Outcome {
             Self::Excess { decision, .. } => Some(*decision).filter(|decision| decision.allowed),
             _ => None,
         }
-    }
-}
-
-/// A correction is a transaction of one part: it outlives its caller, and is sent again if its queue is full.
-impl TransactionPart for Operation {
-    type Failure = Failure;
-
-    fn send(&self) -> Result<PartAnswer<Self>, Failure> {
-        Ok(Box::pin(self.clone().ask()?))
-    }
-
-    fn places(&self) -> impl Iterator<Item = usize> {
-        iter::once(0)
-    }
-
-    fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
-        let mut refund = self.clone();
-        refund.verb = Verb::Settle(i64::MIN);
-        refund.charge.cost = granted.sum();
-        refund
-    }
-
-    fn is_retryable(failure: &Failure) -> bool {
-        failure.is_busy
     }
 }
 

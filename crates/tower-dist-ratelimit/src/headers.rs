@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(value, members.join(", "));
     }
 
-    /// The longest names, of which each character is written as two.
+    /// The longest names. Each backslash is written as two characters.
     #[test]
     fn a_first_member_that_is_longer_than_the_line_has_inline_is_a_member_of_its_own() {
         for escaped in 60..=64 {

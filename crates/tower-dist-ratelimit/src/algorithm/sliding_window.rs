@@ -85,7 +85,7 @@ impl SlidingWindow {
         })
     }
 
-    /// As much of the sub-window before the last `n` as counts when so much of the present one has passed.
+    /// Returns the counted part of the oldest sub-window, `passed` nanoseconds into the present one.
     fn share(&self, count: u64, passed: u64) -> u64 {
         if self.whole || count == 0 {
             return count;
@@ -94,8 +94,8 @@ impl SlidingWindow {
         u64::try_from(part.div_ceil(u128::from(self.length))).unwrap_or(count)
     }
 
-    /// How much of a sub-window has to pass until no more than `room` of the one before the last `n` counts; none if
-    /// that takes longer than it lasts.
+    /// Returns the nanoseconds of the present sub-window after which at most `room` of the oldest sub-window counts, or
+    /// `None` if the present one ends before that.
     fn passed(&self, count: u64, room: u64) -> Option<u64> {
         if count <= room {
             return Some(0);
@@ -112,7 +112,7 @@ impl SlidingWindow {
     fn wait(&self, mut view: View<'_>, most: u64) -> Duration {
         let mut within = view.within();
         let mut waited = view.behind;
-        // After n + 1 sub-windows no present count is left.
+        // After n + 1 sub-windows no present count remains.
         for _ in 0..=self.sub_windows {
             let passed = most
                 .checked_sub(within)
@@ -128,7 +128,7 @@ impl SlidingWindow {
         Duration::from_nanos(waited)
     }
 
-    /// Returns the time until nothing counts any more, if `granted` tokens are added.
+    /// Returns the time until no count remains, if `granted` tokens are added.
     fn reset_after(&self, view: View<'_>, granted: u64) -> Duration {
         let counts = |&age: &u64| view.count(age) > 0;
         let newest = match granted {

@@ -217,7 +217,7 @@ async fn the_number_of_remembered_rejections_is_bounded() {
         assert!(limiter.check(number).await.unwrap().allowed);
         assert!(!limiter.check(number).await.unwrap().allowed);
     }
-    // Newest first: a key that takes a place again evicts one that the loop has already counted.
+    // Newest first: a key that takes a place again evicts a key that the loop has already counted.
     let mut remembered = 0;
     for number in (0..8_000_u64).rev() {
         let decision = limiter.check(number).await.unwrap();

@@ -56,7 +56,7 @@ pub(super) fn fault(error: &(dyn error::Error + 'static)) -> Option<Fault> {
 fn of_h2(error: &h2::Error) -> Fault {
     match error.reason() {
         Some(Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => Fault::Unprocessed,
-        // It affects only streams above the last one that the server accepted. The streams below continue.
+        // It affects only streams above the last stream that the server accepted. The streams below continue.
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Fault::Unprocessed,
         Some(reason) if error.is_remote() && error.is_reset() => Fault::Reset(reason.into()),
         // The request body failed, so its sender reset the stream.

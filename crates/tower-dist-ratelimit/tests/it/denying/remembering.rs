@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Only a request that takes tokens lowers the remaining tokens below those of a rejection.
+/// Only a request that takes tokens lowers the remaining tokens below the number in a rejection.
 #[tokio::test(start_paused = true)]
 async fn a_peek_removes_no_rejection() {
     let wan = Wan::away(AWAY);

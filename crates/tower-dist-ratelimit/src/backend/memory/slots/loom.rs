@@ -93,7 +93,7 @@ fn a_slot_that_changes_its_key_gives_no_key_the_other_key_s_tokens() {
         };
         let granted = charge(&slots, key(b"a"), 2);
         assert_eq!((granted, other.join().unwrap()), (2, 5));
-        // The final owner of the slot has its own charges, of which the last counts. The other key starts again.
+        // The final owner of the slot has its own charges, and the last charge counts. The other key starts again.
         let both = (left(&slots, key(b"a")), left(&slots, key(b"b")));
         assert!([(6, 8), (8, 3)].contains(&both), "{both:?}");
     });

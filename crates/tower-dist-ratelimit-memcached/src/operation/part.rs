@@ -1,0 +1,32 @@
+//! Corrections through the toolkit's transaction.
+
+use std::iter;
+
+use tower_dist_ratelimit::backend::toolkit::{PartAnswer, TransactionPart};
+
+use super::{Operation, Verb};
+use crate::failure::Failure;
+
+/// A correction is a transaction of one part: it outlives its caller, and is sent again if its queue is full.
+impl TransactionPart for Operation {
+    type Failure = Failure;
+
+    fn send(&self) -> Result<PartAnswer<Self>, Failure> {
+        Ok(Box::pin(self.clone().ask()?))
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        iter::once(0)
+    }
+
+    fn refund(&self, granted: impl Iterator<Item = u64>) -> Self {
+        let mut refund = self.clone();
+        refund.verb = Verb::Settle(i64::MIN);
+        refund.charge.cost = granted.sum();
+        refund
+    }
+
+    fn is_retryable(failure: &Failure) -> bool {
+        failure.is_busy
+    }
+}
