@@ -62,7 +62,7 @@ impl Counted {
         };
         Limit::new(algorithm, quota)?;
         if quota.limit() > MOST {
-            let bound = format_args!("at most {MOST} with fixed windows on Memcached");
+            let bound = format!("at most {MOST} with fixed windows on Memcached");
             return Err(BuildError::new("limit", quota.limit(), bound));
         }
         let layout = format!("{letter}1.{}", window.as_nanos());

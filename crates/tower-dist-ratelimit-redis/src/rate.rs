@@ -26,7 +26,7 @@ impl Rate {
         let (rate, token) = (quota.limit() / common, window / common);
         let most = MOST_USED / token;
         if quota.burst_size() > most {
-            let bound = format_args!(
+            let bound = format!(
                 "at most {most} with {} tokens per {:?} on Redis, which counts in parts of a token and exactly up to 2^52",
                 quota.limit(),
                 quota.window()
@@ -34,7 +34,7 @@ impl Rate {
             return Err(BuildError::new("burst", quota.burst_size(), bound));
         }
         if rate > MOST_USED {
-            let bound = format_args!("at most {MOST_USED} on Redis");
+            let bound = format!("at most {MOST_USED} on Redis");
             return Err(BuildError::new("limit", quota.limit(), bound));
         }
         Ok(Self {

@@ -95,9 +95,9 @@ fn part(policy: &Policy) -> Result<Part, BuildError> {
             let wait = as_micros(max_wait);
             let most = (MOST_USED - rate.burst) / rate.rate;
             if wait > most {
-                let value = format_args!("{max_wait:?}");
+                let value = format!("{max_wait:?}");
                 let most = Duration::from_micros(most);
-                let bound = format_args!("at most {most:?} with this quota on Redis");
+                let bound = format!("at most {most:?} with this quota on Redis");
                 return Err(BuildError::new("max_wait", value, bound));
             }
             paced(policy, "q", source::LEAKY_QUEUE, wait)
@@ -213,8 +213,8 @@ fn counter_up_to(
     quota.check_limit(most)?;
     let window = micros("window", quota.window())?;
     if quota.window() < SHORTEST {
-        let value = format_args!("{:?}", quota.window());
-        let bound = format_args!("at least {SHORTEST:?} on Redis");
+        let value = format!("{:?}", quota.window());
+        let bound = format!("at least {SHORTEST:?} on Redis");
         return Err(BuildError::new("window", value, bound));
     }
     let change = match policy.has_dynamic_quotas() {

@@ -118,6 +118,6 @@ fn in_bounds(field: &'static str, time: Duration) -> Result<(), BuildError> {
     if (SHORTEST..=LONGEST).contains(&time) {
         return Ok(());
     }
-    let bound = format_args!("{SHORTEST:?} to {LONGEST:?}");
+    let bound = format!("{SHORTEST:?} to {LONGEST:?}");
     Err(BuildError::new(field, format_args!("{time:?}"), bound))
 }

@@ -114,8 +114,8 @@ impl Settings {
             watch,
         } = self;
         if timeout.is_zero() || timeout > MAX_TIMEOUT {
-            let value = format_args!("{timeout:?}");
-            let bound = format_args!("above 0 and at most {MAX_TIMEOUT:?}");
+            let value = format!("{timeout:?}");
+            let bound = format!("above 0 and at most {MAX_TIMEOUT:?}");
             return Err(BuildError::new("backend_timeout", value, bound));
         }
         failure_mode.check()?;

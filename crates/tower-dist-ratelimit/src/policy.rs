@@ -546,8 +546,8 @@ impl Policy {
     fn check_parts(&self) -> Result<(), BuildError> {
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
         if !matches!(self.name.len(), 1..=MAX_NAME) || !self.name.bytes().all(printable) {
-            let value = format_args!("{:?}", self.name);
-            let bound = format_args!("1 to {MAX_NAME} printable ASCII characters");
+            let value = format!("{:?}", self.name);
+            let bound = format!("1 to {MAX_NAME} printable ASCII characters");
             return Err(BuildError::new("name", value, bound));
         }
         self.quota.check()?;
@@ -557,7 +557,7 @@ impl Policy {
         match self.cost {
             0 => return Err(BuildError::new("cost", 0, "at least 1")),
             cost if cost > most => {
-                let bound = format_args!("at most the {}, {most}", self.algorithm.largest());
+                let bound = format!("at most the {}, {most}", self.algorithm.largest());
                 return Err(BuildError::new("cost", cost, bound));
             }
             _ => {}

@@ -142,7 +142,7 @@ impl Quota {
             return Err(BuildError::new("window", "0ns", "at least 1ns"));
         }
         if self.window > HORIZON {
-            let value = format_args!("{:?}", self.window);
+            let value = format!("{:?}", self.window);
             return Err(BuildError::new("window", value, "at most 100 years"));
         }
         if self.burst == 0 {
@@ -158,7 +158,7 @@ impl Quota {
     /// A larger limit.
     pub fn check_limit(&self, most: u64) -> Result<(), BuildError> {
         if self.limit > most {
-            let bound = format_args!("at most {most}");
+            let bound = format!("at most {most}");
             return Err(BuildError::new("limit", self.limit, bound));
         }
         Ok(())

@@ -21,7 +21,7 @@ pub(crate) fn check(backend: &dyn Backend, policies: &[Policy]) -> Result<(), Bu
         return Err(BuildError::new("number of policies", 0, "at least 1"));
     }
     if policies.len() > most {
-        let bound = format_args!("at most {most} with this backend");
+        let bound = format!("at most {most} with this backend");
         return Err(BuildError::new("number of policies", policies.len(), bound));
     }
     for (number, policy) in policies.iter().enumerate() {
@@ -49,7 +49,7 @@ pub(crate) fn register_checked(
     let ids = backend.register(policies)?;
     if ids.len() != policies.len() {
         // Else the policies without one would let everything through.
-        let value = format_args!(
+        let value = format!(
             "one that names {} of {} policies",
             ids.len(),
             policies.len()

@@ -40,7 +40,7 @@ impl FixedWindow {
         let count_bits = windows.leading_zeros();
         let most = (1 << count_bits) - 1;
         if quota.limit() > most {
-            let bound = format_args!("at most {most} in a fixed window of {:?}", quota.window());
+            let bound = format!("at most {most} in a fixed window of {:?}", quota.window());
             return Err(BuildError::new("limit", quota.limit(), bound));
         }
         Ok(Self {

@@ -39,7 +39,7 @@ impl Pace {
         let window = saturating_nanos(quota.window());
         let most_per_window = most_per_window(window);
         if u128::from(quota.limit()) > most_per_window {
-            let bound = format_args!(
+            let bound = format!(
                 "at most {most_per_window} in a window of {:?}",
                 quota.window()
             );

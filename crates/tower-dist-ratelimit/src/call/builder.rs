@@ -139,8 +139,8 @@ impl<Req> CallLimitLayerBuilder<Req, Waits> {
             max_waiters,
         } = self.mode;
         if max_wait.is_zero() || max_wait > MAX_WAIT {
-            let value = format_args!("{max_wait:?}");
-            let bound = format_args!("above 0 and at most {MAX_WAIT:?}");
+            let value = format!("{max_wait:?}");
+            let bound = format!("above 0 and at most {MAX_WAIT:?}");
             return Err(BuildError::new("max_wait", value, bound));
         }
         if max_waiters == 0 {

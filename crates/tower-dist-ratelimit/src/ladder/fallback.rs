@@ -46,7 +46,7 @@ impl Fallback {
         let (share, unreported) = (Memory::default(), Memory::default());
         let most = share.capabilities().max_policies;
         if policies.len() > most {
-            let bound = format_args!("at most {most} with FailureMode::Local");
+            let bound = format!("at most {most} with FailureMode::Local");
             return Err(BuildError::new("number of policies", policies.len(), bound));
         }
         let mut shares: Vec<Share> = policies
@@ -213,7 +213,7 @@ impl Share {
 /// Converts an error about a share into one about `instances`, because callers set the instances and not the share.
 fn no_share(instances: u32, error: &BuildError) -> BuildError {
     let (field, value, bound) = (error.field(), error.value(), error.bound());
-    let bound = format_args!(
+    let bound = format!(
         "so large that this process can count its share: the {field} of the share is {value}, but must be {bound}; otherwise \
          use FailureMode::Open or FailureMode::Closed"
     );

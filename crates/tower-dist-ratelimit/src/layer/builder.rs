@@ -198,7 +198,7 @@ impl<R> RateLimitLayerBuilder<R> {
         if let ResponseHeaders::NearLimit(share) = self.answers.fields
             && !(share > 0.0 && share <= 1.0)
         {
-            let value = format_args!("NearLimit({share})");
+            let value = format!("NearLimit({share})");
             return Err(BuildError::new("headers", value, "above 0 and at most 1"));
         }
         let limits = self.settings.build(self.policies)?;

@@ -108,7 +108,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket | Self::LeakyBucket => return Ok(()),
             Self::LeakyQueue { max_wait } if max_wait.is_zero() || max_wait > HORIZON => {
-                let value = format_args!("{max_wait:?}");
+                let value = format!("{max_wait:?}");
                 let bound = "above 0 and at most 100 years";
                 return Err(BuildError::new("max_wait", value, bound));
             }
@@ -118,17 +118,17 @@ impl Algorithm {
                         Self::SlidingWindowBuckets { .. } => "sliding_window_buckets",
                         _ => "sliding_window_strict",
                     };
-                    let bound = format_args!("2 to {MAX_SUB_WINDOWS}");
+                    let bound = format!("2 to {MAX_SUB_WINDOWS}");
                     return Err(BuildError::new(field, count, bound));
                 }
                 if quota.window() < Duration::from_nanos(count.into()) {
-                    let value = format_args!("{:?}", quota.window());
-                    let bound = format_args!("at least {count}ns, one for each sub-window");
+                    let value = format!("{:?}", quota.window());
+                    let bound = format!("at least {count}ns, one for each sub-window");
                     return Err(BuildError::new("window", value, bound));
                 }
             }
             Self::SlidingWindowLog if quota.limit() > MAX_LOG => {
-                let bound = format_args!("at most {MAX_LOG} with a sliding log");
+                let bound = format!("at most {MAX_LOG} with a sliding log");
                 return Err(BuildError::new("limit", quota.limit(), bound));
             }
             _ => {}
@@ -136,8 +136,7 @@ impl Algorithm {
         // An ignored burst would surprise the user.
         if quota.burst_size() != quota.limit() {
             let (limit, burst) = (quota.limit(), quota.burst_size());
-            let bound =
-                format_args!("the limit, {limit}: only token and leaky buckets have a burst");
+            let bound = format!("the limit, {limit}: only token and leaky buckets have a burst");
             return Err(BuildError::new("burst", burst, bound));
         }
         Ok(())

@@ -82,7 +82,7 @@ impl<S> Registry<S> {
         prepare: impl FnOnce() -> Result<S, BuildError>,
     ) -> Result<Vec<PolicyId>, BuildError> {
         if policies.len() > PLACES {
-            let bound = format_args!("at most {PLACES} with this backend");
+            let bound = format!("at most {PLACES} with this backend");
             return Err(BuildError::new("number of policies", policies.len(), bound));
         }
         let terms: Box<[Terms]> = policies.iter().map(Terms::of).collect();
