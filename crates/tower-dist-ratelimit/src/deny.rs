@@ -1,29 +1,30 @@
 mod denial;
-mod marks;
 
 use std::{
     collections::hash_map::RandomState,
-    hash::{BuildHasher, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    hash::{BuildHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use self::{
-    denial::{Denial, Pace},
-    marks::{Guard, Marks},
-};
+use self::denial::Denial;
 use crate::{
-    BuildError, Decision, Policy, Source,
+    BuildError, Decision, Policy, Quota, Source,
     algorithm::saturating_nanos,
+    around::Around,
     backend::{
         Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, PolicyId,
     },
+    terms::Terms,
 };
 
 /// Maximum remembered rejections. A new one replaces the previous one in its place, so invented keys
-/// cost the backend no more calls than they would without a cache.
+/// cost the backend no more calls than they would without a cache. Also the number of key versions.
 const PLACES: usize = 4096;
 
 /// Longest time for which a rejection is remembered, in nanoseconds. It is short because refunds by
@@ -45,34 +46,55 @@ struct Denials {
     created: Instant,
     hasher: RandomState,
     places: Box<[Mutex<Option<Box<Denial>>>]>,
-    marks: Marks,
-    /// Token rate of each policy.
-    paces: SmallVec<[(PolicyId, Pace); 4]>,
+    /// Keys can share a version, so that invalidating one key invalidates the other.
+    versions: Box<[Version]>,
+    terms: SmallVec<[Terms; 4]>,
+}
+
+/// The version of a key. It grows when tokens are returned or charged after a request, and when the key's
+/// quota changes.
+#[derive(Default)]
+struct Version {
+    number: AtomicU64,
+    /// Hash of the last charge's quota, or 0.
+    quota: AtomicU64,
 }
 
 /// A request as the deny cache sees it.
-struct Asked {
+#[derive(Clone, Copy)]
+struct Lookup {
     tag: u64,
     /// When the request was sent.
-    now: u64,
+    sent: u64,
     /// Sum of its keys' versions at that time.
-    marks: u64,
+    version: u64,
 }
 
 impl Denying {
     /// Wraps a backend that knows these policies by these ids.
     pub(crate) fn new(inner: Arc<dyn Backend>, policies: &[Policy], ids: &[PolicyId]) -> Self {
-        let paces = policies.iter().zip(ids);
         Self {
             inner,
             denials: Arc::new(Denials {
                 created: Instant::now(),
                 hasher: RandomState::new(),
                 places: (0..PLACES).map(|_| Mutex::default()).collect(),
-                marks: Marks::new(),
-                paces: paces.map(|(policy, &id)| (id, Pace::of(policy))).collect(),
+                versions: (0..PLACES).map(|_| Version::default()).collect(),
+                terms: Terms::all(policies, ids),
             }),
         }
+    }
+
+    /// Invalidates the rejections of these keys before and after an operation that returns or charges tokens.
+    fn invalidate(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
+        let denials = Arc::clone(&self.denials);
+        let tags = charges.iter().map(|charge| denials.tag(charge));
+        let tags: SmallVec<[u64; 2]> = tags.collect();
+        Around::new(move || {
+            for &tag in &tags {
+                denials.version(tag).number.fetch_add(1, SeqCst);
+            }
+        })
     }
 }
 
@@ -83,29 +105,42 @@ impl Denials {
     }
 
     /// Returns a 64-bit hash of a policy and a key.
-    fn tag(&self, policy: PolicyId, key: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u32(policy.number());
-        hasher.write(key);
-        hasher.finish()
+    fn tag(&self, charge: &Charge<'_>) -> u64 {
+        self.hasher.hash_one((charge.policy, charge.key))
     }
 
-    fn asked(&self, charges: &[Charge<'_>]) -> Asked {
-        let now = self.now();
-        let (mut whole, mut marks) = (self.hasher.build_hasher(), 0_u64);
+    fn version(&self, tag: u64) -> &Version {
+        // The lower bits choose the place of a rejection.
+        let number = usize::try_from((tag >> 32) % PLACES as u64).unwrap_or_default();
+        &self.versions[number]
+    }
+
+    fn lookup(&self, charges: &[Charge<'_>]) -> Lookup {
+        let sent = self.now();
+        let (mut whole, mut sum) = (self.hasher.build_hasher(), 0_u64);
         for charge in charges {
-            let tag = self.tag(charge.policy, charge.key);
-            whole.write_u64(tag);
+            let tag = self.tag(charge);
+            let quota = charge.quota.map_or(0, |quota| self.hash(quota));
+            let version = self.version(tag);
+            if version.quota.load(SeqCst) != quota {
+                version.quota.store(quota, SeqCst);
+                version.number.fetch_add(1, SeqCst);
+            }
+            sum = sum.wrapping_add(version.number.load(SeqCst));
             // A new quota changes the key's version, but threads that race can miss that. So the tag
             // depends on the quota, too.
-            whole.write_u64(charge.quota.map_or(0, marks::bits));
-            marks = marks.wrapping_add(self.marks.of(tag, charge.quota));
+            (tag, quota).hash(&mut whole);
         }
-        Asked {
+        Lookup {
             tag: whole.finish(),
-            now,
-            marks,
+            sent,
+            version: sum,
         }
+    }
+
+    /// Returns a nonzero hash of a quota. Two quotas collide no more often than two keys.
+    fn hash(&self, quota: Quota) -> u64 {
+        self.hasher.hash_one(quota).max(1)
     }
 
     fn place(&self, tag: u64) -> MutexGuard<'_, Option<Box<Denial>>> {
@@ -115,19 +150,13 @@ impl Denials {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pace(&self, charge: &Charge<'_>) -> Pace {
-        let own = self.paces.iter().find(|(id, _)| *id == charge.policy);
-        let own = own.map_or(Pace::default(), |(_, pace)| *pace);
-        charge.quota.map_or(own, |quota| own.with(quota))
-    }
-
     /// Writes the decisions and returns true if a remembered rejection applies.
-    fn recall(&self, asked: &Asked, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
-        let mut place = self.place(asked.tag);
-        let Some(denial) = place.as_deref().filter(|denial| denial.tag == asked.tag) else {
+    fn recall(&self, lookup: &Lookup, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
+        let mut place = self.place(lookup.tag);
+        let Some(denial) = place.as_deref().filter(|one| one.lookup.tag == lookup.tag) else {
             return false;
         };
-        if asked.now >= denial.until || asked.marks != denial.marks {
+        if lookup.sent >= denial.until || lookup.version != denial.lookup.version {
             *place = None;
             return false;
         }
@@ -135,59 +164,46 @@ impl Denials {
             return false;
         }
         for (number, (charge, out)) in charges.iter().zip(out).enumerate() {
+            let Some(terms) = Terms::of(&self.terms, charge) else {
+                return false;
+            };
             *out = Decision {
                 source: Source::DenyCache,
-                ..denial.decision(number, charge.cost, self.pace(charge), asked.now)
+                ..denial.decision(number, charge.cost, terms, lookup.sent)
             };
         }
         true
     }
 
-    fn remember(&self, asked: &Asked, costs: SmallVec<[u64; 2]>, verdict: &JointDecision) {
-        let of_the_store = |decision: &Decision| matches!(decision.source, Source::Backend);
-        if verdict.allowed && verdict.decisions.iter().any(|one| one.granted > 0) {
-            return self.no_longer(asked.tag);
-        }
-        if verdict.allowed
-            || verdict.decisions.len() != costs.len()
-            || !verdict.decisions.iter().all(of_the_store)
-        {
+    fn remember(&self, lookup: Lookup, costs: SmallVec<[u64; 2]>, verdict: &JointDecision) {
+        let decisions = &verdict.decisions;
+        if verdict.allowed && decisions.iter().any(|one| one.granted > 0) {
+            // A cheaper request took tokens, so the wait of a remembered rejection is longer now.
+            self.place(lookup.tag)
+                .take_if(|denial| denial.lookup.tag == lookup.tag);
             return;
         }
-        let rejected = verdict
-            .decisions
-            .iter()
-            .filter(|decision| !decision.allowed);
+        let is_complete = decisions.len() == costs.len()
+            && decisions
+                .iter()
+                .all(|one| matches!(one.source, Source::Backend));
+        if verdict.allowed || !is_complete {
+            return;
+        }
+        let rejected = decisions.iter().filter(|decision| !decision.allowed);
         // If several policies reject, the shortest wait counts: then the backend decides again.
         let waits = rejected.map(|decision| decision.retry_after.map_or(LONGEST, saturating_nanos));
         let wait = waits.min().unwrap_or(0).min(LONGEST);
-        let (until, told) = (asked.now.saturating_add(wait), self.now());
-        if told < until {
-            *self.place(asked.tag) = Some(Box::new(Denial {
-                tag: asked.tag,
-                marks: asked.marks,
+        let (until, arrived) = (lookup.sent.saturating_add(wait), self.now());
+        if arrived < until {
+            *self.place(lookup.tag) = Some(Box::new(Denial {
+                lookup,
                 until,
-                told,
+                arrived,
                 costs,
-                decisions: verdict.decisions.clone(),
+                decisions: decisions.clone(),
             }));
         }
-    }
-
-    /// Forgets a rejection after a cheaper request for the same keys was allowed: fewer tokens remain
-    /// now, and the wait is longer.
-    fn no_longer(&self, tag: u64) {
-        let mut place = self.place(tag);
-        if place.as_deref().is_some_and(|denial| denial.tag == tag) {
-            *place = None;
-        }
-    }
-
-    /// Invalidates the rejections of these keys now and when the guard is dropped. The backend returns or
-    /// charges the tokens at some time in between.
-    /// back, or to take, is there some time in between.
-    fn forget(self: &Arc<Self>, tags: impl Iterator<Item = u64>) -> Guard {
-        Guard::new(Arc::clone(self), tags.collect())
     }
 }
 
@@ -201,45 +217,32 @@ impl Backend for Denying {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let asked = self.denials.asked(charges);
-        if self.denials.recall(&asked, charges, out) {
+        let lookup = self.denials.lookup(charges);
+        if self.denials.recall(&lookup, charges, out) {
             return Answer::Done(false);
         }
         let answer = match self.inner.acquire(charges, out) {
             Answer::Later(answer) => answer,
             // Only answers that cost a round trip are worth remembering.
-            at_once => return at_once,
+            immediate => return immediate,
         };
         let costs = charges.iter().map(|charge| charge.cost).collect();
         let denials = Arc::clone(&self.denials);
         Answer::Later(Box::pin(async move {
             let verdict = answer.await?;
-            denials.remember(&asked, costs, &verdict);
+            denials.remember(lookup, costs, &verdict);
             Ok(verdict)
         }))
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        let tags = charges.iter();
-        let tags = tags.map(|charge| self.denials.tag(charge.policy, charge.key));
-        let guard = self.denials.forget(tags);
-        match self.inner.settle(charges, delta) {
-            Answer::Later(answer) => Answer::Later(Box::pin(async move {
-                let _guard = guard;
-                answer.await
-            })),
-            answer => answer,
-        }
+        let invalidate = self.invalidate(charges);
+        invalidate.answer(self.inner.settle(charges, delta))
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let tag = self.denials.tag(policy, key);
-        let guard = self.denials.forget(std::iter::once(tag));
-        let done = self.inner.reset(policy, key);
-        Box::pin(async move {
-            let _guard = guard;
-            done.await
-        })
+        let invalidate = self.invalidate(&[Charge::new(policy, key, 0)]);
+        invalidate.future(self.inner.reset(policy, key))
     }
 }
 
@@ -268,9 +271,9 @@ mod tests {
                 decisions: std::iter::once(decision).collect(),
             };
             let costs = [1].into_iter().collect();
-            denials.remember(&denials.asked(&charges), costs, &verdict);
+            denials.remember(denials.lookup(&charges), costs, &verdict);
             let mut out = [Decision::default()];
-            let recalled = denials.recall(&denials.asked(&charges), &charges, &mut out);
+            let recalled = denials.recall(&denials.lookup(&charges), &charges, &mut out);
             assert_eq!(recalled, remembers);
         }
     }

@@ -6,12 +6,10 @@ mod leftover;
 mod loom;
 mod owner;
 mod purse;
-mod relief;
 mod share;
 mod slot;
 mod sync;
 mod table;
-mod terms;
 
 use std::{
     slice,
@@ -25,18 +23,18 @@ use tokio::{runtime, sync::oneshot, task::JoinSet, time::Instant};
 use self::{
     account::{Ask, Plan},
     asking::Asking,
-    relief::Relief,
     slot::{Left, Slot},
     table::{Set, Table},
-    terms::Terms,
 };
 use crate::{
-    BuildError, Decision, Policy, Source,
+    Algorithm, BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
+    around::Around,
     backend::{
         Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, JointDecision,
         PolicyId,
     },
+    terms::Terms,
 };
 
 /// Decides from prepaid tokens where it can, and forwards all other requests to the backend.
@@ -60,7 +58,6 @@ use crate::{
 /// steps, which the proof does not cover, so their unused tokens expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
-    /// Terms of the policies that can be leased.
     terms: SmallVec<[Terms; 4]>,
     shared: Arc<Shared>,
     /// Timeout of background calls to the backend.
@@ -99,7 +96,7 @@ impl Leasing {
     ) -> Self {
         Self {
             inner,
-            terms: Terms::of(policies, ids),
+            terms: Terms::all(policies, ids),
             shared: Arc::new(Shared {
                 table: Table::new(),
                 lease: saturating_nanos(lease),
@@ -115,9 +112,11 @@ impl Leasing {
     #[inline]
     fn ask(&self, charges: &[Charge<'_>]) -> Option<Ask> {
         let [charge] = charges else { return None };
-        let terms = self.terms.iter().find(|terms| terms.id == charge.policy)?;
-        let burst = terms.most(charge.quota);
-        if charge.cost == 0 || charge.cost > burst {
+        let terms = Terms::of(&self.terms, charge)?;
+        let burst = terms.max_tokens();
+        // A leaky queue schedules each request, and never grants more than one.
+        let is_queue = matches!(terms.algorithm, Algorithm::LeakyQueue { .. });
+        if charge.cost == 0 || charge.cost > burst || is_queue {
             return None;
         }
         Some(Ask {
@@ -233,6 +232,18 @@ impl Leasing {
         }
     }
 
+    /// Clears the shortages of these keys before and after an operation that returns tokens.
+    fn relieve(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
+        let shared = Arc::clone(&self.shared);
+        let tags = charges.iter().map(|charge| shared.table.tag(charge));
+        let tags: SmallVec<[u64; 2]> = tags.collect();
+        Around::new(move || {
+            for &tag in &tags {
+                shared.table.set(tag).relieve(tag);
+            }
+        })
+    }
+
     /// Returns whether to start a refill.
     fn is_low(slot: &Slot, left: Left, now: u64) -> bool {
         left.lasting <= slot.low.load(Relaxed) && now >= slot.not_before.load(Relaxed)
@@ -322,23 +333,13 @@ impl Backend for Leasing {
             self.take(charges.iter().map(|charge| (charge, delta.unsigned_abs())));
             return self.inner.settle(charges, delta);
         }
-        let relief = Relief::new(&self.shared, charges);
-        match self.inner.settle(charges, delta) {
-            Answer::Later(answer) => Answer::Later(Box::pin(async move {
-                let _relief = relief;
-                answer.await
-            })),
-            answer => answer,
-        }
+        let relieve = self.relieve(charges);
+        relieve.answer(self.inner.settle(charges, delta))
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        let relief = Relief::new(&self.shared, &[Charge::new(policy, key, 0)]);
-        let done = self.inner.reset(policy, key);
-        Box::pin(async move {
-            let _relief = relief;
-            done.await
-        })
+        let relieve = self.relieve(&[Charge::new(policy, key, 0)]);
+        relieve.future(self.inner.reset(policy, key))
     }
 }
 

@@ -137,6 +137,7 @@
 
 mod algorithm;
 pub mod arithmetic;
+mod around;
 pub mod backend;
 mod build_error;
 mod call;
@@ -159,13 +160,13 @@ mod limiter;
 mod limits;
 #[cfg(any(test, feature = "conformance"))]
 mod model;
-mod nearby;
 mod observe;
 mod policy;
 mod quota;
 mod register;
 mod reject;
 mod setters;
+mod terms;
 mod throttle;
 
 pub use build_error::BuildError;

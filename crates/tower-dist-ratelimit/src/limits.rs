@@ -20,9 +20,10 @@ pub(crate) use self::{
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
     backend::{Alone, Backend, BackendError, DEADLINE, Memory},
+    deny::Denying,
+    eventual::{Ledger, PostPaid},
     ladder::Ladder,
     lease::Leasing,
-    nearby::{Front, Nearby},
     observe::Watch,
     register::{check, register_checked},
 };
@@ -48,7 +49,8 @@ pub(crate) struct Settings {
     backend: Arc<dyn Backend>,
     pub(crate) failure_mode: FailureMode,
     pub(crate) timeout: Duration,
-    pub(crate) nearby: Nearby,
+    pub(crate) consistency: Consistency,
+    pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
     pub(crate) watch: Watch,
 }
@@ -97,7 +99,8 @@ impl Settings {
             backend,
             failure_mode: FailureMode::default(),
             timeout: DEADLINE,
-            nearby: Nearby::default(),
+            consistency: Consistency::default(),
+            deny_cache: true,
             shadow: false,
             watch: Watch::default(),
         }
@@ -106,10 +109,11 @@ impl Settings {
     /// Checks the policies and registers them with the backend.
     pub(crate) fn build(self, policies: Vec<Policy>) -> Result<Limits, BuildError> {
         let Self {
-            backend,
+            mut backend,
             failure_mode,
             timeout,
-            nearby,
+            consistency,
+            deny_cache,
             shadow,
             watch,
         } = self;
@@ -119,9 +123,9 @@ impl Settings {
             return Err(BuildError::new("backend_timeout", value, bound));
         }
         failure_mode.check()?;
-        nearby.consistency.check()?;
+        consistency.check()?;
         check(&*backend, &policies)?;
-        if let (Consistency::Leased(_), 2..) = (nearby.consistency, policies.len()) {
+        if let (Consistency::Leased(_), 2..) = (consistency, policies.len()) {
             let bound = "exact or eventual with several policies";
             return Err(BuildError::new("consistency", "leased", bound));
         }
@@ -132,10 +136,24 @@ impl Settings {
             backend.is_remote(),
             watch.clone(),
         )?;
-        let ledger = nearby.ledger(&policies)?;
+        let ledger = match consistency {
+            Consistency::Eventual(period) => Some((Ledger::new(&policies)?, period)),
+            Consistency::Exact | Consistency::Leased(_) => None,
+        };
         // Registration is the last step that can fail, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
-        let Front { backend, leasing } = nearby.front(backend, &policies, &ids, ledger, timeout);
+        if deny_cache && backend.is_remote() {
+            backend = Arc::new(Denying::new(backend, &policies, &ids));
+        }
+        if let Some((ledger, period)) = ledger {
+            backend = Arc::new(PostPaid::new(backend, ledger.of(&ids), period, timeout));
+        }
+        let mut leasing = None;
+        if let Consistency::Leased(time) = consistency {
+            let leases = Arc::new(Leasing::new(backend, &policies, &ids, time, timeout));
+            backend = Arc::clone(&leases) as Arc<dyn Backend>;
+            leasing = Some(leases);
+        }
         let alone = match ids[..] {
             [only] => Memory::alone(&*backend, only),
             _ => None,

@@ -31,7 +31,7 @@ pub const HORIZON: Duration = Duration::from_secs(3_155_760_000);
 /// assert_eq!((quota.limit(), quota.burst_size()), (600, 100));
 /// assert_eq!(Quota::per_day(1_000).burst_size(), 1_000);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,
     window: Duration,
@@ -108,10 +108,14 @@ impl Quota {
         if self.burst <= self.limit || self.limit == 0 {
             return (self.limit, self.window);
         }
-        let nanos = self.window.as_nanos().saturating_mul(self.burst.into());
-        let nanos = nanos.div_ceil(self.limit.into());
-        let window = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
-        (self.burst, window)
+        (self.burst, self.time(self.burst))
+    }
+
+    /// The time in which this number of tokens returns, rounded up.
+    pub(crate) fn time(&self, tokens: u64) -> Duration {
+        let nanos = self.window.as_nanos().saturating_mul(tokens.into());
+        let nanos = nanos.div_ceil(self.limit.max(1).into());
+        u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
     /// Number of tokens that an empty queue of this rate takes before the next one would wait longer than `max_wait`.

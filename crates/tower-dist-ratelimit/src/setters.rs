@@ -42,7 +42,7 @@ macro_rules! shared_setters {
         ///
         /// [`Consistency::Exact`].
         pub fn consistency(mut self, consistency: Consistency) -> Self {
-            self.settings.nearby.consistency = consistency;
+            self.settings.consistency = consistency;
             self
         }
 
@@ -60,7 +60,7 @@ macro_rules! shared_setters {
         ///
         /// 130 kB per limit, and 300 bytes for each of at most 4,096 rejections.
         pub fn deny_cache(mut self, on: bool) -> Self {
-            self.settings.nearby.deny_cache = on;
+            self.settings.deny_cache = on;
             self
         }
 

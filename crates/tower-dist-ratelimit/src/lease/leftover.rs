@@ -4,12 +4,13 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::Poll,
+    time::Duration,
 };
 
 use super::{Leasing, owner::Owner};
 use crate::{
-    algorithm::saturating_nanos,
     backend::{Answer, Backend, BackendError, Bounded, JointDecision},
+    terms::Terms,
 };
 
 impl Leasing {
@@ -42,9 +43,8 @@ impl Leasing {
     /// Returns the most tokens that a key's bucket gains between the request of a lease and the arrival
     /// of its returned tokens. `None` for windows.
     fn gained(&self, owner: &Owner) -> Option<u64> {
-        let deadline = saturating_nanos(self.deadline);
-        let terms = self.terms.iter().find(|terms| terms.id == owner.policy)?;
-        terms.gained(owner, self.shared.lease.saturating_add(deadline))
+        let lease = Duration::from_nanos(self.shared.lease);
+        Terms::of(&self.terms, &owner.charge(0))?.gained(lease.saturating_add(self.deadline))
     }
 }
 

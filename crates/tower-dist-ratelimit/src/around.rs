@@ -1,0 +1,35 @@
+use crate::backend::{Answer, BoxFuture};
+
+/// Runs an action before and after an operation of the backend, also if the caller drops the operation. An operation
+/// that returns tokens takes effect at some time in between.
+pub(crate) struct Around<F: Fn()>(F);
+
+impl<F: Fn() + Send + 'static> Around<F> {
+    /// Runs the action for the first time.
+    pub(crate) fn new(action: F) -> Self {
+        action();
+        Self(action)
+    }
+
+    /// Runs the action again when the answer is complete.
+    pub(crate) fn answer(self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Later(answer) => Answer::Later(self.future(answer)),
+            answer => answer,
+        }
+    }
+
+    /// Runs the action again when the future is complete or dropped.
+    pub(crate) fn future<T: 'static>(self, future: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
+        Box::pin(async move {
+            let _around = self;
+            future.await
+        })
+    }
+}
+
+impl<F: Fn()> Drop for Around<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
