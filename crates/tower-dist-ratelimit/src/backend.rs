@@ -18,6 +18,7 @@ pub(crate) use bounded::{Bounded, DEADLINE};
 #[cfg(feature = "cas")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cas")))]
 pub use cas::{CasBackend, CompareAndSwap};
+pub(crate) use charge::OwnedCharge;
 pub use charge::{Charge, PolicyId};
 pub use error::BackendError;
 #[cfg(feature = "metrics")]

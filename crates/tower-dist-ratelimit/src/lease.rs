@@ -1,14 +1,8 @@
-mod account;
-mod asking;
 mod demand;
-mod leftover;
+mod entry;
 #[cfg(all(test, tower_dist_ratelimit_loom))]
 mod loom;
-mod owner;
-mod purse;
-mod share;
-mod slot;
-mod sync;
+mod prepaid;
 mod table;
 
 use std::{
@@ -21,13 +15,12 @@ use smallvec::SmallVec;
 use tokio::{runtime, sync::oneshot, task::JoinSet, time::Instant};
 
 use self::{
-    account::{Ask, Plan},
-    asking::Asking,
-    slot::{Left, Slot},
-    table::{Set, Table},
+    demand::Ask,
+    entry::{Plan, Refill},
+    table::Table,
 };
 use crate::{
-    Algorithm, BuildError, Decision, Policy, Source,
+    Algorithm, BuildError, Decision, Policy,
     algorithm::saturating_nanos,
     around::Around,
     backend::{
@@ -61,14 +54,11 @@ pub(crate) struct Leasing {
     terms: SmallVec<[Terms; 4]>,
     shared: Arc<Shared>,
     /// Timeout of background calls to the backend.
-    deadline: Duration,
-    /// Refills in flight: at most one per slot. They outlive the requests that started them, and are
+    timeout: Duration,
+    /// Refills in flight: at most one per key. They outlive the requests that started them, and are
     /// aborted when this is dropped.
     refills: Mutex<JoinSet<()>>,
 }
-
-/// The backend's answer to a refill.
-type Granted = BoxFuture<'static, Result<JointDecision, BackendError>>;
 
 /// State shared with refills, which can outlive their requests.
 struct Shared {
@@ -85,6 +75,42 @@ impl Shared {
     }
 }
 
+/// A refill in flight. If it is dropped without an answer, the next refill starts an eighth of the lease
+/// time later at the earliest.
+struct InFlight {
+    shared: Arc<Shared>,
+    /// `None` after the answer.
+    refill: Option<Refill>,
+}
+
+impl InFlight {
+    /// Books the extra tokens as a lease, and reduces `decision` to the request alone.
+    fn answered(&mut self, decision: &mut Decision) {
+        let Some(refill) = self.refill.take() else {
+            return;
+        };
+        let Shared { table, lease, .. } = &*self.shared;
+        let (ways, now) = (table.ways(refill.tag), self.shared.now());
+        let until = ways.answered(refill, decision, now, *lease);
+        if decision.allowed {
+            let extra = decision.granted.saturating_sub(refill.cost);
+            decision.granted -= extra;
+            decision.remaining = decision.remaining.saturating_add(extra).min(refill.burst);
+        } else if let Some(wait) = &mut decision.retry_after {
+            *wait = Duration::from_nanos(until.saturating_sub(now)).max(*wait);
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(refill) = self.refill {
+            let again = self.shared.now().saturating_add(self.shared.lease / 8);
+            self.shared.table.ways(refill.tag).given_up(refill, again);
+        }
+    }
+}
+
 impl Leasing {
     /// Wraps a backend that knows these policies by these ids.
     pub(crate) fn new(
@@ -92,7 +118,7 @@ impl Leasing {
         policies: &[Policy],
         ids: &[PolicyId],
         lease: Duration,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             inner,
@@ -102,16 +128,15 @@ impl Leasing {
                 lease: saturating_nanos(lease),
                 created: Instant::now(),
             }),
-            deadline,
+            timeout,
             refills: Mutex::default(),
         }
     }
 
-    /// Returns the request as the lease table sees it. Returns `None` unless exactly one policy applies,
-    /// the policy can be leased, and the cost is from 1 to the burst.
+    /// Returns the request as the lease table sees it. Returns `None` if the policy cannot be leased, or
+    /// unless the cost is from 1 to the burst.
     #[inline]
-    fn ask(&self, charges: &[Charge<'_>]) -> Option<Ask> {
-        let [charge] = charges else { return None };
+    fn ask(&self, charge: &Charge<'_>) -> Option<Ask> {
         let terms = Terms::of(&self.terms, charge)?;
         let burst = terms.max_tokens();
         // A leaky queue schedules each request, and never grants more than one.
@@ -129,107 +154,88 @@ impl Leasing {
     }
 
     /// Pays for the request without the backend, if enough leased tokens are here.
-    #[inline]
-    pub(crate) fn spend(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> bool {
-        let Some(ask) = self.ask(charges) else {
+    pub(crate) fn spend(&self, charge: &Charge<'_>, out: &mut Decision) -> bool {
+        let Some(ask) = self.ask(charge) else {
             return false;
         };
-        let slot = self.shared.table.set(ask.tag).slot(ask.tag);
-        slot.is_some_and(|slot| self.pay(slot, ask, out).is_some())
+        let Shared { table, lease, .. } = &*self.shared;
+        let entry = table.ways(ask.tag).entry(ask.tag);
+        entry.is_some_and(|entry| entry.pay(ask, *lease, out).is_some())
     }
 
-    /// Starts a refill that no request waits for.
-    #[cold]
-    fn ask_ahead(&self, set: &Set, ask: Ask, charge: &Charge<'_>) {
-        if runtime::Handle::try_current().is_err() {
-            return;
-        }
-        let ask = Ask { ahead: true, ..ask };
-        let Plan::Ask { id, extra } = set.plan(ask, charge, self.shared.lease) else {
-            return;
+    /// Handles a request that finds no leased tokens, or starts a refill that no request waits for. Outside
+    /// of a runtime there are no refills.
+    fn ask_backend(&self, ask: Ask, charge: &Charge<'_>, out: &mut Decision) -> Answer {
+        let Shared { table, lease, .. } = &*self.shared;
+        let plan = match runtime::Handle::try_current() {
+            Ok(_) => table.ways(ask.tag).plan(ask, charge, *lease),
+            Err(_) => Plan::Exact,
         };
-        let asking = Asking::new(&self.shared, ask, id, extra);
+        let refill = match plan {
+            Plan::Refill(refill) => refill,
+            Plan::Reject(decision) => {
+                *out = decision;
+                return Answer::Done(false);
+            }
+            Plan::Exact if ask.ahead => return Answer::Done(true),
+            Plan::Exact => {
+                return self
+                    .inner
+                    .acquire(slice::from_ref(charge), slice::from_mut(out));
+            }
+        };
+        let mut in_flight = InFlight {
+            shared: Arc::clone(&self.shared),
+            refill: Some(refill),
+        };
         let charge = Charge {
-            cost: 1,
-            up_to: asking.want(),
+            cost: refill.cost.max(1),
+            up_to: refill.up_to,
             ..*charge
         };
-        let mut decision = Decision::default();
-        match self
+        let answer = self
             .inner
-            .acquire(slice::from_ref(&charge), slice::from_mut(&mut decision))
-        {
-            Answer::Done(_) => asking.answered(&mut decision),
-            // The next request without tokens calls the backend and sees the error.
+            .acquire(slice::from_ref(&charge), slice::from_mut(out));
+        match answer {
+            Answer::Done(_) => in_flight.answered(out),
+            Answer::Later(answer) => return Answer::Later(self.refill(in_flight, answer)),
+            // After a background refill, the next request without tokens sees the error.
             Answer::Failed(_) => {}
-            Answer::Later(answer) => drop(self.refill(asking, answer)),
         }
+        answer
     }
 
     /// Awaits a grant in its own task, so that the grant is booked even if the request is cancelled.
-    /// Outside a runtime, the request itself awaits it.
-    fn refill(&self, asking: Asking, answer: Granted) -> Granted {
-        let answer = Bounded::new(self.deadline, answer);
-        let booked = async move {
-            let mut verdict = answer.await?;
-            if let Some(decision) = verdict.decisions.first_mut() {
-                asking.answered(decision);
-            }
-            Ok(verdict)
-        };
-        let Ok(runtime) = runtime::Handle::try_current() else {
-            return Box::pin(booked);
-        };
+    fn refill(
+        &self,
+        mut in_flight: InFlight,
+        answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
+    ) -> BoxFuture<'static, Result<JointDecision, BackendError>> {
+        let answer = Bounded::new(self.timeout, answer);
         let (sender, granted) = oneshot::channel();
         let refill = async move {
+            let mut verdict = answer.await;
+            if let Ok(JointDecision { decisions, .. }) = &mut verdict
+                && let Some(decision) = decisions.first_mut()
+            {
+                in_flight.answered(decision);
+            }
             // The receiver is gone if the request was cancelled.
-            let _ = sender.send(booked.await);
+            let _ = sender.send(verdict);
         };
         let mut refills = self.refills.lock().unwrap_or_else(PoisonError::into_inner);
         while refills.try_join_next().is_some() {}
-        refills.spawn_on(refill, &runtime);
+        refills.spawn(refill);
         Box::pin(async move {
             let ended = |_| Err(BackendError::new("lease refill lost: runtime shut down"));
             granted.await.unwrap_or_else(ended)
         })
     }
 
-    /// Handles a request that finds no leased tokens.
-    fn ask_store(&self, set: &Set, ask: Ask, charge: &Charge<'_>, out: &mut [Decision]) -> Answer {
-        let (id, extra) = match set.plan(ask, charge, self.shared.lease) {
-            Plan::Exact => return self.inner.acquire(slice::from_ref(charge), out),
-            Plan::Reject(until) => {
-                let Some(slot) = set.slot(ask.tag) else {
-                    // Another key took the slot in the meantime.
-                    return self.inner.acquire(slice::from_ref(charge), out);
-                };
-                if let Some(out) = out.first_mut() {
-                    reject(slot, ask, until, out);
-                }
-                return Answer::Done(false);
-            }
-            Plan::Ask { id, extra } => (id, extra),
-        };
-        let asking = Asking::new(&self.shared, ask, id, extra);
-        let charge = charge.up_to(asking.want());
-        match self.inner.acquire(slice::from_ref(&charge), out) {
-            Answer::Done(allowed) => {
-                if let Some(out) = out.first_mut() {
-                    asking.answered(out);
-                }
-                Answer::Done(allowed)
-            }
-            Answer::Failed(error) => Answer::Failed(error),
-            Answer::Later(answer) => Answer::Later(self.refill(asking, answer)),
-        }
-    }
-
     /// Records tokens that the backend charges outside of the leases.
-    fn take<'a>(&self, taken: impl Iterator<Item = (&'a Charge<'a>, u64)>) {
-        for (charge, tokens) in taken {
-            let tag = self.shared.table.tag(charge);
-            self.shared.table.set(tag).take(tag, tokens);
-        }
+    fn charged_outside(&self, charge: &Charge<'_>, tokens: u64) {
+        let tag = self.shared.table.tag(charge);
+        self.shared.table.ways(tag).charged_outside(tag, tokens);
     }
 
     /// Clears the shortages of these keys before and after an operation that returns tokens.
@@ -239,57 +245,46 @@ impl Leasing {
         let tags: SmallVec<[u64; 2]> = tags.collect();
         Around::new(move || {
             for &tag in &tags {
-                shared.table.set(tag).relieve(tag);
+                shared.table.ways(tag).relieve(tag);
             }
         })
     }
 
-    /// Returns whether to start a refill.
-    fn is_low(slot: &Slot, left: Left, now: u64) -> bool {
-        left.lasting <= slot.low.load(Relaxed) && now >= slot.not_before.load(Relaxed)
+    /// Returns the unused tokens of all leases to the backend. Holds back the tokens that a bucket gains
+    /// in a lease time plus the backend timeout. Tokens of windows expire instead. The tokens cannot be
+    /// spent here any longer when the messages are sent. Fails if one of the messages fails.
+    pub(crate) async fn give_back(&self) -> Result<(), BackendError> {
+        let now = self.shared.now();
+        let lasting = Duration::from_nanos(self.shared.lease).saturating_add(self.timeout);
+        let (mut result, mut in_flight) = (Ok(()), JoinSet::new());
+        for (owner, tokens) in self
+            .shared
+            .table
+            .sets
+            .iter()
+            .flat_map(|ways| ways.drain(now))
+        {
+            let terms = Terms::of(&self.terms, &owner.charge(0));
+            let gained = terms.and_then(|terms| terms.gained(lasting));
+            let spare = gained.map_or(0, |gained| tokens.saturating_sub(gained));
+            if spare == 0 {
+                continue;
+            }
+            let delta = i64::try_from(spare).map_or(i64::MIN, |spare| -spare);
+            match self.inner.settle(&[owner.charge(spare)], delta) {
+                Answer::Done(_) => {}
+                Answer::Failed(error) => result = Err(error),
+                Answer::Later(answer) => {
+                    in_flight.spawn(Bounded::new(self.timeout, answer));
+                }
+            }
+        }
+        while let Some(answer) = in_flight.join_next().await {
+            let ended = |_| Err(BackendError::new("lease return lost: its task ended early"));
+            result = result.and(answer.unwrap_or_else(ended).map(|_| ()));
+        }
+        result
     }
-
-    /// Pays for a request from a lease, and writes the decision.
-    #[inline]
-    fn pay(&self, slot: &Slot, ask: Ask, out: &mut [Decision]) -> Option<Left> {
-        let [out] = out else { return None };
-        // A refill that starts now should have arrived by then.
-        let soon = ask.now.saturating_add(self.shared.lease / 4);
-        let left = slot.spend(ask.tag, ask.cost, ask.now, soon)?;
-        let remaining = slot.remaining.load(Relaxed).saturating_add(left.tokens);
-        *out = Decision {
-            source: Source::Lease,
-            ..Decision::allow(
-                ask.cost,
-                slot.limit.load(Relaxed),
-                remaining.min(ask.burst),
-                full_after(slot, ask.now),
-            )
-        };
-        Some(left)
-    }
-}
-
-/// Writes a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
-fn reject(slot: &Slot, ask: Ask, until: u64, out: &mut Decision) {
-    // The backend is called before `due`, because other instances may have returned tokens.
-    let until = until.max(slot.due.load(Relaxed));
-    let wait = Duration::from_nanos(until.saturating_sub(ask.now));
-    // A rejected request can find some tokens, but fewer than its cost.
-    let remaining = slot.held(ask.now).min(ask.cost - 1);
-    *out = Decision {
-        source: Source::Lease,
-        ..Decision::reject(
-            slot.limit.load(Relaxed),
-            remaining,
-            Some(wait),
-            full_after(slot, ask.now).max(wait),
-        )
-    };
-}
-
-fn full_after(slot: &Slot, now: u64) -> Duration {
-    Duration::from_nanos(slot.full_at.load(Relaxed).saturating_sub(now))
 }
 
 impl Backend for Leasing {
@@ -302,35 +297,35 @@ impl Backend for Leasing {
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let (Some(ask), [charge]) = (self.ask(charges), charges) else {
-            self.take(charges.iter().map(|charge| (charge, charge.cost)));
+        let ask = match charges {
+            [charge] => self.ask(charge),
+            _ => None,
+        };
+        let (Some(ask), [charge], [decision]) = (ask, charges, &mut *out) else {
+            for charge in charges {
+                self.charged_outside(charge, charge.cost);
+            }
             return self.inner.acquire(charges, out);
         };
-        let set = self.shared.table.set(ask.tag);
-        if let Some(slot) = set.slot(ask.tag) {
-            slot.seen.fetch_add(1, Relaxed);
-            if let Some(left) = self.pay(slot, ask, out) {
-                if Self::is_low(slot, left, ask.now) {
-                    self.ask_ahead(set, ask, charge);
+        let Shared { table, lease, .. } = &*self.shared;
+        if let Some(entry) = table.ways(ask.tag).entry(ask.tag) {
+            entry.seen.fetch_add(1, Relaxed);
+            if let Some(is_low) = entry.pay(ask, *lease, decision) {
+                if is_low {
+                    let ask = Ask { ahead: true, ..ask };
+                    let _ = self.ask_backend(ask, charge, &mut Decision::default());
                 }
                 return Answer::Done(true);
             }
-            let until = slot.reject_until.load(Relaxed);
-            if ask.now < until
-                && ask.cost >= slot.reject_from.load(Relaxed)
-                && slot.is(ask.tag)
-                && let [out] = out
-            {
-                reject(slot, ask, until, out);
-                return Answer::Done(false);
-            }
         }
-        self.ask_store(set, ask, charge, out)
+        self.ask_backend(ask, charge, decision)
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
         if delta >= 0 {
-            self.take(charges.iter().map(|charge| (charge, delta.unsigned_abs())));
+            for charge in charges {
+                self.charged_outside(charge, delta.unsigned_abs());
+            }
             return self.inner.settle(charges, delta);
         }
         let relieve = self.relieve(charges);

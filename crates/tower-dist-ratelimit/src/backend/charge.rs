@@ -88,3 +88,32 @@ impl<'a> Charge<'a> {
         }
     }
 }
+
+/// The policy, key and quota of a charge, kept longer than its request.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedCharge {
+    policy: PolicyId,
+    key: Box<[u8]>,
+    quota: Option<Quota>,
+}
+
+impl OwnedCharge {
+    /// Longest key in bytes, so that clients cannot fill the memory with long keys.
+    pub(crate) const LONGEST_KEY: usize = 1_000;
+
+    /// Returns `None` if the key is too long to store.
+    pub(crate) fn of(charge: &Charge<'_>) -> Option<Self> {
+        (charge.key.len() <= Self::LONGEST_KEY).then(|| Self {
+            policy: charge.policy,
+            key: charge.key.into(),
+            quota: charge.quota,
+        })
+    }
+
+    pub(crate) fn charge(&self, cost: u64) -> Charge<'_> {
+        Charge {
+            quota: self.quota,
+            ..Charge::new(self.policy, &self.key, cost)
+        }
+    }
+}

@@ -1,6 +1,18 @@
+//! The demand for a key's tokens, the sizes of refills, and the pauses between them. Pure: times are arguments, in
+//! nanoseconds.
+
+/// Minimum requests per lease time for a key to be leased. At lower rates, a lease saves too few round
+/// trips for the tokens that expire with it.
+pub(super) const HOT: u64 = 16;
+
+/// Consecutive short grants after which the pause stops growing. The longest pause is the time of
+/// 2⁴ = 16 requests, so a key that is always short costs one round trip per 16 decisions.
+const MOST_SHORT: u8 = 5;
+
+/// Requests in the longest pause, and in a refill of a key that is always short.
+const BATCH: u64 = 1 << (MOST_SHORT - 1);
+
 /// Request rate of one key in this process: requests per lease time, as a moving average.
-///
-/// Pure: times are arguments, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
     /// In 1,024ths of a request, so that small steps do not round to zero.
@@ -57,9 +69,62 @@ impl Demand {
 }
 
 /// Returns `value · times ÷ by`, rounded down.
-pub(super) fn scale(value: u64, times: u64, by: u64) -> u64 {
+fn scale(value: u64, times: u64, by: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(times) / u128::from(by.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// A request as the leases see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) tag: u64,
+    pub(super) cost: u64,
+    /// Maximum tokens of the quota.
+    pub(super) burst: u64,
+    pub(super) now: u64,
+    /// The refill runs in the background: no request waits for it.
+    pub(super) ahead: bool,
+}
+
+impl Ask {
+    /// Returns the tokens to request in advance: three quarters of the tokens used in a lease time, minus
+    /// the held tokens, so that few expire. The result is at most a quarter of the backend's remaining tokens,
+    /// so that shares shrink near the limit and other instances find tokens. If few remain, the maximum is
+    /// one batch.
+    pub(super) fn extra(self, demand: u64, held: u64, remaining: u64) -> u64 {
+        let target = (demand - demand / 4).saturating_mul(self.cost);
+        let batch = BATCH.saturating_mul(self.cost).min(self.burst / 4);
+        target.saturating_sub(held).min((remaining / 4).max(batch))
+    }
+}
+
+/// Counts the grants that were smaller than requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shortage(u8);
+
+impl Shortage {
+    /// Updates the count after an answer. A full grant lowers it by one.
+    pub(super) fn after(self, short: bool) -> Self {
+        Self(if short {
+            (self.0 + 1).min(MOST_SHORT)
+        } else {
+            self.0.saturating_sub(1)
+        })
+    }
+
+    /// Returns whether the shortage has outlasted several pauses.
+    pub(super) fn lasts(self) -> bool {
+        self.0 >= 3
+    }
+
+    /// Returns the pause before the next refill: the time of 1, 2, 4, 8 or 16 requests, at most one lease
+    /// time. The first pauses are so short that a brief shortage rejects hardly any request here.
+    pub(super) fn pause(self, demand: u64, lease: u64) -> u64 {
+        match self.0 {
+            0 => 0,
+            row => scale(lease, 1 << (row - 1), demand.max(1)).min(lease),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -110,5 +175,66 @@ mod tests {
         let after = demand.seen(3, 9 * LEASE, LEASE);
         assert_eq!(after.per_lease(), demand.per_lease() + 3);
         assert_eq!(after.seen(0, 10 * LEASE, LEASE), after);
+    }
+
+    /// The extra tokens of a request at a demand of 400.
+    fn extra(cost: u64, burst: u64, held: u64, remaining: u64) -> u64 {
+        let ask = Ask {
+            tag: 1,
+            cost,
+            burst,
+            now: 0,
+            ahead: false,
+        };
+        ask.extra(400, held, remaining)
+    }
+
+    const PLENTY: u64 = 1_000_000;
+
+    #[test]
+    fn a_refill_covers_three_quarters_of_the_demand_if_many_tokens_remain() {
+        assert_eq!(extra(1, PLENTY, 0, PLENTY), 300);
+        assert_eq!(extra(1, PLENTY, 100, PLENTY), 200);
+        assert_eq!(extra(3, PLENTY, 0, PLENTY), 900);
+    }
+
+    #[test]
+    fn shares_shrink_with_the_remaining_tokens() {
+        let of = |remaining| extra(1, 400, 0, remaining);
+        assert_eq!((of(400), of(200), of(80), of(0)), (100, 50, 20, BATCH));
+    }
+
+    #[test]
+    fn a_refill_covers_a_batch_of_requests_of_any_cost_if_few_tokens_remain() {
+        assert_eq!(extra(3, PLENTY, 0, 0), 3 * BATCH);
+    }
+
+    #[test]
+    fn a_burst_too_small_to_share_is_not_leased() {
+        assert_eq!(extra(1, 3, 0, 3), 0);
+    }
+
+    #[test]
+    fn a_shortage_lasts_from_the_third_answer_on() {
+        let (mut short, mut lasts) = (Shortage::default(), Vec::new());
+        for _ in 0..4 {
+            short = short.after(true);
+            lasts.push(short.lasts());
+        }
+        assert_eq!(lasts, [false, false, true, true]);
+    }
+
+    #[test]
+    fn pauses_double_during_a_shortage_and_shrink_after_it() {
+        let mut short = Shortage::default();
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            short = short.after(true);
+            pauses.push(short.pause(100, 100));
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 16, 16]);
+        assert_eq!(short.after(false).pause(100, 100), 8);
+        assert_eq!(short.pause(1, 100), 100);
+        assert_eq!(Shortage::default().after(false), Shortage::default());
     }
 }

@@ -1,4 +1,4 @@
-//! Explores all interleavings of threads on one slot, with at most three preemptions each.
+//! Explores all interleavings of threads on one entry, with at most three preemptions each.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg tower_dist_ratelimit_loom" cargo test -p tower-dist-ratelimit --lib --release lease::loom
@@ -6,7 +6,7 @@
 
 use ::loom::{model::Builder, sync::Arc, thread};
 
-use super::{purse::Purse, slot::Slot};
+use super::{demand::Ask, entry::Entry, prepaid::Prepaid};
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
@@ -14,83 +14,94 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
+/// A request of the key with tag 1.
+fn ask(cost: u64) -> Ask {
+    Ask {
+        tag: 1,
+        cost,
+        burst: 10,
+        now: 0,
+        ahead: false,
+    }
+}
+
 #[test]
-fn two_threads_cannot_overspend_a_purse() {
+fn two_threads_cannot_overspend_prepaid_tokens() {
     explore(|| {
-        let purse = Arc::new(Purse::new());
-        purse.fill(3, 10);
+        let prepaid = Arc::new(Prepaid::default());
+        prepaid.fill(3, 10);
         let other = {
-            let purse = Arc::clone(&purse);
-            thread::spawn(move || purse.spend(2, 0, || true).is_some())
+            let prepaid = Arc::clone(&prepaid);
+            thread::spawn(move || prepaid.spend(2, 0, || true))
         };
-        let one = purse.spend(2, 0, || true).is_some();
+        let one = prepaid.spend(2, 0, || true);
         let other = other.join().unwrap();
         assert!(one ^ other);
-        assert_eq!(purse.left(0), 1);
+        assert_eq!(prepaid.tokens(0), 1);
     });
 }
 
 #[test]
 fn a_concurrent_spend_never_takes_tokens_after_their_own_deadline() {
     explore(|| {
-        let purse = Arc::new(Purse::new());
-        purse.fill(1, 10);
+        let prepaid = Arc::new(Prepaid::default());
+        prepaid.fill(1, 10);
         let spender = {
-            let purse = Arc::clone(&purse);
+            let prepaid = Arc::clone(&prepaid);
             // Between the first deadline and the second.
-            thread::spawn(move || purse.spend(1, 15, || true).is_some())
+            thread::spawn(move || prepaid.spend(1, 15, || true))
         };
-        purse.fill(2, 20);
+        prepaid.fill(2, 20);
         let spent = spender.join().unwrap();
-        assert_eq!(purse.left(19), 2 - u64::from(spent));
+        assert_eq!(prepaid.tokens(19), 2 - u64::from(spent));
     });
 }
 
 #[test]
 fn a_concurrent_spend_never_applies_an_older_later_deadline_to_a_new_lease() {
     explore(|| {
-        let purse = Arc::new(Purse::new());
-        purse.fill(1, 20);
+        let prepaid = Arc::new(Prepaid::default());
+        prepaid.fill(1, 20);
         let spender = {
-            let purse = Arc::clone(&purse);
-            thread::spawn(move || purse.spend(1, 15, || true).is_some())
+            let prepaid = Arc::clone(&prepaid);
+            thread::spawn(move || prepaid.spend(1, 15, || true))
         };
-        purse.fill(2, 10);
+        prepaid.fill(2, 10);
         spender.join().unwrap();
         // The spender took the first token or none.
-        assert_eq!(purse.left(9), 2);
+        assert_eq!(prepaid.tokens(9), 2);
     });
 }
 
 #[test]
 fn concurrent_drain_and_spend_count_each_token_once() {
     explore(|| {
-        let slot = Arc::new(Slot::new());
-        slot.give_to(1);
-        slot.fill(3, 10, 0);
+        let entry = Arc::new(Entry::default());
+        entry.give_to(1);
+        entry.fill(3, 10, 0);
         let spender = {
-            let slot = Arc::clone(&slot);
-            thread::spawn(move || slot.spend(1, 2, 0, 0).is_some())
+            let entry = Arc::clone(&entry);
+            thread::spawn(move || entry.spend(ask(2)))
         };
-        let drained = slot.drain(0);
+        let drained = entry.drain(0);
         let spent = 2 * u64::from(spender.join().unwrap());
         assert_eq!(drained + spent, 3);
     });
 }
 
 #[test]
-fn a_concurrent_spend_never_takes_tokens_of_the_key_that_took_the_slot() {
+fn a_concurrent_spend_never_takes_tokens_of_the_key_that_took_the_entry() {
     explore(|| {
-        let slot = Arc::new(Slot::new());
-        slot.give_to(1);
-        slot.fill(1, 10, 0);
+        let entry = Arc::new(Entry::default());
+        entry.give_to(1);
+        entry.fill(1, 10, 0);
         let spender = {
-            let slot = Arc::clone(&slot);
-            thread::spawn(move || slot.spend(1, 1, 0, 0).is_some())
+            let entry = Arc::clone(&entry);
+            thread::spawn(move || entry.spend(ask(1)))
         };
-        slot.give_to(2);
-        slot.fill(5, 10, 0);
+        entry.give_to(2);
+        entry.fill(5, 10, 0);
         spender.join().unwrap();
-        assert_eq!(slot.held(0), 5);
+        assert_eq!(entry.held(0), 5);
     });
 }

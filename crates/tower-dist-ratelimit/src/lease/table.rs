@@ -1,25 +1,19 @@
 use std::{
-    array,
     collections::hash_map::RandomState,
-    hash::{BuildHasher, Hasher},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::Ordering::{Relaxed, Release},
-    },
+    hash::BuildHasher,
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
 };
-
-use smallvec::SmallVec;
 
 use super::{
-    account::{Account, Answered, Ask, Plan},
-    demand::Demand,
-    owner::Owner,
-    share::{HOT, Shortage},
-    slot::Slot,
+    demand::{Ask, HOT},
+    entry::{Entry, KeyState, Plan, Refill},
 };
-use crate::{Decision, Quota, backend::Charge};
+use crate::{
+    Decision,
+    backend::{Charge, OwnedCharge},
+};
 
-/// With four slots each, the table tracks 1,024 keys: about as many as can be hot on one instance.
+/// With four entries each, the table tracks 1,024 keys: about as many as can be hot on one instance.
 const SETS: usize = 256;
 
 const WAYS: usize = 4;
@@ -29,194 +23,156 @@ const KEY_BITS: u64 = u32::MAX as u64;
 
 /// The most frequently requested keys.
 pub(super) struct Table {
-    /// Randomly keyed, so that clients cannot choose keys that share a set.
+    /// Randomly keyed, so that clients cannot choose keys that share an entry.
     hasher: RandomState,
-    sets: Box<[Set]>,
+    pub(super) sets: Box<[Ways]>,
 }
 
-/// The slots that a key can occupy.
-pub(super) struct Set {
-    slots: [Slot; WAYS],
-    accounts: Mutex<[Account; WAYS]>,
+/// The entries that a key can occupy.
+#[derive(Default)]
+pub(super) struct Ways {
+    entries: [Entry; WAYS],
+    states: Mutex<[KeyState; WAYS]>,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
         Self {
             hasher: RandomState::new(),
-            sets: (0..SETS).map(|_| Set::new()).collect(),
+            sets: (0..SETS).map(|_| Ways::default()).collect(),
         }
     }
 
     /// Returns a nonzero 64-bit hash of a policy, a key and its quota. The lower half does not depend on the
-    /// quota, so all tags of a key are in one set.
+    /// quota, so all tags of a key have the same ways.
     #[inline]
     pub(super) fn tag(&self, charge: &Charge<'_>) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u32(charge.policy.number());
-        hasher.write(charge.key);
-        let quota = charge.quota.map_or(0, |quota| self.quota(quota));
-        (hasher.finish() ^ (quota & !KEY_BITS)).max(1)
-    }
-
-    fn quota(&self, quota: Quota) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u64(quota.limit());
-        hasher.write_u128(quota.window().as_nanos());
-        hasher.write_u64(quota.burst_size());
-        hasher.finish()
-    }
-
-    pub(super) fn sets(&self) -> &[Set] {
-        &self.sets
+        let key = self.hasher.hash_one((charge.policy, charge.key));
+        let quota = charge.quota.map_or(0, |quota| self.hasher.hash_one(quota));
+        (key ^ (quota & !KEY_BITS)).max(1)
     }
 
     #[inline]
-    pub(super) fn set(&self, tag: u64) -> &Set {
+    pub(super) fn ways(&self, tag: u64) -> &Ways {
         let number = usize::try_from(tag % SETS as u64).unwrap_or_default();
         &self.sets[number]
     }
 }
 
-impl Set {
-    fn new() -> Self {
-        Self {
-            slots: array::from_fn(|_| Slot::new()),
-            accounts: Mutex::default(),
-        }
-    }
-
+impl Ways {
     #[inline]
-    pub(super) fn slot(&self, tag: u64) -> Option<&Slot> {
-        self.slots.iter().find(|slot| slot.is(tag))
+    pub(super) fn entry(&self, tag: u64) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.tag() == tag)
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Account; WAYS]> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, [KeyState; WAYS]> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn way(&self, tag: u64) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.tag() == tag)
     }
 
     /// Decides how to handle a request without tokens, or whether to refill in the background.
     pub(super) fn plan(&self, ask: Ask, charge: &Charge<'_>, lease: u64) -> Plan {
-        let mut accounts = self.lock();
-        let Some(way) = self.way(&mut accounts, ask.tag, ask.now, lease) else {
+        let mut states = self.lock();
+        let way = self.way(ask.tag);
+        let Some(way) = way.or_else(|| self.admit(&mut states, ask, lease)) else {
             return Plan::Exact;
         };
-        let (slot, account) = (&self.slots[way], &mut accounts[way]);
-        let plan = account.plan(slot, ask, lease);
-        match plan {
-            Plan::Exact if !ask.ahead => account.take(slot, ask.cost),
-            Plan::Exact | Plan::Reject(_) => {}
-            Plan::Ask { .. } => {
-                // The request that starts a background refill was paid for from the lease.
-                account.take(slot, if ask.ahead { 0 } else { ask.cost });
-                account.beside = 0;
-                account.owner = account.owner.take().or_else(|| Owner::of(charge));
-            }
+        let (entry, state) = (&self.entries[way], &mut states[way]);
+        let plan = state.plan(entry, ask, lease);
+        if let Plan::Refill(_) = plan {
+            state.owner = state.owner.take().or_else(|| OwnedCharge::of(charge));
         }
         plan
     }
 
-    /// Records tokens that the backend charges, or may charge, outside of a refill.
-    pub(super) fn take(&self, tag: u64, tokens: u64) {
-        if self.slot(tag).is_none() {
-            return;
-        }
-        let mut accounts = self.lock();
-        if let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) {
-            accounts[way].take(&self.slots[way], tokens);
-        }
-    }
-
-    /// Returns the slot of the key. A new key takes the slot with the lowest demand, unless that slot is
-    /// hot: then the key gets none.
-    fn way(&self, accounts: &mut [Account; WAYS], tag: u64, now: u64, lease: u64) -> Option<usize> {
-        if let Some(way) = self.slots.iter().position(|slot| slot.is(tag)) {
-            return Some(way);
-        }
+    /// Gives a new key the entry with the lowest demand, unless that entry is hot.
+    fn admit(&self, states: &mut [KeyState; WAYS], ask: Ask, lease: u64) -> Option<usize> {
         let demand = |way: usize| {
-            let seen = self.slots[way].seen.load(Relaxed);
-            let demand = accounts[way].demand.seen(seen, now, lease);
+            let seen = self.entries[way].seen.load(Relaxed);
+            let demand = states[way].demand.seen(seen, ask.now, lease);
             demand.per_lease()
         };
-        let (coldest, demand) = (0..WAYS)
-            .map(|way| (way, demand(way)))
-            .min_by_key(|&(_, demand)| demand)?;
-        if demand >= HOT {
+        let coldest = (0..WAYS).min_by_key(|&way| demand(way))?;
+        if demand(coldest) >= HOT {
             return None;
         }
-        self.slots[coldest].give_to(tag);
-        self.slots[coldest].seen.store(1, Relaxed);
-        accounts[coldest] = Account {
-            owner: None,
-            demand: Demand::begin(now),
-            shortage: Shortage::default(),
-            asking: 0,
-            // Ids keep counting, so that a late answer for the evicted key is not booked here.
-            asked: accounts[coldest].asked,
-            relieved: false,
-            beside: 0,
-            remaining: 0,
-        };
+        self.entries[coldest].give_to(ask.tag);
+        self.entries[coldest].seen.store(1, Relaxed);
+        // Ids keep counting, so that a late answer for the evicted key is not booked here.
+        states[coldest] = KeyState::new(ask.now, states[coldest].last_id);
         Some(coldest)
     }
 
-    /// Discards all tokens, and returns the unexpired tokens per owner.
-    pub(super) fn drain(&self, now: u64) -> impl Iterator<Item = (Owner, u64)> {
-        let accounts = self.lock();
-        let ways = self.slots.iter().zip(accounts.iter());
-        let drained = ways.filter_map(|(slot, account)| {
-            let left = slot.drain(now);
-            Some((account.owner.clone()?, left)).filter(|_| left > 0)
-        });
-        drained.collect::<SmallVec<[_; WAYS]>>().into_iter()
+    /// Records tokens that the backend charges, or may charge, outside of a refill.
+    pub(super) fn charged_outside(&self, tag: u64, tokens: u64) {
+        if self.way(tag).is_none() {
+            return;
+        }
+        let mut states = self.lock();
+        if let Some(way) = self.way(tag) {
+            states[way].charged_outside(&self.entries[way], tokens);
+        }
     }
 
-    /// Returns the key's slot, if this refill is still in flight there.
-    fn asking(&self, accounts: &[Account; WAYS], tag: u64, id: u64) -> Option<usize> {
-        let way = self.slots.iter().position(|slot| slot.is(tag))?;
-        (accounts[way].asking == id).then_some(way)
-    }
-
-    /// Stores the granted tokens in a purse. Returns the time until which requests without tokens are
+    /// Stores the granted tokens as a lease. Returns the time until which requests without tokens are
     /// rejected, or 0. If the key was evicted, discards the tokens.
-    pub(super) fn answered(&self, answered: Answered, decision: &Decision, lease: u64) -> u64 {
-        let mut accounts = self.lock();
-        let Some(way) = self.asking(&accounts, answered.tag, answered.id) else {
-            return 0;
-        };
-        accounts[way].answered(&self.slots[way], answered, decision, lease)
+    pub(super) fn answered(
+        &self,
+        refill: Refill,
+        decision: &Decision,
+        now: u64,
+        lease: u64,
+    ) -> u64 {
+        self.end(refill, |entry, state| {
+            state.answered(entry, refill, decision, now, lease)
+        })
     }
 
     /// Ends a refill without an answer. Until `again`, requests without tokens go to the backend one by one.
-    pub(super) fn given_up(&self, tag: u64, id: u64, again: u64) {
-        let mut accounts = self.lock();
-        if let Some(way) = self.asking(&accounts, tag, id) {
-            accounts[way].asking = 0;
-            self.slots[way].not_before.store(again, Release);
-        }
+    pub(super) fn given_up(&self, refill: Refill, again: u64) {
+        self.end(refill, |entry, state| state.ended(entry, again));
+    }
+
+    /// Changes the key's state, if this refill is still in flight there.
+    fn end<T: Default>(
+        &self,
+        refill: Refill,
+        change: impl FnOnce(&Entry, &mut KeyState) -> T,
+    ) -> T {
+        let mut states = self.lock();
+        let way = self.way(refill.tag);
+        let way = way.filter(|&way| states[way].in_flight == refill.id);
+        way.map_or(T::default(), |way| {
+            change(&self.entries[way], &mut states[way])
+        })
     }
 
     /// Clears the shortage of a key under every quota, because tokens were returned.
     pub(super) fn relieve(&self, tag: u64) {
-        if !self.slots.iter().any(|slot| is_of_key(slot, tag)) {
+        let is_of_key = |entry: &Entry| entry.tag() & KEY_BITS == tag & KEY_BITS;
+        if !self.entries.iter().any(is_of_key) {
             return;
         }
-        let mut accounts = self.lock();
-        let ways = self.slots.iter().zip(accounts.iter_mut());
-        for (slot, account) in ways.filter(|(slot, _)| is_of_key(slot, tag)) {
-            account.shortage = Shortage::default();
-            account.relieved = true;
-            slot.reject_until.store(0, Relaxed);
-            if account.asking == 0 {
-                slot.not_before.store(0, Relaxed);
-            }
+        let mut states = self.lock();
+        let ways = self.entries.iter().zip(&mut *states);
+        for (entry, state) in ways.filter(|(entry, _)| is_of_key(entry)) {
+            state.relieve(entry);
         }
     }
-}
 
-/// Returns whether the slot belongs to the key of this tag, under any quota.
-fn is_of_key(slot: &Slot, tag: u64) -> bool {
-    slot.tag() & KEY_BITS == tag & KEY_BITS
+    /// Discards all tokens, and returns the unexpired tokens per owner.
+    pub(super) fn drain(&self, now: u64) -> Vec<(OwnedCharge, u64)> {
+        let states = self.lock();
+        let ways = self.entries.iter().zip(&*states);
+        let drained = ways.filter_map(|(entry, state)| {
+            let tokens = entry.drain(now);
+            Some((state.owner.clone()?, tokens)).filter(|_| tokens > 0)
+        });
+        drained.collect()
+    }
 }
 
 #[cfg(all(test, not(tower_dist_ratelimit_loom)))]

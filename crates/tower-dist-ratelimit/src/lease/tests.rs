@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Quota, backend::Memory};
+use crate::{Quota, Source, backend::Memory};
 
 #[tokio::test(start_paused = true)]
 async fn tokens_charged_outside_a_lease_lower_the_reported_remaining() {
@@ -29,24 +29,4 @@ async fn tokens_charged_outside_a_lease_lower_the_reported_remaining() {
     let answer = leasing.settle(&[Charge::new(ids[0], b"k", 7)], 7);
     assert!(matches!(answer, Answer::Done(true)));
     assert_eq!(next().await.remaining, after.remaining - 7 - 1);
-}
-
-#[test]
-fn a_rejection_reports_fewer_tokens_than_its_cost_and_a_reset_no_earlier_than_its_wait() {
-    let slot = Slot::new();
-    // One request is never paid for from two leases.
-    slot.fill(3, 100, 0);
-    slot.fill(3, 200, 0);
-    let ask = Ask {
-        tag: 1,
-        cost: 5,
-        burst: 10,
-        now: 0,
-        ahead: false,
-    };
-    let mut out = Decision::default();
-    reject(&slot, ask, 40, &mut out);
-    let wait = Duration::from_nanos(40);
-    assert_eq!((out.remaining, out.retry_after), (4, Some(wait)));
-    assert_eq!(out.reset_after, wait);
 }

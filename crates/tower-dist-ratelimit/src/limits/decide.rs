@@ -291,7 +291,7 @@ impl Limits {
         };
         let charge = asked.charge(question.sink.bytes());
         question.decisions.reject(1);
-        leasing.spend(&[charge], &mut question.decisions)
+        leasing.spend(&charge, &mut question.decisions[0])
     }
 
     /// If this process has recently returned to the backend, reports the tokens that it has admitted alone. While other

@@ -5,109 +5,106 @@ use crate::backend::PolicyId;
 
 const LEASE: u64 = 1_000_000;
 
-fn plan(set: &Set, tag: u64, now: u64) -> Plan {
-    let ask = Ask {
+fn ask(tag: u64, cost: u64, now: u64) -> Ask {
+    Ask {
         tag,
-        cost: 1,
+        cost,
         burst: 1_000,
         now,
         ahead: false,
-    };
-    set.plan(ask, &Charge::new(PolicyId::new(0), b"k", 1), LEASE)
+    }
+}
+
+fn plan(ways: &Ways, tag: u64, now: u64) -> Plan {
+    let charge = Charge::new(PolicyId::new(0), b"k", 1);
+    ways.plan(ask(tag, 1, now), &charge, LEASE)
 }
 
 /// Records a hundred requests in one lease time, and plans the next request.
-fn heat(set: &Set, tag: u64, now: u64) -> Plan {
-    plan(set, tag, now);
-    let slot = set.slot(tag).expect("the key has a slot");
-    slot.seen.fetch_add(100, Relaxed);
-    plan(set, tag, now + LEASE)
+fn heat(ways: &Ways, tag: u64, now: u64) -> Refill {
+    plan(ways, tag, now);
+    let entry = ways.entry(tag).expect("the key has an entry");
+    entry.seen.fetch_add(100, Relaxed);
+    refill(&plan(ways, tag, now + LEASE))
 }
 
-fn is_there(set: &Set, tag: u64) -> bool {
-    set.slot(tag).is_some()
+fn refill(plan: &Plan) -> Refill {
+    let Plan::Refill(refill) = *plan else {
+        panic!("the key is hot");
+    };
+    refill
+}
+
+fn is_there(ways: &Ways, tag: u64) -> bool {
+    ways.entry(tag).is_some()
 }
 
 #[test]
-fn a_hot_key_keeps_its_slot_until_it_cools() {
-    let set = Set::new();
+fn a_hot_key_keeps_its_entry_until_it_cools() {
+    let ways = Ways::default();
     for tag in 1..=4 {
-        assert!(matches!(heat(&set, tag, 0), Plan::Ask { .. }));
+        heat(&ways, tag, 0);
     }
-    assert_eq!(plan(&set, 5, LEASE), Plan::Exact);
-    assert!((1..=4).all(|tag| is_there(&set, tag)) && !is_there(&set, 5));
-    assert_eq!(plan(&set, 5, 20 * LEASE), Plan::Exact);
-    assert!(is_there(&set, 5));
+    assert_eq!(plan(&ways, 5, LEASE), Plan::Exact);
+    assert!((1..=4).all(|tag| is_there(&ways, tag)) && !is_there(&ways, 5));
+    assert_eq!(plan(&ways, 5, 20 * LEASE), Plan::Exact);
+    assert!(is_there(&ways, 5));
 }
 
 #[test]
 fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
-    let set = Set::new();
-    let Plan::Ask { id, .. } = heat(&set, 1, 0) else {
-        panic!("the key is hot");
-    };
+    let ways = Ways::default();
+    let late = heat(&ways, 1, 0);
     for tag in 2..=5 {
-        plan(&set, tag, 20 * LEASE);
-        set.slot(tag).unwrap().seen.fetch_add(1, Relaxed);
+        plan(&ways, tag, 20 * LEASE);
+        ways.entry(tag).unwrap().seen.fetch_add(1, Relaxed);
     }
-    assert!(!is_there(&set, 1));
-    let Plan::Ask { id: next, .. } = heat(&set, 1, 40 * LEASE) else {
-        panic!("the key is hot again");
-    };
+    assert!(!is_there(&ways, 1));
+    let next = heat(&ways, 1, 40 * LEASE);
     let now = 41 * LEASE + 1;
-    let answer = |id| {
-        let decision = Decision::allow(50, 1_000, 900, Duration::ZERO);
-        let answered = Answered {
-            tag: 1,
-            id,
-            asked: 41 * LEASE,
-            now,
-            cost: 1,
-            want: 50,
-        };
-        set.answered(answered, &decision, LEASE);
-        set.slot(1).unwrap().held(now)
+    let answer = |refill: Refill| {
+        let granted = refill.cost + 49;
+        let decision = Decision::allow(granted, 1_000, 900, Duration::ZERO);
+        ways.answered(refill, &decision, now, LEASE);
+        ways.entry(1).unwrap().held(now)
     };
-    assert_eq!((answer(id), answer(next)), (0, 49));
+    assert_eq!((answer(late), answer(next)), (0, 49));
 }
 
 #[test]
 fn a_key_that_evicts_another_gets_none_of_its_tokens() {
-    let set = Set::new();
+    let ways = Ways::default();
     for tag in 1..=4 {
-        plan(&set, tag, 0);
-        set.slot(tag).unwrap().fill(7, LEASE, 0);
+        plan(&ways, tag, 0);
+        ways.entry(tag).unwrap().fill(7, LEASE, 0);
     }
-    plan(&set, 5, 1);
-    assert_eq!(set.slot(5).unwrap().held(1), 0);
+    plan(&ways, 5, 1);
+    assert_eq!(ways.entry(5).unwrap().held(1), 0);
 }
 
 #[test]
-fn a_new_lease_replaces_an_empty_purse_and_keeps_unused_tokens() {
-    let set = Set::new();
-    plan(&set, 1, 0);
-    let slot = set.slot(1).unwrap();
-    slot.fill(5, 200, 0);
-    slot.fill(7, 100, 0);
-    // Each request empties one purse.
-    assert!(slot.spend(1, 7, 0, 0).is_some() && slot.spend(1, 5, 0, 0).is_some());
-    slot.fill(3, 150, 0);
-    slot.fill(4, 300, 0);
-    assert_eq!(slot.held(0), 7);
+fn a_new_lease_replaces_an_empty_one_and_keeps_unused_tokens() {
+    let ways = Ways::default();
+    plan(&ways, 1, 0);
+    let entry = ways.entry(1).unwrap();
+    entry.fill(5, 200, 0);
+    entry.fill(7, 100, 0);
+    // Each request empties one lease.
+    assert!(entry.spend(ask(1, 7, 0)) && entry.spend(ask(1, 5, 0)));
+    entry.fill(3, 150, 0);
+    entry.fill(4, 300, 0);
+    assert_eq!(entry.held(0), 7);
 }
 
 #[test]
 fn tokens_that_expire_before_the_refill_arrives_do_not_count_as_held() {
     let extra = |dying| {
-        let set = Set::new();
-        plan(&set, 1, 0);
-        set.slot(1).unwrap().fill(dying, LEASE + LEASE / 8, 0);
-        let Plan::Ask { extra, .. } = heat(&set, 1, 0) else {
-            panic!("the key is hot");
-        };
-        extra
+        let ways = Ways::default();
+        plan(&ways, 1, 0);
+        ways.entry(1).unwrap().fill(dying, LEASE + LEASE / 8, 0);
+        heat(&ways, 1, 0).up_to
     };
     assert_eq!(extra(1_000), extra(0));
 }
 
-mod telling;
+mod reporting;

@@ -1,14 +1,17 @@
+#[cfg(not(all(test, tower_dist_ratelimit_loom)))]
+pub(super) use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use super::sync::AtomicU64;
+#[cfg(all(test, tower_dist_ratelimit_loom))]
+pub(super) use ::loom::sync::atomic::AtomicU64;
 
 /// Prepaid tokens and their deadline.
 ///
 /// `word` holds a generation above the tokens, and each fill changes it twice. A spender that has read
 /// the deadline of one lease cannot take tokens of another: once the later deadline is visible, the
 /// word has changed, and the spender's compare-and-swap fails.
-#[derive(Debug)]
-pub(super) struct Purse {
+#[derive(Debug, Default)]
+pub(super) struct Prepaid {
     word: AtomicU64,
     /// In nanoseconds. Written only between the two changes of the word.
     deadline: AtomicU64,
@@ -16,45 +19,36 @@ pub(super) struct Purse {
 
 const TOKEN_BITS: u32 = 40;
 
-/// Maximum tokens in a purse: about 10¹².
-pub(super) const MAX_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
+/// Maximum tokens: about 10¹².
+const MAX_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
 
-impl Purse {
-    pub(super) fn new() -> Self {
-        Self {
-            word: AtomicU64::new(0),
-            deadline: AtomicU64::new(0),
-        }
-    }
-
+impl Prepaid {
     pub(super) fn deadline(&self) -> u64 {
         self.deadline.load(Acquire)
     }
 
     /// Returns the tokens that can be spent at `now`.
-    pub(super) fn left(&self, now: u64) -> u64 {
+    pub(super) fn tokens(&self, now: u64) -> u64 {
         let tokens = self.word.load(Acquire) & MAX_TOKENS;
         if now < self.deadline() { tokens } else { 0 }
     }
 
-    /// Takes `cost` tokens before the deadline, and returns the remaining tokens. `is_mine` runs after the
-    /// tokens are read and before they are taken: it checks that they belong to the caller's key.
+    /// Takes `cost` tokens before the deadline, if there are enough. `is_mine` runs after the tokens are
+    /// read and before they are taken: it checks that they belong to the caller's key.
     #[inline]
-    pub(super) fn spend(&self, cost: u64, now: u64, is_mine: impl Fn() -> bool) -> Option<u64> {
+    pub(super) fn spend(&self, cost: u64, now: u64, is_mine: impl Fn() -> bool) -> bool {
         let mut word = self.word.load(Acquire);
-        loop {
-            let left = (word & MAX_TOKENS).checked_sub(cost)?;
-            if now >= self.deadline() || !is_mine() {
-                return None;
-            }
+        while word & MAX_TOKENS >= cost && now < self.deadline() && is_mine() {
+            let spent = word - cost;
             match self
                 .word
-                .compare_exchange_weak(word, word - cost, AcqRel, Acquire)
+                .compare_exchange_weak(word, spent, AcqRel, Acquire)
             {
-                Ok(_) => return Some(left),
+                Ok(_) => return true,
                 Err(changed) => word = changed,
             }
         }
+        false
     }
 
     /// Replaces the tokens, and returns the number discarded. The caller holds a lock, so fills never
@@ -78,28 +72,28 @@ mod tests {
 
     #[test]
     fn tokens_cannot_be_spent_at_the_deadline() {
-        let purse = Purse::new();
-        purse.fill(5, 100);
-        assert_eq!(purse.spend(2, 99, || true), Some(3));
-        assert_eq!(purse.spend(1, 100, || true), None);
-        assert_eq!((purse.left(99), purse.left(100)), (3, 0));
+        let prepaid = Prepaid::default();
+        prepaid.fill(5, 100);
+        assert!(prepaid.spend(2, 99, || true));
+        assert!(!prepaid.spend(1, 100, || true));
+        assert_eq!((prepaid.tokens(99), prepaid.tokens(100)), (3, 0));
     }
 
     #[test]
     fn spending_fails_beyond_the_tokens_and_for_another_key() {
-        let purse = Purse::new();
-        purse.fill(5, 100);
-        assert_eq!(purse.spend(6, 0, || true), None);
-        assert_eq!(purse.spend(1, 0, || false), None);
-        assert_eq!(purse.spend(5, 0, || true), Some(0));
-        assert_eq!(purse.spend(1, 0, || true), None);
+        let prepaid = Prepaid::default();
+        prepaid.fill(5, 100);
+        assert!(!prepaid.spend(6, 0, || true));
+        assert!(!prepaid.spend(1, 0, || false));
+        assert!(prepaid.spend(5, 0, || true));
+        assert!(!prepaid.spend(1, 0, || true));
     }
 
     #[test]
     fn a_generation_that_wraps_adds_no_tokens() {
-        let purse = Purse::new();
-        purse.word.store(u64::MAX, Release);
-        purse.fill(7, 100);
-        assert_eq!(purse.left(0), 7);
+        let prepaid = Prepaid::default();
+        prepaid.word.store(u64::MAX, Release);
+        prepaid.fill(7, 100);
+        assert_eq!(prepaid.tokens(0), 7);
     }
 }

@@ -1,0 +1,305 @@
+use std::{
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    time::Duration,
+};
+
+use super::{
+    demand::{Ask, Demand, HOT, Shortage},
+    prepaid::{AtomicU64, Prepaid},
+};
+use crate::{Decision, Source, algorithm::saturating_nanos as nanos, backend::OwnedCharge};
+
+/// State of one frequently requested key, read without a lock by requests that spend leased tokens.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// The tag of the entry's key, or 0 if the entry is free.
+    tag: AtomicU64,
+    /// Requests since the last update of the demand.
+    pub(super) seen: AtomicU64,
+    /// Two leases, so that a refill can arrive before the previous lease ends.
+    leases: [Prepaid; 2],
+    /// A refill starts when the lasting tokens fall to this number.
+    low: AtomicU64,
+    /// Earliest time of the next refill.
+    pub(super) not_before: AtomicU64,
+    /// The limit, the remaining tokens and the time at which the bucket is full, from the backend's last
+    /// answer.
+    limit: AtomicU64,
+    pub(super) remaining: AtomicU64,
+    pub(super) full_at: AtomicU64,
+}
+
+impl Entry {
+    #[inline]
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.load(Acquire)
+    }
+
+    /// Pays for a request from a lease, and writes the decision. Returns whether to start a refill, or
+    /// `None` if no lease has enough tokens.
+    #[inline]
+    pub(super) fn pay(&self, ask: Ask, lease: u64, out: &mut Decision) -> Option<bool> {
+        if !self.spend(ask) {
+            return None;
+        }
+        let remaining = self
+            .remaining
+            .load(Relaxed)
+            .saturating_add(self.held(ask.now));
+        *out = Decision {
+            source: Source::Lease,
+            ..Decision::allow(
+                ask.cost,
+                self.limit.load(Relaxed),
+                remaining.min(ask.burst),
+                self.full_after(ask.now),
+            )
+        };
+        let is_low = self.lasting(ask.now, lease) <= self.low.load(Relaxed);
+        Some(is_low && ask.now >= self.not_before.load(Relaxed))
+    }
+
+    /// Takes the tokens of a request from one lease, preferably the lease that ends first.
+    #[inline]
+    pub(super) fn spend(&self, ask: Ask) -> bool {
+        let [one, other] = &self.leases;
+        let is_mine = || self.tag() == ask.tag;
+        let spend = |lease: &Prepaid| lease.spend(ask.cost, ask.now, is_mine);
+        if other.deadline() < one.deadline() {
+            spend(other) || spend(one)
+        } else {
+            spend(one) || spend(other)
+        }
+    }
+
+    /// Returns the tokens that can be spent at `now`.
+    pub(super) fn held(&self, now: u64) -> u64 {
+        self.leases.iter().map(|lease| lease.tokens(now)).sum()
+    }
+
+    /// Returns the tokens that do not expire before a refill arrives that starts now.
+    fn lasting(&self, now: u64, lease: u64) -> u64 {
+        self.held(now.saturating_add(lease / 4))
+    }
+
+    fn full_after(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.full_at.load(Relaxed).saturating_sub(now))
+    }
+
+    /// Stores tokens in an empty lease, or in place of the lease that ends first. The caller holds the lock.
+    pub(super) fn fill(&self, tokens: u64, deadline: u64, now: u64) {
+        let spare = |lease: &&Prepaid| (lease.tokens(now) > 0, lease.deadline());
+        if let Some(lease) = self.leases.iter().min_by_key(spare) {
+            lease.fill(tokens, deadline);
+        }
+    }
+
+    /// Discards all tokens, and returns the number of unexpired ones. The caller holds the lock.
+    pub(super) fn drain(&self, now: u64) -> u64 {
+        let drain = |lease: &Prepaid| {
+            let is_over = now >= lease.deadline();
+            let discarded = lease.fill(0, 0);
+            if is_over { 0 } else { discarded }
+        };
+        self.leases.iter().map(drain).sum()
+    }
+
+    /// Assigns the entry to another key. The caller holds the lock.
+    pub(super) fn give_to(&self, tag: u64) {
+        // The leases are emptied before the tag changes, and filled after it. So a thread that sees tokens
+        // of the new key also sees the new tag.
+        self.drain(0);
+        let Self {
+            seen,
+            low,
+            not_before,
+            limit,
+            remaining,
+            full_at,
+            ..
+        } = self;
+        for number in [seen, low, not_before, limit, remaining, full_at] {
+            number.store(0, Relaxed);
+        }
+        self.tag.store(tag, Release);
+    }
+}
+
+/// State of an entry's key, guarded by the lock.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    /// The charge whose unused tokens are returned. `None` if the key is too long to store.
+    pub(super) owner: Option<OwnedCharge>,
+    pub(super) demand: Demand,
+    shortage: Shortage,
+    /// Id of the refill in flight, or 0.
+    pub(super) in_flight: u64,
+    /// Id of the latest refill.
+    pub(super) last_id: u64,
+    /// A refund arrived after the refill was sent, so its short grant is no evidence of a shortage.
+    refunded: bool,
+    /// Tokens that the backend charged, or may have charged, outside of the refill since it was sent.
+    outside: u64,
+    /// Until this time, a request without tokens is rejected here if it costs at least `reject_from`.
+    reject_until: u64,
+    reject_from: u64,
+    /// When the wait in the backend's last rejection ends, or 0 if its last answer was no rejection.
+    pub(super) due: u64,
+}
+
+/// How to handle a request that finds no leased tokens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Send the request to the backend without a refill.
+    Exact,
+    /// Reject the request, because the backend was short a moment ago.
+    Reject(Decision),
+    Refill(Refill),
+}
+
+/// A request to the backend for the tokens of a waiting request, if there is one, and of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refill {
+    pub(super) tag: u64,
+    pub(super) id: u64,
+    /// When the refill was sent. The lease time starts here.
+    pub(super) sent: u64,
+    /// Tokens for the waiting request.
+    pub(super) cost: u64,
+    /// Tokens for the request and the lease.
+    pub(super) up_to: u64,
+    pub(super) burst: u64,
+}
+
+impl KeyState {
+    pub(super) fn new(now: u64, last_id: u64) -> Self {
+        Self {
+            demand: Demand::begin(now),
+            last_id,
+            ..Self::default()
+        }
+    }
+
+    /// Decides how to handle a request without tokens, or whether to refill in the background.
+    pub(super) fn plan(&mut self, entry: &Entry, ask: Ask, lease: u64) -> Plan {
+        let seen = entry.seen.swap(0, Relaxed);
+        self.demand = self.demand.seen(seen, ask.now, lease);
+        let demand = self.demand.expected(lease);
+        let reject_until = if self.in_flight == 0 {
+            self.reject_until
+        } else if self.shortage.lasts() {
+            let pause = self.shortage.pause(demand, lease);
+            ask.now.saturating_add(pause.max(1))
+        } else {
+            0
+        };
+        if ask.now < reject_until && ask.cost >= self.reject_from {
+            return Plan::Reject(self.reject(entry, ask, reject_until));
+        }
+        // A background refill pays for no request: the lease has paid for it.
+        let cost = if ask.ahead { 0 } else { ask.cost };
+        self.charged_outside(entry, cost);
+        if ask.now < entry.not_before.load(Relaxed) {
+            return Plan::Exact;
+        }
+        let held = entry.lasting(ask.now, lease);
+        let extra = ask.extra(demand, held, entry.remaining.load(Relaxed));
+        // The first estimates are uncertain: half of `HOT` must also have been measured.
+        if extra == 0 || demand < HOT || self.demand.per_lease() < HOT / 2 {
+            if ask.ahead {
+                let later = ask.now.saturating_add(lease / 8);
+                entry.not_before.store(later, Relaxed);
+            }
+            return Plan::Exact;
+        }
+        self.last_id += 1;
+        (self.in_flight, self.refunded, self.outside) = (self.last_id, false, 0);
+        // No other request checks for a refill while this one is in flight.
+        entry.not_before.store(u64::MAX, Relaxed);
+        Plan::Refill(Refill {
+            tag: ask.tag,
+            id: self.last_id,
+            sent: ask.now,
+            cost,
+            up_to: cost.saturating_add(extra),
+            burst: ask.burst,
+        })
+    }
+
+    /// Returns a rejection that lasts until `until`, or until the backend's own wait ends if that is later.
+    pub(super) fn reject(&self, entry: &Entry, ask: Ask, until: u64) -> Decision {
+        // The backend is called before `due`, because other instances may have returned tokens.
+        let wait = Duration::from_nanos(until.max(self.due).saturating_sub(ask.now));
+        // A rejected request can find some tokens, but fewer than its cost.
+        let remaining = entry.held(ask.now).min(ask.cost - 1);
+        let full_after = entry.full_after(ask.now).max(wait);
+        Decision {
+            source: Source::Lease,
+            ..Decision::reject(entry.limit.load(Relaxed), remaining, Some(wait), full_after)
+        }
+    }
+
+    /// Records tokens that the backend charges outside of the refill. The reported remaining tokens
+    /// shrink immediately, so that they never exceed the backend's.
+    pub(super) fn charged_outside(&mut self, entry: &Entry, tokens: u64) {
+        self.outside = self.outside.saturating_add(tokens);
+        let remaining = entry.remaining.load(Relaxed);
+        entry
+            .remaining
+            .store(remaining.saturating_sub(tokens), Relaxed);
+    }
+
+    /// Stores the granted tokens as a lease. Returns the time until which requests without tokens are
+    /// rejected, or 0.
+    pub(super) fn answered(
+        &mut self,
+        entry: &Entry,
+        refill: Refill,
+        decision: &Decision,
+        now: u64,
+        lease: u64,
+    ) -> u64 {
+        let short = decision.granted < refill.up_to && !self.refunded;
+        self.shortage = self.shortage.after(short);
+        let until = if short {
+            let wait = decision.retry_after.map_or(lease, nanos);
+            let pause = self.shortage.pause(self.demand.expected(lease), lease);
+            refill.sent.saturating_add(pause.max(wait).min(lease))
+        } else {
+            0
+        };
+        self.reject_until = until;
+        // After a rejection, only requests that cost at least as much are rejected here; after a short
+        // grant, requests of any cost.
+        (self.reject_from, self.due) = match decision.retry_after {
+            Some(wait) if !decision.allowed => (refill.cost, now.saturating_add(nanos(wait))),
+            _ => (0, 0),
+        };
+        entry.limit.store(decision.limit, Relaxed);
+        let remaining = decision.remaining.saturating_sub(self.outside);
+        entry.remaining.store(remaining, Relaxed);
+        let full_at = now.saturating_add(nanos(decision.reset_after));
+        entry.full_at.store(full_at, Relaxed);
+        let extra = decision.granted.saturating_sub(refill.cost);
+        if extra > 0 {
+            entry.fill(extra, refill.sent.saturating_add(lease), now);
+        }
+        entry.low.store(entry.lasting(now, lease) / 3, Relaxed);
+        self.ended(entry, until);
+        until
+    }
+
+    /// Ends the refill. The next one starts at `not_before` at the earliest.
+    pub(super) fn ended(&mut self, entry: &Entry, not_before: u64) {
+        self.in_flight = 0;
+        entry.not_before.store(not_before, Release);
+    }
+
+    /// Clears the shortage, because tokens were returned.
+    pub(super) fn relieve(&mut self, entry: &Entry) {
+        (self.shortage, self.refunded, self.reject_until) = (Shortage::default(), true, 0);
+        if self.in_flight == 0 {
+            entry.not_before.store(0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! State that is reported for a key without calling the backend.
+
+use super::*;
+
+#[test]
+fn tokens_taken_during_a_refill_are_not_reported_as_remaining() {
+    let ways = Ways::default();
+    let refill = heat(&ways, 1, 0);
+    ways.charged_outside(1, 30);
+    // The backend may or may not have counted these tokens.
+    let decision = Decision::allow(50, 1_000, 900, Duration::ZERO);
+    ways.answered(refill, &decision, LEASE, LEASE);
+    let remaining = &ways.entry(1).unwrap().remaining;
+    assert_eq!(remaining.load(Relaxed), 870);
+}
+
+#[test]
+fn a_request_lowers_the_reported_remaining_by_its_cost_and_a_background_refill_does_not() {
+    let ways = Ways::default();
+    plan(&ways, 1, 0);
+    let entry = ways.entry(1).unwrap();
+    entry.remaining.store(100, Relaxed);
+    assert_eq!(plan(&ways, 1, 1), Plan::Exact);
+    assert_eq!(entry.remaining.load(Relaxed), 99);
+    entry.seen.fetch_add(100, Relaxed);
+    let waiting = refill(&plan(&ways, 1, LEASE));
+    assert_eq!(entry.remaining.load(Relaxed), 98);
+    ways.given_up(waiting, 0);
+    entry.seen.fetch_add(100, Relaxed);
+    let ahead = Ask {
+        ahead: true,
+        ..ask(1, 1, 2 * LEASE)
+    };
+    let charge = Charge::new(PolicyId::new(0), b"k", 1);
+    refill(&ways.plan(ahead, &charge, LEASE));
+    assert_eq!(entry.remaining.load(Relaxed), 98);
+}
+
+#[test]
+fn waits_count_from_the_arrival_of_the_backend_s_answer() {
+    let ways = Ways::default();
+    let refill = heat(&ways, 1, 0);
+    let [wait, full] = [5, 7].map(Duration::from_nanos);
+    let decision = Decision::reject(1_000, 0, Some(wait), full);
+    ways.answered(refill, &decision, LEASE + 10, LEASE);
+    let entry = ways.entry(1).unwrap();
+    assert_eq!(ways.lock()[0].due, LEASE + 15);
+    assert_eq!(entry.full_at.load(Relaxed), LEASE + 17);
+}
+
+#[test]
+fn a_refund_resets_the_pause_to_the_shortest() {
+    let ways = Ways::default();
+    plan(&ways, 1, 0);
+    let entry = ways.entry(1).unwrap();
+    let pause = |lease_times: u64| {
+        let now = lease_times * LEASE;
+        entry.seen.fetch_add(100, Relaxed);
+        let refill = refill(&plan(&ways, 1, now));
+        let few = Decision::allow(refill.cost, 1_000, 0, Duration::ZERO);
+        ways.answered(refill, &few, now, LEASE) - now
+    };
+    entry.seen.fetch_add(300, Relaxed);
+    ways.given_up(refill(&plan(&ways, 1, 3 * LEASE)), 0);
+    // The mean interval of 100 requests per lease time.
+    let one = LEASE / 100;
+    assert_eq!([4, 5, 6].map(pause), [one, 2 * one, 4 * one]);
+    ways.relieve(1);
+    assert_eq!(pause(7), one);
+}
+
+#[test]
+fn a_rejection_reports_fewer_tokens_than_its_cost_and_a_reset_no_earlier_than_its_wait() {
+    let entry = Entry::default();
+    // One request is never paid for from two leases.
+    entry.fill(3, 100, 0);
+    entry.fill(3, 200, 0);
+    let rejected = KeyState::default().reject(&entry, ask(1, 5, 0), 40);
+    let wait = Duration::from_nanos(40);
+    assert_eq!((rejected.remaining, rejected.retry_after), (4, Some(wait)));
+    assert_eq!(rejected.reset_after, wait);
+}
