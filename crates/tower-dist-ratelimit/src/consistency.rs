@@ -65,7 +65,7 @@ pub enum Consistency {
     ///
     /// # Cost
     ///
-    /// 240 kB per limiter. A request that is paid for from a lease does not wait. It takes no lock and
+    /// 230 kB per limiter. A request that is paid for from a lease does not wait. It takes no lock and
     /// allocates nothing, unless it starts a refill.
     Leased(Duration),
     /// This instance decides by a local copy of the counts, and exchanges usage with the backend at this

@@ -65,11 +65,12 @@ impl Entry {
         let [one, other] = &self.leases;
         let is_mine = || self.tag() == ask.tag;
         let spend = |lease: &Prepaid| lease.spend(ask.cost, ask.now, is_mine);
-        if other.deadline() < one.deadline() {
-            spend(other) || spend(one)
+        let [first, second] = if other.deadline() < one.deadline() {
+            [other, one]
         } else {
-            spend(one) || spend(other)
-        }
+            [one, other]
+        };
+        spend(first) || spend(second)
     }
 
     /// Returns the tokens that can be spent at `now`.
