@@ -1,74 +1,154 @@
-mod ledger;
+mod exchange;
 
 use std::{
-    slice,
-    sync::{Arc, Mutex, PoisonError},
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use smallvec::SmallVec;
-use tokio::{
-    runtime,
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::{runtime, task::JoinSet, time::Instant};
 
-pub(crate) use self::ledger::Ledger;
+use self::exchange::Exchange;
 use crate::{
     BuildError, Decision, Policy, Quota, Source,
     algorithm::saturating_nanos,
-    backend::{Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, PolicyId},
+    backend::{
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, OwnedCharge,
+        PolicyId,
+    },
+    register,
+    terms::Terms,
 };
+
+/// Maximum keys of one policy with an exchange task. Other keys are decided exactly.
+const MAX_KEYS: usize = 10_000;
 
 /// Decides locally and reports usage to the backend afterwards. The instance knows the usage of other
 /// instances as of the last exchange.
 pub(crate) struct PostPaid {
-    inner: Arc<dyn Backend>,
-    ledger: Arc<Ledger>,
+    shared: Arc<Shared>,
     created: Instant,
     period: Duration,
-    deadline: Duration,
     /// One task per recently used key. The tasks are aborted when this is dropped.
     exchanges: Mutex<JoinSet<()>>,
 }
 
-/// Exchanges the usage of one key between the ledger and the backend.
-struct Exchange {
+/// State shared with exchange tasks.
+struct Shared {
     inner: Arc<dyn Backend>,
-    ledger: Arc<Ledger>,
-    policy: PolicyId,
-    number: usize,
-    key: Box<[u8]>,
-    deadline: Duration,
-    /// Whether the task ended because the key was idle.
-    over: bool,
+    /// This process's copy of the backend's counts.
+    memory: Memory,
+    policies: Vec<PolicyUsage>,
+    timeout: Duration,
 }
 
-/// If the task ends early, because its runtime shuts down or the backend panics, the next request starts another.
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if !self.over {
-            self.ledger.forget(self.number, &self.key);
+/// The unsent usage of one policy's keys.
+struct PolicyUsage {
+    /// With the policy's id in the backend.
+    terms: Terms,
+    /// The policy's id in the local memory.
+    own: PolicyId,
+    keys: Mutex<HashMap<Box<[u8]>, Usage>>,
+}
+
+/// The unsent usage of one key.
+#[derive(Default)]
+struct Usage {
+    unsent: u64,
+    /// Dynamic quota of the last charge.
+    quota: Option<Quota>,
+    /// Whether a request used the key since the last exchange.
+    is_active: bool,
+}
+
+impl Usage {
+    fn add(&mut self, charge: &Charge<'_>, tokens: u64) {
+        self.unsent = self.unsent.saturating_add(tokens);
+        self.quota = charge.quota;
+        self.is_active = true;
+    }
+}
+
+impl PolicyUsage {
+    fn keys(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Usage>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Converts a charge to the local memory's policy id. Returns `None` if the key is too long, or new while the
+    /// policy has the maximum number of keys.
+    fn own<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
+        let keys = self.keys();
+        let has_room = charge.key.len() <= OwnedCharge::LONGEST_KEY
+            && (keys.len() < MAX_KEYS || keys.contains_key(charge.key));
+        has_room.then_some(Charge {
+            policy: self.own,
+            up_to: charge.cost,
+            ..*charge
+        })
+    }
+
+    /// Adds tokens to the unsent usage of a key. Returns whether the key is new, and so has no task yet.
+    fn add(&self, charge: &Charge<'_>, tokens: u64) -> bool {
+        let mut keys = self.keys();
+        if let Some(usage) = keys.get_mut(charge.key) {
+            usage.add(charge, tokens);
+            return false;
         }
+        let usage = keys.entry(charge.key.into()).or_default();
+        usage.add(charge, tokens);
+        true
+    }
+
+    /// Applies a settlement to the unsent usage. Returns the part that the backend has to settle.
+    fn correct(&self, charge: &Charge<'_>, delta: i64) -> i64 {
+        let mut keys = self.keys();
+        let Some(usage) = keys.get_mut(charge.key) else {
+            return delta;
+        };
+        if delta >= 0 {
+            usage.add(charge, delta.unsigned_abs());
+            return 0;
+        }
+        let refund = delta.unsigned_abs().min(charge.cost);
+        let unsent = refund.min(usage.unsent);
+        usage.unsent -= unsent;
+        i64::try_from(refund - unsent).map_or(i64::MIN, |rest| -rest)
     }
 }
 
 impl PostPaid {
-    /// Wraps a backend that knows the policies of this ledger.
+    /// Wraps a backend that knows these policies by these ids.
+    ///
+    /// # Errors
+    ///
+    /// A policy that [`Memory`] does not support.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
-        ledger: Ledger,
+        policies: &[Policy],
+        ids: &[PolicyId],
         period: Duration,
-        deadline: Duration,
-    ) -> Self {
-        Self {
-            inner,
-            ledger: Arc::new(ledger),
+        timeout: Duration,
+    ) -> Result<Self, BuildError> {
+        let memory = Memory::default();
+        let own = register::register(&memory, policies)?;
+        let policies = Terms::all(policies, ids).into_iter().zip(own);
+        let policies = policies.map(|(terms, own)| PolicyUsage {
+            terms,
+            own,
+            keys: Mutex::default(),
+        });
+        Ok(Self {
+            shared: Arc::new(Shared {
+                inner,
+                memory,
+                policies: policies.collect(),
+                timeout,
+            }),
             created: Instant::now(),
             period,
-            deadline,
             exchanges: Mutex::default(),
-        }
+        })
     }
 
     /// Returns the wait between the first exchange and the second: less than a period. It separates instances
@@ -85,130 +165,88 @@ impl PostPaid {
 
     /// Spawns a task that exchanges the usage of a key until the key is idle for a period.
     #[cold]
-    fn exchange(&self, number: usize, charge: &Charge<'_>, runtime: &runtime::Handle) {
+    fn exchange(&self, number: usize, key: &[u8]) {
         let exchange = Exchange {
-            inner: Arc::clone(&self.inner),
-            ledger: Arc::clone(&self.ledger),
-            policy: charge.policy,
+            shared: Arc::clone(&self.shared),
             number,
-            key: charge.key.into(),
-            deadline: self.deadline,
-            over: false,
+            key: key.into(),
+            is_over: false,
         };
-        let mut exchanges = self
-            .exchanges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let exchanges = self.exchanges.lock();
+        let mut exchanges = exchanges.unwrap_or_else(PoisonError::into_inner);
         while exchanges.try_join_next().is_some() {}
-        exchanges.spawn_on(exchange.go_on(self.phase(), self.period), runtime);
-    }
-}
-
-impl Exchange {
-    /// Exchanges once per period until the key is idle for a period. The first wait is shorter.
-    async fn go_on(mut self, first: Duration, period: Duration) {
-        let mut wait = first;
-        while self.ledger.goes_on(self.number, &self.key) {
-            self.once().await;
-            sleep(wait).await;
-            wait = period;
-        }
-        self.over = true;
+        exchanges.spawn(exchange.run(self.phase(), self.period));
     }
 
-    fn charge(&self, cost: u64, quota: Option<Quota>) -> Charge<'_> {
-        Charge {
-            quota,
-            ..Charge::new(self.policy, &self.key, cost)
-        }
+    /// Returns the number and the usage of a policy.
+    fn policy(&self, id: PolicyId) -> Option<(usize, &PolicyUsage)> {
+        let mut policies = self.shared.policies.iter().enumerate();
+        policies.find(|(_, policy)| policy.terms.id == id)
     }
 
-    /// Reports the usage of this instance, and adopts the usage of the fleet. A report that may have
-    /// arrived is not sent again.
-    async fn once(&self) {
-        let (used, quota) = self.ledger.take(self.number, &self.key);
-        let delta = i64::try_from(used).unwrap_or(i64::MAX);
-        if delta > 0 {
-            let charge = self.charge(used, quota);
-            let told = self.inner.settle(&[charge], delta);
-            match told {
-                Answer::Done(_) => {}
-                Answer::Failed(_) => return self.ledger.put_back(self.number, &charge),
-                Answer::Later(answer) => {
-                    if Bounded::new(self.deadline, answer).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-        let (look, mut decision) = (self.charge(0, quota), Decision::default());
-        let looked = self.inner.acquire(&[look], slice::from_mut(&mut decision));
-        match looked {
-            Answer::Done(_) => self.ledger.adopt(self.number, look, &decision),
-            Answer::Failed(_) => {}
-            Answer::Later(answer) => {
-                if let Ok(verdict) = Bounded::new(self.deadline, answer).await
-                    && let Some(decision) = verdict.decisions.first()
-                {
-                    self.ledger.adopt(self.number, look, decision);
-                }
-            }
-        }
+    /// Converts charges to the local memory's policy ids. Returns `None` if one of them is to be decided exactly.
+    fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<SmallVec<[Charge<'a>; 4]>> {
+        let own = charges.iter();
+        let own = own.map(|charge| self.policy(charge.policy)?.1.own(charge));
+        own.collect()
     }
 }
 
 impl Backend for PostPaid {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        self.shared.inner.capabilities()
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.inner.register(policies)
+        self.shared.inner.register(policies)
     }
 
     fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
-        let Ok(runtime) = runtime::Handle::try_current() else {
-            return self.inner.acquire(charges, out);
+        let Shared { inner, memory, .. } = &*self.shared;
+        let (Ok(_), Some(own)) = (runtime::Handle::try_current(), self.own(charges)) else {
+            return inner.acquire(charges, out);
         };
-        let Some(own) = self.ledger.own(charges) else {
-            return self.inner.acquire(charges, out);
-        };
-        let own_charges: SmallVec<[Charge<'_>; 4]> =
-            own.iter().map(|&(_, charge)| charge).collect();
-        let answer = self.ledger.memory.acquire(&own_charges, out);
+        let answer = memory.acquire(&own, out);
         let Answer::Done(allowed) = answer else {
             return answer;
         };
-        for ((number, charge), charged) in own.iter().zip(charges) {
+        for charge in charges {
             let cost = if allowed { charge.cost } else { 0 };
-            if self.ledger.used(*number, charge, cost) {
-                self.exchange(*number, charged, &runtime);
+            if let Some((number, policy)) = self.policy(charge.policy)
+                && policy.add(charge, cost)
+            {
+                self.exchange(number, charge.key);
             }
         }
         for decision in out {
             decision.source = Source::Eventual;
         }
-        Answer::Done(allowed)
+        answer
     }
 
     fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
-        let ([charge], Some(own)) = (charges, self.ledger.own(charges)) else {
-            return self.inner.settle(charges, delta);
-        };
-        let Some(&(number, own)) = own.first() else {
-            return Answer::Done(true);
+        let Shared { inner, memory, .. } = &*self.shared;
+        let ([charge], Some(own)) = (charges, self.own(charges)) else {
+            return inner.settle(charges, delta);
         };
         // The settlement is complete when `settle` returns.
-        drop(self.ledger.memory.settle(&[own], delta));
+        drop(memory.settle(&own, delta));
         // Unsent usage is corrected here, and the backend receives the rest.
-        match self.ledger.correct(number, *charge, delta) {
+        let policy = self.policy(charge.policy);
+        match policy.map_or(delta, |(_, policy)| policy.correct(charge, delta)) {
             0 => Answer::Done(true),
-            rest => self.inner.settle(charges, rest),
+            rest => inner.settle(charges, rest),
         }
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        self.ledger.reset(policy, key);
-        self.inner.reset(policy, key)
+        if let Some((_, policy)) = self.policy(policy) {
+            // The reset is complete when `reset` returns.
+            drop(self.shared.memory.reset(policy.own, key));
+            if let Some(usage) = policy.keys().get_mut(key) {
+                usage.unsent = 0;
+            }
+        }
+        self.shared.inner.reset(policy, key)
     }
 }

@@ -21,11 +21,11 @@ use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
     backend::{Alone, Backend, BackendError, DEADLINE, Memory},
     deny::Denying,
-    eventual::{Ledger, PostPaid},
+    eventual::PostPaid,
     ladder::Ladder,
     lease::Leasing,
     observe::Watch,
-    register::{check, register_checked},
+    register::{check, register, register_checked},
 };
 
 /// The decision core under every form of limit: the policies, their backend, and the failure mode.
@@ -136,17 +136,17 @@ impl Settings {
             backend.is_remote(),
             watch.clone(),
         )?;
-        let ledger = match consistency {
-            Consistency::Eventual(period) => Some((Ledger::new(&policies)?, period)),
-            Consistency::Exact | Consistency::Leased(_) => None,
-        };
+        if let Consistency::Eventual(_) = consistency {
+            // The local copy of the counts is a memory, which can reject a policy, too.
+            register(&Memory::default(), &policies)?;
+        }
         // Registration is the last step that can fail, so a failed build has registered nothing.
         let ids = register_checked(&*backend, &policies)?;
         if deny_cache && backend.is_remote() {
             backend = Arc::new(Denying::new(backend, &policies, &ids));
         }
-        if let Some((ledger, period)) = ledger {
-            backend = Arc::new(PostPaid::new(backend, ledger.of(&ids), period, timeout));
+        if let Consistency::Eventual(period) = consistency {
+            backend = Arc::new(PostPaid::new(backend, &policies, &ids, period, timeout)?);
         }
         let mut leasing = None;
         if let Consistency::Leased(time) = consistency {

@@ -1,0 +1,140 @@
+use std::{
+    collections::HashMap,
+    mem, slice,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use super::{PolicyUsage, Shared, Usage};
+use crate::{
+    Decision, Quota,
+    backend::{Answer, Backend, Bounded, Charge},
+    terms::Terms,
+};
+
+/// Exchanges the usage of one key between this instance and the backend.
+pub(super) struct Exchange {
+    pub(super) shared: Arc<Shared>,
+    /// The number of the key's policy.
+    pub(super) number: usize,
+    pub(super) key: Box<[u8]>,
+    /// Whether the task ended because the key was idle.
+    pub(super) is_over: bool,
+}
+
+/// If the task ends early, because its runtime shuts down or the backend panics, the unsent usage is lost, and the
+/// next request starts another task.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.keys().remove(&self.key);
+        }
+    }
+}
+
+impl Exchange {
+    /// Exchanges once per period until the key is idle for a period. The first wait is shorter.
+    pub(super) async fn run(mut self, first: Duration, period: Duration) {
+        let mut wait = first;
+        while self.is_active() {
+            self.once().await;
+            sleep(wait).await;
+            wait = period;
+        }
+        self.is_over = true;
+    }
+
+    fn policy(&self) -> &PolicyUsage {
+        &self.shared.policies[self.number]
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Usage>> {
+        self.policy().keys()
+    }
+
+    /// Returns whether a request used the key since the last exchange. Removes an idle key.
+    fn is_active(&self) -> bool {
+        let mut keys = self.keys();
+        let is_active = keys.get(&self.key).is_some_and(|usage| usage.is_active);
+        if !is_active {
+            keys.remove(&self.key);
+        }
+        is_active
+    }
+
+    fn charge(&self, cost: u64, quota: Option<Quota>) -> Charge<'_> {
+        Charge {
+            quota,
+            ..Charge::new(self.policy().terms.id, &self.key, cost)
+        }
+    }
+
+    /// Reports the usage of this instance, and adopts the usage of the fleet. A report that may have
+    /// arrived is not sent again.
+    async fn once(&self) {
+        let usage = self.keys().get_mut(&self.key).map(mem::take);
+        let Usage { unsent, quota, .. } = usage.unwrap_or_default();
+        let delta = i64::try_from(unsent).unwrap_or(i64::MAX);
+        let Shared { inner, timeout, .. } = &*self.shared;
+        if delta > 0 {
+            let charge = self.charge(unsent, quota);
+            match inner.settle(&[charge], delta) {
+                Answer::Done(_) => {}
+                Answer::Failed(_) => {
+                    self.policy().add(&charge, unsent);
+                    return;
+                }
+                Answer::Later(answer) => {
+                    if Bounded::new(*timeout, answer).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        let (look, mut decision) = (self.charge(0, quota), Decision::default());
+        let decision = match inner.acquire(&[look], slice::from_mut(&mut decision)) {
+            Answer::Done(_) => Some(decision),
+            Answer::Failed(_) => None,
+            Answer::Later(answer) => {
+                let verdict = Bounded::new(*timeout, answer).await.ok();
+                verdict.and_then(|verdict| verdict.decisions.first().copied())
+            }
+        };
+        if let Some(decision) = decision {
+            self.adopt(look, &decision);
+        }
+    }
+
+    /// Sets the local count to the backend's count plus the unsent usage.
+    fn adopt(&self, look: Charge<'_>, backend: &Decision) {
+        let PolicyUsage { terms, own, .. } = self.policy();
+        let keys = self.keys();
+        let unsent = keys.get(&self.key).map_or(0, |usage| usage.unsent);
+        let own = Charge {
+            policy: *own,
+            ..look
+        };
+        let (memory, mut here) = (&self.shared.memory, Decision::default());
+        let Answer::Done(_) = memory.acquire(&[own], slice::from_mut(&mut here)) else {
+            return;
+        };
+        let quota = look.quota.unwrap_or(terms.quota);
+        let terms = Terms { quota, ..*terms };
+        // `remaining` is never negative, so buckets compare the tokens that they must gain to be full, which
+        // include debts.
+        let used = |decision: &Decision| match terms.gained(decision.reset_after) {
+            Some(tokens) => i128::from(tokens),
+            None => -i128::from(decision.remaining),
+        };
+        // Tokens that the backend counts as used and the local memory does not.
+        let more = used(backend) + i128::from(unsent) - used(&here);
+        let delta = i64::try_from(more).unwrap_or(0);
+        let own = Charge {
+            cost: delta.unsigned_abs(),
+            ..own
+        };
+        drop(memory.settle(&[own], delta));
+    }
+}
