@@ -10,11 +10,7 @@ use tokio::time::Instant;
 
 pub use meter::{Meter, MeteredBody};
 
-use crate::{
-    Decided, Decision,
-    backend::Charge,
-    limits::{Asked, Limits},
-};
+use crate::{Decided, Decision, backend::OwnedCharge, limits::Limits};
 
 /// The charge of a request, for services that learn its real cost later. A layer built with
 /// [`handle`](crate::RateLimitLayerBuilder::handle) inserts it into the request's extensions.
@@ -62,67 +58,64 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimitHandle {
     /// One per policy, starting with the nearest layer.
-    accounts: SmallVec<[Arc<Account>; 1]>,
+    charges: SmallVec<[Arc<HandleCharge>; 1]>,
 }
 
 /// The charge of one policy.
-struct Account {
+struct HandleCharge {
     limits: Arc<Limits>,
-    asked: Asked,
-    key: Box<[u8]>,
+    /// The number of the policy in the layer.
+    rule: usize,
+    charge: OwnedCharge,
     decision: Decision,
     /// The end of the charge's window; `None` for buckets.
-    over: Option<Instant>,
-    /// `None` once the charge is settled.
+    window_end: Option<Instant>,
+    /// The charged tokens; `None` once the charge is settled.
     charged: Mutex<Option<u64>>,
 }
 
 impl RateLimitHandle {
-    /// The handle of a request that passes.
+    /// The handle of an allowed request.
     pub(crate) fn new(limits: &Arc<Limits>, decided: &Decided<'_>, charged: bool) -> Self {
-        let accounts = decided.asked().map(|(asked, decision)| {
-            let key = asked.key(decided.keys());
+        let charges = decided.asked().map(|(asked, decision)| {
             let has_windows = limits.rules[asked.rule].policy.algorithm().has_windows();
-            let over = has_windows.then(|| Instant::now().checked_add(decision.reset_after));
-            Arc::new(Account {
+            let window_end = has_windows.then(|| Instant::now().checked_add(decision.reset_after));
+            Arc::new(HandleCharge {
                 limits: Arc::clone(limits),
-                asked: Asked {
-                    key: 0..key.len(),
-                    ..asked.clone()
-                },
-                key: key.into(),
+                rule: asked.rule,
+                charge: OwnedCharge::of(&asked.charge(decided.keys())),
                 decision: *decision,
-                over: over.flatten(),
+                window_end: window_end.flatten(),
                 charged: Mutex::new(charged.then_some(asked.cost)),
             })
         });
         Self {
-            accounts: accounts.collect(),
+            charges: charges.collect(),
         }
     }
 
-    /// Adds the accounts of the layers above.
+    /// Adds the charges of the layers above.
     pub(crate) fn within(mut self, outer: Option<Self>) -> Self {
-        self.accounts
-            .extend(outer.into_iter().flat_map(|outer| outer.accounts));
+        self.charges
+            .extend(outer.into_iter().flat_map(|outer| outer.charges));
         self
     }
 
     /// The name and the decision of each policy that decided on the request, starting with the nearest layer. Empty if no
     /// policy applies.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        let accounts = self.accounts.iter();
-        accounts.map(|account| (account.policy(), &account.decision))
+        let charges = self.charges.iter();
+        charges.map(|charge| (charge.policy(), &charge.decision))
     }
 
     /// The handle of one policy, in the nearest layer that has a policy with this name. `None` if the policy did not decide
     /// on the request.
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Self> {
-        let mut accounts = self.accounts.iter();
-        let account = accounts.find(|account| account.policy() == name)?;
+        let mut charges = self.charges.iter();
+        let charge = charges.find(|charge| charge.policy() == name)?;
         Some(Self {
-            accounts: [Arc::clone(account)].into_iter().collect(),
+            charges: [Arc::clone(charge)].into(),
         })
     }
 
@@ -145,19 +138,22 @@ impl RateLimitHandle {
 
     /// A counter that settles the request when it is dropped.
     pub fn meter(&self) -> Meter {
-        Meter::new(self.clone())
+        Meter {
+            handle: self.clone(),
+            used: 0,
+        }
     }
 
     fn correct(&self, to: impl Fn(u64) -> u64, settle: bool) {
-        for account in &self.accounts {
-            account.correct(&to, settle);
+        for charge in &self.charges {
+            charge.correct(&to, settle);
         }
     }
 }
 
-impl Account {
+impl HandleCharge {
     fn policy(&self) -> &str {
-        &self.limits.rules[self.asked.rule].name
+        &self.limits.rules[self.rule].name
     }
 
     /// Changes the charge. The lock makes each correction count once.
@@ -169,19 +165,15 @@ impl Account {
         let after = to(before);
         *charged = (!settle).then_some(after);
         drop(charged);
-        if after < before && self.over.is_some_and(|over| Instant::now() >= over) {
+        if after < before && self.window_end.is_some_and(|end| Instant::now() >= end) {
             return;
         }
+        let delta = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
+        let delta = if after < before { -delta } else { delta };
         // A refund returns at most the cost of the charge.
-        let charge = Charge {
-            cost: before,
-            ..self.asked.charge(&self.key)
-        };
-        let delta = i128::from(after) - i128::from(before);
-        let bound = if delta < 0 { i64::MIN } else { i64::MAX };
-        let delta = i64::try_from(delta).unwrap_or(bound);
-        let (source, rule) = (self.decision.source, self.asked.rule);
-        self.limits.correct(source, rule, charge, delta);
+        let charge = self.charge.charge(before);
+        self.limits
+            .correct(self.decision.source, self.rule, charge, delta);
     }
 }
 

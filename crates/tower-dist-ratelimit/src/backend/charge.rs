@@ -98,16 +98,15 @@ pub(crate) struct OwnedCharge {
 }
 
 impl OwnedCharge {
-    /// Longest key in bytes, so that clients cannot fill the memory with long keys.
+    /// Longest key in bytes that is stored without a request in flight, so that clients cannot fill the memory.
     pub(crate) const LONGEST_KEY: usize = 1_000;
 
-    /// Returns `None` if the key is too long to store.
-    pub(crate) fn of(charge: &Charge<'_>) -> Option<Self> {
-        (charge.key.len() <= Self::LONGEST_KEY).then(|| Self {
+    pub(crate) fn of(charge: &Charge<'_>) -> Self {
+        Self {
             policy: charge.policy,
             key: charge.key.into(),
             quota: charge.quota,
-        })
+        }
     }
 
     pub(crate) fn charge(&self, cost: u64) -> Charge<'_> {

@@ -50,15 +50,12 @@ use super::RateLimitHandle;
 #[derive(Debug)]
 #[must_use = "dropping it settles the request"]
 pub struct Meter {
-    handle: RateLimitHandle,
-    used: u64,
+    pub(super) handle: RateLimitHandle,
+    /// The count, in tokens.
+    pub(super) used: u64,
 }
 
 impl Meter {
-    pub(super) fn new(handle: RateLimitHandle) -> Self {
-        Self { handle, used: 0 }
-    }
-
     /// Adds `tokens` to the count.
     pub fn add(&mut self, tokens: u64) {
         self.used = self.used.saturating_add(tokens);
@@ -102,7 +99,11 @@ impl Meter {
         B: Body,
         F: FnMut(&B::Data) -> u64,
     {
-        MeteredBody::new(self, body, cost)
+        MeteredBody {
+            body,
+            cost,
+            meter: Some(self),
+        }
     }
 
     /// The count, in tokens.
@@ -128,16 +129,6 @@ pub struct MeteredBody<B, F> {
     cost: F,
     /// `None` after the end.
     meter: Option<Meter>,
-}
-
-impl<B, F> MeteredBody<B, F> {
-    pub(super) fn new(meter: Meter, body: B, cost: F) -> Self {
-        Self {
-            body,
-            cost,
-            meter: Some(meter),
-        }
-    }
 }
 
 impl<B: Body, F: FnMut(&B::Data) -> u64> Body for MeteredBody<B, F> {

@@ -83,7 +83,9 @@ impl Ways {
         let (entry, state) = (&self.entries[way], &mut states[way]);
         let plan = state.plan(entry, ask, lease);
         if let Plan::Refill(_) = plan {
-            state.owner = state.owner.take().or_else(|| OwnedCharge::of(charge));
+            let is_short = charge.key.len() <= OwnedCharge::LONGEST_KEY;
+            let owner = || is_short.then(|| OwnedCharge::of(charge));
+            state.owner = state.owner.take().or_else(owner);
         }
         plan
     }
