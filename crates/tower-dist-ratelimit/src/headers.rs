@@ -2,7 +2,7 @@ mod line;
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use self::line::Line;
 use crate::{Decision, Quota};
@@ -10,9 +10,11 @@ use crate::{Decision, Quota};
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+pub(crate) const X_RATELIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
 
 /// The responses that carry the `RateLimit-Policy` and `RateLimit` headers of
 /// `draft-ietf-httpapi-ratelimit-headers-11`.
@@ -49,7 +51,7 @@ pub enum ResponseHeaders {
     Never,
 }
 
-/// The value of `RateLimit-Policy`.
+/// The value of `RateLimit-Policy`. `None` without policies.
 pub(crate) fn policies<'a>(
     policies: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
@@ -65,7 +67,7 @@ pub(crate) fn policies<'a>(
     line.finish()
 }
 
-/// The value of `RateLimit`.
+/// The value of `RateLimit`. `None` without decisions.
 pub(crate) fn state<'a>(
     decided: impl Iterator<Item = (&'a str, &'a Decision)>,
 ) -> Option<HeaderValue> {
@@ -80,45 +82,22 @@ pub(crate) fn state<'a>(
     line.finish()
 }
 
-/// How long until something changes for the client; unless nothing will.
+/// The `X-RateLimit` headers of one policy. `most` is the maximum number of tokens that a client can use.
+pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> Vec<(HeaderName, HeaderValue)> {
+    let reset = wait(decision).map(whole_seconds);
+    let numbers = [Some(most), Some(decision.remaining), reset];
+    let fields = X_RATELIMIT.into_iter().zip(numbers);
+    fields
+        .filter_map(|(name, number)| Some((name, integer(number?))))
+        .collect()
+}
+
+/// The time until the state of a client changes. `None` if it never changes.
 fn wait(decision: &Decision) -> Option<Duration> {
     if decision.allowed {
         Some(decision.reset_after)
     } else {
         decision.retry_after
-    }
-}
-
-/// Where the client stands with one policy, in the fields that came before the standard ones.
-pub(crate) struct Standing {
-    limit: HeaderValue,
-    remaining: HeaderValue,
-    reset: Option<HeaderValue>,
-}
-
-impl Standing {
-    /// From the decision of one policy. `most` is the number of tokens that a client can use.
-    pub(crate) fn of(most: u64, decision: &Decision) -> Self {
-        Self {
-            limit: integer(most),
-            remaining: integer(decision.remaining),
-            reset: wait(decision).map(|wait| integer(whole_seconds(wait))),
-        }
-    }
-
-    /// These headers are not lists, so the headers of an inner service replace all of them.
-    pub(crate) fn put_on(self, fields: &mut HeaderMap) {
-        if [X_LIMIT, X_REMAINING, X_RESET]
-            .iter()
-            .any(|name| fields.contains_key(name))
-        {
-            return;
-        }
-        let _ = fields.try_insert(X_LIMIT, self.limit);
-        let _ = fields.try_insert(X_REMAINING, self.remaining);
-        if let Some(reset) = self.reset {
-            let _ = fields.try_insert(X_RESET, reset);
-        }
     }
 }
 

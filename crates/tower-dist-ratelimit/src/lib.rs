@@ -190,7 +190,7 @@ pub use observe::TracingObserver;
 pub use observe::{Event, Observer};
 pub use policy::{Algorithm, MissingKey, Policy, RequestPolicy};
 pub use quota::Quota;
-pub use reject::{GrpcRejection, ProblemJson, Reason, RejectWith, Rejection, RejectionResponse};
+pub use reject::{GrpcRejection, ProblemJson, Reason, Rejection, RejectionResponse};
 pub use throttle::{Throttle, ThrottleFuture, ThrottleLayer};
 
 #[cfg(doctest)]

@@ -169,7 +169,7 @@ impl Limiter {
         };
         match outcome {
             Outcome::Reject(_) if !limits.shadow => rejected(limits, &mut question),
-            _ => allowed(&Decided::new(&limits.rules, &question)),
+            _ => Ok(allowed(&Decided::new(&limits.rules, &question))),
         }
     }
 
@@ -240,6 +240,9 @@ impl Limiter {
 
     /// Clears the count of a key, also in the local fallback.
     ///
+    /// If the backend fails to clear the count of one policy, it still clears the counts of the other policies. The first
+    /// error is returned.
+    ///
     /// # Errors
     ///
     /// See [`Limiter`].
@@ -262,10 +265,11 @@ impl Limiter {
             resets.collect::<SmallVec<[_; 1]>>()
         };
         let all = async {
+            let mut all = Ok(());
             for one in done {
-                one.await?;
+                all = all.and(one.await);
             }
-            Ok(())
+            all
         };
         Bounded::new(limits.timeout, Box::pin(all)).await
     }
@@ -314,7 +318,7 @@ impl Limiter {
                 "a quota for a policy without dynamic_quotas",
             ));
         }
-        if quota.limit() == 0 || quota.burst_size() == 0 {
+        if quota.is_zero() {
             return Ok(());
         }
         quota.check().map_err(BackendError::new)
@@ -331,25 +335,24 @@ impl fmt::Debug for Limiter {
 
 /// The decision on a request that passes, also because of a shadow.
 #[inline]
-fn allowed(decided: &Decided<'_>) -> Result<Decision, BackendError> {
-    let decision = tightest(decided)?;
-    Ok(Decision {
+fn allowed(decided: &Decided<'_>) -> Decision {
+    Decision {
         allowed: true,
-        ..decision
-    })
+        ..tightest(decided)
+    }
 }
 
 /// The decision on a rejected request.
 fn rejected(limits: &Limits, question: &mut Question) -> Result<Decision, BackendError> {
     match question.cause.take() {
         Some(error) => Err(error),
-        None => tightest(&Decided::new(&limits.rules, question)),
+        None => Ok(tightest(&Decided::new(&limits.rules, question))),
     }
 }
 
+/// Every outcome has a decision of each policy.
 #[inline]
-fn tightest(decided: &Decided<'_>) -> Result<Decision, BackendError> {
-    let none = || BackendError::new("the backend's answer has no decision");
-    let (_, decision) = decided.tightest().ok_or_else(none)?;
-    Ok(*decision)
+fn tightest(decided: &Decided<'_>) -> Decision {
+    let tightest = decided.tightest();
+    tightest.map_or_else(Decision::default, |(_, decision)| *decision)
 }

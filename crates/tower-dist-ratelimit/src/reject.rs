@@ -1,5 +1,4 @@
 mod grpc;
-mod problem;
 mod problem_json;
 mod reason;
 mod rejection;
@@ -7,12 +6,13 @@ mod rejection;
 use http::Response;
 
 pub use grpc::GrpcRejection;
-pub(crate) use problem::over_quota;
 pub use problem_json::ProblemJson;
+pub(crate) use problem_json::over_quota;
 pub use reason::Reason;
 pub use rejection::Rejection;
 
 /// Builds the response to a rejected request, in the body type of the service. So allowed responses need no other type.
+/// A closure `Fn(&Rejection<'_>) -> Response<B>` implements it.
 ///
 /// The layer adds `Retry-After`, unless the response has it, and the headers of [`ResponseHeaders`](crate::ResponseHeaders).
 #[diagnostic::on_unimplemented(
@@ -33,21 +33,11 @@ pub trait RejectionResponse<B> {
     }
 }
 
-/// Rejects with the response of a closure, from [`rejection`](crate::RateLimitLayerBuilder::rejection).
-#[derive(Clone, Copy)]
-pub struct RejectWith<F>(pub(crate) F);
-
-impl<F, B> RejectionResponse<B> for RejectWith<F>
+impl<F, B> RejectionResponse<B> for F
 where
     F: Fn(&Rejection<'_>) -> Response<B>,
 {
     fn response(&self, rejection: &Rejection<'_>) -> Response<B> {
-        (self.0)(rejection)
-    }
-}
-
-impl<F> std::fmt::Debug for RejectWith<F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RejectWith(..)")
+        self(rejection)
     }
 }

@@ -1,9 +1,8 @@
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{HttpLimits, put};
 use crate::{
-    Decided, Decision,
-    headers::{self, Standing},
+    Decided, Decision, headers,
     limits::{Asked, Rule},
 };
 
@@ -11,8 +10,8 @@ use crate::{
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,
-    /// The `X-RateLimit` headers. Boxed, because few layers use them and every future contains a stamp.
-    standing: Option<Box<Standing>>,
+    /// The `X-RateLimit` headers of one policy.
+    x_ratelimit: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Stamp {
@@ -21,13 +20,12 @@ impl Stamp {
         if !decided.has_counted() {
             return None;
         }
-        let standing = http.answers.x_ratelimit.then(|| {
-            // The policy that rejected the request, or else the one with the fewest remaining tokens.
-            let tightest =
-                decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
-            tightest.map(|(asked, one)| Standing::of(most(http, asked, one), one))
-        });
-        let standing = standing.flatten().map(Box::new);
+        // The policy that rejected the request, or else the policy with the fewest remaining tokens.
+        let tightest = || decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
+        let x_ratelimit = match http.answers.x_ratelimit.then(tightest).flatten() {
+            Some((asked, one)) => headers::x_ratelimit(most(http, asked, one), one),
+            None => Vec::new(),
+        };
         let policies = match &http.policy_field {
             Some(policies) => Some(policies.clone()),
             None => policies_of(&http.limits.rules, decided),
@@ -37,7 +35,7 @@ impl Stamp {
         Some(Self {
             policies,
             state: headers::state(state)?,
-            standing,
+            x_ratelimit,
         })
     }
 
@@ -46,8 +44,12 @@ impl Stamp {
             put(fields, headers::RATELIMIT_POLICY, policies);
         }
         put(fields, headers::RATELIMIT, self.state);
-        if let Some(standing) = self.standing {
-            standing.put_on(fields);
+        // These headers are not lists, so the headers of an inner service replace all of them.
+        let mut names = headers::X_RATELIMIT.into_iter();
+        if !self.x_ratelimit.is_empty() && !names.any(|name| fields.contains_key(name)) {
+            for (name, value) in self.x_ratelimit {
+                put(fields, name, value);
+            }
         }
     }
 }

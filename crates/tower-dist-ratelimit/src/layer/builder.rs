@@ -4,8 +4,8 @@ use http::Response;
 
 use super::RateLimitLayer;
 use crate::{
-    BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, RejectWith,
-    Rejection, ResponseHeaders,
+    BuildError, Consistency, Decided, FailureMode, GrpcRejection, Policy, ProblemJson, Rejection,
+    ResponseHeaders,
     backend::Backend,
     http::{Answers, HttpLimits, ResponseHead, policies_of},
     key::RequestParts,
@@ -156,11 +156,11 @@ impl<R> RateLimitLayerBuilder<R> {
     ///     .build()?;
     /// # Ok::<(), tower_dist_ratelimit::BuildError>(())
     /// ```
-    pub fn rejection<F, B>(self, reject: F) -> RateLimitLayerBuilder<RejectWith<F>>
+    pub fn rejection<F, B>(self, reject: F) -> RateLimitLayerBuilder<F>
     where
         F: Fn(&Rejection<'_>) -> Response<B>,
     {
-        self.reject(RejectWith(reject))
+        self.reject(reject)
     }
 
     /// Builds rejection responses as gRPC statuses, for tonic and all other bodies with an empty `Default`. See [`GrpcRejection`].

@@ -60,7 +60,7 @@ impl<'a, K: IntoKey> Check<'a, K> {
         let limits = &*limiter.limits;
         let passed = |decided: Decided<'_>, _| allowed(&decided);
         match limits.decide(&mut question, look, passed) {
-            Outcome::Pass(decision) => Poll::Ready(decision),
+            Outcome::Pass(decision) => Poll::Ready(Ok(decision)),
             Outcome::Reject(_) => Poll::Ready(rejected(limits, question.get_or_insert_default())),
             Outcome::Later(waiting) => {
                 self.later = Some(Box::new((question.unwrap_or_default(), waiting)));
@@ -79,7 +79,7 @@ impl<'a, K: IntoKey> Check<'a, K> {
         let outcome = ready!(waiting.poll(limits, question, cx));
         let passed = |decided: Decided<'_>, _| allowed(&decided);
         let decision = match limits.tell(outcome, question, passed) {
-            Outcome::Pass(decision) => decision,
+            Outcome::Pass(decision) => Ok(decision),
             Outcome::Reject(_) | Outcome::Later(_) => rejected(limits, question),
         };
         self.later = None;

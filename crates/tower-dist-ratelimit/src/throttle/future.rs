@@ -18,6 +18,10 @@ use crate::{
 
 /// The response of a [`Throttle`](super::Throttle) service.
 ///
+/// Requests with the same keys wait for the first of them. So poll the future until it is ready, or drop it: a future that
+/// keeps its place without being polled blocks the requests behind it until they reach `max_wait`. A call outside a tokio
+/// runtime takes its place when the future is first polled, which needs a runtime with a timer.
+///
 /// # Cancel safety
 ///
 /// If the future is dropped while it waits, it gives its place to the requests behind it. If it is dropped between its
@@ -74,19 +78,24 @@ impl Drop for Paid {
 }
 
 impl<S: Service<Req>, Req> State<S, Req> {
+    /// Acts on the end of a turn.
     #[inline]
-    pub(super) fn readying(
-        limits: Arc<Limits>,
-        question: Question,
+    pub(super) fn decided(
+        decided: Result<Question, RateLimited>,
+        limits: &Arc<Limits>,
         inner: S,
         request: Req,
     ) -> Self {
+        let question = match decided {
+            Ok(question) => question,
+            Err(rejected) => return Self::RateLimited(Some(rejected)),
+        };
         let mut rules = limits.rules.iter();
         let has_windows = rules.any(|rule| rule.policy.algorithm().has_windows());
         Self::Readying {
             delayed: Delayed::new(limits.delay(&question), inner, request),
             paid: Paid {
-                limits,
+                limits: Arc::clone(limits),
                 since: has_windows.then(Instant::now),
                 question: Some(question),
             },
@@ -105,14 +114,9 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Waiting { turn, limits, call } => {
-                    let turn = ready!(turn.as_mut().poll(cx));
+                    let decided = ready!(turn.as_mut().poll(cx));
                     let (inner, request) = call.take().expect("polled again after a panic");
-                    match turn {
-                        Ok(question) => {
-                            State::readying(Arc::clone(limits), question, inner, request)
-                        }
-                        Err(rejected) => State::RateLimited(Some(rejected)),
-                    }
+                    State::decided(decided, limits, inner, request)
                 }
                 StateProjection::Readying { delayed, paid } => {
                     let inner = ready!(delayed.poll(cx))

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use tokio::runtime::Handle;
 use tower_service::Service;
 
 use super::{
@@ -48,23 +49,20 @@ where
             Ok(_) => Some(limits.ask(&mut question)),
         };
         let decided = match outcome {
-            Some(Outcome::Pass(())) if question.delay().is_zero() => {
-                limits.admit(Outcome::Pass(()), &question)
+            Some(pass @ Outcome::Pass(())) if question.delay().is_zero() => {
+                limits.admit(pass, &question).map(|()| question)
             }
             outcome => {
                 let turn = turn(Arc::clone(limits), Arc::clone(lines), question, outcome);
                 let mut turn = Box::pin(turn);
-                // The first poll takes the place in the line, so that requests pass in the order of their calls.
-                let first = turn.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                // The first poll takes the place in the line, so that requests pass in the order of their calls. It needs
+                // the runtime's timer, so outside a runtime the caller makes it.
+                let first = match Handle::try_current() {
+                    Ok(_) => turn.as_mut().poll(&mut Context::from_waker(Waker::noop())),
+                    Err(_) => Poll::Pending,
+                };
                 match first {
-                    Poll::Ready(Ok(decided)) => {
-                        question = decided;
-                        Ok(())
-                    }
-                    Poll::Ready(Err(rejected)) => {
-                        let state = State::RateLimited(Some(rejected));
-                        return ThrottleFuture { state };
-                    }
+                    Poll::Ready(decided) => decided,
                     Poll::Pending => {
                         let call = Some((self.inner.clone(), request));
                         let limits = Arc::clone(limits);
@@ -74,14 +72,9 @@ where
                 }
             }
         };
-        let state = match decided {
-            Ok(()) => {
-                let (limits, inner) = (Arc::clone(limits), self.inner.clone());
-                State::readying(limits, question, inner, request)
-            }
-            Err(rejected) => State::RateLimited(Some(rejected)),
-        };
-        ThrottleFuture { state }
+        ThrottleFuture {
+            state: State::decided(decided, limits, self.inner.clone(), request),
+        }
     }
 }
 

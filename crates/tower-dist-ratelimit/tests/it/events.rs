@@ -36,6 +36,19 @@ impl Visit for Text<'_> {
 }
 
 impl Levels {
+    /// Returns the messages, without the fields.
+    fn messages(&self) -> Vec<String> {
+        let text = self.text.lock().unwrap();
+        let lines = text.split(" message=").skip(1);
+        let ends = [" name=", " policy=", " action=", " hint=", " deadline="];
+        lines
+            .map(|line| {
+                let end = ends.iter().filter_map(|field| line.find(field)).min();
+                line[..end.unwrap_or(line.len())].to_owned()
+            })
+            .collect()
+    }
+
     fn seen(&self) -> Vec<Level> {
         self.levels.lock().unwrap().clone()
     }
@@ -79,6 +92,25 @@ async fn missing_keys_log_one_warning_per_policy() {
         send(&mut service, get()).await;
     }
     assert_eq!(levels.seen(), vec![Level::WARN]);
+    let message = "rate-limit key missing: the `missing_key` action of the policy applies";
+    assert_eq!(levels.messages(), [message]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_misconfigured_server_logs_one_error() {
+    let levels = Levels::default();
+    let _guard = tracing::subscriber::set_default(levels.clone());
+    let mut service = RateLimitLayer::builder(Memory::default())
+        .limit(Policy::new("peer", slow(9)).by(key::peer_addr()))
+        .build()
+        .unwrap()
+        .layer(Probe::default());
+    for _ in 0..3 {
+        send(&mut service, get()).await;
+    }
+    assert_eq!(levels.seen(), [Level::ERROR]);
+    let message = "rate-limit key missing: requests without it are rejected with an internal error";
+    assert_eq!(levels.messages(), [message]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,4 +215,6 @@ async fn late_quotas_log_one_warning_and_are_not_failures_of_the_backend() {
         send(&mut service, get()).await;
     }
     assert_eq!(levels.seen(), vec![Level::WARN]);
+    let message = "rate-limit quota look-up timed out: the failure mode decides";
+    assert_eq!(levels.messages(), [message]);
 }

@@ -2,9 +2,21 @@
 
 mod watching;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use tower_dist_ratelimit::{FailureMode, Limiter, Policy, Quota, backend::Memory};
+use tower_dist_ratelimit::{
+    BuildError, Decision, FailureMode, Limiter, LimiterBuilder, Policy, Quota,
+    backend::{
+        Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, JointDecision, Memory,
+        PolicyId,
+    },
+};
 
 use crate::support::{Broken, Remote, slow};
 
@@ -151,4 +163,113 @@ async fn a_failing_backend_is_an_error_if_configured() {
     assert!(!error.is_late());
     assert!(limiter.refund("a", 1).await.is_err());
     assert!(limiter.reset("a").await.is_err());
+}
+
+/// Fails the first reset. Resets take effect when they are polled, like requests over a network.
+#[derive(Default)]
+struct FirstResetFails(Arc<Memory>, AtomicBool);
+
+impl Backend for FirstResetFails {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        self.0.register(policies)
+    }
+
+    fn acquire(&self, charges: &[Charge<'_>], out: &mut [Decision]) -> Answer {
+        self.0.acquire(charges, out)
+    }
+
+    fn settle(&self, charges: &[Charge<'_>], delta: i64) -> Answer {
+        self.0.settle(charges, delta)
+    }
+
+    fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        let is_first = !self.1.swap(true, Relaxed);
+        let (memory, key) = (Arc::clone(&self.0), key.to_vec());
+        Box::pin(async move {
+            match is_first {
+                true => Err(BackendError::new("the first reset")),
+                false => memory.reset(policy, &key).await,
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_fails_for_one_policy_clears_the_others_and_returns_the_first_error() {
+    let limiter = Limiter::builder(FirstResetFails::default(), Policy::new("kept", slow(3)))
+        .limit(Policy::new("cleared", slow(1)))
+        .build()
+        .unwrap();
+    assert!(limiter.check("a").await.unwrap().allowed);
+    assert!(!limiter.check("a").await.unwrap().allowed);
+    let error = limiter.reset("a").await.unwrap_err();
+    let text = "the rate limit's backend did not decide: the first reset";
+    assert_eq!(error.to_string(), text);
+    assert!(limiter.check("a").await.unwrap().allowed);
+}
+
+/// Allows each request without a decision.
+struct NoDecisions;
+
+impl Backend for NoDecisions {
+    fn capabilities(&self) -> Capabilities {
+        Memory::default().capabilities()
+    }
+
+    fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
+        Memory::default().register(policies)
+    }
+
+    fn acquire(&self, _: &[Charge<'_>], _: &mut [Decision]) -> Answer {
+        let none = JointDecision {
+            allowed: true,
+            decisions: [].into_iter().collect(),
+        };
+        Answer::Later(Box::pin(async { Ok(none) }))
+    }
+
+    fn settle(&self, _: &[Charge<'_>], _: i64) -> Answer {
+        Answer::Done(true)
+    }
+
+    fn reset(&self, _: PolicyId, _: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_error_of_a_check_names_its_cause() {
+    let policy = || Policy::new("p", slow(1));
+    let closed = |builder: LimiterBuilder| {
+        let builder = builder.failure_mode(FailureMode::Closed);
+        builder.build().unwrap()
+    };
+    let silent = Remote::after(Duration::from_secs(1));
+    let memory = |policy| closed(Limiter::builder(Memory::default(), policy));
+    for (limiter, cause) in [
+        (
+            closed(Limiter::builder(silent, policy())),
+            "no answer within 50ms",
+        ),
+        (
+            closed(Limiter::builder(NoDecisions, policy())),
+            "the answer does not have one decision per charge",
+        ),
+        (
+            memory(policy()).with_quota(slow(2)),
+            "a quota for a policy without dynamic_quotas",
+        ),
+        (
+            memory(policy().dynamic_quotas()).with_quota(Quota::new(1, Duration::ZERO)),
+            "window is 0ns, but must be at least 1ns",
+        ),
+    ] {
+        let error = limiter.check("a").await.unwrap_err();
+        let text = format!("the rate limit's backend did not decide: {cause}");
+        assert_eq!(error.to_string(), text);
+    }
 }

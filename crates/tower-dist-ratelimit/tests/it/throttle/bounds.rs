@@ -210,3 +210,45 @@ fn zero_and_infinite_waits_are_build_errors() {
             .is_ok()
     );
 }
+
+/// A call takes its place when it is first polled if there is no runtime before.
+#[test]
+fn a_call_outside_a_runtime_waits_inside_it() {
+    let layer = CallLimitLayer::<Call>::builder(Memory::default())
+        .limit(Policy::new("p", Quota::per_minute(1)))
+        .waiting()
+        .max_wait(Duration::from_secs(90));
+    let log = Log::default();
+    let mut service = layer.build().unwrap().layer(inner(&log));
+    let [first, second] = [1, 2].map(|n| service.call(Call(n, 0, 1)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let started = Instant::now();
+        assert_eq!(first.await.unwrap(), 1);
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        assert_eq!(second.await.unwrap(), 2);
+        assert!(started.elapsed() > Duration::ZERO);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rejection_of_a_queue_has_its_text() {
+    let policy = Policy::new("p", ten(20)).by_request(|call: &Call| call.1);
+    let layer = CallLimitLayer::builder(Memory::default()).limit(policy.cost_fn(|call| call.2));
+    let layer = layer.waiting().max_waiters(1).build().unwrap();
+    let mut service = layer.layer(inner(&Log::default()));
+    assert_eq!(service.call(Call(0, 0, 20)).await.unwrap(), 0);
+    let waiting = service.call(Call(1, 0, 1));
+    for (call, text) in [
+        (Call(2, 0, 1), "rate-limit queue full"),
+        (Call(3, 0, 11), "rate-limit wait too long"),
+        (Call(4, 0, 21), "rate limit exceeded for policy \"p\""),
+    ] {
+        assert_eq!(service.call(call).await.unwrap_err().to_string(), text);
+    }
+    assert_eq!(waiting.await.unwrap(), 1);
+}
