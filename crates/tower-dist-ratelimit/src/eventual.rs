@@ -184,7 +184,7 @@ impl PostPaid {
         policies.find(|(_, policy)| policy.terms.id == id)
     }
 
-    /// Converts charges to the local memory's policy ids. Returns `None` if one of them is to be decided exactly.
+    /// Converts charges to the local memory's policy ids. Returns `None` if the backend decides one of them.
     fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<SmallVec<[Charge<'a>; 4]>> {
         let own = charges.iter();
         let own = own.map(|charge| self.policy(charge.policy)?.1.own(charge));

@@ -91,13 +91,16 @@ impl InFlight {
         };
         let Shared { table, lease, .. } = &*self.shared;
         let (ways, now) = (table.ways(refill.tag), self.shared.now());
-        let until = ways.answered(refill, decision, now, *lease);
+        let until = ways.change(refill.tag, |entry, state| {
+            state.answered(entry, refill, decision, now, *lease)
+        });
         if decision.allowed {
             let extra = decision.granted.saturating_sub(refill.cost);
             decision.granted -= extra;
             decision.remaining = decision.remaining.saturating_add(extra).min(refill.burst);
         } else if let Some(wait) = &mut decision.retry_after {
-            *wait = Duration::from_nanos(until.saturating_sub(now)).max(*wait);
+            let pause = until.unwrap_or(0).saturating_sub(now);
+            *wait = Duration::from_nanos(pause).max(*wait);
         }
     }
 }
@@ -106,7 +109,8 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(refill) = self.refill {
             let again = self.shared.now().saturating_add(self.shared.lease / 8);
-            self.shared.table.ways(refill.tag).given_up(refill, again);
+            let ways = self.shared.table.ways(refill.tag);
+            ways.change(refill.tag, |entry, state| state.ended(entry, refill, again));
         }
     }
 }
@@ -235,7 +239,8 @@ impl Leasing {
     /// Records tokens that the backend charges outside of the leases.
     fn charged_outside(&self, charge: &Charge<'_>, tokens: u64) {
         let tag = self.shared.table.tag(charge);
-        self.shared.table.ways(tag).charged_outside(tag, tokens);
+        let ways = self.shared.table.ways(tag);
+        ways.change(tag, |entry, state| state.charged_outside(entry, tokens));
     }
 
     /// Clears the shortages of these keys before and after an operation that returns tokens.

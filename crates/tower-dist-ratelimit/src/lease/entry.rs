@@ -110,18 +110,10 @@ impl Entry {
         // The leases are emptied before the tag changes, and filled after it. So a thread that sees tokens
         // of the new key also sees the new tag.
         self.drain(0);
-        let Self {
-            seen,
-            low,
-            not_before,
-            limit,
-            remaining,
-            full_at,
-            ..
-        } = self;
-        for number in [seen, low, not_before, limit, remaining, full_at] {
-            number.store(0, Relaxed);
-        }
+        // The first answer sets the other numbers.
+        self.seen.store(1, Relaxed);
+        self.not_before.store(0, Relaxed);
+        self.remaining.store(0, Relaxed);
         self.tag.store(tag, Release);
     }
 }
@@ -251,7 +243,7 @@ impl KeyState {
     }
 
     /// Stores the granted tokens as a lease. Returns the time until which requests without tokens are
-    /// rejected, or 0.
+    /// rejected, or 0. If the key was evicted after the refill was sent, discards the tokens.
     pub(super) fn answered(
         &mut self,
         entry: &Entry,
@@ -260,6 +252,9 @@ impl KeyState {
         now: u64,
         lease: u64,
     ) -> u64 {
+        if self.in_flight != refill.id {
+            return 0;
+        }
         let short = decision.granted < refill.up_to && !self.refunded;
         self.shortage = self.shortage.after(short);
         let until = if short {
@@ -286,14 +281,17 @@ impl KeyState {
             entry.fill(extra, refill.sent.saturating_add(lease), now);
         }
         entry.low.store(entry.lasting(now, lease) / 3, Relaxed);
-        self.ended(entry, until);
+        self.ended(entry, refill, until);
         until
     }
 
-    /// Ends the refill. The next one starts at `not_before` at the earliest.
-    pub(super) fn ended(&mut self, entry: &Entry, not_before: u64) {
-        self.in_flight = 0;
-        entry.not_before.store(not_before, Release);
+    /// Ends a refill. The next one starts at `not_before` at the earliest. Until then, requests without tokens
+    /// that are not rejected go to the backend one by one.
+    pub(super) fn ended(&mut self, entry: &Entry, refill: Refill, not_before: u64) {
+        if self.in_flight == refill.id {
+            self.in_flight = 0;
+            entry.not_before.store(not_before, Release);
+        }
     }
 
     /// Clears the shortage, because tokens were returned.

@@ -6,12 +6,9 @@ use std::{
 
 use super::{
     demand::{Ask, HOT},
-    entry::{Entry, KeyState, Plan, Refill},
+    entry::{Entry, KeyState, Plan},
 };
-use crate::{
-    Decision,
-    backend::{Charge, OwnedCharge},
-};
+use crate::backend::{Charge, OwnedCharge};
 
 /// With four entries each, the table tracks 1,024 keys: about as many as can be hot on one instance.
 const SETS: usize = 256;
@@ -102,54 +99,21 @@ impl Ways {
             return None;
         }
         self.entries[coldest].give_to(ask.tag);
-        self.entries[coldest].seen.store(1, Relaxed);
         // Ids keep counting, so that a late answer for the evicted key is not booked here.
         states[coldest] = KeyState::new(ask.now, states[coldest].last_id);
         Some(coldest)
     }
 
-    /// Records tokens that the backend charges, or may charge, outside of a refill.
-    pub(super) fn charged_outside(&self, tag: u64, tokens: u64) {
-        if self.way(tag).is_none() {
-            return;
-        }
-        let mut states = self.lock();
-        if let Some(way) = self.way(tag) {
-            states[way].charged_outside(&self.entries[way], tokens);
-        }
-    }
-
-    /// Stores the granted tokens as a lease. Returns the time until which requests without tokens are
-    /// rejected, or 0. If the key was evicted, discards the tokens.
-    pub(super) fn answered(
+    /// Changes the state of a key, if it has an entry.
+    pub(super) fn change<T>(
         &self,
-        refill: Refill,
-        decision: &Decision,
-        now: u64,
-        lease: u64,
-    ) -> u64 {
-        self.end(refill, |entry, state| {
-            state.answered(entry, refill, decision, now, lease)
-        })
-    }
-
-    /// Ends a refill without an answer. Until `again`, requests without tokens go to the backend one by one.
-    pub(super) fn given_up(&self, refill: Refill, again: u64) {
-        self.end(refill, |entry, state| state.ended(entry, again));
-    }
-
-    /// Changes the key's state, if this refill is still in flight there.
-    fn end<T: Default>(
-        &self,
-        refill: Refill,
+        tag: u64,
         change: impl FnOnce(&Entry, &mut KeyState) -> T,
-    ) -> T {
+    ) -> Option<T> {
+        self.way(tag)?;
         let mut states = self.lock();
-        let way = self.way(refill.tag);
-        let way = way.filter(|&way| states[way].in_flight == refill.id);
-        way.map_or(T::default(), |way| {
-            change(&self.entries[way], &mut states[way])
-        })
+        let way = self.way(tag)?;
+        Some(change(&self.entries[way], &mut states[way]))
     }
 
     /// Clears the shortage of a key under every quota, because tokens were returned.

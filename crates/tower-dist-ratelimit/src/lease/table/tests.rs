@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::*;
-use crate::backend::PolicyId;
+use super::{super::entry::Refill, *};
+use crate::{Decision, backend::PolicyId};
 
 const LEASE: u64 = 1_000_000;
 
@@ -26,6 +26,13 @@ fn heat(ways: &Ways, tag: u64, now: u64) -> Refill {
     let entry = ways.entry(tag).expect("the key has an entry");
     entry.seen.fetch_add(100, Relaxed);
     refill(&plan(ways, tag, now + LEASE))
+}
+
+fn answered(ways: &Ways, refill: Refill, decision: &Decision, now: u64) -> u64 {
+    let answered =
+        |entry: &Entry, state: &mut KeyState| state.answered(entry, refill, decision, now, LEASE);
+    ways.change(refill.tag, answered)
+        .expect("the key has an entry")
 }
 
 fn refill(plan: &Plan) -> Refill {
@@ -65,7 +72,7 @@ fn an_answer_to_a_refill_from_before_an_eviction_is_not_booked() {
     let answer = |refill: Refill| {
         let granted = refill.cost + 49;
         let decision = Decision::allow(granted, 1_000, 900, Duration::ZERO);
-        ways.answered(refill, &decision, now, LEASE);
+        answered(&ways, refill, &decision, now);
         ways.entry(1).unwrap().held(now)
     };
     assert_eq!((answer(late), answer(next)), (0, 49));

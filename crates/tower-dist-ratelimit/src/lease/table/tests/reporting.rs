@@ -6,10 +6,10 @@ use super::*;
 fn tokens_taken_during_a_refill_are_not_reported_as_remaining() {
     let ways = Ways::default();
     let refill = heat(&ways, 1, 0);
-    ways.charged_outside(1, 30);
+    ways.change(1, |entry, state| state.charged_outside(entry, 30));
     // The backend may or may not have counted these tokens.
     let decision = Decision::allow(50, 1_000, 900, Duration::ZERO);
-    ways.answered(refill, &decision, LEASE, LEASE);
+    answered(&ways, refill, &decision, LEASE);
     let remaining = &ways.entry(1).unwrap().remaining;
     assert_eq!(remaining.load(Relaxed), 870);
 }
@@ -25,7 +25,7 @@ fn a_request_lowers_the_reported_remaining_by_its_cost_and_a_background_refill_d
     entry.seen.fetch_add(100, Relaxed);
     let waiting = refill(&plan(&ways, 1, LEASE));
     assert_eq!(entry.remaining.load(Relaxed), 98);
-    ways.given_up(waiting, 0);
+    ways.change(1, |entry, state| state.ended(entry, waiting, 0));
     entry.seen.fetch_add(100, Relaxed);
     let ahead = Ask {
         ahead: true,
@@ -42,7 +42,7 @@ fn waits_count_from_the_arrival_of_the_backend_s_answer() {
     let refill = heat(&ways, 1, 0);
     let [wait, full] = [5, 7].map(Duration::from_nanos);
     let decision = Decision::reject(1_000, 0, Some(wait), full);
-    ways.answered(refill, &decision, LEASE + 10, LEASE);
+    answered(&ways, refill, &decision, LEASE + 10);
     let entry = ways.entry(1).unwrap();
     assert_eq!(ways.lock()[0].due, LEASE + 15);
     assert_eq!(entry.full_at.load(Relaxed), LEASE + 17);
@@ -58,10 +58,11 @@ fn a_refund_resets_the_pause_to_the_shortest() {
         entry.seen.fetch_add(100, Relaxed);
         let refill = refill(&plan(&ways, 1, now));
         let few = Decision::allow(refill.cost, 1_000, 0, Duration::ZERO);
-        ways.answered(refill, &few, now, LEASE) - now
+        answered(&ways, refill, &few, now) - now
     };
     entry.seen.fetch_add(300, Relaxed);
-    ways.given_up(refill(&plan(&ways, 1, 3 * LEASE)), 0);
+    let first = refill(&plan(&ways, 1, 3 * LEASE));
+    ways.change(1, |entry, state| state.ended(entry, first, 0));
     // The mean interval of 100 requests per lease time.
     let one = LEASE / 100;
     assert_eq!([4, 5, 6].map(pause), [one, 2 * one, 4 * one]);
