@@ -1,10 +1,10 @@
-mod line;
+mod field_text;
 
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use self::line::Line;
+use self::field_text::FieldText;
 use crate::{Decision, Quota};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -55,31 +55,31 @@ pub enum ResponseHeaders {
 pub(crate) fn policies<'a>(
     policies: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
-    let mut line = Line::new();
+    let mut text = FieldText::new();
     for (quoted, quota) in policies {
-        line.member(quoted);
+        text.member(quoted);
         let (tokens, window) = quota.most();
-        line.parameter(b";q=", tokens);
+        text.parameter(b";q=", tokens);
         if window >= Duration::from_secs(1) {
-            line.parameter(b";w=", whole_seconds(window));
+            text.parameter(b";w=", whole_seconds(window));
         }
     }
-    line.finish()
+    text.finish()
 }
 
 /// The value of `RateLimit`. `None` without decisions.
 pub(crate) fn state<'a>(
     decided: impl Iterator<Item = (&'a str, &'a Decision)>,
 ) -> Option<HeaderValue> {
-    let mut line = Line::new();
+    let mut text = FieldText::new();
     for (quoted, decision) in decided {
-        line.member(quoted);
-        line.parameter(b";r=", decision.remaining);
+        text.member(quoted);
+        text.parameter(b";r=", decision.remaining);
         if let Some(wait) = wait(decision) {
-            line.parameter(b";t=", whole_seconds(wait));
+            text.parameter(b";t=", whole_seconds(wait));
         }
     }
-    line.finish()
+    text.finish()
 }
 
 /// The `X-RateLimit` headers of one policy. `most` is the maximum number of tokens that a client can use.
@@ -108,9 +108,9 @@ pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
 
 /// A number in one allocation; `HeaderValue::from` takes three.
 fn integer(number: u64) -> HeaderValue {
-    let mut line = Line::new();
-    line.number(number);
-    line.finish().unwrap_or_else(|| HeaderValue::from(number))
+    let mut text = FieldText::new();
+    text.number(number);
+    text.finish().unwrap_or_else(|| HeaderValue::from(number))
 }
 
 /// A quoted text. For printable ASCII, it is both a string of structured fields and one of JSON.
@@ -127,7 +127,7 @@ fn whole_seconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{line::MAX_INTEGER, *};
+    use super::{field_text::MAX_INTEGER, *};
     use crate::Quota;
 
     #[test]

@@ -87,11 +87,7 @@ impl HttpLimits {
                 ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
                 ResponseHeaders::OnRejection | ResponseHeaders::Never => false,
             };
-        if tell {
-            Stamp::new(self, decided)
-        } else {
-            None
-        }
+        tell.then(|| Stamp::new(self, decided)).flatten()
     }
 
     /// Gives a request its handle, and returns the work that remains for its response.
@@ -118,8 +114,9 @@ impl HttpLimits {
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {
         decided.asked().any(|(asked, decision)| {
             let rule = &self.limits.rules[asked.rule];
-            let near = near(rule.quota(asked).burst_size(), share);
-            !rule.policy.hidden && decision.remaining <= near
+            // Rounded up, so that clients see the limit in time.
+            let near = (rule.quota(asked).burst_size() as f64 * share).ceil();
+            !rule.policy.hidden && decision.remaining as f64 <= near
         })
     }
 
@@ -151,14 +148,4 @@ impl HttpLimits {
 /// Appends a header and keeps the inner service's headers. A full header map drops it.
 fn put(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     let _ = fields.try_append(name, value);
-}
-
-/// A share of the burst, rounded up so that clients see the limit in time.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from 0 to the burst, and `as` saturates"
-)]
-fn near(burst: u64, share: f64) -> u64 {
-    (burst as f64 * share).ceil() as u64
 }

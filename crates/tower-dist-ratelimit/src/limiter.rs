@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 
 pub use self::builder::LimiterBuilder;
-use self::check::Check;
+use self::check::CheckFuture;
 use crate::{
     BuildError, Decided, Decision, Policy, Quota, Source,
     backend::{Answer, Backend, BackendError, Bounded, Charge},
@@ -127,7 +127,7 @@ impl Limiter {
     ///
     /// See [`Limiter`].
     pub fn check(&self, key: impl IntoKey) -> impl Future<Output = Result<Decision, BackendError>> {
-        Check::new(self, key, None)
+        CheckFuture::new(self, key, None)
     }
 
     /// Charges `cost` tokens to a key, if all policies allow it.
@@ -140,7 +140,7 @@ impl Limiter {
         key: impl IntoKey,
         cost: u64,
     ) -> impl Future<Output = Result<Decision, BackendError>> {
-        Check::new(self, key, Some(cost))
+        CheckFuture::new(self, key, Some(cost))
     }
 
     /// Returns the state of a key without a charge: its remaining tokens, and the time until it is full again.
@@ -154,11 +154,7 @@ impl Limiter {
     pub async fn peek(&self, key: impl IntoKey) -> Result<Decision, BackendError> {
         self.check_quota()?;
         let limits = &*self.limits;
-        let mut question = {
-            let mut sink = KeySink::new();
-            let _ = sink.key(|sink| key.write(sink));
-            Box::new(Question::of(sink))
-        };
+        let mut question = Box::new(Question::of(sink_of(key)));
         let place = 0..question.keys().len();
         let look = |_, rule: &Rule, _: &mut KeySink| self.applies(rule, place.clone(), Some(0));
         let outcome = match limits.decide_together(&mut question, look) {
@@ -227,8 +223,7 @@ impl Limiter {
             _ => Source::Backend,
         };
         let answer = {
-            let mut sink = KeySink::new();
-            let _ = sink.key(|sink| key.write(sink));
+            let sink = sink_of(key);
             limits.settle(source, &self.charges(&sink, tokens), delta)
         };
         match answer {
@@ -249,8 +244,7 @@ impl Limiter {
     pub async fn reset(&self, key: impl IntoKey) -> Result<(), BackendError> {
         let limits = &*self.limits;
         let done = {
-            let mut sink = KeySink::new();
-            let _ = sink.key(|sink| key.write(sink));
+            let sink = sink_of(key);
             let charges = self.charges(&sink, 0);
             if let Instead::Decide(fallback) = &limits.ladder.instead {
                 for (number, charge) in &charges {
@@ -331,6 +325,13 @@ impl fmt::Debug for Limiter {
             .field("policies", &self.limits)
             .finish_non_exhaustive()
     }
+}
+
+/// The sink of a request with this key only.
+fn sink_of(key: impl IntoKey) -> KeySink {
+    let mut sink = KeySink::new();
+    let _ = sink.key(|sink| key.write(sink));
+    sink
 }
 
 /// The decision on a request that passes, also because of a shadow.

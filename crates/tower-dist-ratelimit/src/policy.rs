@@ -291,7 +291,10 @@ impl Policy {
         F: Fn(&Req) -> K + Send + Sync + 'static,
         K: IntoKey,
     {
-        RequestPolicy::by(self, key)
+        RequestPolicy {
+            key: Some(Arc::new(move |request, sink| key(request).write(sink))),
+            ..RequestPolicy::from(self)
+        }
     }
 
     /// Sets the cost of a request in tokens: from 1 to the burst, or to the limit if the algorithm has no burst.
@@ -554,10 +557,15 @@ impl Policy {
         self.algorithm.check(self.quota)?;
         // Without a burst, this is the limit.
         let most = self.quota.burst_size();
+        let largest = if self.algorithm.is_bucket() {
+            "burst"
+        } else {
+            "limit"
+        };
         match self.cost {
             0 => return Err(BuildError::new("cost", 0, "at least 1")),
             cost if cost > most => {
-                let bound = format!("at most the {}, {most}", self.algorithm.largest());
+                let bound = format!("at most the {largest}, {most}");
                 return Err(BuildError::new("cost", cost, bound));
             }
             _ => {}

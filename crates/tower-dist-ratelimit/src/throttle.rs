@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
-use self::lines::Lines;
+use self::lines::WaitingLines;
 pub use self::{future::ThrottleFuture, service::Throttle};
 use crate::{backend::BackendError, call::Calls};
 
@@ -62,14 +62,14 @@ use crate::{backend::BackendError, call::Calls};
 /// ```
 pub struct ThrottleLayer<Req> {
     calls: Arc<Calls<Req>>,
-    lines: Arc<Lines>,
+    lines: Arc<WaitingLines>,
 }
 
 impl<Req> ThrottleLayer<Req> {
     pub(crate) fn new(calls: Arc<Calls<Req>>, max_wait: Duration, max_waiters: usize) -> Self {
         Self {
             calls,
-            lines: Arc::new(Lines::new(max_wait, max_waiters)),
+            lines: Arc::new(WaitingLines::new(max_wait, max_waiters)),
         }
     }
 

@@ -44,7 +44,7 @@ impl ClientIp {
             let lines = head.headers().get_all(name).iter();
             lines.rev().map(HeaderValue::as_bytes)
         };
-        Some(if self.0.reads_forwarded() {
+        Some(if self.0.forwarded {
             let hops = lines(FORWARDED).flat_map(|line| forwarded::hops(line).into_iter().rev());
             self.nearest(peer, hops)
         } else {

@@ -44,12 +44,12 @@ pub(super) enum State<S: Service<Request<B>>, R, B> {
     /// Boxed, because only leaky queues delay requests.
     Delayed(Box<Delayed<S, Request<B>>>, FollowUp),
     /// Boxed, because the request would make the future of every call larger.
-    Deciding(Box<Deciding<S, R, B>>),
+    Deciding(Box<PendingRequest<S, R, B>>),
     RateLimited(Option<S::Response>),
 }
 
 /// A request that waits for a remote backend or a quota look-up.
-pub(super) struct Deciding<S, R, B> {
+pub(super) struct PendingRequest<S, R, B> {
     pub(super) waiting: Waiting,
     pub(super) question: Question,
     /// Holds the instance of the inner service that was ready for the request.
@@ -59,7 +59,7 @@ pub(super) struct Deciding<S, R, B> {
     pub(super) undecided: Undecided,
 }
 
-impl<S, R, B, ResBody> Deciding<S, R, B>
+impl<S, R, B, ResBody> PendingRequest<S, R, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     R: RejectionResponse<ResBody> + Clone,
@@ -158,7 +158,7 @@ impl<S, R> RateLimit<S, R> {
                 let undecided = Undecided(Some(http.limits.watch.clone()));
                 let mut service = self.clone();
                 mem::swap(&mut service.inner, &mut self.inner);
-                State::Deciding(Box::new(Deciding {
+                State::Deciding(Box::new(PendingRequest {
                     waiting,
                     question: question.take().unwrap_or_default(),
                     service,

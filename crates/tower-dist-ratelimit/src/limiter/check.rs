@@ -6,30 +6,31 @@ use std::{
 
 use super::{Limiter, allowed, rejected};
 use crate::{
-    Decided, Decision, Event,
+    Decided, Decision,
     backend::BackendError,
     key::{IntoKey, KeySink},
     limits::{Outcome, Question, Rule, Waiting},
+    observe::Undecided,
 };
 
 type Made = Result<Decision, BackendError>;
 
 /// The decision on one request. Written by hand, because an `async` function moves the decision in pieces, which costs as
 /// much as hashing the key.
-pub(super) struct Check<'a, K> {
+pub(super) struct CheckFuture<'a, K> {
     limiter: &'a Limiter,
     /// `None` is the cost of each policy.
     cost: Option<u64>,
     /// `None` after the first poll.
     key: Option<K>,
     /// Boxed, because most decisions need no wait.
-    later: Option<Box<(Question, Waiting)>>,
+    later: Option<Box<(Question, Waiting, Undecided)>>,
 }
 
 // No field is pinned: the first poll moves the key out, and a pending decision is boxed.
-impl<K> Unpin for Check<'_, K> {}
+impl<K> Unpin for CheckFuture<'_, K> {}
 
-impl<'a, K: IntoKey> Check<'a, K> {
+impl<'a, K: IntoKey> CheckFuture<'a, K> {
     #[inline]
     pub(super) fn new(limiter: &'a Limiter, key: K, cost: Option<u64>) -> Self {
         Self {
@@ -63,7 +64,9 @@ impl<'a, K: IntoKey> Check<'a, K> {
             Outcome::Pass(decision) => Poll::Ready(Ok(decision)),
             Outcome::Reject(_) => Poll::Ready(rejected(limits, question.get_or_insert_default())),
             Outcome::Later(waiting) => {
-                self.later = Some(Box::new((question.unwrap_or_default(), waiting)));
+                let undecided = Undecided(Some(limits.watch.clone()));
+                let question = question.unwrap_or_default();
+                self.later = Some(Box::new((question, waiting, undecided)));
                 self.wait(cx)
             }
         }
@@ -72,11 +75,12 @@ impl<'a, K: IntoKey> Check<'a, K> {
     #[cold]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Made> {
         let limits = &*self.limiter.limits;
-        let (question, waiting) = &mut **self
+        let (question, waiting, undecided) = &mut **self
             .later
             .as_mut()
             .expect("polled again after it was ready");
         let outcome = ready!(waiting.poll(limits, question, cx));
+        undecided.0 = None;
         let passed = |decided: Decided<'_>, _| allowed(&decided);
         let decision = match limits.tell(outcome, question, passed) {
             Outcome::Pass(decision) => Ok(decision),
@@ -87,7 +91,7 @@ impl<'a, K: IntoKey> Check<'a, K> {
     }
 }
 
-impl<K: IntoKey> Future for Check<'_, K> {
+impl<K: IntoKey> Future for CheckFuture<'_, K> {
     type Output = Made;
 
     #[inline(always)]
@@ -95,14 +99,6 @@ impl<K: IntoKey> Future for Check<'_, K> {
         match self.key.take() {
             Some(key) => self.ask(key, cx),
             None => self.wait(cx),
-        }
-    }
-}
-
-impl<K> Drop for Check<'_, K> {
-    fn drop(&mut self) {
-        if self.later.is_some() {
-            self.limiter.limits.watch.emit(|| Event::Cancelled);
         }
     }
 }

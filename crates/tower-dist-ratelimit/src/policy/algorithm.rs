@@ -89,11 +89,6 @@ impl Algorithm {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 
-    /// The name of the maximum cost of a request.
-    pub(crate) fn largest(self) -> &'static str {
-        if self.is_bucket() { "burst" } else { "limit" }
-    }
-
     /// The quota in force for a key with a `quota` of its own. Windows keep their length, and a log keeps its maximum.
     pub(crate) fn kept(self, quota: Quota, own: Quota) -> Quota {
         match self {

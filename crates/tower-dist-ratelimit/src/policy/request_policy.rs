@@ -1,10 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::Policy;
-use crate::{
-    Algorithm, Quota,
-    key::{IntoKey, KeySink},
-};
+use crate::{Algorithm, Quota, key::KeySink};
 
 /// A policy for requests of any type, from [`Policy::by_request`] or from a [`Policy`] without a key.
 ///
@@ -34,17 +31,6 @@ type Of<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
 type KeyOf<Req> = dyn Fn(&Req, &mut KeySink) -> Option<()> + Send + Sync;
 
 impl<Req> RequestPolicy<Req> {
-    pub(super) fn by<F, K>(policy: Policy, key: F) -> Self
-    where
-        F: Fn(&Req) -> K + Send + Sync + 'static,
-        K: IntoKey,
-    {
-        Self {
-            key: Some(Arc::new(move |request, sink| key(request).write(sink))),
-            ..Self::from(policy)
-        }
-    }
-
     /// Computes the cost of a request in tokens. A request of cost zero is free. A request that costs more than the burst, or
     /// than the limit if the algorithm has no burst, can never pass.
     ///

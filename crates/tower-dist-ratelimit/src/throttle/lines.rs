@@ -31,15 +31,15 @@ pub(super) struct Supply {
 }
 
 /// The waiting requests: one line for each combination of keys, first come, first served.
-pub(super) struct Lines {
+pub(super) struct WaitingLines {
     pub(super) max_wait: Duration,
     max_waiters: usize,
     /// Number of requests in all lines. A request that finds none takes no lock.
     waiting: AtomicUsize,
-    lines: Mutex<HashMap<Vec<u8>, Line>>,
+    lines: Mutex<HashMap<Vec<u8>, WaitingLine>>,
 }
 
-struct Line {
+struct WaitingLine {
     /// Its permit belongs to the first request. Tokio hands it on in the order of the requests.
     turn: Arc<Semaphore>,
     members: usize,
@@ -49,7 +49,7 @@ struct Line {
     behind: Spacing,
 }
 
-impl Lines {
+impl WaitingLines {
     pub(super) fn new(max_wait: Duration, max_waiters: usize) -> Self {
         Self {
             max_wait,
@@ -59,7 +59,7 @@ impl Lines {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Line>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, WaitingLine>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Lines {
             _ => {}
         }
         self.waiting.fetch_add(1, Relaxed);
-        let line = lines.entry(key.to_vec()).or_insert_with(|| Line {
+        let line = lines.entry(key.to_vec()).or_insert_with(|| WaitingLine {
             turn: Arc::new(Semaphore::new(1)),
             members: 0,
             outlook,
@@ -111,7 +111,7 @@ impl Lines {
     }
 }
 
-impl Line {
+impl WaitingLine {
     /// Whether a request that joins now certainly gets its turn after `end`.
     fn is_longer(&self, spacing: &Spacing, end: Instant) -> bool {
         let Some(outlook) = &self.outlook else {
@@ -133,7 +133,7 @@ impl Line {
 
 /// A place in a line. Dropping it leaves the line.
 pub(super) struct Place {
-    lines: Arc<Lines>,
+    lines: Arc<WaitingLines>,
     key: Vec<u8>,
     spacing: Spacing,
     turn: Arc<Semaphore>,

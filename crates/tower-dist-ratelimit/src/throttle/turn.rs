@@ -3,7 +3,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::lines::{Lines, Outlook, Place, Spacing, Supply};
+use super::lines::{Outlook, Place, Spacing, Supply, WaitingLines};
 use crate::{
     Algorithm, Decision, Event, RateLimited, Reason,
     limits::{Asked, Limits, Outcome, Question},
@@ -14,7 +14,7 @@ use crate::{
 /// decision.
 pub(super) async fn turn(
     limits: Arc<Limits>,
-    lines: Arc<Lines>,
+    lines: Arc<WaitingLines>,
     question: Question,
     outcome: Option<Outcome<()>>,
 ) -> Result<Question, RateLimited> {
@@ -43,7 +43,7 @@ pub(super) async fn turn(
 /// A request that waits for its turn.
 struct Turn {
     limits: Arc<Limits>,
-    lines: Arc<Lines>,
+    lines: Arc<WaitingLines>,
     question: Question,
     /// The latest time at which the turn may come.
     end: Instant,
@@ -179,11 +179,11 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
 
 /// The minimum time in which this number of tokens returns. In a window, all tokens can return in a moment.
 fn time(limits: &Limits, asked: &Asked, tokens: u64) -> Duration {
-    let policy = &limits.rules[asked.rule].policy;
-    if !policy.algorithm().is_bucket() {
+    let rule = &limits.rules[asked.rule];
+    if !rule.policy.algorithm().is_bucket() {
         return Duration::ZERO;
     }
-    let quota = asked.quota.unwrap_or(policy.quota());
+    let quota = rule.quota(asked);
     let nanos = quota.window().as_nanos().saturating_mul(tokens.into());
     let nanos = nanos / u128::from(quota.limit().max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

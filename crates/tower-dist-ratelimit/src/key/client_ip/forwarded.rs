@@ -12,13 +12,13 @@ type Hops = SmallVec<[Option<IpAddr>; 4]>;
 /// A line that breaks the grammar is one entry without an address. Otherwise a client could hide the entry of a trusted
 /// proxy behind an open quote.
 pub(super) fn hops(line: &[u8]) -> Hops {
-    Line(line).hops().unwrap_or(smallvec![None])
+    Unread(line).hops().unwrap_or(smallvec![None])
 }
 
 /// The unread rest of a line.
-struct Line<'a>(&'a [u8]);
+struct Unread<'a>(&'a [u8]);
 
-impl<'a> Line<'a> {
+impl<'a> Unread<'a> {
     fn hops(mut self) -> Option<Hops> {
         let mut hops = SmallVec::new();
         loop {

@@ -31,7 +31,7 @@ pub struct TrustedProxies {
     networks: Vec<IpNet>,
     /// The first text that is not a network.
     wrong: Option<String>,
-    forwarded: bool,
+    pub(super) forwarded: bool,
 }
 
 impl TrustedProxies {
@@ -76,10 +76,6 @@ impl TrustedProxies {
     pub fn forwarded(mut self) -> Self {
         self.forwarded = true;
         self
-    }
-
-    pub(super) fn reads_forwarded(&self) -> bool {
-        self.forwarded
     }
 
     pub(super) fn contains(&self, address: IpAddr) -> bool {

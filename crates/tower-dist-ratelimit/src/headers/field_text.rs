@@ -3,11 +3,11 @@ use http::HeaderValue;
 /// The largest integer of a structured field (RFC 9651, section 3.3.1): fifteen digits.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// Builds the value of a header as a structured field: a list of members with parameters.
+/// Text of a header: a number, or a list of a structured field whose members have parameters.
 ///
 /// Every response needs one, so it is written by hand. Formatting machinery and vectors that can spill take several times as
 /// long. Each piece is written in place, because moving a piece that was just written is slow.
-pub(super) struct Line {
+pub(super) struct FieldText {
     inline: [u8; 128],
     /// Number of bytes in `inline`.
     len: usize,
@@ -15,7 +15,7 @@ pub(super) struct Line {
     heap: Vec<u8>,
 }
 
-impl Line {
+impl FieldText {
     #[inline]
     pub(super) fn new() -> Self {
         Self {
