@@ -10,7 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 use tower::Layer;
 use tower_hedge_latency::HedgeLayer;
 
-use self::inner::{AtOnce, Inner, YieldsOnce};
+pub(crate) use self::inner::AtOnce;
+use self::inner::{Inner, YieldsOnce};
 use crate::measure::{Case, Figure, Subject};
 use crate::report::{BARE, OURS};
 
@@ -81,7 +82,7 @@ fn request() -> u64 {
 }
 
 /// A runtime for the timers only.
-fn runtime() -> Arc<Runtime> {
+pub(crate) fn runtime() -> Arc<Runtime> {
     let runtime = Builder::new_current_thread().enable_time().build();
     Arc::new(runtime.expect("no more than a timer"))
 }

@@ -12,6 +12,7 @@ use tower_dist_ratelimit::Quota;
 
 #[cfg(test)]
 pub(crate) use self::decision::{HOT, MANY, RESIDENT};
+pub(crate) use self::decision::{Many, check, limiter, name};
 #[cfg(test)]
 pub(crate) use self::flood::FLOOD;
 pub(crate) use self::layer::by_header;

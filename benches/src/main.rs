@@ -3,6 +3,7 @@
 mod alloc;
 mod axum;
 mod callgrind;
+mod growth;
 mod hedge;
 mod job;
 mod limit;
@@ -50,6 +51,8 @@ enum Group {
     Limit,
     /// A complete server, if `wrk` is installed.
     Axum,
+    /// How cost grows with the load.
+    Growth,
 }
 
 impl Group {
@@ -62,6 +65,8 @@ impl Group {
             Self::Limit => limit::cases(),
             // Not a loop in this process.
             Self::Axum => Vec::new(),
+            // Sizes of one subject, instead of subjects.
+            Self::Growth => Vec::new(),
         }
     }
 }
@@ -102,6 +107,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if matches!(args.only, None | Some(Group::Axum)) {
         rows.extend(axum::rows());
+    }
+    if matches!(args.only, None | Some(Group::Growth)) {
+        rows.extend(growth::rows(Effort::GROWTH));
     }
     let report = match args.json {
         true => report::json(&rows)?,

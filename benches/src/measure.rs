@@ -56,6 +56,11 @@ impl Effort {
         rounds: 2001,
         sample: Duration::from_micros(100),
     };
+    /// Some of the subjects take a second for a call.
+    pub(crate) const GROWTH: Self = Self {
+        rounds: 21,
+        sample: Duration::from_millis(2),
+    };
 }
 
 /// Calls in a sample of several threads: about a millisecond, because the threads need some microseconds to meet. The
@@ -115,7 +120,7 @@ impl Subject {
     pub(crate) fn in_runtime<S, Req>(
         name: &'static str,
         mut service: S,
-        request: fn() -> Req,
+        mut request: impl FnMut() -> Req + 'static,
         runtime: &Arc<Runtime>,
     ) -> Self
     where

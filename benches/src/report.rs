@@ -19,6 +19,7 @@ pub(crate) struct Row {
     pub(crate) instructions: Option<u64>,
     pub(crate) bytes_per_key: Option<f64>,
     pub(crate) server_cpu_us: Option<f64>,
+    pub(crate) round_trips: Option<f64>,
     #[serde(skip)]
     pub(crate) goal: Option<Goal>,
 }
@@ -73,6 +74,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "bytes",
         "instructions",
         "server µs",
+        "round trips",
         "bytes per key",
         "ours ÷ this",
         "goal",
@@ -95,6 +97,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             figure(row.bytes, 0),
             row.instructions.map(|n| n.to_string()).unwrap_or_default(),
             figure(row.server_cpu_us, 2),
+            figure(row.round_trips, 3),
             figure(row.bytes_per_key, 1),
             figure(ours.and_then(|ours| share(ours, row)), 2),
             row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
@@ -188,6 +191,6 @@ mod tests {
         let null = serde_json::Value::Null;
         assert_eq!(rows[0]["ns_min"], 1.5);
         assert_eq!(rows[0]["per_second"], null);
-        assert_eq!(rows[0].len(), 11);
+        assert_eq!(rows[0].len(), 12);
     }
 }

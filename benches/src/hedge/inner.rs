@@ -16,7 +16,7 @@ impl Inner for YieldsOnce {}
 
 /// Answers at its first poll.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AtOnce;
+pub(crate) struct AtOnce;
 
 /// Answers at its second poll.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct YieldsOnce;
 
 /// tower-resilience requires a `Clone` error.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Overflow;
+pub(crate) struct Overflow;
 
 impl fmt::Display for Overflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +36,7 @@ impl std::error::Error for Overflow {}
 
 /// An answer after this number of polls.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     polls: u32,
     outcome: Result<u64, Overflow>,
 }

@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-fn limiter(capacity: u32) -> Limiter {
+pub(crate) fn limiter(capacity: u32) -> Limiter {
     limiter_of(Policy::new("per-client", plenty()), capacity)
 }
 
@@ -65,11 +65,11 @@ fn governor() -> DefaultKeyedRateLimiter<String> {
 }
 
 /// A name as long as an API key.
-fn name(number: u32) -> String {
+pub(crate) fn name(number: u32) -> String {
     format!("client-{number:08}")
 }
 
-fn check(limiter: &Limiter, key: &str) {
+pub(crate) fn check(limiter: &Limiter, key: &str) {
     assert!(decide(limiter, key), "refused");
 }
 
@@ -147,15 +147,15 @@ fn governor_together() -> Subject {
 }
 
 /// Many known keys in turn: the key itself is in the cache, and its state is not.
-struct Many<L> {
+pub(crate) struct Many<L> {
     limiter: L,
     names: Vec<String>,
     next: usize,
 }
 
 impl<L> Many<L> {
-    fn new(limiter: L, check: fn(&L, &String)) -> Self {
-        let names: Vec<String> = (0..KEYS).map(name).collect();
+    pub(crate) fn new(keys: u32, limiter: L, check: fn(&L, &String)) -> Self {
+        let names: Vec<String> = (0..keys).map(name).collect();
         // Inserts keys in another order than the order of use, because the allocator would otherwise place them in that
         // order. The step is a prime that does not divide the number of keys, so it reaches each key.
         let count = names.len();
@@ -168,7 +168,7 @@ impl<L> Many<L> {
         }
     }
 
-    fn next(&mut self) -> (&L, &String) {
+    pub(crate) fn next(&mut self) -> (&L, &String) {
         self.next = (self.next + 1) % self.names.len();
         (&self.limiter, &self.names[self.next])
     }
@@ -178,7 +178,7 @@ fn ours_many() -> Subject {
     // Built at its first use, because that takes a second.
     let mut many = None;
     Subject::looping(OURS, move |calls| {
-        let make = || Many::new(limiter(KEYS), |limiter, key| check(limiter, key));
+        let make = || Many::new(KEYS, limiter(KEYS), |limiter, key| check(limiter, key));
         let many = many.get_or_insert_with(make);
         for _ in 0..calls {
             let (limiter, key) = many.next();
@@ -190,7 +190,7 @@ fn ours_many() -> Subject {
 fn governor_many() -> Subject {
     let mut many = None;
     Subject::looping(GOVERNOR, move |calls| {
-        let many = many.get_or_insert_with(|| Many::new(governor(), check_governor));
+        let many = many.get_or_insert_with(|| Many::new(KEYS, governor(), check_governor));
         for _ in 0..calls {
             let (limiter, key) = many.next();
             check_governor(black_box(limiter), black_box(key));
