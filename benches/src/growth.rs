@@ -9,7 +9,7 @@ mod upload;
 use crate::measure::{Case, Effort};
 use crate::report::Row;
 
-/// All rows. Those of a fleet are missing without a `redis-server`, with a note on stderr.
+/// All rows. Without a `redis-server`, the rows of a fleet are missing, with a note on stderr.
 pub(crate) fn rows(effort: Effort) -> Vec<Row> {
     let mut rows = Vec::new();
     for case in cases() {

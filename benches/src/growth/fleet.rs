@@ -96,7 +96,7 @@ async fn load(limiters: &[Arc<Limiter>], length: Duration) -> Result<u64, Box<dy
     Ok(admitted)
 }
 
-/// The commands that the server has executed; those of a script count as one.
+/// The commands that the server has executed; a script counts as one.
 fn commands(server: &Server) -> Result<f64, Box<dyn Error>> {
     let statistics = server.call(&["INFO", "stats"]).text();
     let line = statistics
