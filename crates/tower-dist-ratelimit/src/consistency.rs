@@ -108,16 +108,12 @@ impl Consistency {
 
     pub(crate) fn check(self) -> Result<(), BuildError> {
         match self {
-            Self::Exact => Ok(()),
-            Self::Leased(time) | Self::Eventual(time) => in_bounds("consistency", time),
+            Self::Leased(time) | Self::Eventual(time) if !(SHORTEST..=LONGEST).contains(&time) => {
+                let bound = format_args!("{SHORTEST:?} to {LONGEST:?}");
+                let value = format_args!("{time:?}");
+                Err(BuildError::new("consistency", value, bound))
+            }
+            Self::Exact | Self::Leased(_) | Self::Eventual(_) => Ok(()),
         }
     }
-}
-
-fn in_bounds(field: &'static str, time: Duration) -> Result<(), BuildError> {
-    if (SHORTEST..=LONGEST).contains(&time) {
-        return Ok(());
-    }
-    let bound = format!("{SHORTEST:?} to {LONGEST:?}");
-    Err(BuildError::new(field, format_args!("{time:?}"), bound))
 }

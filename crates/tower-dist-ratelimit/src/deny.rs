@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use self::denial::Denial;
 use crate::{
-    BuildError, Decision, Policy, Quota, Source,
+    BuildError, Decision, Policy, Source,
     algorithm::saturating_nanos,
     around::Around,
     backend::{
@@ -120,7 +120,8 @@ impl Denials {
         let (mut whole, mut sum) = (self.hasher.build_hasher(), 0_u64);
         for charge in charges {
             let tag = self.tag(charge);
-            let quota = charge.quota.map_or(0, |quota| self.hash(quota));
+            let hash = |quota| self.hasher.hash_one(quota).max(1);
+            let quota = charge.quota.map_or(0, hash);
             let version = self.version(tag);
             if version.quota.load(SeqCst) != quota {
                 version.quota.store(quota, SeqCst);
@@ -136,11 +137,6 @@ impl Denials {
             sent,
             version: sum,
         }
-    }
-
-    /// Returns a nonzero hash of a quota. Two quotas collide no more often than two keys.
-    fn hash(&self, quota: Quota) -> u64 {
-        self.hasher.hash_one(quota).max(1)
     }
 
     fn place(&self, tag: u64) -> MutexGuard<'_, Option<Box<Denial>>> {

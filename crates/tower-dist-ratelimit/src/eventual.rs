@@ -39,7 +39,7 @@ struct Shared {
     inner: Arc<dyn Backend>,
     /// This process's copy of the backend's counts.
     memory: Memory,
-    policies: Vec<PolicyUsage>,
+    policies: Vec<Arc<PolicyUsage>>,
     timeout: Duration,
 }
 
@@ -73,19 +73,6 @@ impl Usage {
 impl PolicyUsage {
     fn keys(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Usage>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Converts a charge to the local memory's policy id. Returns `None` if the key is too long, or new while the
-    /// policy has the maximum number of keys.
-    fn own<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
-        let keys = self.keys();
-        let has_room = charge.key.len() <= OwnedCharge::LONGEST_KEY
-            && (keys.len() < MAX_KEYS || keys.contains_key(charge.key));
-        has_room.then_some(Charge {
-            policy: self.own,
-            up_to: charge.cost,
-            ..*charge
-        })
     }
 
     /// Adds tokens to the unsent usage of a key. Returns whether the key is new, and so has no task yet.
@@ -133,10 +120,12 @@ impl PostPaid {
         let memory = Memory::default();
         let own = register::register(&memory, policies)?;
         let policies = Terms::all(policies, ids).into_iter().zip(own);
-        let policies = policies.map(|(terms, own)| PolicyUsage {
-            terms,
-            own,
-            keys: Mutex::default(),
+        let policies = policies.map(|(terms, own)| {
+            Arc::new(PolicyUsage {
+                terms,
+                own,
+                keys: Mutex::default(),
+            })
         });
         Ok(Self {
             shared: Arc::new(Shared {
@@ -165,10 +154,10 @@ impl PostPaid {
 
     /// Spawns a task that exchanges the usage of a key until the key is idle for a period.
     #[cold]
-    fn exchange(&self, number: usize, key: &[u8]) {
+    fn exchange(&self, policy: &Arc<PolicyUsage>, key: &[u8]) {
         let exchange = Exchange {
             shared: Arc::clone(&self.shared),
-            number,
+            policy: Arc::clone(policy),
             key: key.into(),
             is_over: false,
         };
@@ -178,16 +167,25 @@ impl PostPaid {
         exchanges.spawn(exchange.run(self.phase(), self.period));
     }
 
-    /// Returns the number and the usage of a policy.
-    fn policy(&self, id: PolicyId) -> Option<(usize, &PolicyUsage)> {
-        let mut policies = self.shared.policies.iter().enumerate();
-        policies.find(|(_, policy)| policy.terms.id == id)
+    fn policy(&self, id: PolicyId) -> Option<&Arc<PolicyUsage>> {
+        let mut policies = self.shared.policies.iter();
+        policies.find(|policy| policy.terms.id == id)
     }
 
-    /// Converts charges to the local memory's policy ids. Returns `None` if the backend decides one of them.
+    /// Converts charges to the local memory's policy ids. Returns `None` if a key is too long, or new while its
+    /// policy has the maximum number of keys: then the backend decides.
     fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<SmallVec<[Charge<'a>; 4]>> {
-        let own = charges.iter();
-        let own = own.map(|charge| self.policy(charge.policy)?.1.own(charge));
+        let own = charges.iter().map(|charge| {
+            let policy = self.policy(charge.policy)?;
+            let keys = policy.keys();
+            let has_room = charge.key.len() <= OwnedCharge::LONGEST_KEY
+                && (keys.len() < MAX_KEYS || keys.contains_key(charge.key));
+            has_room.then_some(Charge {
+                policy: policy.own,
+                up_to: charge.cost,
+                ..*charge
+            })
+        });
         own.collect()
     }
 }
@@ -212,10 +210,10 @@ impl Backend for PostPaid {
         };
         for charge in charges {
             let cost = if allowed { charge.cost } else { 0 };
-            if let Some((number, policy)) = self.policy(charge.policy)
+            if let Some(policy) = self.policy(charge.policy)
                 && policy.add(charge, cost)
             {
-                self.exchange(number, charge.key);
+                self.exchange(policy, charge.key);
             }
         }
         for decision in out {
@@ -233,14 +231,14 @@ impl Backend for PostPaid {
         drop(memory.settle(&own, delta));
         // Unsent usage is corrected here, and the backend receives the rest.
         let policy = self.policy(charge.policy);
-        match policy.map_or(delta, |(_, policy)| policy.correct(charge, delta)) {
+        match policy.map_or(delta, |policy| policy.correct(charge, delta)) {
             0 => Answer::Done(true),
             rest => inner.settle(charges, rest),
         }
     }
 
     fn reset(&self, policy: PolicyId, key: &[u8]) -> BoxFuture<'static, Result<(), BackendError>> {
-        if let Some((_, policy)) = self.policy(policy) {
+        if let Some(policy) = self.policy(policy) {
             // The reset is complete when `reset` returns.
             drop(self.shared.memory.reset(policy.own, key));
             if let Some(usage) = policy.keys().get_mut(key) {

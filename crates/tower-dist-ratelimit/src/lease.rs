@@ -79,20 +79,16 @@ impl Shared {
 /// time later at the earliest.
 struct InFlight {
     shared: Arc<Shared>,
-    /// `None` after the answer.
-    refill: Option<Refill>,
+    refill: Refill,
 }
 
 impl InFlight {
     /// Books the extra tokens as a lease, and reduces `decision` to the request alone.
-    fn answered(&mut self, decision: &mut Decision) {
-        let Some(refill) = self.refill.take() else {
-            return;
-        };
-        let Shared { table, lease, .. } = &*self.shared;
-        let (ways, now) = (table.ways(refill.tag), self.shared.now());
+    fn answered(&self, decision: &mut Decision) {
+        let Self { shared, refill } = self;
+        let (ways, now) = (shared.table.ways(refill.tag), shared.now());
         let until = ways.change(refill.tag, |entry, state| {
-            state.answered(entry, refill, decision, now, *lease)
+            state.answered(entry, *refill, decision, now, shared.lease)
         });
         if decision.allowed {
             let extra = decision.granted.saturating_sub(refill.cost);
@@ -105,13 +101,15 @@ impl InFlight {
     }
 }
 
+/// Has no effect after the answer.
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if let Some(refill) = self.refill {
-            let again = self.shared.now().saturating_add(self.shared.lease / 8);
-            let ways = self.shared.table.ways(refill.tag);
-            ways.change(refill.tag, |entry, state| state.ended(entry, refill, again));
-        }
+        let Self { shared, refill } = self;
+        let again = shared.now().saturating_add(shared.lease / 8);
+        let ways = shared.table.ways(refill.tag);
+        ways.change(refill.tag, |entry, state| {
+            state.ended(entry, *refill, again)
+        });
     }
 }
 
@@ -188,9 +186,9 @@ impl Leasing {
                     .acquire(slice::from_ref(charge), slice::from_mut(out));
             }
         };
-        let mut in_flight = InFlight {
+        let in_flight = InFlight {
             shared: Arc::clone(&self.shared),
-            refill: Some(refill),
+            refill,
         };
         let charge = Charge {
             cost: refill.cost.max(1),
@@ -212,7 +210,7 @@ impl Leasing {
     /// Awaits a grant in its own task, so that the grant is booked even if the request is cancelled.
     fn refill(
         &self,
-        mut in_flight: InFlight,
+        in_flight: InFlight,
         answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
     ) -> BoxFuture<'static, Result<JointDecision, BackendError>> {
         let answer = Bounded::new(self.timeout, answer);

@@ -1,9 +1,4 @@
-use std::{
-    collections::HashMap,
-    mem, slice,
-    sync::{Arc, MutexGuard},
-    time::Duration,
-};
+use std::{mem, slice, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
@@ -17,8 +12,7 @@ use crate::{
 /// Exchanges the usage of one key between this instance and the backend.
 pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
-    /// The number of the key's policy.
-    pub(super) number: usize,
+    pub(super) policy: Arc<PolicyUsage>,
     pub(super) key: Box<[u8]>,
     /// Whether the task ended because the key was idle.
     pub(super) is_over: bool,
@@ -29,7 +23,7 @@ pub(super) struct Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.is_over {
-            self.keys().remove(&self.key);
+            self.policy.keys().remove(&self.key);
         }
     }
 }
@@ -46,17 +40,9 @@ impl Exchange {
         self.is_over = true;
     }
 
-    fn policy(&self) -> &PolicyUsage {
-        &self.shared.policies[self.number]
-    }
-
-    fn keys(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Usage>> {
-        self.policy().keys()
-    }
-
     /// Returns whether a request used the key since the last exchange. Removes an idle key.
     fn is_active(&self) -> bool {
-        let mut keys = self.keys();
+        let mut keys = self.policy.keys();
         let is_active = keys.get(&self.key).is_some_and(|usage| usage.is_active);
         if !is_active {
             keys.remove(&self.key);
@@ -67,14 +53,14 @@ impl Exchange {
     fn charge(&self, cost: u64, quota: Option<Quota>) -> Charge<'_> {
         Charge {
             quota,
-            ..Charge::new(self.policy().terms.id, &self.key, cost)
+            ..Charge::new(self.policy.terms.id, &self.key, cost)
         }
     }
 
     /// Reports the usage of this instance, and adopts the usage of the fleet. A report that may have
     /// arrived is not sent again.
     async fn once(&self) {
-        let usage = self.keys().get_mut(&self.key).map(mem::take);
+        let usage = self.policy.keys().get_mut(&self.key).map(mem::take);
         let Usage { unsent, quota, .. } = usage.unwrap_or_default();
         let delta = i64::try_from(unsent).unwrap_or(i64::MAX);
         let Shared { inner, timeout, .. } = &*self.shared;
@@ -83,7 +69,7 @@ impl Exchange {
             match inner.settle(&[charge], delta) {
                 Answer::Done(_) => {}
                 Answer::Failed(_) => {
-                    self.policy().add(&charge, unsent);
+                    self.policy.add(&charge, unsent);
                     return;
                 }
                 Answer::Later(answer) => {
@@ -109,8 +95,8 @@ impl Exchange {
 
     /// Sets the local count to the backend's count plus the unsent usage.
     fn adopt(&self, look: Charge<'_>, backend: &Decision) {
-        let PolicyUsage { terms, own, .. } = self.policy();
-        let keys = self.keys();
+        let PolicyUsage { terms, own, .. } = &*self.policy;
+        let keys = self.policy.keys();
         let unsent = keys.get(&self.key).map_or(0, |usage| usage.unsent);
         let own = Charge {
             policy: *own,
