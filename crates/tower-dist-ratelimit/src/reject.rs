@@ -1,4 +1,5 @@
 mod grpc;
+mod problem;
 mod problem_json;
 mod reason;
 mod rejection;
@@ -6,8 +7,8 @@ mod rejection;
 use http::Response;
 
 pub use grpc::GrpcRejection;
+pub(crate) use problem::over_quota;
 pub use problem_json::ProblemJson;
-pub(crate) use problem_json::over_quota;
 pub use reason::Reason;
 pub use rejection::Rejection;
 

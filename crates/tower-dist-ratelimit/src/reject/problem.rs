@@ -1,0 +1,45 @@
+use bytes::Bytes;
+
+use super::Reason;
+use crate::headers::quote;
+
+/// The document of a rejection by one policy's quota, the usual case. It is built once.
+pub(crate) fn over_quota(quoted: &str) -> Bytes {
+    let shared = Bytes::from(write(Reason::Quota, None, [quoted].into_iter()));
+    // The first clone allocates the shared counter, so no request has to.
+    drop(shared.clone());
+    shared
+}
+
+/// The document of a rejection by these policies, whose names are JSON strings.
+pub(super) fn write<'a>(
+    reason: Reason,
+    detail: Option<&str>,
+    violated: impl Iterator<Item = &'a str>,
+) -> String {
+    let kind = match reason {
+        Reason::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        Reason::ReducedCapacity => {
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+        }
+        _ => "about:blank",
+    };
+    let status = reason.status();
+    let (title, status) = (
+        status.canonical_reason().unwrap_or_default(),
+        status.as_u16(),
+    );
+    let mut document = format!(r#"{{"type":"{kind}","title":"{title}","status":{status}"#);
+    if let Some(detail) = detail {
+        document += r#","detail":"#;
+        document += &quote(detail);
+    }
+    let violated: Vec<&str> = violated.collect();
+    if !violated.is_empty() {
+        document += r#","violated-policies":["#;
+        document += &violated.join(",");
+        document.push(']');
+    }
+    document.push('}');
+    document
+}
