@@ -53,7 +53,9 @@ impl<B: Body, E> Record<B, E> {
 }
 
 impl<B, E> Record<B, E> {
-    /// Changes the state under the lock. Then, without the lock, drops old values and wakes readers.
+    /// Changes the state under the lock. Then, without the lock, wakes readers and drops old values.
+    ///
+    /// Wakes first: a source whose drop panics or takes long must not keep the other readers asleep.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut State<B, E>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut state);
@@ -62,10 +64,10 @@ impl<B, E> Record<B, E> {
         let waking = state.waking.take();
         let waking = waking.and_then(|id| Some((id, state.wakers.clone()?)));
         drop(state);
-        drop(old);
         if let Some((id, wakers)) = waking {
             wakers.wake_others(id);
         }
+        drop(old);
         changed
     }
 }

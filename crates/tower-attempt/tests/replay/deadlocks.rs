@@ -227,3 +227,45 @@ fn a_reader_that_finds_the_source_taken_is_woken() {
     drop(body);
     assert_eq!(count.0.load(SeqCst), 1);
 }
+
+/// Pending once, then fails. Panics when it is dropped.
+struct PanicsOnDrop {
+    was_polled: bool,
+}
+
+impl Body for PanicsOnDrop {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        match std::mem::replace(&mut self.was_polled, true) {
+            false => Poll::Pending,
+            true => Poll::Ready(Some(Err("broken"))),
+        }
+    }
+}
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic!("the drop panics");
+    }
+}
+
+#[test]
+fn a_source_whose_drop_panics_still_wakes_the_other_readers() {
+    let source = PanicsOnDrop { was_polled: false };
+    let (mut body, saved) = first(ReplayBody::new(source), 1_000);
+    let mut other = again(&saved, Attempt::hedge(2)).unwrap();
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut poll_other = || Pin::new(&mut other).poll_frame(&mut Context::from_waker(&waker));
+    assert!(poll_other().is_pending());
+    let mut cx = Context::from_waker(Waker::noop());
+    let poll = AssertUnwindSafe(|| Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+    assert!(catch_unwind(poll).is_err());
+    assert_eq!(count.0.load(SeqCst), 1);
+    assert!(matches!(poll_other(), Poll::Ready(Some(Err(_)))));
+}
