@@ -99,10 +99,7 @@ impl PerKey for Classes {
 
 #[cfg(test)]
 mod tests {
-    use tower_attempt::Budget;
-
     use super::*;
-    use crate::trigger::Knobs;
 
     #[test]
     fn a_key_keeps_its_class_and_keys_beyond_the_bound_share_one() {
@@ -121,7 +118,7 @@ mod tests {
         for key in ["search", "item", "search"] {
             classes.of(&key);
         }
-        let percentile = Knobs::default().percentile(&Budget::unlimited());
+        let percentile = Percentile::default();
         let names: Vec<_> = classes.delays(&percentile).into_iter().collect();
         assert_eq!(names, [("item".into(), None), ("search".into(), None)]);
     }

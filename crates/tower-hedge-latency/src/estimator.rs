@@ -62,6 +62,15 @@ pub(crate) struct Lesson {
     pub(crate) samples: u64,
 }
 
+impl Lesson {
+    /// The quantile of latency that the threshold estimates.
+    pub(crate) fn quantile(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "it is at most a billion")]
+        let above = self.above as f64;
+        1.0 - above / 1e9
+    }
+}
+
 /// The observed latency of a call's first attempt, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {

@@ -5,7 +5,7 @@ use tower_attempt::BuildError;
 use tower_attempt::layer::Live;
 
 use crate::settings::Settings;
-use crate::trigger::{Percentile, Trigger};
+use crate::trigger::Trigger;
 
 /// Watches a hedge layer, and changes it while it is in use.
 ///
@@ -41,7 +41,8 @@ impl HedgeHandle {
     /// ```
     #[must_use]
     pub fn quantile(&self) -> Option<f64> {
-        self.0.load().percentile().map(Percentile::quantile)
+        let settings = self.0.load();
+        settings.learns().then(|| settings.lesson.quantile())
     }
 
     /// Returns when the first hedge of a call is due, as an offset from its start. `None` while a percentile has too
@@ -51,7 +52,7 @@ impl HedgeHandle {
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         let settings = self.0.load();
-        let learned = settings.learned(&settings.state.classes.rest);
+        let learned = settings.learned(&settings.latencies.classes.rest);
         settings.due(0, learned)
     }
 
@@ -64,7 +65,7 @@ impl HedgeHandle {
     #[must_use]
     pub fn delays_by_key(&self) -> Vec<(Arc<str>, Option<Duration>)> {
         let settings = self.0.load();
-        let delays = |percentile| settings.state.classes.delays(percentile);
+        let delays = |percentile| settings.latencies.classes.delays(percentile);
         settings.percentile().map(delays).unwrap_or_default()
     }
 

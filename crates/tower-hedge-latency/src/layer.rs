@@ -9,7 +9,6 @@ use tower_attempt::{BuildError, Grpc};
 pub use self::builder::HedgeLayerBuilder;
 use crate::elsewhere::Anywhere;
 use crate::losers::Cancel;
-use crate::options::Options;
 use crate::settings::{Knobs, Settings};
 use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 
@@ -20,7 +19,7 @@ use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 /// counts and the learned latencies.
 #[derive(Clone)]
 pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
-    pub(crate) Parts<P, O, Options<A, L>, Live<Settings>>,
+    pub(crate) Parts<P, O, (A, L), Live<Settings>>,
 );
 
 #[cfg(feature = "grpc")]

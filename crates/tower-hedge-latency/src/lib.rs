@@ -185,7 +185,6 @@ mod histogram;
 mod info;
 mod layer;
 mod losers;
-mod options;
 mod quantile;
 mod service;
 mod settings;

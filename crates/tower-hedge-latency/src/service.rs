@@ -9,7 +9,6 @@ use tower_service::Service;
 use crate::elsewhere::{Anywhere, Elsewhere};
 use crate::future::Race;
 use crate::losers::{Cancel, Losers};
-use crate::options::Options;
 use crate::settings::Settings;
 use crate::{NoObserver, ResponseFuture, StopReason};
 
@@ -20,13 +19,7 @@ use crate::{NoObserver, ResponseFuture, StopReason};
 #[derive(Clone)]
 pub struct Hedge<S, P = Generic, O = NoObserver, A = Anywhere, L = Cancel> {
     pub(crate) inner: S,
-    parts: Parts<P, O, Options<A, L>, Current<Settings>>,
-}
-
-impl<S, P, O, A, L> Hedge<S, P, O, A, L> {
-    pub(crate) fn new(inner: S, parts: Parts<P, O, Options<A, L>, Current<Settings>>) -> Self {
-        Self { inner, parts }
-    }
+    pub(crate) parts: Parts<P, O, (A, L), Current<Settings>>,
 }
 
 impl<S, P, O, A, L, Req> Service<Req> for Hedge<S, P, O, A, L>
@@ -58,15 +51,15 @@ where
         let deadline = deadline.unwrap_or(Deadline::NEVER).or_earlier(expiry);
         let mode = settings.knobs.common.mode();
         let mut watched = mode != Mode::Off && protocol.may_hedge(&context, &request);
-        let (mut start, mut class, mut learned) = (settings.state.epoch, None, None);
+        let (mut start, mut class, mut learned) = (settings.latencies.epoch, None, None);
         if watched {
             if settings.learns() {
-                class = protocol.class(&request, &settings.state.classes);
+                class = protocol.class(&request, &settings.latencies.classes);
                 learned = settings.learned(settings.class(class.as_deref()));
             }
             start = Instant::now();
         }
-        let Options { elsewhere, losers } = self.parts.options.clone();
+        let (elsewhere, losers) = self.parts.options.clone();
         let mut spare = None;
         // A call that will not be hedged needs no copy.
         if watched

@@ -8,21 +8,21 @@ use tower_attempt::{Budget, BuildError, HedgeOverride, Mode};
 
 use crate::class::{Class, Classes};
 use crate::counters::Counters;
-use crate::estimator::Seen;
-use crate::trigger::{Knobs as PercentileKnobs, Percentile, Trigger, micros};
+use crate::estimator::{Lesson, Seen};
+use crate::trigger::{Percentile, Trigger, micros};
 
 /// The settings in force. A call uses one version of them throughout.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The settings of the user.
     pub(crate) knobs: Knobs,
-    /// The settings of the trigger if it is a percentile.
-    percentile: Percentile,
+    /// The lesson of the trigger if it is a percentile.
+    pub(crate) lesson: Lesson,
     pub(crate) budget: Budget,
     /// Whether this layer's eligible calls deposit into the budget, or another layer's.
     pub(crate) deposits: bool,
     /// Shared by all versions.
-    pub(crate) state: Arc<State>,
+    pub(crate) latencies: Arc<Latencies>,
     /// Shared by all versions.
     pub(crate) counters: Arc<Counters>,
 }
@@ -32,14 +32,14 @@ pub(crate) struct Settings {
 pub(crate) struct Knobs {
     pub(crate) common: Common,
     pub(crate) trigger: OneOf<Trigger>,
-    pub(crate) percentile: PercentileKnobs,
+    pub(crate) percentile: Percentile,
     pub(crate) max_hedges: Option<u32>,
     pub(crate) on_failure: Option<bool>,
 }
 
 /// The learned latencies of a layer.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Latencies {
     pub(crate) classes: Classes,
     /// The origin of all times.
     pub(crate) epoch: Instant,
@@ -101,17 +101,17 @@ impl Knobs {
 
 impl Settings {
     pub(crate) fn new(knobs: Knobs) -> Self {
-        let state = State {
+        let latencies = Latencies {
             classes: Classes::default(),
             epoch: Instant::now(),
             above: AtomicU64::new(0),
         };
         let settings = Self {
-            percentile: knobs.percentile.percentile(&Budget::unlimited()),
+            lesson: knobs.percentile.lesson(&Budget::unlimited()),
             budget: Budget::unlimited(),
             deposits: true,
             knobs,
-            state: Arc::new(state),
+            latencies: Arc::new(latencies),
             counters: Arc::default(),
         };
         settings.resolved()
@@ -128,25 +128,25 @@ impl Settings {
     /// Updates the settings that follow from the knobs. Applies another percentile to the samples.
     fn resolved(mut self) -> Self {
         self.budget = self.knobs.budget(&self.budget);
-        self.percentile = self.knobs.percentile.percentile(&self.budget);
+        self.lesson = self.knobs.percentile.lesson(&self.budget);
         self.deposits = self.knobs.common.deposits();
-        let lesson = self.percentile().map(|percentile| percentile.lesson);
+        let lesson = self.learns().then_some(self.lesson);
         let above = lesson.map_or(0, |lesson| lesson.above);
-        let former = self.state.above.swap(above, Relaxed);
+        let former = self.latencies.above.swap(above, Relaxed);
         if let Some(lesson) = lesson
             && former != above
         {
-            let now = micros(self.state.epoch.elapsed());
-            self.state.classes.apply(now, &lesson);
+            let now = micros(self.latencies.epoch.elapsed());
+            self.latencies.classes.apply(now, &lesson);
         }
         self
     }
 
-    /// The learned percentile, if the trigger is one.
+    /// The settings of the percentile, if the trigger is one.
     #[inline]
     pub(crate) fn percentile(&self) -> Option<&Percentile> {
         match self.knobs.trigger() {
-            Trigger::Percentile => Some(&self.percentile),
+            Trigger::Percentile => Some(&self.knobs.percentile),
             _ => None,
         }
     }
@@ -177,7 +177,7 @@ impl Settings {
 
     /// The class; `None` is the class of all other requests.
     pub(crate) fn class<'a>(&'a self, class: Option<&'a Class>) -> &'a Class {
-        class.unwrap_or(&self.state.classes.rest)
+        class.unwrap_or(&self.latencies.classes.rest)
     }
 
     /// The delay that `class` has learned, if the trigger learns.
@@ -188,12 +188,10 @@ impl Settings {
 
     /// Records a call that ends `now` and represents `calls` calls, if the trigger learns.
     pub(crate) fn learn(&self, class: &Class, seen: Seen, calls: u32, now: Instant) {
-        if let Some(percentile) = self.percentile()
-            && percentile.lesson.above == self.state.above.load(Relaxed)
-        {
-            let now = || micros(now.saturating_duration_since(self.state.epoch));
+        if self.learns() && self.lesson.above == self.latencies.above.load(Relaxed) {
+            let now = || micros(now.saturating_duration_since(self.latencies.epoch));
             let estimator = &class.estimator;
-            estimator.record(seen, calls, now, &percentile.lesson);
+            estimator.record(seen, calls, now, &self.lesson);
         }
     }
 

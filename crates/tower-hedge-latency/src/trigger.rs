@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_attempt::BuildError;
 
-pub(crate) use self::percentile::{Knobs, Percentile, micros};
+pub(crate) use self::percentile::{Percentile, micros};
 
 /// More attempts would help no tail, and each takes memory in its call.
 const MAX_HEDGES: usize = 100;

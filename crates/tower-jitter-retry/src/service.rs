@@ -17,13 +17,7 @@ use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 #[derive(Clone)]
 pub struct Retry<S, P = Generic, O = NoObserver, T = NoTimeLimit> {
     pub(crate) inner: S,
-    parts: Parts<P, O, T, Current<Settings>>,
-}
-
-impl<S, P, O, T> Retry<S, P, O, T> {
-    pub(crate) fn new(inner: S, parts: Parts<P, O, T, Current<Settings>>) -> Self {
-        Self { inner, parts }
-    }
+    pub(crate) parts: Parts<P, O, T, Current<Settings>>,
 }
 
 impl<S, P, O, T, Req> Service<Req> for Retry<S, P, O, T>

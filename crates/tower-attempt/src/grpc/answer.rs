@@ -10,7 +10,7 @@ pub(crate) fn deadline_exceeded<B: Default>(elapsed: Elapsed) -> Response<B> {
     let mut response = Response::new(B::default());
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    fields.insert(STATUS, GrpcCode::DeadlineExceeded.into());
+    fields.insert(STATUS, (GrpcCode::DeadlineExceeded as u16).into());
     // The letter µ of microseconds is the only character that would need percent-encoding.
     let text = elapsed.to_string().replace('µ', "u");
     if let Ok(text) = HeaderValue::try_from(text) {

@@ -136,7 +136,8 @@ macro_rules! __layer {
             type Service = $service<S, P, O, $($x),+>;
 
             fn layer(&self, inner: S) -> Self::Service {
-                $service::new(inner, self.0.clone().settings($crate::layer::Current::new))
+                let parts = self.0.clone().settings($crate::layer::Current::new);
+                $service { inner, parts }
             }
         }
 

@@ -174,7 +174,7 @@ impl Observer for TracingObserver {
             }
             Event::CallEnded { reason, winner } => {
                 let (attempts, elapsed_ms) = (call.attempts, millis(call.elapsed()));
-                let (winner, label) = (winner.map(|winner| winner.number()), reason.as_str());
+                let winner = winner.map(|winner| winner.number());
                 let could_help = !matches!(
                     reason,
                     StopReason::Success
@@ -184,12 +184,11 @@ impl Observer for TracingObserver {
                         | StopReason::Off
                         | StopReason::Cancelled
                 );
-                let reason = label;
+                let reason = reason.as_str();
                 // After a race without a winner, the layer above decides whether a retry follows.
                 if could_help && call.layer == LayerKind::Retry {
                     line!(WARN, call, reason, attempts, elapsed_ms, "gave up");
                 } else if winner != Some(1) || attempts > 1 || call.skipped > 0 {
-                    let message = "call ended";
                     line!(
                         DEBUG,
                         call,
@@ -197,7 +196,7 @@ impl Observer for TracingObserver {
                         attempts,
                         winner,
                         elapsed_ms,
-                        "{message}"
+                        "call ended"
                     );
                 }
             }

@@ -5,7 +5,6 @@ use tower_attempt::{BuildError, Generic, Protocol};
 
 use crate::elsewhere::Anywhere;
 use crate::losers::Cancel;
-use crate::options::Options;
 use crate::settings::{Knobs, Settings};
 use crate::trigger::Trigger;
 use crate::{HedgeLayer, NoObserver};
@@ -47,7 +46,7 @@ use crate::{HedgeLayer, NoObserver};
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
-    pub(super) Parts<P, O, Options<A, L>, Knobs>,
+    pub(super) Parts<P, O, (A, L), Knobs>,
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {

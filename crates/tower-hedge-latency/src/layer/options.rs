@@ -17,7 +17,6 @@ use crate::Drain;
 use crate::elsewhere::Alternates;
 #[cfg(feature = "http")]
 use crate::elsewhere::{Chosen, Spread, UsedEndpoints};
-use crate::options::Options;
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// The services that receive hedges: the first hedge of a call uses the first service, the second hedge the second,
@@ -70,17 +69,11 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// usable.
     #[cfg(feature = "drain")]
     pub fn drain(self, drain: Drain) -> HedgeLayerBuilder<P, O, A, Drain> {
-        HedgeLayerBuilder(self.0.options(|options| Options {
-            elsewhere: options.elsewhere,
-            losers: drain,
-        }))
+        HedgeLayerBuilder(self.0.options(|(elsewhere, _)| (elsewhere, drain)))
     }
 
     fn elsewhere<T>(self, elsewhere: T) -> HedgeLayerBuilder<P, O, T, L> {
-        HedgeLayerBuilder(self.0.options(|options| Options {
-            elsewhere,
-            losers: options.losers,
-        }))
+        HedgeLayerBuilder(self.0.options(|(_, losers)| (elsewhere, losers)))
     }
 }
 

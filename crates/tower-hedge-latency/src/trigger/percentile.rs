@@ -17,9 +17,9 @@ const SAMPLES_BEYOND: u64 = 10;
 /// One billion.
 const WHOLE: u64 = 1_000_000_000;
 
-/// The settings of a learned trigger in a builder.
+/// The settings of a trigger that is learned from live latencies. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Knobs {
+pub(crate) struct Percentile {
     pub(crate) quantile: Option<f64>,
     pub(crate) min_delay: Option<Duration>,
     pub(crate) max_delay: Option<Duration>,
@@ -27,16 +27,7 @@ pub(crate) struct Knobs {
     pub(crate) window: Option<Duration>,
 }
 
-/// A trigger that is learned from live latencies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Percentile {
-    pub(crate) lesson: Lesson,
-    min_delay: Duration,
-    max_delay: Duration,
-    initial_delay: Option<Duration>,
-}
-
-impl Knobs {
+impl Percentile {
     /// Checks the settings against each other, and an explicit quantile against an explicit budget.
     pub(crate) fn validate(&self, budget: Option<&Budget>) -> Result<(), BuildError> {
         let (quantile, window) = (self.quantile(), self.window());
@@ -57,25 +48,20 @@ impl Knobs {
         }
     }
 
-    /// The trigger for hedges that this budget pays for.
+    /// The lesson for hedges that this budget pays for.
     ///
     /// If the budget pays for fewer hedges than the default quantile needs, the quantile rises. Otherwise the tokens
     /// would go to the first late calls instead of the slowest. An explicit quantile stays.
-    pub(crate) fn percentile(&self, budget: &Budget) -> Percentile {
+    pub(crate) fn lesson(&self, budget: &Budget) -> Lesson {
         let wanted = self.share();
         // A budget that refills only with time pays for no particular share of the calls.
         let affordable = budget.share().filter(|ratio| *ratio > 0.0);
         let affordable = affordable.filter(|_| self.quantile.is_none());
         let above = billionths(affordable.map_or(wanted, |ratio| ratio.min(wanted)));
-        Percentile {
-            lesson: Lesson {
-                above,
-                window: micros(self.window()),
-                samples: MIN_SAMPLES.max((SAMPLES_BEYOND * WHOLE).div_ceil(above)),
-            },
-            min_delay: self.min_delay(),
-            max_delay: self.max_delay.unwrap_or(Duration::MAX),
-            initial_delay: self.initial_delay,
+        Lesson {
+            above,
+            window: micros(self.window()),
+            samples: MIN_SAMPLES.max((SAMPLES_BEYOND * WHOLE).div_ceil(above)),
         }
     }
 
@@ -137,15 +123,6 @@ impl Knobs {
         }
         Ok(())
     }
-}
-
-impl Percentile {
-    /// The quantile of latency at which the first hedge is due.
-    pub(crate) fn quantile(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "it is at most a billion")]
-        let above = self.lesson.above as f64;
-        1.0 - above / 1e9
-    }
 
     /// The time of the first hedge, given the estimator's threshold in microseconds.
     pub(crate) fn delay(&self, threshold: Option<u64>) -> Option<Duration> {
@@ -154,7 +131,11 @@ impl Percentile {
             None => self.initial_delay?,
         };
         // `clamp` would panic on bounds that `validate` rejects.
-        Some(delay.max(self.min_delay).min(self.max_delay))
+        let delay = delay.max(self.min_delay());
+        Some(
+            self.max_delay
+                .map_or(delay, |max_delay| delay.min(max_delay)),
+        )
     }
 }
 
@@ -183,20 +164,20 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn knobs(quantile: f64) -> Knobs {
-        Knobs {
+    fn percentile(quantile: f64) -> Percentile {
+        Percentile {
             quantile: Some(quantile),
-            ..Knobs::default()
+            ..Percentile::default()
         }
     }
 
     fn lesson(quantile: f64, budget: &Budget) -> Lesson {
-        knobs(quantile).percentile(budget).lesson
+        percentile(quantile).lesson(budget)
     }
 
     #[test]
     fn the_default_quantile_is_never_lower_than_the_budget_can_pay_for_and_an_explicit_one_stays() {
-        let default = |budget| Knobs::default().percentile(&budget).lesson.above;
+        let default = |budget| Percentile::default().lesson(&budget).above;
         assert_eq!(default(Budget::unlimited()), 50_000_000);
         assert_eq!(default(Budget::ratio(0.2)), 50_000_000);
         assert_eq!(default(Budget::ratio(0.02)), 20_000_000);
@@ -218,43 +199,42 @@ mod tests {
 
     #[test]
     fn the_delay_stays_within_its_bounds() {
-        let percentile = Knobs {
+        let percentile = Percentile {
             min_delay: Some(ms(5)),
             max_delay: Some(ms(500)),
             initial_delay: Some(ms(50)),
-            ..Knobs::default()
+            ..Percentile::default()
         };
-        let percentile = percentile.percentile(&Budget::unlimited());
         let delays = [None, Some(0), Some(20_000), Some(u64::MAX)].map(|t| percentile.delay(t));
         assert_eq!(delays, [50, 5, 20, 500].map(|millis| Some(ms(millis))));
-        let bare = Knobs::default().percentile(&Budget::unlimited());
+        let bare = Percentile::default();
         assert_eq!(bare.delay(None), None);
         assert_eq!(bare.delay(Some(10)), Some(ms(1)));
     }
 
     #[test]
     fn a_wrong_value_is_named_with_its_bound() {
-        let error = |knobs: Knobs| knobs.validate(None).unwrap_err().to_string();
+        let error = |percentile: Percentile| percentile.validate(None).unwrap_err().to_string();
         for quantile in [0.0, 1.0, -0.5, 95.0, f64::NAN, f64::INFINITY] {
             assert_eq!(
-                error(knobs(quantile)),
+                error(percentile(quantile)),
                 format!(
                     "percentile is {quantile:?}, but must be above 0 and below 1: 0.95 is the 95th percentile"
                 )
             );
         }
-        let window = Knobs {
+        let window = Percentile {
             window: Some(Duration::ZERO),
-            ..Knobs::default()
+            ..Percentile::default()
         };
         assert_eq!(
             error(window),
             "window is 0ns, but must be longer than nothing"
         );
-        let crossed = Knobs {
+        let crossed = Percentile {
             min_delay: Some(ms(20)),
             max_delay: Some(ms(10)),
-            ..Knobs::default()
+            ..Percentile::default()
         };
         assert_eq!(
             error(crossed),
