@@ -83,7 +83,7 @@ pub(crate) fn state<'a>(
 }
 
 /// The `X-RateLimit` headers of one policy. `most` is the maximum number of tokens that a client can use.
-pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn x_ratelimit(most: u64, decision: &Decision) -> Box<[(HeaderName, HeaderValue)]> {
     let reset = wait(decision).map(whole_seconds);
     let numbers = [Some(most), Some(decision.remaining), reset];
     let fields = X_RATELIMIT.into_iter().zip(numbers);

@@ -87,7 +87,11 @@ impl HttpLimits {
                 ResponseHeaders::NearLimit(share) => self.is_near(decided, share),
                 ResponseHeaders::OnRejection | ResponseHeaders::Never => false,
             };
-        tell.then(|| Stamp::new(self, decided)).flatten()
+        if tell {
+            Stamp::new(self, decided)
+        } else {
+            None
+        }
     }
 
     /// Gives a request its handle, and returns the work that remains for its response.

@@ -10,8 +10,8 @@ use crate::{
 pub(crate) struct Stamp {
     policies: Option<HeaderValue>,
     state: HeaderValue,
-    /// The `X-RateLimit` headers of one policy.
-    x_ratelimit: Vec<(HeaderName, HeaderValue)>,
+    /// The `X-RateLimit` headers of one policy. Boxed, because few layers use them and every future contains a stamp.
+    x_ratelimit: Option<Box<[(HeaderName, HeaderValue)]>>,
 }
 
 impl Stamp {
@@ -20,12 +20,13 @@ impl Stamp {
         if !decided.has_counted() {
             return None;
         }
-        // The policy that rejected the request, or else the policy with the fewest remaining tokens.
-        let tightest = || decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
-        let x_ratelimit = match http.answers.x_ratelimit.then(tightest).flatten() {
-            Some((asked, one)) => headers::x_ratelimit(most(http, asked, one), one),
-            None => Vec::new(),
-        };
+        let x_ratelimit = http.answers.x_ratelimit.then(|| {
+            // The policy that rejected the request, or else the policy with the fewest remaining tokens.
+            let tightest =
+                decided.tightest_of(|asked| !http.limits.rules[asked.rule].policy.hidden);
+            tightest.map(|(asked, one)| headers::x_ratelimit(most(http, asked, one), one))
+        });
+        let x_ratelimit = x_ratelimit.flatten();
         let policies = match &http.policy_field {
             Some(policies) => Some(policies.clone()),
             None => policies_of(&http.limits.rules, decided),
@@ -45,9 +46,11 @@ impl Stamp {
         }
         put(fields, headers::RATELIMIT, self.state);
         // These headers are not lists, so the headers of an inner service replace all of them.
-        let mut names = headers::X_RATELIMIT.into_iter();
-        if !self.x_ratelimit.is_empty() && !names.any(|name| fields.contains_key(name)) {
-            for (name, value) in self.x_ratelimit {
+        let has = |name| fields.contains_key(name);
+        if let Some(own) = self.x_ratelimit
+            && !headers::X_RATELIMIT.into_iter().any(has)
+        {
+            for (name, value) in own {
                 put(fields, name, value);
             }
         }
