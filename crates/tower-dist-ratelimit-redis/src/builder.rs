@@ -280,10 +280,11 @@ impl RedisBuilder {
             db: target.db,
         };
         let asker = Dialer {
+            #[cfg(feature = "tls")]
+            tls: dialer.tls.clone(),
             user: self.sentinel_user,
             password: self.sentinel_password,
             db: 0,
-            ..dialer.clone()
         };
         let way = Way::new(target, dialer, asker, self.timeouts)?;
         Ok((way, Arc::from(self.prefix)))

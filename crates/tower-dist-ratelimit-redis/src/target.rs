@@ -7,6 +7,7 @@ use tower_dist_ratelimit::backend::toolkit::ConnectError;
 pub(super) struct Target {
     pub(super) kind: Kind,
     pub(super) addresses: Vec<Address>,
+    #[cfg(feature = "tls")]
     pub(super) tls: bool,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
@@ -101,6 +102,7 @@ impl Target {
         Ok(Self {
             kind,
             addresses,
+            #[cfg(feature = "tls")]
             tls,
             user: Some(user).filter(|user| !user.is_empty()),
             password,
@@ -154,10 +156,9 @@ mod tests {
     #[test]
     fn a_url_names_the_server_the_user_and_the_database() {
         let target = Target::parse("redis://app:p%40ss%3aword@cache.example:6380/3").unwrap();
-        assert_eq!(
-            (target.kind, target.tls, target.db),
-            (Kind::Standalone, false, 3)
-        );
+        assert_eq!((target.kind, target.db), (Kind::Standalone, 3));
+        #[cfg(feature = "tls")]
+        assert!(!target.tls);
         assert_eq!(target.addresses, [at("cache.example", 6380)]);
         assert_eq!(target.user.as_deref(), Some("app"));
         assert_eq!(target.password.as_deref(), Some("p@ss:word"));
@@ -176,16 +177,14 @@ mod tests {
             "rediss-cluster://a,b",
             "rediss-sentinel://a/main",
         ] {
-            match Target::parse(url) {
-                Ok(target) => assert!(target.tls && cfg!(feature = "tls")),
-                Err(error) => {
-                    let error = error.to_string();
-                    let feature = "the feature `tls` of the crate tower-dist-ratelimit-redis";
-                    assert!(
-                        error.contains(feature) && cfg!(not(feature = "tls")),
-                        "{error}"
-                    );
-                }
+            let target = Target::parse(url);
+            #[cfg(feature = "tls")]
+            assert!(target.unwrap().tls);
+            #[cfg(not(feature = "tls"))]
+            {
+                let error = target.err().unwrap().to_string();
+                let feature = "the feature `tls` of the crate tower-dist-ratelimit-redis";
+                assert!(error.contains(feature), "{error}");
             }
         }
     }
