@@ -1,6 +1,6 @@
 //! The checks that every [`Backend`] has to pass, for authors of backends.
 //!
-//! The kit compares each algorithm of a backend with a slow and simple model of the algorithm. Then it tries known
+//! The kit compares each algorithm of a backend with the [`arithmetic`](crate::arithmetic). Then it tries known
 //! failures of stores: racing tasks, rejections that write, sets that are charged in part, confused keys, and state
 //! that never expires.
 //!
@@ -154,7 +154,7 @@ impl Conformance {
         self
     }
 
-    /// Sets the number of random sequences of requests that are compared with the model, for each algorithm.
+    /// Sets the number of random sequences of requests that are compared with the arithmetic, for each algorithm.
     pub fn sequences(self, sequences: u32) -> Self {
         Self { sequences, ..self }
     }

@@ -158,8 +158,6 @@ mod layer;
 mod lease;
 mod limiter;
 mod limits;
-#[cfg(any(test, feature = "conformance"))]
-mod model;
 mod observe;
 mod policy;
 mod quota;

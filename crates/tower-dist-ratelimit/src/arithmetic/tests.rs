@@ -3,6 +3,7 @@
 mod bytes;
 mod ends;
 pub(crate) mod key;
+mod model;
 mod one_number;
 mod overrides;
 mod traffic;
@@ -14,12 +15,12 @@ use proptest::prelude::*;
 
 use self::{
     key::Key,
+    model::Model,
     traffic::{Step, any_built, everyday},
 };
 use crate::{
     Algorithm, Decision, Quota,
     algorithm::{Ask, FixedWindow},
-    model::Model,
 };
 
 fn nanos(duration: Duration) -> u64 {

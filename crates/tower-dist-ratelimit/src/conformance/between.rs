@@ -1,47 +1,53 @@
-use crate::model::{Expected, Model};
+use crate::{
+    Decision,
+    arithmetic::{State, saturating_nanos},
+    backend::{Charge, PolicyId},
+};
+
+/// A charge of nothing, for looks and corrections.
+const LOOK: Charge<'_> = Charge::new(PolicyId::new(0), &[], 0);
 
 /// The possible states of a key, if each request was decided at an unknown time between its question and its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Between {
     /// All tokens were taken as early as possible, so most of them are back.
-    most: Model,
+    most: State,
     /// All tokens were taken as late as possible.
-    least: Model,
+    least: State,
+    /// The time of the last change of `least`.
+    changed: u64,
 }
 
 impl Between {
-    pub(super) fn new(model: Model) -> Self {
+    pub(super) fn new(unused: State) -> Self {
         Self {
-            most: model.clone(),
-            least: model,
+            most: unused.clone(),
+            least: unused,
+            changed: 0,
         }
     }
 
-    /// Returns the least and the most that a decision between these times can grant.
-    pub(super) fn decide(&self, from: u64, to: u64, cost: u64, want: u64) -> [Expected; 2] {
-        let from = from.max(self.least.seen());
-        let to = to.max(self.most.seen());
+    /// Returns the decisions that grant the least and the most between these times.
+    pub(super) fn decide(&self, from: u64, to: u64, charge: &Charge<'_>) -> [Decision; 2] {
+        let from = from.max(self.changed);
         [
-            self.least.decide(from, cost, want),
-            self.most.decide(to, cost, want),
+            self.least.decide(from, charge),
+            self.most.decide(to, charge),
         ]
     }
 
     /// Returns the earliest and the latest time at which nothing counts.
     pub(super) fn unused(&self, from: u64, to: u64) -> [u64; 2] {
-        [
-            self.most.unused_at(from.max(self.most.seen())),
-            self.least.unused_at(to.max(self.least.seen())),
-        ]
+        [(&self.most, from), (&self.least, to)]
+            .map(|(state, now)| now + saturating_nanos(state.decide(now, &LOOK).reset_after))
     }
 
-    pub(super) fn take(&mut self, from: u64, to: u64, tokens: u64) {
-        self.most.take(from.max(self.most.seen()), tokens);
-        self.least.take(to.max(self.least.seen()), tokens);
-    }
-
+    /// Takes `delta` tokens, or returns `-delta` tokens.
     pub(super) fn settle(&mut self, from: u64, to: u64, delta: i64) {
-        self.most.settle(from.max(self.most.seen()), delta);
-        self.least.settle(to.max(self.least.seen()), delta);
+        if delta != 0 {
+            self.most.settle(from, &LOOK, delta);
+            self.least.settle(to, &LOOK, delta);
+            self.changed = to;
+        }
     }
 }

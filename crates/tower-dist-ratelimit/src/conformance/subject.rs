@@ -4,10 +4,9 @@ use tokio::time::Instant;
 
 use super::{ALL, Checked, Conformance, Violation, clock::Clock};
 use crate::{
-    Algorithm, BuildError, Decision, Decisions, Policy, Quota,
-    algorithm::saturating_nanos,
+    Algorithm, Decision, Decisions, Policy, Quota,
+    arithmetic::{Limit, State, saturating_nanos},
     backend::{Answer, Backend, Charge, PolicyId},
-    model::Model,
 };
 
 /// The limit of the kit's quotas: low enough to exhaust quickly, and to fit in any log.
@@ -50,8 +49,12 @@ impl Subject {
         Ok(set.members.remove(0))
     }
 
-    pub(super) fn model(&self) -> Model {
-        Model::new(self.algorithm, self.quota)
+    /// Returns the state of an unused key by the arithmetic.
+    pub(super) fn unused(&self) -> Result<State, Violation> {
+        let limit = Limit::new(self.algorithm, self.quota);
+        Ok(limit
+            .map_err(|error| self.failed("register", error))?
+            .unused(0))
     }
 
     /// Returns a key that no other check uses.
@@ -96,6 +99,57 @@ impl Subject {
         }
     }
 
+    /// A violation by an operation that failed.
+    fn failed(&self, operation: &str, error: impl fmt::Display) -> Violation {
+        self.broken(operation, "error", "none", format_args!("{error}"))
+    }
+
+    /// Fails unless two values are equal.
+    pub(super) fn equal<T: PartialEq + fmt::Debug>(
+        &self,
+        operation: impl fmt::Display,
+        field: &'static str,
+        expected: T,
+        actual: T,
+    ) -> Checked {
+        let kept = expected == actual;
+        self.promise(kept, operation, field, format_args!("{expected:?}"), actual)
+    }
+
+    /// Fails unless a request is allowed or rejected as `expected`.
+    pub(super) fn allows(
+        &self,
+        operation: impl fmt::Display,
+        expected: bool,
+        seen: Decision,
+    ) -> Checked {
+        let kept = seen.allowed == expected;
+        self.promise(kept, operation, "allowed", expected, seen)
+    }
+
+    /// Fails unless a key has `expected` remaining tokens.
+    pub(super) fn remains(
+        &self,
+        operation: impl fmt::Display,
+        expected: u64,
+        seen: Decision,
+    ) -> Checked {
+        let kept = seen.remaining == expected;
+        self.promise(kept, operation, "remaining", expected, seen)
+    }
+
+    /// Fails unless a decision is as on an `unused` key.
+    pub(super) fn is_unused(
+        &self,
+        operation: impl fmt::Display,
+        unused: Decision,
+        seen: Decision,
+    ) -> Checked {
+        let kept = seen.remaining == unused.remaining && seen.reset_after.is_zero();
+        let expected = format_args!("as of an unused key, {unused:?}");
+        self.promise(kept, operation, "remaining", expected, seen)
+    }
+
     pub(super) fn charge<'a>(&self, key: &'a [u8], cost: u64) -> Charge<'a> {
         Charge::new(self.policy, key, cost)
     }
@@ -103,14 +157,7 @@ impl Subject {
     pub(super) async fn ask(&self, charge: Charge<'_>) -> Result<Decision, Violation> {
         let (allowed, decisions) = self.ask_all(&[charge]).await?;
         let decision = decisions[0];
-        let expected = decision.allowed;
-        self.promise(
-            allowed == expected,
-            "acquire",
-            "the answer",
-            expected,
-            allowed,
-        )?;
+        self.equal("acquire", "the answer", decision.allowed, allowed)?;
         Ok(decision)
     }
 
@@ -136,44 +183,37 @@ impl Subject {
     async fn ask_all(&self, charges: &[Charge<'_>]) -> Result<(bool, Decisions), Violation> {
         let mut out = Decisions::rejected(charges.len());
         let answer = self.backend.acquire(charges, &mut out);
-        let told = self.answered("acquire", answer).await?;
-        let (allowed, decisions) = told.unwrap_or_else(|allowed| (allowed, out));
-        let (asked, told) = (charges.len(), decisions.len());
-        self.promise(
-            asked == told,
-            "acquire",
-            "the number of decisions",
-            asked,
-            told,
-        )?;
+        let (allowed, decisions) = self.answered("acquire", answer, out).await?;
+        let field = "the number of decisions";
+        self.equal("acquire", field, charges.len(), decisions.len())?;
         Ok((allowed, decisions))
     }
 
-    /// Waits for an answer. Returns its decisions unless they are in the caller's `out`.
+    /// Waits for an answer. The decisions of an immediate answer are in `out`.
     async fn answered(
         &self,
         operation: &str,
         answer: Answer,
-    ) -> Result<Result<(bool, Decisions), bool>, Violation> {
+        out: Decisions,
+    ) -> Result<(bool, Decisions), Violation> {
         let answer = match answer {
-            Answer::Done(allowed) => return Ok(Err(allowed)),
+            Answer::Done(allowed) => return Ok((allowed, out)),
             Answer::Failed(error) => Err(error),
             Answer::Later(answer) => answer.await,
         };
-        match answer {
-            Ok(verdict) => Ok(Ok((verdict.allowed, verdict.decisions))),
-            Err(error) => Err(self.broken(operation, "error", "none", error.to_string())),
-        }
+        let joint = answer.map_err(|error| self.failed(operation, error))?;
+        Ok((joint.allowed, joint.decisions))
     }
 
     pub(super) async fn settle(&self, charge: Charge<'_>, delta: i64) -> Checked {
         let answer = self.backend.settle(&[charge], delta);
-        self.answered("settle", answer).await.map(drop)
+        let none = Decisions::rejected(0);
+        self.answered("settle", answer, none).await.map(drop)
     }
 
     pub(super) async fn reset(&self, key: &[u8]) -> Checked {
         let done = self.backend.reset(self.policy, key).await;
-        done.map_err(|error| self.broken("reset", "error", "none", error.to_string()))
+        done.map_err(|error| self.failed("reset", error))
     }
 }
 
@@ -221,20 +261,13 @@ impl Set {
             });
         }
         let first = &members[0];
-        let failed =
-            |error: BuildError| first.broken("register", "error", "none", error.to_string());
+        let failed = |error| first.failed("register", error);
         for policy in &registered {
             policy.check().map_err(failed)?;
         }
         let ids = backend.register(&registered).map_err(failed)?;
-        let (expected, actual) = (members.len(), ids.len());
-        first.promise(
-            expected == actual,
-            "register",
-            "the number of ids",
-            expected,
-            actual,
-        )?;
+        let field = "the number of ids";
+        first.equal("register", field, members.len(), ids.len())?;
         for (member, policy) in members.iter_mut().zip(ids) {
             member.policy = policy;
         }

@@ -8,7 +8,7 @@ use crate::{Algorithm, Quota};
 
 /// The state of one key under one policy. Times are nanoseconds since the limiter's creation, and never go back.
 #[derive(Clone, Debug)]
-pub(crate) struct Model {
+pub(super) struct Model {
     quota: Quota,
     kind: Kind,
 }
@@ -23,17 +23,17 @@ enum Kind {
 
 /// The decision to expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Expected {
-    pub(crate) allowed: bool,
-    pub(crate) granted: u64,
-    pub(crate) remaining: u64,
+pub(super) struct Expected {
+    pub(super) allowed: bool,
+    pub(super) granted: u64,
+    pub(super) remaining: u64,
     /// In nanoseconds.
-    pub(crate) delay: u64,
+    pub(super) delay: u64,
 }
 
 impl Model {
     /// An unused key. The windows of `algorithm` are not staggered.
-    pub(crate) fn new(algorithm: Algorithm, quota: Quota) -> Self {
+    pub(super) fn new(algorithm: Algorithm, quota: Quota) -> Self {
         let kind = match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 Kind::Drained(Drained::bucket(quota))
@@ -44,16 +44,7 @@ impl Model {
         Self { quota, kind }
     }
 
-    /// Returns the time of the last change. Earlier times have no answer.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn seen(&self) -> u64 {
-        match &self.kind {
-            Kind::Drained(one) => one.seen(),
-            Kind::Counted(one) => one.seen(),
-        }
-    }
-
-    pub(crate) fn decide(&self, nanos: u64, cost: u64, want: u64) -> Expected {
+    pub(super) fn decide(&self, nanos: u64, cost: u64, want: u64) -> Expected {
         let (free, delay) = match &self.kind {
             Kind::Drained(queue) if queue.is_queue() => {
                 let places = queue.places(nanos);
@@ -84,9 +75,8 @@ impl Model {
         }
     }
 
-    #[cfg(test)]
     /// The same windows and counts under another limit.
-    pub(crate) fn limited_to(self, limit: u64) -> Self {
+    pub(super) fn limited_to(self, limit: u64) -> Self {
         let quota = Quota::new(limit, self.quota.window());
         let kind = match self.kind {
             Kind::Counted(windows) => Kind::Counted(windows.limited_to(quota)),
@@ -95,23 +85,22 @@ impl Model {
         Self { quota, kind }
     }
 
-    pub(crate) fn take(&mut self, nanos: u64, tokens: u64) {
+    pub(super) fn take(&mut self, nanos: u64, tokens: u64) {
         match &mut self.kind {
             Kind::Drained(one) => one.take(nanos, tokens),
             Kind::Counted(one) => one.take(nanos, tokens),
         }
     }
 
-    pub(crate) fn settle(&mut self, nanos: u64, delta: i64) {
+    pub(super) fn settle(&mut self, nanos: u64, delta: i64) {
         match &mut self.kind {
             Kind::Drained(one) => one.settle(nanos, delta),
             Kind::Counted(one) => one.settle(nanos, delta),
         }
     }
 
-    #[cfg(test)]
     /// Returns the first time from `nanos` on at which this cost is allowed, or `None` if it never is.
-    pub(crate) fn allowed_at(&self, nanos: u64, cost: u64) -> Option<u64> {
+    pub(super) fn allowed_at(&self, nanos: u64, cost: u64) -> Option<u64> {
         if cost > self.quota.burst_size() {
             return None;
         }
@@ -119,7 +108,7 @@ impl Model {
     }
 
     /// Returns the first time from `nanos` on at which nothing counts.
-    pub(crate) fn unused_at(&self, nanos: u64) -> u64 {
+    pub(super) fn unused_at(&self, nanos: u64) -> u64 {
         first(nanos, |time| match &self.kind {
             Kind::Drained(one) => one.is_unused(time),
             Kind::Counted(one) => one.is_unused(time),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    Ask, Key,
+    Ask, Key, Model,
     traffic::{ALL, everyday},
 };
-use crate::{Algorithm, Quota, model::Model};
+use crate::{Algorithm, Quota};
 
 fn by(quota: &Quota, cost: u64) -> Ask<'_> {
     Ask {

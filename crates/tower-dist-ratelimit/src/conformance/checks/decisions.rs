@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, Checked, Conformance, Decision, FROZEN, LIMIT, Numbers, Quota, Subject};
-use crate::{algorithm::saturating_nanos, conformance::between::Between};
+use crate::{arithmetic::saturating_nanos, conformance::between::Between};
 
 /// Number of requests in a sequence.
 const LENGTH: u32 = 40;
@@ -15,7 +15,7 @@ struct Request {
 /// A window in which a token comes back every 25 ms, for a clock that cannot be paused.
 const LIVE: Duration = Duration::from_millis(500);
 
-/// Random requests are decided as the model decides them, also while time passes. By a clock that cannot be paused,
+/// Random requests are decided as the arithmetic decides them, also while time passes. By a clock that cannot be paused,
 /// time passes only for algorithms without fixed windows: the beginning of such windows is unknown.
 pub(in super::super) async fn decisions(kit: &Conformance, algorithm: Algorithm) -> Checked {
     let mut numbers = kit.numbers("decisions");
@@ -34,7 +34,7 @@ pub(in super::super) async fn decisions(kit: &Conformance, algorithm: Algorithm)
         let quota = quota.unwrap_or(FROZEN);
         let subject = Subject::one(kit, "decisions", algorithm, quota, false)?;
         let key = subject.key(&sequence.to_string());
-        let mut between = Between::new(subject.model());
+        let mut between = Between::new(subject.unused()?);
         for _ in 0..LENGTH {
             if passes {
                 let time = pause(&subject, stands_still, &mut numbers);
@@ -103,19 +103,20 @@ async fn compare(
         settle,
     } = *request;
     let asked = subject.now();
-    let decision = subject.ask(subject.charge(key, cost).up_to(up_to)).await?;
+    let charge = subject.charge(key, cost).up_to(up_to);
+    let decision = subject.ask(charge).await?;
     let told = subject.now();
     // Counting in units may round by a nanosecond.
     let grain = saturating_nanos(subject.clock.grain()).max(1);
-    let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, cost, up_to);
+    let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, &charge);
     let total = |granted: u64, remaining: u64| granted + remaining;
     // A request that could have been rejected may wait for `max_wait`.
     let longest = match subject.algorithm {
         Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
-        _ => early.delay,
+        _ => saturating_nanos(early.delay),
     };
     let delays = match decision.allowed {
-        true => late.delay..=longest + grain,
+        true => saturating_nanos(late.delay)..=longest + grain,
         false => 0..=0,
     };
     let fits = (early.allowed..=late.allowed).contains(&decision.allowed)
@@ -125,10 +126,10 @@ async fn compare(
         && delays.contains(&saturating_nanos(decision.delay))
         && decision.limit == subject.quota.limit();
     let operation = || format!("acquire of {cost}, up to {up_to}");
-    let expected = format!("{early:?} to {late:?} of {}", subject.quota.limit());
+    let expected = format!("{early:?} to {late:?}");
     subject.promise(fits, operation(), "the decision", expected, decision)?;
     sound(subject, cost, &decision)?;
-    between.take(asked, told, decision.granted);
+    between.settle(asked, told, decision.granted.cast_signed());
     // By a clock that cannot be paused, the beginning of windows is unknown.
     if subject.clock.grain().is_zero() || !subject.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
@@ -149,7 +150,7 @@ async fn compare(
     Ok(())
 }
 
-/// Checks the promises on a decision that need no model.
+/// Checks the promises on a decision that need no arithmetic.
 fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Checked {
     let never = cost > subject.quota.burst_size();
     let sound = if decision.allowed {

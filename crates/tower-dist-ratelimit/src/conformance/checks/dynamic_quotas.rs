@@ -12,51 +12,25 @@ pub(in super::super) async fn dynamic_quotas(kit: &Conformance, algorithm: Algor
     let used = subject.exhaust(&key).await?;
     let zero = subject.ask(by(0, 1)).await?;
     let rejected = !zero.allowed && zero.retry_after.is_none();
-    subject.promise(
-        rejected,
-        "acquire by a limit of 0",
-        "allowed",
-        "false, for ever",
-        zero,
-    )?;
+    let (operation, expected) = ("acquire by a limit of 0", "false, for ever");
+    subject.promise(rejected, operation, "allowed", expected, zero)?;
     let low = subject.ask(by(LIMIT / 2, 1)).await?;
     let rejected = !low.allowed && low.remaining == 0 && low.limit == LIMIT / 2;
+    let kept = rejected && low.retry_after.is_some();
     let operation = format!("acquire by a limit below the {used} that are used");
     let expected = "false, with the new limit and a retry_after";
-    subject.promise(
-        rejected && low.retry_after.is_some(),
-        operation,
-        "allowed",
-        expected,
-        low,
-    )?;
+    subject.promise(kept, operation, "allowed", expected, low)?;
     let high = subject.ask(by(2 * LIMIT, 1)).await?;
     let allowed = high.allowed && high.limit == 2 * LIMIT;
     let operation = format!("acquire by a limit above the {used} that are used");
-    subject.promise(
-        allowed,
-        operation,
-        "allowed",
-        "true, with the new limit",
-        high,
-    )?;
+    let expected = "true, with the new limit";
+    subject.promise(allowed, operation, "allowed", expected, high)?;
+    let (kept, operation) = (high.remaining <= LIMIT, "acquire by a raised limit");
     let expected = format!("at most {LIMIT}: used tokens stay used");
-    let stay = high.remaining < LIMIT + 1;
-    subject.promise(
-        stay,
-        "acquire by a raised limit",
-        "remaining",
-        expected,
-        high,
-    )?;
+    subject.promise(kept, operation, "remaining", expected, high)?;
     let back = subject.take(&key, 1).await?;
     let operation = "acquire by the policy's own quota again";
     let rejected = !back.allowed && back.limit == LIMIT;
-    subject.promise(
-        rejected,
-        operation,
-        "allowed",
-        "false, with its limit",
-        back,
-    )
+    let expected = "false, with its limit";
+    subject.promise(rejected, operation, "allowed", expected, back)
 }

@@ -7,14 +7,8 @@ pub(in super::super) async fn expiry(kit: &Conformance, algorithm: Algorithm) ->
     let subject = Subject::one(kit, "expiry", algorithm, QUICK, false)?;
     let key = subject.key("a");
     let unused = subject.look(&key).await?;
-    let zero = unused.reset_after.is_zero();
-    subject.promise(
-        zero,
-        "a look at an unused key",
-        "reset_after",
-        "zero",
-        unused,
-    )?;
+    let operation = "a look at an unused key";
+    subject.equal(operation, "reset_after", Duration::ZERO, unused.reset_after)?;
     subject.take(&key, 3).await?;
     let asked = subject.now();
     let used = subject.take(&key, 2).await?;
@@ -30,28 +24,19 @@ pub(in super::super) async fn expiry(kit: &Conformance, algorithm: Algorithm) ->
         subject.clock.pass(wait - nano).await;
         let seen = subject.look(&key).await?;
         let operation = format!("a look 1 ns before a reset_after of {wait:?}");
-        subject.promise(
-            seen.reset_after == nano,
-            operation,
-            "reset_after",
-            "1ns",
-            seen,
-        )?;
+        let kept = seen.reset_after == nano;
+        subject.promise(kept, operation, "reset_after", "1ns", seen)?;
         subject.clock.pass(nano).await;
     } else {
         subject.clock.pass(wait.saturating_sub(4 * grain)).await;
         still(&subject, &key, wait, since).await?;
         let passed = Duration::from_nanos(subject.now()) - since[1];
-        subject
-            .clock
-            .pass((wait + grain).saturating_sub(passed))
-            .await;
+        let rest = (wait + grain).saturating_sub(passed);
+        subject.clock.pass(rest).await;
     }
     let seen = subject.look(&key).await?;
-    let as_new = seen.remaining == unused.remaining && seen.reset_after.is_zero();
     let operation = format!("a look after a reset_after of {wait:?}");
-    let expected = format!("as of an unused key, {unused:?}");
-    subject.promise(as_new, operation, "remaining", expected, seen)
+    subject.is_unused(operation, unused, seen)
 }
 
 /// Checks the rest of `wait` shortly before its end. The answer with `wait` was made between the two times of `since`.
@@ -62,12 +47,6 @@ async fn still(subject: &Subject, key: &[u8], wait: Duration, since: [Duration; 
     let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
     let left = wait.saturating_sub(most + grain)..=(wait + grain).saturating_sub(least);
     let operation = format!("a look {least:?} to {most:?} into a reset_after of {wait:?}");
-    let expected = format!("{left:?}");
-    subject.promise(
-        left.contains(&seen.reset_after),
-        operation,
-        "reset_after",
-        expected,
-        seen,
-    )
+    let (kept, expected) = (left.contains(&seen.reset_after), format!("{left:?}"));
+    subject.promise(kept, operation, "reset_after", expected, seen)
 }

@@ -17,10 +17,10 @@ pub(in super::super) async fn keys(kit: &Conformance, algorithm: Algorithm) -> C
     for turn in 1..=2 {
         for key in &keys {
             let seen = subject.take(key, 1).await?;
-            let own = seen.allowed && seen.remaining == full - turn;
             let start = String::from_utf8_lossy(&key[..key.len().min(16)]);
             let operation = format!("acquire {turn} of {start:?}, {} bytes", key.len());
-            subject.promise(own, operation, "remaining", full - turn, seen)?;
+            subject.allows(&operation, true, seen)?;
+            subject.remains(operation, full - turn, seen)?;
         }
     }
     Ok(())

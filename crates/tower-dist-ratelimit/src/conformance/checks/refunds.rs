@@ -6,14 +6,7 @@ pub(in super::super) async fn refunds(kit: &Conformance, algorithm: Algorithm) -
     let key = subject.key("a");
     let full = subject.look(&key).await?.remaining;
     let left = |what: &'static str, seen: Decision, expected: u64| {
-        let operation = format!("{what} of {full}");
-        subject.promise(
-            seen.remaining == expected,
-            operation,
-            "remaining",
-            expected,
-            seen,
-        )
+        subject.remains(format_args!("{what} of {full}"), expected, seen)
     };
     let taken = subject.take(&key, 5).await?;
     left("5 taken", taken, full - 5)?;
@@ -32,13 +25,7 @@ pub(in super::super) async fn refunds(kit: &Conformance, algorithm: Algorithm) -
     subject.settle(subject.charge(&key, 4), debt).await?;
     left("more taken than there was", subject.look(&key).await?, 0)?;
     let rejected = subject.take(&key, 1).await?;
-    subject.promise(
-        !rejected.allowed,
-        "acquire of a key in debt",
-        "allowed",
-        false,
-        rejected,
-    )?;
+    subject.allows("acquire of a key in debt", false, rejected)?;
     subject.settle(all, -debt).await?;
     left("the debt refunded", subject.look(&key).await?, full - 7)?;
     let other = subject.look(&subject.key("b")).await?;

@@ -17,13 +17,8 @@ pub(in super::super) async fn retry(kit: &Conformance, algorithm: Algorithm) -> 
         }
         let wait = decision.retry_after.unwrap_or_default();
         let operation = format!("acquire of {cost} from an exhausted key");
-        subject.promise(
-            !wait.is_zero(),
-            operation,
-            "retry_after",
-            "above zero",
-            decision,
-        )?;
+        let (some, expected) = (!wait.is_zero(), "above zero");
+        subject.promise(some, operation, "retry_after", expected, decision)?;
         let since = [asked, subject.now()].map(Duration::from_nanos);
         if subject.clock.grain().is_zero() {
             seen = true;
@@ -32,14 +27,11 @@ pub(in super::super) async fn retry(kit: &Conformance, algorithm: Algorithm) -> 
             seen |= about(&subject, &key, cost, wait, since).await?;
         }
     }
-    let expected = "long enough to look before it";
-    subject.promise(
-        seen,
+    let (operation, expected) = (
         "acquire from an exhausted key",
-        "retry_after",
-        expected,
-        "shorter",
-    )
+        "long enough to look before it",
+    );
+    subject.promise(seen, operation, "retry_after", expected, "shorter")
 }
 
 /// Charges one nanosecond before the end of `wait` and at its end, by a paused clock.
@@ -48,11 +40,11 @@ async fn exactly(subject: &Subject, key: &[u8], cost: u64, wait: Duration) -> Ch
     subject.clock.pass(wait - nano).await;
     let early = subject.take(key, cost).await?;
     let operation = format!("acquire of {cost}, {nano:?} before a retry_after of {wait:?}");
-    subject.promise(!early.allowed, operation, "allowed", false, early)?;
+    subject.allows(operation, false, early)?;
     subject.clock.pass(nano).await;
     let decision = subject.take(key, cost).await?;
     let operation = format!("acquire of {cost} after a retry_after of {wait:?}");
-    subject.promise(decision.allowed, operation, "allowed", true, decision)
+    subject.allows(operation, true, decision)
 }
 
 /// Charges repeatedly around the end of `wait`, by a clock that cannot be paused.

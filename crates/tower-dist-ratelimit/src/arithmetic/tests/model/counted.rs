@@ -26,12 +26,6 @@ impl Counted {
         }
     }
 
-    #[cfg(feature = "conformance")]
-    pub(super) fn seen(&self) -> u64 {
-        self.taken.last().map_or(0, |last| last.nanos)
-    }
-
-    #[cfg(test)]
     pub(super) fn limited_to(self, quota: Quota) -> Self {
         Self { quota, ..self }
     }

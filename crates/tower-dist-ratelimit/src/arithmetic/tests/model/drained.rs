@@ -35,11 +35,6 @@ impl Drained {
         self.max_wait.is_some()
     }
 
-    #[cfg(feature = "conformance")]
-    pub(super) fn seen(&self) -> u64 {
-        self.seen
-    }
-
     fn window(&self) -> u128 {
         self.quota.window().as_nanos()
     }
