@@ -19,6 +19,6 @@ pub(super) use self::{
 };
 use super::{
     Checked, Conformance, Numbers, Violation,
-    subject::{FROZEN, LIMIT, QUICK, Set, Subject},
+    subject::{FROZEN, LIMIT, QUICK, Subject, Subjects},
 };
 use crate::{Algorithm, Decision, Quota};

@@ -32,7 +32,7 @@ pub(super) struct Subject {
 }
 
 /// Policies that are decided together.
-pub(super) struct Set {
+pub(super) struct Subjects {
     pub(super) members: Vec<Subject>,
 }
 
@@ -45,7 +45,7 @@ impl Subject {
         quota: Quota,
         dynamic: bool,
     ) -> Result<Self, Violation> {
-        let mut set = Set::new(kit, check, &[(algorithm, quota)], dynamic)?;
+        let mut set = Subjects::new(kit, check, &[(algorithm, quota)], dynamic)?;
         Ok(set.members.remove(0))
     }
 
@@ -217,7 +217,7 @@ impl Subject {
     }
 }
 
-impl Set {
+impl Subjects {
     /// Policies that one backend decides together.
     pub(super) fn new(
         kit: &Conformance,

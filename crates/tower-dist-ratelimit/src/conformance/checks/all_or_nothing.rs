@@ -1,4 +1,4 @@
-use super::{Algorithm, Checked, Conformance, FROZEN, LIMIT, Quota, Set};
+use super::{Algorithm, Checked, Conformance, FROZEN, LIMIT, Quota, Subjects};
 
 /// If one policy of a set rejects a request, no policy of the set charges it.
 pub(in super::super) async fn all_or_nothing(kit: &Conformance, algorithm: Algorithm) -> Checked {
@@ -11,7 +11,7 @@ pub(in super::super) async fn all_or_nothing(kit: &Conformance, algorithm: Algor
         for (tight, wide) in [(0, 1), (1, 0)] {
             let mut policies = [tight_policy; 2];
             policies[wide] = wide_policy;
-            let set = Set::new(kit, "all or nothing", &policies, false)?;
+            let set = Subjects::new(kit, "all or nothing", &policies, false)?;
             // Other keys for each pair, because the checks of all algorithms may run concurrently over one store.
             let key = |number| format!("{algorithm:?}-{other:?}-{tight}-{number}");
             let members = set.members.iter().zip(0..);
@@ -22,7 +22,7 @@ pub(in super::super) async fn all_or_nothing(kit: &Conformance, algorithm: Algor
     Ok(())
 }
 
-async fn exhausted(set: &Set, keys: &[Vec<u8>], tight: usize, wide: usize) -> Checked {
+async fn exhausted(set: &Subjects, keys: &[Vec<u8>], tight: usize, wide: usize) -> Checked {
     let subject = &set.members[tight];
     let (_, full) = set.take(keys, 0).await?;
     let mut taken = 0;

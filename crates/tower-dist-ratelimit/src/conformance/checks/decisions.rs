@@ -1,16 +1,10 @@
 use std::time::Duration;
 
 use super::{Algorithm, Checked, Conformance, Decision, FROZEN, LIMIT, Numbers, Quota, Subject};
-use crate::{arithmetic::saturating_nanos, conformance::between::Between};
+use crate::{arithmetic::saturating_nanos, backend::Charge, conformance::between::Between};
 
 /// Number of requests in a sequence.
 const LENGTH: u32 = 40;
-
-struct Request {
-    cost: u64,
-    up_to: u64,
-    settle: Option<i64>,
-}
 
 /// A window in which a token comes back every 25 ms, for a clock that cannot be paused.
 const LIVE: Duration = Duration::from_millis(500);
@@ -40,8 +34,8 @@ pub(in super::super) async fn decisions(kit: &Conformance, algorithm: Algorithm)
                 let time = pause(&subject, stands_still, &mut numbers);
                 subject.clock.pass(time).await;
             }
-            let request = Request::any(&subject, kit.leases, &mut numbers);
-            compare(&subject, &key, &mut between, &request).await?;
+            let (charge, correction) = request(&subject, &key, kit.leases, &mut numbers);
+            compare(&subject, &mut between, charge, correction).await?;
         }
     }
     Ok(())
@@ -70,40 +64,35 @@ fn quota(algorithm: Algorithm, numbers: &mut Numbers) -> Quota {
     }
 }
 
-impl Request {
-    fn any(subject: &Subject, leases: bool, numbers: &mut Numbers) -> Self {
-        let burst = subject.quota.burst_size();
-        let cost = match numbers.up_to(3) {
-            0 => numbers.up_to(burst + 1),
-            _ => numbers.up_to(2),
-        };
-        let up_to = match numbers.up_to(3) {
-            0 if leases => numbers.up_to(burst + 1),
-            _ => cost,
-        };
-        let settle = (numbers.up_to(4) == 0)
-            .then(|| numbers.up_to(cost + 3).cast_signed() - cost.cast_signed());
-        Self {
-            cost,
-            up_to,
-            settle,
-        }
-    }
+/// Returns a random charge, and sometimes a correction of it.
+fn request<'a>(
+    subject: &Subject,
+    key: &'a [u8],
+    leases: bool,
+    numbers: &mut Numbers,
+) -> (Charge<'a>, Option<i64>) {
+    let burst = subject.quota.burst_size();
+    let cost = match numbers.up_to(3) {
+        0 => numbers.up_to(burst + 1),
+        _ => numbers.up_to(2),
+    };
+    let up_to = match numbers.up_to(3) {
+        0 if leases => numbers.up_to(burst + 1),
+        _ => cost,
+    };
+    let correction =
+        (numbers.up_to(4) == 0).then(|| numbers.up_to(cost + 3).cast_signed() - cost.cast_signed());
+    (subject.charge(key, cost).up_to(up_to), correction)
 }
 
 async fn compare(
     subject: &Subject,
-    key: &[u8],
     between: &mut Between,
-    request: &Request,
+    charge: Charge<'_>,
+    correction: Option<i64>,
 ) -> Checked {
-    let Request {
-        cost,
-        up_to,
-        settle,
-    } = *request;
+    let (cost, up_to) = (charge.cost, charge.up_to);
     let asked = subject.now();
-    let charge = subject.charge(key, cost).up_to(up_to);
     let decision = subject.ask(charge).await?;
     let told = subject.now();
     // Counting in units may round by a nanosecond.
@@ -140,11 +129,11 @@ async fn compare(
         let expected = format!("{from:?} to {to:?}");
         subject.promise(fits, operation(), "reset_after", expected, decision)?;
     }
-    if let Some(delta) = settle
+    if let Some(delta) = correction
         && decision.allowed
     {
         let asked = subject.now();
-        subject.settle(subject.charge(key, cost), delta).await?;
+        subject.settle(charge, delta).await?;
         between.settle(asked, subject.now(), delta.max(-cost.cast_signed()));
     }
     Ok(())
