@@ -36,7 +36,8 @@ pub enum Consistency {
     /// key, and start before the tokens run out. A refill requests up to three quarters of the tokens that
     /// this instance needs in a lease time. It takes at most a quarter of the tokens that remain in the
     /// backend, or the tokens of 16 requests if that is more (and no more than a quarter of the burst).
-    /// Requests for other keys, or with a [leaky queue](crate::Policy::leaky_queue), are decided exactly.
+    /// Requests for other keys, with a [leaky queue](crate::Policy::leaky_queue) or outside of a runtime are
+    /// decided exactly.
     ///
     /// [`Decision::remaining`](crate::Decision::remaining) includes the tokens leased here. A
     /// [peek](crate::Limiter::peek) reports the tokens in the backend without them.
@@ -82,7 +83,8 @@ pub enum Consistency {
     /// # Cost
     ///
     /// A task per active key, with two round trips per interval, and a short lock per request. Each policy
-    /// has at most 10,000 such keys. Further keys, and keys of more than 1,000 bytes, are decided exactly.
+    /// has at most 10,000 such keys. Further keys, keys of more than 1,000 bytes, and requests outside of a
+    /// runtime are decided exactly.
     Eventual(Duration),
 }
 

@@ -1,5 +1,8 @@
 //! Keys that have a lease, and their policies.
 
+use futures_util::FutureExt;
+use tower_dist_ratelimit::backend::Memory;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -127,4 +130,14 @@ async fn remaining_tokens_of_a_window_do_not_depend_on_the_burst_of_a_quota() {
     let decision = own.check_n("hot", 30).await.unwrap();
     assert_eq!(decision.source, Source::Lease);
     assert_eq!(decision.remaining, 10_000 - 130);
+}
+
+#[test]
+fn outside_a_runtime_every_request_is_decided_exactly() {
+    let limiter = Limiter::builder(Memory::default(), plenty());
+    let limiter = limiter.consistency(Consistency::leased()).build().unwrap();
+    for _ in 0..200 {
+        let decision = limiter.check("hot").now_or_never().unwrap().unwrap();
+        assert_eq!(decision.source, Source::Backend);
+    }
 }
