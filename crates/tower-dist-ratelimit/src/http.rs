@@ -15,7 +15,7 @@ pub(crate) use self::stamp::policies_of;
 use self::{follow_up::Refund, stamp::Stamp};
 use crate::{
     Decided, RateLimitHandle, Reason, Rejection, RejectionResponse, ResponseHeaders, headers,
-    key::{KeySink, RequestParts},
+    key::RequestParts,
     limits::{Limits, Outcome, Question, Rule},
 };
 
@@ -43,38 +43,16 @@ pub(crate) struct Answers {
     pub(crate) refund_when: Option<RefundWhen>,
 }
 
-/// The headers and the handle of a request that passes.
-pub(crate) struct Passed {
-    stamp: Option<Stamp>,
-    handle: Option<RateLimitHandle>,
-}
-
 impl HttpLimits {
     #[inline]
-    pub(crate) fn decide<B>(
-        self: &Arc<Self>,
-        question: &mut Option<Question>,
-        request: &Request<B>,
-    ) -> Outcome<Passed> {
+    pub(crate) fn decide<B>(&self, question: &mut Question, request: &Request<B>) -> Outcome {
         // Built for each use: copying a view that was just written takes longer.
         let head = || RequestParts::new(request);
         if self.answers.exempt.iter().any(|exempt| exempt(head())) {
-            return Outcome::Pass(self.passed(Decided::none(), false));
+            return Outcome::Pass { charged: false };
         }
-        let look = |_, rule: &Rule, sink: &mut KeySink| rule.look(head(), sink);
-        let passed = |decided: Decided<'_>, charged| self.passed(decided, charged);
-        self.limits.decide(question, look, passed)
-    }
-
-    /// A layer with handles gives one to every request, also to an exempt or uncharged one.
-    #[inline]
-    pub(crate) fn passed(self: &Arc<Self>, decided: Decided<'_>, charged: bool) -> Passed {
-        let answers = &self.answers;
-        let handle = answers.handle || charged && answers.refund_when.is_some();
-        Passed {
-            stamp: if charged { self.stamp(decided) } else { None },
-            handle: handle.then(|| RateLimitHandle::new(&self.limits, &decided, charged)),
-        }
+        let look = |rule: &Rule, sink: &mut _, asked: &mut _| rule.look(head(), sink, asked);
+        self.limits.decide(question, look)
     }
 
     /// The headers for the response to a request that passes, if it gets any.
@@ -94,25 +72,35 @@ impl HttpLimits {
         }
     }
 
-    /// Gives a request its handle, and returns the work that remains for its response.
+    /// Gives a request that passes its handle, and returns the work that remains for its response.
     #[inline]
-    pub(crate) fn attach<B>(
+    pub(crate) fn follow_up<B>(
         self: &Arc<Self>,
-        passed: Passed,
+        question: &Question,
+        charged: bool,
         request: &mut Request<B>,
     ) -> FollowUp {
-        let Passed { stamp, handle } = passed;
-        let refund = handle.and_then(|handle| {
-            if self.answers.handle {
+        let answers = &self.answers;
+        let decided = Decided::new(&self.limits.rules, question);
+        let refunds = charged && answers.refund_when.is_some();
+        let refund = (answers.handle || refunds).then(|| {
+            // A layer with handles gives one to every request, also to an exempt or uncharged one.
+            let handle = RateLimitHandle::new(&self.limits, &decided, charged);
+            if answers.handle {
                 let extensions = request.extensions_mut();
                 let outer = extensions.remove();
                 extensions.insert(handle.clone().within(outer));
             }
             let http = Arc::clone(self);
-            let refunds = self.answers.refund_when.is_some();
-            refunds.then(|| Box::new(Refund { http, handle }))
+            answers
+                .refund_when
+                .is_some()
+                .then(|| Box::new(Refund { http, handle }))
         });
-        FollowUp { stamp, refund }
+        FollowUp {
+            stamp: if charged { self.stamp(decided) } else { None },
+            refund: refund.flatten(),
+        }
     }
 
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {

@@ -75,14 +75,6 @@ impl Ladder {
         })
     }
 
-    /// Returns permission to query the backend, unless the circuit is open or this process has recently returned to the
-    /// backend. Costs two relaxed loads.
-    #[inline]
-    pub(crate) fn leave_if_closed(&self) -> Option<Leave> {
-        let leave = self.breaker.leave_if_closed()?;
-        self.recovery.is_over().then_some(leave)
-    }
-
     /// Returns permission to query the backend. While the circuit is open, only a probe that is due gets it.
     #[inline]
     pub(crate) fn leave(&self) -> Result<Leave, BackendError> {

@@ -16,6 +16,7 @@ use crate::{
     ProblemJson, RejectionResponse,
     backend::{Backend, BackendError},
     http::HttpLimits,
+    limits::Question,
 };
 
 /// Limits the rate of HTTP requests to a service.
@@ -116,7 +117,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Built in place: moving it costs more than the decision.
-        let mut question = None;
+        let mut question = Question::default();
         let outcome = self.layer.http.decide(&mut question, &request);
         ResponseFuture {
             state: self.go_on(outcome, &mut question, request),

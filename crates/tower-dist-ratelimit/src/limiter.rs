@@ -4,7 +4,6 @@ mod check;
 use std::{
     fmt,
     future::{Future, poll_fn},
-    ops::Range,
     sync::Arc,
 };
 
@@ -17,7 +16,7 @@ use crate::{
     backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
     ladder::Instead,
-    limits::{Applies, Limits, Outcome, Question, Quoted, Rule},
+    limits::{Applies, Asked, Limits, Outcome, Question, Rule, usable},
 };
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
@@ -100,13 +99,26 @@ impl Limiter {
         }
     }
 
-    /// The charge of a policy. `None` is the policy's own cost.
+    /// Fills in the charges. All policies count the same key. A cost of `None` is the policy's own.
     #[inline]
-    fn applies(&self, rule: &Rule, key: Range<usize>, cost: Option<u64>) -> Applies {
-        Applies::To {
-            key,
-            cost: cost.unwrap_or(rule.policy.cost),
-            quota: Quoted::found(self.quota),
+    fn look<K: IntoKey>(
+        &self,
+        key: K,
+        cost: Option<u64>,
+    ) -> impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies {
+        let (mut key, mut place) = (Some(key), 0..0);
+        move |_, sink, asked| {
+            if let Some(key) = key.take() {
+                place = sink.key(|sink| key.write(sink)).0;
+            }
+            asked.key = place.clone();
+            if let Some(cost) = cost {
+                asked.cost = cost;
+            }
+            if let Some(quota) = self.quota {
+                asked.quota = usable(quota);
+            }
+            Applies::Yes
         }
     }
 
@@ -154,19 +166,16 @@ impl Limiter {
     pub async fn peek(&self, key: impl IntoKey) -> Result<Decision, BackendError> {
         self.check_quota()?;
         let limits = &*self.limits;
-        let mut question = Box::new(Question::of(sink_of(key)));
-        let place = 0..question.keys().len();
-        let look = |_, rule: &Rule, _: &mut KeySink| self.applies(rule, place.clone(), Some(0));
-        let outcome = match limits.decide_together(&mut question, look) {
-            Outcome::Later(mut waiting) => {
-                poll_fn(|cx| waiting.poll(limits, &mut question, cx)).await
-            }
+        let mut question = Box::<Question>::default();
+        let outcome = match limits.decide_silently(&mut question, self.look(key, Some(0))) {
+            Outcome::Later => poll_fn(|cx| limits.poll(&mut question, cx)).await,
             outcome => outcome,
         };
-        match outcome {
-            Outcome::Reject(_) if !limits.shadow => rejected(limits, &mut question),
-            _ => Ok(allowed(&Decided::new(&limits.rules, &question))),
-        }
+        let outcome = match outcome {
+            Outcome::Reject(_) if limits.shadow => Outcome::Pass { charged: false },
+            outcome => outcome,
+        };
+        decision(limits, outcome, &mut question)
     }
 
     /// Charges `tokens` more than a check did, also if the key lacks them: later checks wait longer. For a cost that turns out
@@ -334,26 +343,38 @@ fn sink_of(key: impl IntoKey) -> KeySink {
     sink
 }
 
-/// The decision on a request that passes, also because of a shadow.
+/// Returns the decision that matters most to the caller.
 #[inline]
-fn allowed(decided: &Decided<'_>) -> Decision {
-    Decision {
-        allowed: true,
-        ..tightest(decided)
-    }
+fn decision(
+    limits: &Limits,
+    outcome: Outcome,
+    question: &mut Question,
+) -> Result<Decision, BackendError> {
+    let is_allowed = match outcome {
+        // One policy is the common case, and its decision is copied only once.
+        Outcome::Pass { charged: true } if question.decisions.len() == 1 => {
+            return Ok(question.decisions[0]);
+        }
+        Outcome::Pass { .. } => true,
+        Outcome::Reject(_) | Outcome::Later => false,
+    };
+    tightest(limits, is_allowed, question)
 }
 
-/// The decision on a rejected request.
-fn rejected(limits: &Limits, question: &mut Question) -> Result<Decision, BackendError> {
-    match question.cause.take() {
-        Some(error) => Err(error),
-        None => Ok(tightest(&Decided::new(&limits.rules, question))),
+#[inline(never)]
+fn tightest(
+    limits: &Limits,
+    is_allowed: bool,
+    question: &mut Question,
+) -> Result<Decision, BackendError> {
+    if !is_allowed && let Some(error) = question.cause.take() {
+        return Err(error);
     }
-}
-
-/// Every outcome has a decision of each policy.
-#[inline]
-fn tightest(decided: &Decided<'_>) -> Decision {
-    let tightest = decided.tightest();
-    tightest.map_or_else(Decision::default, |(_, decision)| *decision)
+    let tightest = Decided::new(&limits.rules, question).tightest();
+    Ok(Decision {
+        // A shadow also allows requests that a policy rejected.
+        allowed: is_allowed,
+        // Every outcome has a decision of each policy.
+        ..tightest.map_or_else(Decision::default, |(_, decision)| *decision)
+    })
 }

@@ -14,7 +14,7 @@ use std::{
 use self::corrections::Corrections;
 pub(crate) use self::{
     question::{Asked, Question},
-    rule::{Applies, Quoted, Rule},
+    rule::{Applies, Rule, usable},
     waiting::Waiting,
 };
 use crate::{
@@ -55,11 +55,16 @@ pub(crate) struct Settings {
     pub(crate) watch: Watch,
 }
 
-/// The outcome of a request, or its pending decision.
-pub(crate) enum Outcome<T> {
-    Pass(T),
+/// The outcome of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome {
+    Pass {
+        /// Whether the policies were charged. They were not if the limit is a shadow and would have rejected the request.
+        charged: bool,
+    },
     Reject(Reason),
-    Later(Waiting),
+    /// The decision is pending. The question holds what it waits for.
+    Later,
 }
 
 impl Limits {

@@ -122,19 +122,20 @@ impl OneNumber for Bucket {
     }
 
     #[inline(always)]
-    fn decide(&self, full_at: u64, now: Moment, ask: &Ask<'_>) -> Decision {
+    fn decide_in_place(&self, full_at: u64, now: Moment, ask: &Ask<'_>, out: &mut Decision) {
         let used = full_at.saturating_sub(now.units);
         if let Some(max_wait) = self.max_wait {
-            return self.enqueue(now, used, max_wait, ask);
+            *out = self.enqueue(now, used, max_wait, ask);
+            return;
         }
         let missing = || used + self.pace.units(ask.cost) - self.pace.units(self.burst);
-        ask.decision(
+        *out = ask.decision(
             self.limit,
             self.free(used),
             self.burst,
             |granted| self.pace.span(now, used + self.pace.units(granted)),
             || self.pace.span(now, missing()),
-        )
+        );
     }
 
     #[inline(always)]

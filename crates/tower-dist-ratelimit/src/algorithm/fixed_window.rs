@@ -92,12 +92,12 @@ impl OneNumber for FixedWindow {
     }
 
     #[inline(always)]
-    fn decide(&self, state: u64, now: Tick, ask: &Ask<'_>) -> Decision {
+    fn decide_in_place(&self, state: u64, now: Tick, ask: &Ask<'_>, out: &mut Decision) {
         let limit = ask.limit(self.limit, self.most());
         let (number, count) = self.read(state, now);
         // Windows are counted from 1, so the next one begins here.
         let left = Duration::from_nanos(number * self.window - now.nanos);
-        decide_count(limit, count, left, ask)
+        *out = decide_count(limit, count, left, ask);
     }
 
     #[inline(always)]

@@ -12,7 +12,14 @@ pub(crate) trait OneNumber: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn at(&self, now: When) -> Self::Moment;
 
-    fn decide(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> Decision;
+    fn decide(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> Decision {
+        let mut decision = Decision::default();
+        self.decide_in_place(state, now, ask, &mut decision);
+        decision
+    }
+
+    /// Writes the decision to its place. A copy of it takes as long as the arithmetic.
+    fn decide_in_place(&self, state: u64, now: Self::Moment, ask: &Ask<'_>, out: &mut Decision);
 
     /// Returns the tokens that [`decide`](Self::decide) grants.
     fn granted(&self, state: u64, now: Self::Moment, ask: &Ask<'_>) -> u64;

@@ -213,7 +213,8 @@ impl Memory {
         };
         let table = self.table(charge).ok().filter(|table| !table.in_set)?;
         let key = self.frame.hash(charge.key);
-        *out = table.store.charge(key, self.frame.now(), &Ask::of(charge));
+        let ask = Ask::of(charge);
+        table.store.charge(key, self.frame.now(), &ask, out);
         Some(out.allowed)
     }
 
@@ -228,7 +229,7 @@ impl Memory {
         let allowed = out.iter().all(|out| out.allowed);
         for (one, out) in asked.iter().zip(out) {
             if allowed {
-                *out = one.store.charge(one.key, now, &one.ask);
+                one.store.charge(one.key, now, &one.ask, out);
                 continue;
             }
             if out.allowed {

@@ -2,20 +2,14 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use pin_project::pin_project;
 use tower_service::Service;
 
-use super::{Calls, LimitError, RateLimited};
-use crate::{
-    delayed::Delayed,
-    limits::{Outcome, Question, Waiting},
-    observe::Undecided,
-};
+use super::{CallLimit, LimitError, RateLimited};
+use crate::{delayed::Delayed, limits::Question, observe::Undecided};
 
 /// The response of a [`CallLimit`](super::CallLimit) service.
 ///
@@ -30,87 +24,43 @@ use crate::{
 #[pin_project]
 pub struct CallFuture<S: Service<Req>, Req> {
     #[pin]
-    state: State<S, Req>,
+    pub(super) state: State<S, Req>,
 }
 
 #[pin_project(project = StateProjection)]
-enum State<S: Service<Req>, Req> {
+pub(super) enum State<S: Service<Req>, Req> {
     Calling(#[pin] S::Future),
     /// Boxed, because only leaky queues use it.
     Delayed(Box<Delayed<S, Req>>),
     /// Boxed, because only remote backends use it.
-    Deciding(Option<Box<Deciding<S, Req>>>),
+    Deciding(Box<PendingCall<S, Req>>),
     RateLimited(Option<RateLimited>),
 }
 
-struct Deciding<S, Req> {
-    waiting: Waiting,
-    question: Question,
-    /// The service that was ready when the request arrived.
-    ready: S,
-    request: Req,
-    calls: Arc<Calls<Req>>,
-    undecided: Undecided,
+/// A request that waits for a remote backend or a quota look-up.
+pub(super) struct PendingCall<S, Req> {
+    pub(super) question: Question,
+    /// Holds the instance of the inner service that was ready for the request.
+    pub(super) service: CallLimit<S, Req>,
+    /// `None` after the decision.
+    pub(super) request: Option<Req>,
+    pub(super) undecided: Undecided,
 }
 
-impl<S: Service<Req>, Req> CallFuture<S, Req> {
-    pub(super) fn calling(inner: S::Future) -> Self {
-        Self {
-            state: State::Calling(inner),
-        }
-    }
-
-    pub(super) fn delayed(delay: Duration, unready: S, request: Req) -> Self {
-        Self {
-            state: State::Delayed(Box::new(Delayed::new(delay, unready, request))),
-        }
-    }
-
-    pub(super) fn rejected(rejected: RateLimited) -> Self {
-        Self {
-            state: State::RateLimited(Some(rejected)),
-        }
-    }
-
-    pub(super) fn deciding(
-        waiting: Waiting,
-        question: Question,
-        ready: S,
-        request: Req,
-        calls: Arc<Calls<Req>>,
-    ) -> Self {
-        let deciding = Deciding {
-            waiting,
+impl<S: Service<Req> + Clone, Req> PendingCall<S, Req> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, Req>> {
+        let Self {
             question,
-            ready,
+            service,
             request,
-            undecided: Undecided(Some(calls.limits.watch.clone())),
-            calls,
-        };
-        Self {
-            state: State::Deciding(Some(Box::new(deciding))),
-        }
-    }
-}
-
-impl<S: Service<Req> + Clone, Req> Deciding<S, Req> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<()>> {
-        let limits = &self.calls.limits;
-        self.waiting.poll(limits, &mut self.question, cx)
-    }
-
-    fn decided(mut self, outcome: Outcome<()>) -> State<S, Req> {
-        self.undecided.0 = None;
-        let delay = self.calls.limits.delay(&self.question);
-        match self.calls.limits.admit(outcome, &self.question) {
-            Ok(()) if delay.is_zero() => State::Calling(self.ready.call(self.request)),
-            Ok(()) => {
-                // Dropping the ready service releases any permit that it holds.
-                let unready = self.ready.clone();
-                State::Delayed(Box::new(Delayed::new(delay, unready, self.request)))
-            }
-            Err(rejected) => State::RateLimited(Some(rejected)),
-        }
+            undecided,
+        } = self;
+        let limits = &service.calls.limits;
+        let outcome = ready!(limits.poll(question, cx));
+        undecided.0 = None;
+        let outcome = limits.tell(outcome, question);
+        let request = request.take().expect("polled again after a panic");
+        Poll::Ready(service.go_on(outcome, question, request))
     }
 }
 
@@ -135,12 +85,7 @@ where
                         .map_err(|error| LimitError::Inner(error).known())?;
                     State::Calling(inner)
                 }
-                StateProjection::Deciding(deciding) => {
-                    let waiting = deciding.as_mut().expect("polled again after a panic");
-                    let outcome = ready!(waiting.poll(cx));
-                    let decided = deciding.take().expect("it was there a line above");
-                    decided.decided(outcome)
-                }
+                StateProjection::Deciding(deciding) => ready!(deciding.poll(cx)),
                 StateProjection::RateLimited(rejected) => {
                     let rejected = rejected.take().expect("polled again after it was ready");
                     return Poll::Ready(Err(LimitError::RateLimited(rejected).known()));

@@ -6,10 +6,15 @@ use std::{
 
 use tower_service::Service;
 
-use super::{CallFuture, Calls, LimitError, RateLimited};
+use super::{
+    CallFuture, Calls, LimitError, RateLimited,
+    future::{PendingCall, State},
+};
 use crate::{
     Rejection,
+    delayed::Delayed,
     limits::{Outcome, Question},
+    observe::Undecided,
 };
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
@@ -18,7 +23,7 @@ use crate::{
 /// replaces the ready inner service with a clone, which releases any permit that it holds.
 pub struct CallLimit<S, Req> {
     inner: S,
-    calls: Arc<Calls<Req>>,
+    pub(super) calls: Arc<Calls<Req>>,
 }
 
 impl<S, Req> CallLimit<S, Req> {
@@ -41,50 +46,58 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        // Built in place: moving it costs more than the decision.
-        let mut question = None;
-        let outcome = self.calls.decide(&mut question, &request);
-        // Compared in place, because moving the question costs more than the decision.
-        if let (Outcome::Pass(()), None) = (&outcome, &question) {
-            return CallFuture::calling(self.inner.call(request));
-        }
-        self.go_on(outcome, question.unwrap_or_default(), request)
+        let Self { inner, calls } = self;
+        // Filled in place: moving it costs more than the decision.
+        let mut question = Question::default();
+        let outcome = calls.limits.decide(&mut question, calls.look(&request));
+        let state = match outcome {
+            Outcome::Pass { .. } if calls.limits.delay(&question).is_zero() => {
+                State::Calling(inner.call(request))
+            }
+            outcome => self.go_on(outcome, &mut question, request),
+        };
+        CallFuture { state }
     }
 }
 
-impl<S, Req> CallLimit<S, Req>
-where
-    S: Service<Req> + Clone,
-{
-    /// Handles all outcomes but the fast path. Not inlined, so that callers inline only the fast path.
+impl<S: Service<Req> + Clone, Req> CallLimit<S, Req> {
+    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, so
+    /// that a call inlines only the first of them.
     #[inline(never)]
-    fn go_on(
+    pub(super) fn go_on(
         &mut self,
-        outcome: Outcome<()>,
-        question: Question,
+        outcome: Outcome,
+        question: &mut Question,
         request: Req,
-    ) -> CallFuture<S, Req> {
+    ) -> State<S, Req> {
         let Self { inner, calls } = self;
+        let limits = &calls.limits;
         match outcome {
-            Outcome::Pass(()) => {
-                let delay = calls.limits.delay(&question);
+            Outcome::Pass { .. } => {
+                let delay = limits.delay(question);
                 if delay.is_zero() {
-                    return CallFuture::calling(inner.call(request));
+                    return State::Calling(inner.call(request));
                 }
+                // Dropping the ready service releases any permit that it holds.
                 let unready = inner.clone();
                 *inner = unready.clone();
-                CallFuture::delayed(delay, unready, request)
+                State::Delayed(Box::new(Delayed::new(delay, unready, request)))
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                let rejection = Rejection::new(&calls.limits.rules, &question, reason);
-                CallFuture::rejected(RateLimited::new(&rejection))
+                let rejection = Rejection::new(&limits.rules, question, reason);
+                State::RateLimited(Some(RateLimited::new(&rejection)))
             }
-            Outcome::Later(waiting) => {
-                let unready = inner.clone();
-                let ready = mem::replace(inner, unready);
-                let calls = Arc::clone(calls);
-                CallFuture::deciding(waiting, question, ready, request, calls)
+            Outcome::Later => {
+                let undecided = Undecided(Some(limits.watch.clone()));
+                let mut service = self.clone();
+                mem::swap(&mut service.inner, &mut self.inner);
+                State::Deciding(Box::new(PendingCall {
+                    question: mem::take(question),
+                    service,
+                    request: Some(request),
+                    undecided,
+                }))
             }
         }
     }

@@ -1,4 +1,4 @@
-use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
+use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
 use crate::{
     Decision,
@@ -15,28 +15,13 @@ pub struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
+    #[inline]
     pub(crate) fn new(rules: &'a [Rule], question: &'a Question) -> Self {
         Self {
             rules,
             asked: &question.asked,
             decisions: &question.decisions,
             keys: question.keys(),
-        }
-    }
-
-    /// The decision of the only policy that decided.
-    #[inline]
-    pub(crate) fn one(
-        rules: &'a [Rule],
-        asked: &'a Asked,
-        decision: &'a Decision,
-        keys: &'a [u8],
-    ) -> Self {
-        Self {
-            rules,
-            asked: slice::from_ref(asked),
-            decisions: slice::from_ref(decision),
-            keys,
         }
     }
 

@@ -12,10 +12,10 @@ use tower_service::Service;
 
 use super::RateLimit;
 use crate::{
-    Decided, RejectionResponse,
+    RejectionResponse,
     delayed::Delayed,
-    http::{FollowUp, Passed},
-    limits::{Outcome, Question, Waiting},
+    http::FollowUp,
+    limits::{Outcome, Question},
     observe::Undecided,
 };
 
@@ -50,7 +50,6 @@ pub(super) enum State<S: Service<Request<B>>, R, B> {
 
 /// A request that waits for a remote backend or a quota look-up.
 pub(super) struct PendingRequest<S, R, B> {
-    pub(super) waiting: Waiting,
     pub(super) question: Question,
     /// Holds the instance of the inner service that was ready for the request.
     pub(super) service: RateLimit<S, R>,
@@ -66,19 +65,16 @@ where
 {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, R, B>> {
         let Self {
-            waiting,
             question,
             service,
             request,
             undecided,
         } = self;
         let http = &service.layer.http;
-        let outcome = ready!(waiting.poll(&http.limits, question, cx));
+        let outcome = ready!(http.limits.poll(question, cx));
         undecided.0 = None;
-        let passed = |decided: Decided<'_>, charged| http.passed(decided, charged);
-        let outcome = http.limits.tell(outcome, question, passed);
+        let outcome = http.limits.tell(outcome, question);
         let request = request.take().expect("polled again after a panic");
-        let question = &mut Some(mem::take(question));
         Poll::Ready(service.go_on(outcome, question, request))
     }
 }
@@ -125,8 +121,8 @@ impl<S, R> RateLimit<S, R> {
     #[inline]
     pub(super) fn go_on<B, ResBody>(
         &mut self,
-        outcome: Outcome<Passed>,
-        question: &mut Option<Question>,
+        outcome: Outcome,
+        question: &mut Question,
         mut request: Request<B>,
     ) -> State<S, R, B>
     where
@@ -136,31 +132,27 @@ impl<S, R> RateLimit<S, R> {
         let Self { inner, layer } = self;
         let http = &layer.http;
         match outcome {
-            Outcome::Pass(passed) => {
-                let follow_up = http.attach(passed, &mut request);
-                let delay = question
-                    .as_ref()
-                    .map(|question| http.limits.delay(question));
-                let Some(delay) = delay.filter(|delay| !delay.is_zero()) else {
+            Outcome::Pass { charged } => {
+                let follow_up = http.follow_up(question, charged, &mut request);
+                let delay = http.limits.delay(question);
+                if delay.is_zero() {
                     let inner = inner.call(request);
                     return State::Calling { inner, follow_up };
-                };
+                }
                 let unready = inner.clone();
                 *inner = unready.clone();
                 State::Delayed(Box::new(Delayed::new(delay, unready, request)), follow_up)
             }
             Outcome::Reject(reason) => {
                 *inner = inner.clone();
-                let question = question.get_or_insert_default();
                 State::RateLimited(Some(http.rejection(&layer.reject, reason, question)))
             }
-            Outcome::Later(waiting) => {
+            Outcome::Later => {
                 let undecided = Undecided(Some(http.limits.watch.clone()));
                 let mut service = self.clone();
                 mem::swap(&mut service.inner, &mut self.inner);
                 State::Deciding(Box::new(PendingRequest {
-                    waiting,
-                    question: question.take().unwrap_or_default(),
+                    question: mem::take(question),
                     service,
                     request: Some(request),
                     undecided,

@@ -1,15 +1,16 @@
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
-use super::{Limiter, allowed, rejected};
+use super::{Limiter, decision};
 use crate::{
-    Decided, Decision,
+    Decision,
     backend::BackendError,
-    key::{IntoKey, KeySink},
-    limits::{Outcome, Question, Rule, Waiting},
+    key::IntoKey,
+    limits::{Outcome, Question},
     observe::Undecided,
 };
 
@@ -24,7 +25,7 @@ pub(super) struct CheckFuture<'a, K> {
     /// `None` after the first poll.
     key: Option<K>,
     /// Boxed, because most decisions need no wait.
-    later: Option<Box<(Question, Waiting, Undecided)>>,
+    later: Option<Box<(Question, Undecided)>>,
 }
 
 // No field is pinned: the first poll moves the key out, and a pending decision is boxed.
@@ -49,43 +50,29 @@ impl<'a, K: IntoKey> CheckFuture<'a, K> {
         {
             return Poll::Ready(Err(error));
         }
-        let (mut key, mut place) = (Some(key), 0..0);
-        // All policies count the same key.
-        let look = |_, rule: &Rule, sink: &mut KeySink| {
-            if let Some(key) = key.take() {
-                place = sink.key(|sink| key.write(sink)).0;
-            }
-            limiter.applies(rule, place.clone(), self.cost)
-        };
-        let mut question = None;
+        let mut question = Question::default();
         let limits = &*limiter.limits;
-        let passed = |decided: Decided<'_>, _| allowed(&decided);
-        match limits.decide(&mut question, look, passed) {
-            Outcome::Pass(decision) => Poll::Ready(Ok(decision)),
-            Outcome::Reject(_) => Poll::Ready(rejected(limits, question.get_or_insert_default())),
-            Outcome::Later(waiting) => {
+        match limits.decide(&mut question, limiter.look(key, self.cost)) {
+            Outcome::Later => {
                 let undecided = Undecided(Some(limits.watch.clone()));
-                let question = question.unwrap_or_default();
-                self.later = Some(Box::new((question, waiting, undecided)));
+                self.later = Some(Box::new((mem::take(&mut question), undecided)));
                 self.wait(cx)
             }
+            outcome => Poll::Ready(decision(limits, outcome, &mut question)),
         }
     }
 
     #[cold]
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Made> {
         let limits = &*self.limiter.limits;
-        let (question, waiting, undecided) = &mut **self
+        let (question, undecided) = self
             .later
-            .as_mut()
+            .as_deref_mut()
             .expect("polled again after it was ready");
-        let outcome = ready!(waiting.poll(limits, question, cx));
+        let outcome = ready!(limits.poll(question, cx));
         undecided.0 = None;
-        let passed = |decided: Decided<'_>, _| allowed(&decided);
-        let decision = match limits.tell(outcome, question, passed) {
-            Outcome::Pass(decision) => Ok(decision),
-            Outcome::Reject(_) | Outcome::Later(_) => rejected(limits, question),
-        };
+        let outcome = limits.tell(outcome, question);
+        let decision = decision(limits, outcome, question);
         self.later = None;
         Poll::Ready(decision)
     }

@@ -1,165 +1,106 @@
-use std::{slice, time::Duration};
+use std::time::Duration;
 
-use super::{
-    Applies, Asked, Limits, Outcome, Question, Quoted, Rule, Waiting, question::is_zero,
-    waiting::LookUp,
-};
+use super::{Applies, Asked, Limits, Outcome, Question, Rule, Waiting, waiting::LookUp};
 use crate::{
     Decided, Decision, Decisions, Event, Reason, Rejection, Source,
-    backend::{Answer, BackendError, JointDecision},
+    backend::{Answer, BackendError, Bounded, JointDecision},
     key::KeySink,
     ladder::{Fallback, Instead, Leave},
 };
 
 impl Limits {
-    /// Decides on a request and emits the event of its outcome.
+    /// Decides on a request and emits the event of its outcome, unless the decision is pending.
     ///
-    /// `look` returns whether and how the policy of a number applies to the request. `passed` builds the caller's value
-    /// from the decisions on a request that passes; its second argument is whether the request was charged. `question`
-    /// stays `None` on the fast path.
+    /// `look` returns whether a policy applies to the request, and fills in its charge. `question` is new.
     #[inline]
-    pub(crate) fn decide<T>(
+    pub(crate) fn decide(
         &self,
-        question: &mut Option<Question>,
-        mut look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
-        passed: impl FnOnce(Decided<'_>, bool) -> T,
-    ) -> Outcome<T> {
-        let [rule] = self.rules.as_slice() else {
-            let question = question.insert(Question::default());
-            let outcome = self.decide_together(question, look);
-            return self.tell(outcome, question, passed);
-        };
-        // The fast path builds no question. Only requests that wait or are rejected need one.
-        let mut sink = KeySink::new();
-        let (question, outcome) = match (look(0, rule, &mut sink), self.fast_leave()) {
-            (
-                Applies::To {
-                    key,
-                    cost,
-                    quota: Quoted::Known(quota),
-                },
-                Some(leave),
-            ) if !is_zero(quota) => {
-                let asked = Asked {
-                    rule: 0,
-                    id: rule.id,
-                    key,
-                    cost,
-                    quota,
-                };
-                let keys = sink.bytes();
-                let mut decision;
-                let answer = if let Some(alone) = &self.alone {
-                    decision = alone.charge(asked.key(keys), cost);
-                    Answer::Done(decision.allowed)
-                } else {
-                    decision = Decision::default();
-                    let charge = asked.charge(keys);
-                    let out = slice::from_mut(&mut decision);
-                    self.backend.acquire(slice::from_ref(&charge), out)
-                };
-                if matches!(answer, Answer::Done(true)) && decision.delay.is_zero() {
-                    self.ladder.answered_at_once(leave);
-                    let decided = Decided::one(&self.rules, &asked, &decision, keys);
-                    self.watch.emit(|| Event::Allowed(decided));
-                    return Outcome::Pass(passed(decided, true));
-                }
-                let question = question.insert(Question::one(sink, asked, decision));
-                let outcome = self.outcome(question, answer, leave);
-                (question, outcome)
-            }
-            (applies, _) => {
-                let question = question.insert(Question::of(sink));
-                let mut applies = Some(applies);
-                let again = |_, _: &Rule, _: &mut KeySink| applies.take().unwrap_or(Applies::No);
-                let outcome = self.decide_together(question, again);
-                (question, outcome)
-            }
-        };
-        self.tell(outcome, question, passed)
+        question: &mut Question,
+        look: impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies,
+    ) -> Outcome {
+        let outcome = self.decide_silently(question, look);
+        self.tell(outcome, question)
     }
 
-    /// Returns permission to query the backend, unless the circuit or a recent outage requires more checks.
+    /// Decides on a request without an event of its outcome.
     #[inline]
-    fn fast_leave(&self) -> Option<Leave> {
-        match &self.alone {
-            Some(_) => Some(Leave::Quiet),
-            None => self.ladder.leave_if_closed(),
+    pub(crate) fn decide_silently(
+        &self,
+        question: &mut Question,
+        look: impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies,
+    ) -> Outcome {
+        match self.prepare(question, look) {
+            Ok(lookups) if lookups.is_empty() => self.ask(question),
+            Ok(lookups) => {
+                question.waiting = Some(Waiting::for_quotas(self.timeout, lookups));
+                Outcome::Later
+            }
+            Err(reason) => Outcome::Reject(reason),
         }
     }
 
     /// Emits the event of an outcome. In shadow mode a rejected request passes.
-    pub(crate) fn tell<T>(
-        &self,
-        outcome: Outcome<()>,
-        question: &Question,
-        passed: impl FnOnce(Decided<'_>, bool) -> T,
-    ) -> Outcome<T> {
-        let decided = Decided::new(&self.rules, question);
+    #[inline]
+    pub(crate) fn tell(&self, outcome: Outcome, question: &Question) -> Outcome {
+        if self.shadow || self.watch.observer.is_some() {
+            self.tell_observer(outcome, question)
+        } else {
+            outcome
+        }
+    }
+
+    #[cold]
+    fn tell_observer(&self, outcome: Outcome, question: &Question) -> Outcome {
         match outcome {
-            Outcome::Pass(()) => {
+            Outcome::Pass { .. } => {
+                let decided = Decided::new(&self.rules, question);
                 self.watch.emit(|| Event::Allowed(decided));
                 let delay = question.delay();
                 if !delay.is_zero() {
                     self.watch.emit(|| Event::Waited(delay));
                 }
-                Outcome::Pass(passed(decided, true))
             }
             Outcome::Reject(reason) => {
                 let rejection = Rejection::new(&self.rules, question, reason);
                 if self.shadow {
                     self.watch.emit(|| Event::Shadowed(rejection));
-                    return Outcome::Pass(passed(decided, false));
+                    return Outcome::Pass { charged: false };
                 }
                 self.watch.emit(|| Event::Rejected(rejection));
-                Outcome::Reject(reason)
             }
-            Outcome::Later(waiting) => Outcome::Later(waiting),
+            Outcome::Later => {}
         }
-    }
-
-    /// Decides on a request without the fast path, and emits no event of the outcome.
-    pub(crate) fn decide_together(
-        &self,
-        question: &mut Question,
-        look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
-    ) -> Outcome<()> {
-        match self.prepare(question, look) {
-            Ok(lookups) if lookups.is_empty() => self.ask(question),
-            Ok(lookups) => Outcome::Later(Waiting::for_quotas(self.timeout, lookups)),
-            Err(reason) => Outcome::Reject(reason),
-        }
+        outcome
     }
 
     /// Collects the charges of a request and returns the quota look-ups that are still needed. Fails if a policy
     /// rejects the request because its key is missing.
+    #[inline]
     pub(crate) fn prepare(
         &self,
         question: &mut Question,
-        mut look: impl FnMut(usize, &Rule, &mut KeySink) -> Applies,
+        mut look: impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies,
     ) -> Result<Vec<LookUp>, Reason> {
         let mut lookups = Vec::new();
+        let Question { sink, asked, .. } = &mut *question;
         for (number, rule) in self.rules.iter().enumerate() {
-            match look(number, rule, &mut question.sink) {
-                Applies::To { key, cost, quota } => {
-                    let quota = match quota {
-                        Quoted::Known(quota) => quota,
-                        Quoted::LookedUp(quota) => {
-                            lookups.push((question.asked.len(), quota));
-                            None
-                        }
-                    };
-                    question.asked.push(Asked {
-                        rule: number,
-                        id: rule.id,
-                        key,
-                        cost,
-                        quota,
-                    });
+            // Filled in place, for the same reason as the question.
+            asked.push(Asked {
+                rule: number,
+                id: rule.id,
+                key: 0..0,
+                cost: rule.policy.cost,
+                quota: None,
+            });
+            let place = asked.len() - 1;
+            match look(rule, sink, &mut asked[place]) {
+                Applies::Yes => {}
+                Applies::WithQuota(quota) => lookups.push((place, quota)),
+                Applies::No => {
+                    asked.pop();
                 }
-                Applies::No => {}
                 Applies::Rejects(reason) => {
-                    question.asked.clear();
+                    asked.clear();
                     question.keyless = number;
                     return Err(reason);
                 }
@@ -168,10 +109,28 @@ impl Limits {
         Ok(lookups)
     }
 
-    /// Queries the backend, with the whole timeout from now.
-    pub(crate) fn ask(&self, question: &mut Question) -> Outcome<()> {
+    /// Decides on the charges of a request. A backend has the whole timeout from now.
+    #[inline]
+    pub(crate) fn ask(&self, question: &mut Question) -> Outcome {
+        let (Some(alone), [asked]) = (&self.alone, question.asked.as_slice()) else {
+            return self.ask_backend(question);
+        };
+        if asked.is_shut_out() {
+            return self.ask_backend(question);
+        }
+        // The fast path: nothing can fail, so neither the timeout nor the circuit breaker is needed.
+        question.decisions.reject(1);
+        let decision = &mut question.decisions[0];
+        alone.charge(asked.key(question.sink.bytes()), asked.cost, decision);
+        match decision.allowed {
+            true => Outcome::Pass { charged: true },
+            false => Outcome::Reject(Reason::Quota),
+        }
+    }
+
+    fn ask_backend(&self, question: &mut Question) -> Outcome {
         if question.asked.is_empty() {
-            return Outcome::Pass(());
+            return Outcome::Pass { charged: true };
         }
         if question.asked.iter().any(Asked::is_shut_out) {
             // A limit of zero needs no backend.
@@ -187,13 +146,13 @@ impl Limits {
                 }
                 Err(reason) => Outcome::Reject(reason),
             },
-            Err(_) if self.spend(question) => Outcome::Pass(()),
+            Err(_) if self.spend(question) => Outcome::Pass { charged: true },
             Err(error) => self.undecided(question, error),
         }
     }
 
     /// Handles the backend's answer.
-    fn outcome(&self, question: &mut Question, answer: Answer, leave: Leave) -> Outcome<()> {
+    fn outcome(&self, question: &mut Question, answer: Answer, leave: Leave) -> Outcome {
         match answer {
             Answer::Done(allowed) => {
                 self.ladder.answered_at_once(leave);
@@ -202,7 +161,9 @@ impl Limits {
             Answer::Failed(error) => self.failed(question, leave, error),
             Answer::Later(answer) => {
                 self.ladder.answers_later();
-                Outcome::Later(Waiting::for_backend(self.timeout, answer, leave))
+                let answer = Bounded::new(self.timeout, answer);
+                question.waiting = Some(Waiting::Backend(answer, leave));
+                Outcome::Later
             }
         }
     }
@@ -212,7 +173,7 @@ impl Limits {
         question: &mut Question,
         verdict: Result<JointDecision, BackendError>,
         leave: Leave,
-    ) -> Outcome<()> {
+    ) -> Outcome {
         match verdict {
             Ok(JointDecision { allowed, decisions }) if decisions.len() == question.asked.len() => {
                 self.ladder.answered_later(leave);
@@ -228,14 +189,14 @@ impl Limits {
     }
 
     /// Handles an error of the backend. The request is not sent again, because the backend may have charged it already.
-    fn failed(&self, question: &mut Question, leave: Leave, error: BackendError) -> Outcome<()> {
+    fn failed(&self, question: &mut Question, leave: Leave, error: BackendError) -> Outcome {
         self.ladder.failed(leave, &error);
         self.release(question, leave);
         self.undecided(question, error)
     }
 
     /// Decides by the failure mode.
-    pub(super) fn undecided(&self, question: &mut Question, error: BackendError) -> Outcome<()> {
+    pub(super) fn undecided(&self, question: &mut Question, error: BackendError) -> Outcome {
         self.watch.emit(|| Event::BackendFailed(&error));
         let error = match &self.ladder.instead {
             Instead::Open => {
@@ -243,7 +204,7 @@ impl Limits {
                     source: Source::Allowed,
                     ..Decision::allow(0, limit, 0, Duration::ZERO)
                 });
-                return Outcome::Pass(());
+                return Outcome::Pass { charged: true };
             }
             Instead::Closed => error,
             Instead::Decide(fallback) => match ask_instead(question, fallback) {
@@ -251,7 +212,7 @@ impl Limits {
                     for asked in &question.asked {
                         fallback.keep(asked.rule, asked.charge(question.keys()));
                     }
-                    return Outcome::Pass(());
+                    return Outcome::Pass { charged: true };
                 }
                 Ok(false) => return Outcome::Reject(Reason::ReducedCapacity),
                 Err(error) => error,
@@ -266,9 +227,9 @@ impl Limits {
         Outcome::Reject(Reason::Backend)
     }
 
-    fn by_quota(&self, question: &Question, allowed: bool, leave: Leave) -> Outcome<()> {
+    fn by_quota(&self, question: &Question, allowed: bool, leave: Leave) -> Outcome {
         if allowed {
-            return Outcome::Pass(());
+            return Outcome::Pass { charged: true };
         }
         self.release(question, leave);
         Outcome::Reject(Reason::Quota)

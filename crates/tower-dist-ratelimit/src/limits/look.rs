@@ -1,29 +1,29 @@
-use super::{Applies, Quoted, Rule};
+use super::{Applies, Asked, Rule, rule::usable};
 use crate::{RequestPolicy, key::KeySink};
 
 impl<Req> RequestPolicy<Req> {
-    /// Returns whether and how the policy applies to a request.
-    pub(crate) fn look(&self, request: &Req, rule: &Rule, sink: &mut KeySink) -> Applies {
-        let key = match &self.key {
-            None => 0..0,
-            Some(write) => {
-                let (key, found) = sink.key(|sink| write(request, sink));
-                if !found && let Err(applies) = rule.without_key() {
-                    return applies;
-                }
-                key
+    /// Returns whether the policy applies to a request, and fills in its charge.
+    #[inline]
+    pub(crate) fn look(
+        &self,
+        request: &Req,
+        rule: &Rule,
+        sink: &mut KeySink,
+        asked: &mut Asked,
+    ) -> Applies {
+        if let Some(write) = &self.key {
+            let (key, found) = sink.key(|sink| write(request, sink));
+            if !found && let Err(applies) = rule.without_key() {
+                return applies;
             }
-        };
-        Applies::To {
-            key,
-            cost: match &self.cost {
-                None => rule.policy.cost,
-                Some(cost) => cost(request),
-            },
-            quota: match &self.quota {
-                None => Quoted::Known(None),
-                Some(quota) => Quoted::found(quota(request)),
-            },
+            asked.key = key;
         }
+        if let Some(cost) = &self.cost {
+            asked.cost = cost(request);
+        }
+        if let Some(quota) = &self.quota {
+            asked.quota = quota(request).and_then(usable);
+        }
+        Applies::Yes
     }
 }

@@ -2,8 +2,9 @@ use std::{ops::Range, time::Duration};
 
 use smallvec::SmallVec;
 
+use super::Waiting;
 use crate::{
-    Decision, Decisions, Quota,
+    Decisions, Quota,
     backend::{Answer, Backend, BackendError, Charge, PolicyId},
     key::KeySink,
 };
@@ -17,6 +18,8 @@ pub(crate) struct Question {
     pub(crate) decisions: Decisions,
     /// The backend error that left the request undecided.
     pub(crate) cause: Option<BackendError>,
+    /// The pending part of the decision.
+    pub(super) waiting: Option<Waiting>,
     /// The number of the policy that rejects the request because its key is missing.
     pub(crate) keyless: usize,
 }
@@ -51,34 +54,25 @@ impl Asked {
 
     /// Returns whether the key's quota is zero.
     pub(super) fn is_shut_out(&self) -> bool {
-        is_zero(self.quota)
+        self.quota.is_some_and(|quota| quota.is_zero())
     }
 }
 
-#[inline]
-pub(super) fn is_zero(quota: Option<Quota>) -> bool {
-    quota.is_some_and(|quota| quota.is_zero())
-}
-
 impl Default for Question {
+    #[inline]
     fn default() -> Self {
-        Self::of(KeySink::new())
+        Self {
+            sink: KeySink::new(),
+            asked: SmallVec::new(),
+            decisions: Decisions::none(),
+            cause: None,
+            waiting: None,
+            keyless: 0,
+        }
     }
 }
 
 impl Question {
-    /// Creates a question whose keys are in `sink`.
-    #[inline]
-    pub(crate) fn of(sink: KeySink) -> Self {
-        Self {
-            sink,
-            asked: SmallVec::new(),
-            decisions: Decisions::none(),
-            cause: None,
-            keyless: 0,
-        }
-    }
-
     /// Returns the longest wait of the rejecting policies, or `None` if one of them never allows the request.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let rejected = self.decisions.iter().filter(|decision| !decision.allowed);
@@ -95,16 +89,8 @@ impl Question {
         delays.max().unwrap_or_default()
     }
 
-    /// Creates a question about one policy that is already decided.
-    pub(crate) fn one(sink: KeySink, asked: Asked, decision: Decision) -> Self {
-        let mut question = Self::of(sink);
-        question.asked.push(asked);
-        question.decisions.reject(1);
-        question.decisions[0] = decision;
-        question
-    }
-
     /// Returns the bytes that hold the keys.
+    #[inline]
     pub(crate) fn keys(&self) -> &[u8] {
         self.sink.bytes()
     }

@@ -27,32 +27,14 @@ pub(crate) struct Rule {
     limit: Arc<str>,
 }
 
-/// Whether and how a policy applies to a request.
+/// Whether a policy applies to a request.
 pub(crate) enum Applies {
-    To {
-        /// The range of the key in the sink.
-        key: Range<usize>,
-        cost: u64,
-        quota: Quoted,
-    },
+    Yes,
+    /// The policy applies, with the quota that the look-up finds.
+    WithQuota(BoxFuture<'static, Option<Quota>>),
     No,
     /// The key is missing, and the policy rejects such requests.
     Rejects(Reason),
-}
-
-/// The quota of a key.
-pub(crate) enum Quoted {
-    /// The key's own quota, or `None` for the policy's.
-    Known(Option<Quota>),
-    LookedUp(BoxFuture<'static, Option<Quota>>),
-}
-
-impl Quoted {
-    /// The quota that a closure returned. An invalid quota counts as none. Zero is valid and rejects all requests.
-    #[inline]
-    pub(crate) fn found(quota: Option<Quota>) -> Self {
-        Self::Known(usable(quota))
-    }
 }
 
 impl Rule {
@@ -74,24 +56,28 @@ impl Rule {
         }
     }
 
-    /// Returns whether and how the policy applies to an HTTP request.
+    /// Returns whether the policy applies to an HTTP request, and fills in its charge.
     #[inline]
-    pub(crate) fn look(&self, head: RequestParts<'_>, sink: &mut KeySink) -> Applies {
-        let key = match self.key(head, sink) {
-            Ok(key) => key,
+    pub(crate) fn look(
+        &self,
+        head: RequestParts<'_>,
+        sink: &mut KeySink,
+        asked: &mut Asked,
+    ) -> Applies {
+        match self.key(head, sink) {
+            Ok(key) => asked.key = key,
             Err(applies) => return applies,
-        };
-        Applies::To {
-            key,
-            cost: match &self.policy.cost_fn {
-                None => self.policy.cost,
-                Some(cost) => cost(head),
-            },
-            quota: match &self.policy.dynamic {
-                None => Quoted::Known(None),
-                Some(DynamicQuota::Now(quota)) => Quoted::found(quota(head)),
-                Some(DynamicQuota::Later(quota)) => Quoted::LookedUp(quota(head)),
-            },
+        }
+        if let Some(cost) = &self.policy.cost_fn {
+            asked.cost = cost(head);
+        }
+        match &self.policy.dynamic {
+            None => Applies::Yes,
+            Some(DynamicQuota::Now(quota)) => {
+                asked.quota = quota(head).and_then(usable);
+                Applies::Yes
+            }
+            Some(DynamicQuota::Later(quota)) => Applies::WithQuota(quota(head)),
         }
     }
 
@@ -174,6 +160,6 @@ impl Rule {
 }
 
 /// Drops an invalid quota. Zero is valid, for a key that is allowed no requests.
-pub(super) fn usable(quota: Option<Quota>) -> Option<Quota> {
-    quota.filter(|quota| quota.is_zero() || quota.check().is_ok())
+pub(crate) fn usable(quota: Quota) -> Option<Quota> {
+    (quota.is_zero() || quota.check().is_ok()).then_some(quota)
 }

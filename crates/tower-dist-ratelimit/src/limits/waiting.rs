@@ -8,7 +8,7 @@ use std::{
 use super::{Limits, Outcome, Question, rule::usable};
 use crate::{
     Quota,
-    backend::{BackendError, Bounded, BoxFuture, JointDecision},
+    backend::{Bounded, BoxFuture, JointDecision},
     ladder::Leave,
 };
 
@@ -30,45 +30,37 @@ impl Waiting {
         let all = async { Ok(all(lookups).await) };
         Self::Quotas(Bounded::new(timeout, Box::pin(all)))
     }
+}
 
-    pub(super) fn for_backend(
-        timeout: Duration,
-        answer: BoxFuture<'static, Result<JointDecision, BackendError>>,
-        leave: Leave,
-    ) -> Self {
-        Self::Backend(Bounded::new(timeout, answer), leave)
-    }
-
-    /// Polls the decision and completes the question. Never returns [`Outcome::Later`].
-    pub(crate) fn poll(
-        &mut self,
-        limits: &Limits,
-        question: &mut Question,
-        cx: &mut Context<'_>,
-    ) -> Poll<Outcome<()>> {
+impl Limits {
+    /// Polls a pending decision and completes the question. Never returns [`Outcome::Later`].
+    pub(crate) fn poll(&self, question: &mut Question, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
-            let outcome = match self {
-                Self::Quotas(found) => match ready!(Pin::new(found).poll(cx)) {
+            let outcome = match &mut question.waiting {
+                Some(Waiting::Quotas(found)) => match ready!(Pin::new(found).poll(cx)) {
                     Ok(found) => {
                         for (place, quota) in found {
                             question.asked[place].quota = quota;
                         }
-                        limits.ask(question)
+                        question.waiting = None;
+                        self.ask(question)
                     }
                     Err(error) => {
-                        limits.warn_of_late_quotas();
+                        self.warn_of_late_quotas();
                         // This is no failure of the backend, which was not queried.
-                        limits.undecided(question, error)
+                        self.undecided(question, error)
                     }
                 },
-                Self::Backend(verdict, leave) => {
+                Some(Waiting::Backend(verdict, leave)) => {
+                    let leave = *leave;
                     let verdict = ready!(Pin::new(verdict).poll(cx));
-                    limits.decided(question, verdict, *leave)
+                    self.decided(question, verdict, leave)
                 }
+                None => unreachable!("a pending decision waits for something"),
             };
-            match outcome {
-                Outcome::Later(waiting) => *self = waiting,
-                outcome => return Poll::Ready(outcome),
+            if !matches!(outcome, Outcome::Later) {
+                question.waiting = None;
+                return Poll::Ready(outcome);
             }
         }
     }
@@ -80,7 +72,7 @@ async fn all(mut lookups: Vec<LookUp>) -> Vec<Found> {
     poll_fn(|cx| {
         lookups.retain_mut(|(place, lookup)| match lookup.as_mut().poll(cx) {
             Poll::Ready(quota) => {
-                found.push((*place, usable(quota)));
+                found.push((*place, quota.and_then(usable)));
                 false
             }
             Poll::Pending => true,

@@ -49,7 +49,7 @@ where
             Ok(_) => Some(limits.ask(&mut question)),
         };
         let decided = match outcome {
-            Some(pass @ Outcome::Pass(())) if question.delay().is_zero() => {
+            Some(pass @ Outcome::Pass { .. }) if question.delay().is_zero() => {
                 limits.admit(pass, &question).map(|()| question)
             }
             outcome => {

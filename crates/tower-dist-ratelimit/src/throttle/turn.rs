@@ -16,7 +16,7 @@ pub(super) async fn turn(
     limits: Arc<Limits>,
     lines: Arc<WaitingLines>,
     question: Question,
-    outcome: Option<Outcome<()>>,
+    outcome: Option<Outcome>,
 ) -> Result<Question, RateLimited> {
     let mut undecided = Undecided(Some(limits.watch.clone()));
     let started = Instant::now();
@@ -28,7 +28,7 @@ pub(super) async fn turn(
         place: None,
     };
     let outcome = match turn.decide(outcome).await {
-        Ok(()) => Outcome::Pass(()),
+        Ok(()) => Outcome::Pass { charged: true },
         Err(reason) => Outcome::Reject(reason),
     };
     undecided.0 = None;
@@ -51,7 +51,7 @@ struct Turn {
 }
 
 impl Turn {
-    async fn decide(&mut self, mut outcome: Option<Outcome<()>>) -> Result<(), Reason> {
+    async fn decide(&mut self, mut outcome: Option<Outcome>) -> Result<(), Reason> {
         if outcome.is_none() {
             self.place = self.join(None)?;
             self.wait_for_others().await?;
@@ -61,8 +61,8 @@ impl Turn {
             let mut answer = outcome
                 .take()
                 .unwrap_or_else(|| limits.ask(&mut self.question));
-            if let Outcome::Later(waiting) = &mut answer {
-                answer = poll_fn(|cx| waiting.poll(limits, &mut self.question, cx)).await;
+            if let Outcome::Later = answer {
+                answer = poll_fn(|cx| limits.poll(&mut self.question, cx)).await;
             }
             match answer {
                 Outcome::Reject(reason @ (Reason::Quota | Reason::ReducedCapacity))
@@ -72,7 +72,7 @@ impl Turn {
                     self.wait_for_tokens(wait).await?;
                 }
                 Outcome::Reject(reason) => return Err(reason),
-                Outcome::Pass(()) | Outcome::Later(_) => return self.check_delay(),
+                Outcome::Pass { .. } | Outcome::Later => return self.check_delay(),
             }
         }
     }

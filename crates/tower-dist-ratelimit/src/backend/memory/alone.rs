@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{frame::Frame, store::Store};
-use crate::Decision;
+use crate::{Decision, algorithm::Ask};
 
 /// A policy of a [`Memory`](super::Memory) that is decided alone and by its own quota, as most policies are. Such a
 /// decision never fails.
@@ -12,9 +12,12 @@ pub(crate) struct Alone {
 
 impl Alone {
     /// Takes `cost` tokens, unless there are fewer.
-    #[inline(always)]
-    pub(crate) fn charge(&self, key: &[u8], cost: u64) -> Decision {
-        self.store.charge_now(&self.frame, key, cost)
+    #[inline]
+    pub(crate) fn charge(&self, key: &[u8], cost: u64, out: &mut Decision) {
+        // Hashes first: a processor can hash while it waits for the key's bytes, but not while it reads the clock.
+        let key = self.frame.hash(key);
+        self.store
+            .charge(key, self.frame.now(), &Ask::own(cost), out);
     }
 }
 

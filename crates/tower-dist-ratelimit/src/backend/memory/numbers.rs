@@ -33,25 +33,22 @@ impl<A: OneNumber> Numbers<A> {
 
     /// Charges a key in any of its lines.
     #[inline(never)]
-    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> Decision {
-        let arithmetic = &self.arithmetic;
-        let charge = &mut |state| charged(arithmetic, state, now, ask);
-        arithmetic.decide(self.slots.update(key, charge), now, ask)
+    fn take_elsewhere(&self, key: Fingerprint, now: A::Moment, ask: &Ask<'_>) -> u64 {
+        let charge = &mut |state| charged(&self.arithmetic, state, now, ask);
+        self.slots.update(key, charge)
     }
 }
 
 impl<A: OneNumber> Store for Numbers<A> {
-    #[inline(always)]
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
         let arithmetic = &self.arithmetic;
         let now = self.at(key, nanos);
         // Most keys are in their first line. The code for the others is elsewhere.
         let charge = |state| charged(arithmetic, state, now, ask);
-        match self.slots.swap_first(key, charge) {
-            // After the swap, which waits for everything that is written before it.
-            Some(state) => arithmetic.decide(state, now, ask),
-            None => self.take_elsewhere(key, now, ask),
-        }
+        let state = self.slots.swap_first(key, charge);
+        let state = state.unwrap_or_else(|| self.take_elsewhere(key, now, ask));
+        // After the swap, which waits for everything that is written before it.
+        arithmetic.decide_in_place(state, now, ask, out);
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {

@@ -145,10 +145,10 @@ fn buckets_for(capacity: usize) -> usize {
 }
 
 impl Store for Shelves {
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {
-        self.with(key, nanos, |arithmetic, state, now| {
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision) {
+        *out = self.with(key, nanos, |arithmetic, state, now| {
             charge(arithmetic, state, now, ask)
-        })
+        });
     }
 
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision {

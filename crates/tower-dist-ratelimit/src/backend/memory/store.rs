@@ -1,18 +1,10 @@
-use super::{fingerprint::Fingerprint, frame::Frame};
+use super::fingerprint::Fingerprint;
 use crate::{BuildError, Decision, algorithm::Ask};
 
 /// The keys of one policy and their states. Times are nanoseconds since the creation of the [`Memory`](super::Memory).
 pub(super) trait Store: Send + Sync {
-    /// Takes tokens, if they are there.
-    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision;
-
-    /// Takes tokens now, by the policy's own quota.
-    ///
-    /// Hashes the key first: a processor can hash while it still writes the last decision, but cannot read the clock.
-    fn charge_now(&self, frame: &Frame, key: &[u8], cost: u64) -> Decision {
-        let key = frame.hash(key);
-        self.charge(key, frame.now(), &Ask::own(cost))
-    }
+    /// Takes tokens, if they are there. Writes the decision in place: a copy of it takes as long as the arithmetic.
+    fn charge(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>, out: &mut Decision);
 
     /// Returns the decision of [`charge`](Self::charge) without taking tokens.
     fn check(&self, key: Fingerprint, nanos: u64, ask: &Ask<'_>) -> Decision;

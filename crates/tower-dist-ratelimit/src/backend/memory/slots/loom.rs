@@ -8,7 +8,7 @@ use ::loom::{model::Builder, sync::Arc, thread};
 
 use super::*;
 use crate::{
-    Quota,
+    Decision, Quota,
     algorithm::{Ask, Bucket},
     backend::memory::{fingerprint::Hasher, numbers::Numbers, store::Store},
 };
@@ -32,7 +32,9 @@ fn key(name: &[u8]) -> Fingerprint {
 }
 
 fn charge(slots: &Numbers<Bucket>, key: Fingerprint, cost: u64) -> u64 {
-    slots.charge(key, 0, &Ask::own(cost)).granted
+    let mut decision = Decision::default();
+    slots.charge(key, 0, &Ask::own(cost), &mut decision);
+    decision.granted
 }
 
 fn left(slots: &Numbers<Bucket>, key: Fingerprint) -> u64 {

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::{
-    Quota,
+    Decision, Quota,
     algorithm::{Ask, Bucket},
     backend::memory::{fingerprint::Hasher, numbers::Numbers, store::Store},
 };
@@ -19,7 +19,9 @@ fn found_after(slots: &Numbers<Bucket>, keys: Range<usize>) -> usize {
     };
     let keys: Vec<Fingerprint> = keys.map(|key| hasher.hash(&key.to_le_bytes())).collect();
     for (&key, second) in keys.iter().zip(0..) {
-        assert!(slots.charge(key, second * 1_000_000_000, &ask).allowed);
+        let mut decision = Decision::default();
+        slots.charge(key, second * 1_000_000_000, &ask, &mut decision);
+        assert!(decision.allowed);
     }
     keys.iter()
         .filter(|&&key| slots.slots.find(key).is_some())
