@@ -268,3 +268,29 @@ async fn a_hedge_that_gets_ready_after_a_pushback_is_not_sent() {
         assert_eq!(log.take(), expected, "{hint:?}, {hedges} hedges");
     }
 }
+
+/// The second hedge gets ready during the wait and is not sent. The third one keeps the time that the server named.
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_is_skipped_during_a_pushback_does_not_delay_the_next_one() {
+    for hint in [Hint::Exactly(ms(30)), Hint::AtLeast(ms(30))] {
+        let (mut call, mut handle) = call!(hinted(hint), ready: 2);
+        assert_pending!(call.poll());
+        let _primary = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        let first = next(&mut handle).await;
+        advance(ms(10)).await;
+        assert_pending!(call.poll());
+        first.send_error("busy");
+        assert_pending!(call.poll());
+        handle.allow(1);
+        assert_pending!(call.poll());
+        handle.allow(1);
+        advance(ms(29)).await;
+        assert_pending!(call.poll());
+        assert_no_request(&mut handle);
+        advance(ms(1)).await;
+        assert_pending!(call.poll());
+        let _third = next(&mut handle).await;
+    }
+}
