@@ -40,7 +40,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The number of attempts sent, the first one included.
     pub(crate) attempts: u32,
     /// In flight, the oldest first.
-    pub(crate) hedges: Vec<Hedge<S, H, Req>>,
+    pub(crate) hedges: Vec<DueHedge<S, H, Req>>,
     /// An attempt failed, so the next hedge is due immediately.
     pub(crate) hurry: bool,
     /// The end of the waits that servers demanded.
@@ -55,21 +55,21 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
 }
 
 /// A hedge that came due.
-pub(crate) struct Hedge<S, H, Req> {
+pub(crate) struct DueHedge<S, H, Req> {
     attempt: Attempt,
-    state: State<S, H, Req>,
+    state: HedgeState<S, H, Req>,
 }
 
-enum State<S, H, Req> {
+enum HedgeState<S, H, Req> {
     /// Waits for its own instance of the service.
     Readying(S, Req),
     /// Boxed, so that a call needs no room for hedges that it most likely never sends.
     Sent(Pin<Box<Option<H>>>),
 }
 
-impl<S, H, Req> Hedge<S, H, Req> {
+impl<S, H, Req> DueHedge<S, H, Req> {
     fn is_sent(&self) -> bool {
-        matches!(self.state, State::Sent(_))
+        matches!(self.state, HedgeState::Sent(_))
     }
 }
 
@@ -106,7 +106,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
     }
 
     pub(super) fn has_sent(&self) -> bool {
-        self.hedges.iter().any(Hedge::is_sent)
+        self.hedges.iter().any(DueHedge::is_sent)
     }
 
     /// Whether a due hedge waits for its service.

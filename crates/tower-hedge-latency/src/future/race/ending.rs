@@ -7,7 +7,7 @@ use tower_attempt::{Attempt, AttemptKind, Mode, Observe, Outcomes, Record, Reque
 use tower_service::Service;
 
 use super::super::Outcome;
-use super::{Race, State};
+use super::{HedgeState, Race};
 use crate::estimator::Seen;
 use crate::losers::Losers;
 use crate::trigger::micros;
@@ -51,8 +51,8 @@ where
     ) {
         for hedge in std::mem::take(&mut self.hedges) {
             match hedge.state {
-                State::Sent(mut future) => self.losers.lose(future.as_mut()),
-                State::Readying(..) => self.skip(hedge.attempt, SkipReason::NotReady),
+                HedgeState::Sent(mut future) => self.losers.lose(future.as_mut()),
+                HedgeState::Readying(..) => self.skip(hedge.attempt, SkipReason::NotReady),
             }
         }
         if decisive.kind() == AttemptKind::Hedge {

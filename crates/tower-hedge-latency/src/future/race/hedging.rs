@@ -9,7 +9,7 @@ use tower_attempt::{Attempt, Deadline, Hint, Observe, Outcomes, Record, Verdict}
 use tower_service::Service;
 
 use super::super::Outcome;
-use super::{Hedge, Race, State, later};
+use super::{DueHedge, HedgeState, Race, later};
 use crate::elsewhere::Elsewhere;
 use crate::losers::Losers;
 use crate::{Event, SkipReason, StopReason};
@@ -57,8 +57,8 @@ where
             return self.skip(attempt, SkipReason::NotResendable);
         };
         let service = self.elsewhere.service(attempt, &mut request, own);
-        let state = State::Readying(service, request);
-        self.hedges.push(Hedge { attempt, state });
+        let state = HedgeState::Readying(service, request);
+        self.hedges.push(DueHedge { attempt, state });
     }
 
     /// Returns the first outcome of a hedge that decides the race.
@@ -72,11 +72,11 @@ where
         while let Some(hedge) = self.hedges.get_mut(next) {
             let attempt = hedge.attempt;
             match &mut hedge.state {
-                State::Readying(service, _) => match service.poll_ready(cx) {
+                HedgeState::Readying(service, _) => match service.poll_ready(cx) {
                     Poll::Ready(ready) => self.send(next, ready.is_ok()),
                     Poll::Pending => next += 1,
                 },
-                State::Sent(future) => {
+                HedgeState::Sent(future) => {
                     let future = future.as_mut().as_pin_mut();
                     let poll = || future.map_or(Poll::Pending, |future| future.poll(cx));
                     let Poll::Ready(outcome) = self.record.enter(attempt, poll) else {
@@ -101,8 +101,8 @@ where
     /// The token is taken only now. A hedge whose service is never ready costs nothing, and blocks no token that another
     /// hedge or retry could use.
     fn send(&mut self, place: usize, is_ready: bool) {
-        let Hedge { attempt, state } = self.hedges.remove(place);
-        let State::Readying(mut service, mut request) = state else {
+        let DueHedge { attempt, state } = self.hedges.remove(place);
+        let HedgeState::Readying(mut service, mut request) = state else {
             return;
         };
         if !is_ready || !self.may_send() {
@@ -118,8 +118,8 @@ where
         self.attempts += 1;
         self.settings.counters.hedges.count();
         let future = self.record.enter(attempt, || service.call(request));
-        let state = State::Sent(Box::pin(Some(self.losers.hold(future))));
-        self.hedges.insert(place, Hedge { attempt, state });
+        let state = HedgeState::Sent(Box::pin(Some(self.losers.hold(future))));
+        self.hedges.insert(place, DueHedge { attempt, state });
     }
 
     /// Classifies an attempt's outcome, once. Returns whether it decides the race, which every outcome does that a
