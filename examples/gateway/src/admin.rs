@@ -93,5 +93,10 @@ async fn events(State(admin): State<Admin>) -> Sse<impl Stream<Item = Result<Eve
 
 async fn metrics_page(State(admin): State<Admin>) -> impl IntoResponse {
     let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (headers, admin.metrics.render())
+    // Leaked tasks show here.
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    let tasks = format!("# TYPE tokio_alive_tasks gauge\ntokio_alive_tasks {tasks}\n");
+    (headers, admin.metrics.render() + &tasks)
 }

@@ -1,0 +1,105 @@
+//! The upstream: it executes each POST once per arrival, records its id, and has faults.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tower::BoxError;
+
+/// The header with the id of a POST.
+pub(crate) const ID: &str = "x-id";
+/// The header of every response of the upstream.
+pub(crate) const MARK: &str = "x-upstream";
+
+/// A fault of the upstream, for a quarter of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Fault {
+    None,
+    /// 503 without execution.
+    Unavailable,
+    /// The connection closes, before or after the execution.
+    Resets,
+    /// No response, before or after the execution.
+    Stalls,
+}
+
+/// A running upstream. Clones share the state.
+#[derive(Clone, Debug)]
+pub(crate) struct Upstream {
+    pub(crate) addr: SocketAddr,
+    state: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    fault: AtomicU8,
+    /// The number of executions of each POST.
+    executed: Mutex<HashMap<u64, u32>>,
+}
+
+impl Upstream {
+    pub(crate) async fn start() -> Result<Self, BoxError> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let addr = listener.local_addr()?;
+        let state = Arc::<Shared>::default();
+        let app = Router::new()
+            .route("/control", get(|| async {}))
+            .fallback(serve)
+            .with_state(Arc::clone(&state));
+        tokio::spawn(axum::serve(listener, app).into_future());
+        Ok(Self { addr, state })
+    }
+
+    pub(crate) fn set(&self, fault: Fault) {
+        self.state.fault.store(fault as u8, Relaxed);
+    }
+
+    /// The number of executions of each POST, by id.
+    pub(crate) fn executed(&self) -> HashMap<u64, u32> {
+        let executed = self.state.executed.lock();
+        executed.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Shared {
+    fn execute(&self, headers: &HeaderMap) {
+        let id = headers
+            .get(ID)
+            .and_then(|id| id.to_str().ok()?.parse().ok());
+        if let Some(id) = id {
+            let mut executed = self.executed.lock().unwrap_or_else(PoisonError::into_inner);
+            *executed.entry(id).or_default() += 1;
+        }
+    }
+}
+
+async fn serve(State(state): State<Arc<Shared>>, head: Parts) -> Response {
+    let fault = match rand::random_bool(0.25) {
+        true => state.fault.load(Relaxed),
+        false => 0,
+    };
+    if fault == Fault::Unavailable as u8 {
+        return (StatusCode::SERVICE_UNAVAILABLE, [(MARK, "1")]).into_response();
+    }
+    if fault == 0 || rand::random() {
+        state.execute(&head.headers);
+    }
+    if fault == Fault::Resets as u8 {
+        // Ends the connection's task, without the message of a panic.
+        std::panic::resume_unwind(Box::new("reset"));
+    }
+    if fault == Fault::Stalls as u8 {
+        // The server drops this future when the client closes the connection.
+        std::future::pending::<()>().await;
+    }
+    [(MARK, "1")].into_response()
+}
