@@ -47,7 +47,7 @@ const ROUND: [Fault; 8] = [
 
 /// The duration of a round.
 pub(crate) fn round() -> Duration {
-    (ON + OFF) * ROUND.len() as u32 + CALM
+    ROUND.map(|_| ON + OFF).iter().sum::<Duration>() + CALM
 }
 
 /// The backends.
@@ -131,8 +131,8 @@ impl Backends {
             }
             Fault::Failover => {
                 let old = block_in_place(|| self.sentinels.primary());
-                let server = self.sentinels.servers_mut().iter();
-                let server = server.filter(|server| server.port() == old).last();
+                let mut servers = self.sentinels.servers_mut().iter();
+                let server = servers.find(|server| server.port() == old);
                 let server = server.ok_or("the sentinels know no primary")?;
                 block_in_place(|| server.freeze());
                 sleep(ON).await;

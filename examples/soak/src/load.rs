@@ -11,7 +11,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rand::RngExt as _;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tower::BoxError;
 
 use crate::checks::{Post, SLOT, Span};
@@ -22,7 +22,7 @@ pub(crate) type LoadClient = Client<HttpConnector, Empty<Bytes>>;
 /// Maximum wait for a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum number of requests of one kind in flight.
-const IN_FLIGHT: usize = 1_000;
+const IN_FLIGHT: usize = 200;
 
 /// What a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +177,7 @@ pub(crate) async fn control(upstream: SocketAddr, run: Run) -> Result<Vec<Span>,
     let url = format!("http://{upstream}/control");
     let mut spans = vec![];
     let mut schedule = interval(Duration::from_millis(20));
+    schedule.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         // The tick is due at an earlier time than this task runs if the machine is busy.
         let due = schedule.tick().await;
