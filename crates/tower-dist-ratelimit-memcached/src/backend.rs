@@ -155,8 +155,8 @@ enum Kept {
 }
 
 impl Memcached {
-    /// Returns the number of lost corrections since the backend was made: refunds of charges that another policy of the
-    /// same request rejected, and the caller's own corrections.
+    /// Returns the number of lost corrections since the backend was made. Corrections are the caller's own, and refunds of
+    /// tokens that one policy took for a request that another policy rejected.
     ///
     /// A correction is given up if its connection is lost, if the server answers with an error, or if its queue has had no
     /// room for 5 s. A refund that is given up leaves its tokens charged, which admits less and not more. A correction that
@@ -188,7 +188,7 @@ impl Memcached {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the waiting only. Until then, requests of several keys and new corrections fail.
+    /// Dropping the future ends the wait only. During the wait, requests of several keys and new corrections fail.
     ///
     /// # Example
     ///

@@ -113,9 +113,9 @@ impl MemcachedBuilder {
 
     /// Maximum time for an answer of the server, above zero. A later answer makes the backend reconnect.
     ///
-    /// A compare-and-swap that loses races is retried for as long. A request waits for a shorter time, because its layer has
-    /// a [timeout of its own](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout). If the answer comes between the two timeouts, the
-    /// request is charged although its caller has left.
+    /// A compare-and-swap that loses races is retried for at most the same time. The layer has a shorter
+    /// [timeout](tower_dist_ratelimit::RateLimitLayerBuilder::backend_timeout) by default, after which the request no longer waits. If
+    /// the answer to a charge comes after the layer's timeout, the request may be charged although it has timed out.
     ///
     /// # Default
     ///

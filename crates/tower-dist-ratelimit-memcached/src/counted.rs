@@ -148,7 +148,8 @@ impl Counted {
             }
             // The charged window has ended.
             Some((_, left)) => (0, left),
-            // The server states the end of its windows. A window that begins now has its full length.
+            // The server ends the window: the item's time to live is the rest of the window. Without an item, a
+            // window of full length begins now.
             None => (count, ttl.map_or(self.quota.window(), Duration::from_secs)),
         };
         let limit = self.limit(charge.quota);

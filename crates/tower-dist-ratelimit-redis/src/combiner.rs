@@ -11,8 +11,8 @@ use super::{
     wire::{Wire, takes_no_writes},
 };
 
-/// Maximum wait of a request for others, so that no request to a far server waits for two round trips. A near, busy server
-/// answers sooner.
+/// Maximum time for which an unsent request waits while calls are in flight. Without it, a request to a distant server could
+/// take two round trips: it would wait for the answer to an earlier call. A nearby server answers sooner, even if it is busy.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// Number of consecutive timeouts after which the connection counts as dead.

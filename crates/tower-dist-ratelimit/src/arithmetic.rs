@@ -179,7 +179,7 @@ pub struct State {
 }
 
 impl State {
-    /// Decides on a charge at a time, without taking tokens.
+    /// Decides on a charge at the given time, without taking tokens.
     ///
     /// `nanos` is the time in nanoseconds since the backend's epoch. The charge's policy and key are not read.
     #[must_use]
@@ -187,7 +187,7 @@ impl State {
         self.look(nanos, &Ask::of(charge))
     }
 
-    /// Decides on a charge at a time, and takes the granted tokens.
+    /// Decides on a charge at the given time, and takes the granted tokens.
     ///
     /// A rejected charge takes nothing, but puts its [quota](Charge::quota) in force.
     pub fn charge(&mut self, nanos: u64, charge: &Charge<'_>) -> Decision {

@@ -60,7 +60,7 @@ impl<Req> CallLimitLayer<Req> {
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out.
+    /// Fails if the backend fails or times out, or while the circuit is open.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.calls.limits.return_leases().await
     }

@@ -59,7 +59,7 @@ impl<R> RateLimitLayer<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out.
+    /// Fails if the backend fails or times out, or while the circuit is open.
     pub async fn return_leases(&self) -> Result<(), BackendError> {
         self.http.limits.return_leases().await
     }

@@ -280,13 +280,14 @@ impl Limiter {
     /// Returns the unused tokens of [leases](crate::Consistency::Leased) before this instance shuts down. Otherwise they are lost,
     /// which matters for hourly and daily quotas.
     ///
-    /// A bucket gets back its unused tokens, less the tokens that it gains in a lease time and the timeout, so that the bound
-    /// of leases holds. Windows, logs, and keys of more than 1,000 bytes get nothing back. Requests can continue, and lease
+    /// A bucket gets back its unused tokens, less the number of tokens that it regains in one lease time plus the backend
+    /// timeout. This deduction keeps the [bound on over-admission](crate::Consistency::Leased). Windows, logs, and keys of more than 1,000 bytes get nothing back. Requests can continue, and lease
     /// again. Without leases, this has no effect.
     ///
     /// # Errors
     ///
-    /// Fails if the backend fails or times out. The tokens are lost then.
+    /// Fails if the backend fails or times out: its tokens are lost. While the [circuit is open](crate::FailureMode), fails
+    /// immediately and keeps the leases.
     ///
     /// # Cancel safety
     ///

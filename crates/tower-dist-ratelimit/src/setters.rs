@@ -58,7 +58,7 @@ macro_rules! shared_setters {
         ///
         /// # Cost
         ///
-        /// 130 kB per limit, and 300 bytes for each of at most 4,096 rejections.
+        /// 130 kB per limiter or layer, and 300 bytes for each of at most 4,096 rejections.
         pub fn deny_cache(mut self, on: bool) -> Self {
             self.settings.deny_cache = on;
             self

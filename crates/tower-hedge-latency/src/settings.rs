@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     /// The lesson of the trigger if it is a percentile.
     pub(crate) lesson: Lesson,
     pub(crate) budget: Budget,
-    /// Whether this layer's eligible calls deposit into the budget, or another layer's.
+    /// Whether this layer deposits its eligible calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
     /// Shared by all versions.
     pub(crate) latencies: Arc<Latencies>,

@@ -14,7 +14,7 @@ use crate::Jitter;
 ///
 /// # Default
 ///
-/// Exponential from 100 ms by a factor of 2 up to 20 s with full jitter, as the AWS SDKs do.
+/// Exponential from 100 ms by a factor of 2 up to 20 s with full jitter, as in the standard mode of the AWS SDK for Java 2.x.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,11 +37,11 @@ pub struct Backoff {
     seed: Option<u64>,
 }
 
-/// The base of the AWS SDKs, in the article and in their present standard mode.
+/// The base of the AWS SDK for Java 2.x in standard mode.
 const BASE: Duration = Duration::from_millis(100);
-/// The cap of the AWS SDKs in standard mode.
+/// The cap of the AWS SDK for Java 2.x in standard mode.
 const CAP: Duration = Duration::from_secs(20);
-/// The base of the AWS SDKs for throttled requests.
+/// The base of the AWS SDK for Java 2.x in standard mode for throttled requests.
 const THROTTLED_BASE: Duration = Duration::from_secs(1);
 
 impl Backoff {
@@ -102,7 +102,7 @@ impl Backoff {
     ///
     /// # Default
     ///
-    /// 1 s, as in the AWS SDKs, and never above the cap.
+    /// 1 s, as in the standard mode of the AWS SDK for Java 2.x, and never above the cap.
     #[must_use]
     pub fn throttled_base(mut self, value: Duration) -> Self {
         self.throttled_base = value;

@@ -90,7 +90,7 @@ impl RetryLayer<Grpc> {
 /// | setting | default | source |
 /// |---|---|---|
 /// | `max_attempts` | 3, the first one included | AWS SDKs, SRE book |
-/// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled calls start from 1 s | AWS SDKs |
+/// | `backoff` | 100 ms · 2ⁿ up to 20 s, full jitter; throttled calls start from 1 s | AWS SDK for Java 2.x |
 /// | `budget` | 20 % of successful calls + 10 per second, burst 100 | Finagle, linkerd2 |
 /// | `max_retry_after` | 60 s | |
 /// | `retry_until`, `attempt_timeout`, `deadline` | no limit; a request's own [`RetryOverride`](crate::RetryOverride) is honoured | |

@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
     pub(crate) mode: Mode,
     pub(crate) budget: Budget,
-    /// Whether this layer's successful calls deposit into the budget, or another layer's.
+    /// Whether this layer deposits its successful calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
     /// Whether a second attempt is possible.
     pub(crate) may_repeat: bool,

@@ -114,7 +114,7 @@ macro_rules! __layer {
             /// Sets all settings that were given to the builder of another layer. Settings that it was not given stay.
             ///
             /// Every service of this handle's layer follows from its next call on. Calls in flight end with the settings
-            /// that they began with. The budget is then shared with `layer`. Name, protocol, rules, observer and
+            /// that they began with. If `layer` was given a budget, both layers share it. Name, protocol, rules, observer and
             /// budgets by key stay, and so do counts and learned latencies.
             ///
             /// # Errors

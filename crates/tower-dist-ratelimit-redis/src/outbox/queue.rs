@@ -128,7 +128,7 @@ impl Queue {
         self.calls == 0 && self.is_empty()
     }
 
-    /// Fails all unsent requests with the lost connection.
+    /// Fails all unsent requests, because the connection is lost. A closed batch fails its requests when it is dropped.
     pub(super) fn shut(self) {
         for batch in self.full.into_iter().chain(self.open) {
             drop(batch.close());

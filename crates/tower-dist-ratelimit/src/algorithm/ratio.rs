@@ -50,8 +50,8 @@ impl Ratio {
         u64::try_from(product).unwrap_or(u64::MAX)
     }
 
-    /// Returns the `den`ths by which the guess is low, fewer than twice `den`. So the result fits, and is the same
-    /// modulo 2⁶⁴, which needs no wide numbers.
+    /// Returns `x * num - guess * den`. The guess is low by less than 2, so the difference is below `2 * den` and fits.
+    /// Wrapping arithmetic gives it exactly, without numbers of 128 bits.
     #[inline]
     fn missing(&self, x: u64, guess: u64) -> u64 {
         x.wrapping_mul(self.num)

@@ -3,14 +3,14 @@ use std::time::Duration;
 use super::{Arithmetic, Ask, MAX_COUNT, When, Words, clamp, saturating_nanos};
 use crate::{BuildError, Decision, Quota};
 
-/// Maximum number of buckets in a sliding window. Sixty make a minute of seconds; more hardly count better.
+/// Maximum number of sub-windows in a window. Sixty divide a minute into seconds; more hardly improve the count.
 pub(crate) const MAX_SUB_WINDOWS: u32 = 100;
 
-/// A sliding window made of the counts of `n` sub-windows: those of the last `n`, the present one included, and of the
-/// sub-window before them, which has left the window in part.
+/// A sliding window of `n` sub-windows. It keeps `n + 1` counts: of the last `n` sub-windows, the present one included,
+/// and of the sub-window before them, which is partly outside the window.
 ///
-/// The part that still counts is in proportion to its time (*interpolated*), as if the requests had come evenly. Or
-/// the sub-window counts as a *whole*, which never admits more than the limit in any window. One sub-window,
+/// That oldest sub-window counts in proportion to its time inside the window (*interpolated*), as if its requests had
+/// come evenly. Or it counts as a *whole*, which never admits more than the limit in any window. One sub-window,
 /// interpolated, is the sliding window of the literature: 43 seconds into a minute, 17/60 of the previous minute count.
 ///
 /// Sub-windows begin at the epoch. If `n` does not divide the window, they are a fraction of a nanosecond longer. A

@@ -181,7 +181,7 @@ impl<C: CompareAndSwap> CasBackend<C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the waiting only. Until then, requests of several keys and new corrections fail.
+    /// Dropping the future ends the wait only. During the wait, requests of several keys and new corrections fail.
     pub async fn finish_corrections(&self, limit: Duration) -> Result<(), BackendError> {
         self.transactions.finish(limit).await
     }

@@ -20,7 +20,7 @@ use crate::{
 /// | [`waiting`](Self::waiting) | requests are rejected immediately |
 /// | [`max_wait`](CallLimitLayerBuilder::max_wait) | 1 s |
 /// | [`max_waiters`](CallLimitLayerBuilder::max_waiters) | 1024 |
-/// | [`shadow`](Self::shadow) | the limit rejects |
+/// | [`shadow`](Self::shadow) | off: the limit rejects requests |
 /// | [`name`](Self::name) | empty |
 /// | [`observer`](Self::observer) | none |
 #[must_use = "a builder does nothing until it builds"]

@@ -37,7 +37,7 @@ pub(super) struct Subjects {
 }
 
 impl Subject {
-    /// A policy of its own. If `dynamic`, charges can bring quotas.
+    /// Registers one policy, which is decided alone. If `dynamic`, a charge can have its own quota.
     pub(super) fn one(
         kit: &Conformance,
         check: &'static str,

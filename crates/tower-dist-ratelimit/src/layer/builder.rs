@@ -30,7 +30,7 @@ use crate::{
 /// | [`deny_cache`](Self::deny_cache) | on, for remote backends |
 /// | [`rejection`](Self::rejection), [`grpc`](Self::grpc) | [`ProblemJson`] |
 /// | [`handle`](Self::handle), [`refund_when`](Self::refund_when) | charges stay |
-/// | [`shadow`](Self::shadow) | the limit rejects |
+/// | [`shadow`](Self::shadow) | off: the limit rejects requests |
 /// | [`observer`](Self::observer) | none |
 #[must_use = "a builder does nothing until it builds"]
 pub struct RateLimitLayerBuilder<R = ProblemJson> {

@@ -17,7 +17,7 @@ use crate::{
 /// | [`backend_timeout`](Self::backend_timeout) | 50 ms |
 /// | [`consistency`](Self::consistency) | [`Consistency::Exact`] |
 /// | [`deny_cache`](Self::deny_cache) | on, for remote backends |
-/// | [`shadow`](Self::shadow) | the limit rejects |
+/// | [`shadow`](Self::shadow) | off: the limit rejects requests |
 /// | [`observer`](Self::observer) | none |
 ///
 /// ```

@@ -22,11 +22,14 @@ pub(super) type Spacing = SmallVec<[Duration; 2]>;
 /// The supply of tokens for each policy, as the first request in a line knows it from its rejection.
 pub(super) type Outlook = SmallVec<[Supply; 2]>;
 
-/// A later request can pass when its own tokens and the tokens of the requests before it have returned, counted from `from`,
-/// less the tokens in `stock`.
+/// The tokens of one policy for the requests behind the first one.
+///
+/// A request passes no earlier than `from`, plus the time in which its own tokens and the tokens of the requests between
+/// the first one and it return, less `stock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supply {
     pub(super) from: Instant,
+    /// The time in which the tokens return that remain at `from` after the first request.
     pub(super) stock: Duration,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) moved: Option<(u32, Instant)>,
     /// The latency of the first attempt, if it failed.
     pub(crate) failed_after: Option<Duration>,
-    /// Why the call would end with the last outcome.
+    /// The stop reason if the call ends with the last outcome.
     pub(crate) reason: StopReason,
     pub(crate) ended: bool,
 }

@@ -54,10 +54,10 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// latency.
     ///
     /// `quantile` is above 0 and below 1: 0.95 hedges the slowest 5 % of the calls. The learned latency follows a changing service
-    /// within about two [windows](Self::window). Choose the quantile by the additional load that you can afford. The
-    /// default budget pays for it, and an explicit [`budget`](Self::budget) that cannot is an error of
-    /// [`build`](Self::build). A percentile does not help a service with a slow mode for more than 1 − `quantile` of
-    /// the calls: then the trigger lies inside the slow mode, and hedges are too late to win.
+    /// within about two [windows](Self::window). Choose the quantile by the additional load that you can afford.
+    /// The default budget pays for these hedges. [`build`](Self::build) fails if an explicit [`budget`](Self::budget) is
+    /// too small for them. A percentile does not help if a slow mode of the service affects more than 1 − `quantile`
+    /// of the calls: the learned delay is then a latency of the slow mode, and hedges are too late to win.
     ///
     /// # Cost
     ///

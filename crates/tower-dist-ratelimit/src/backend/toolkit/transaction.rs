@@ -159,7 +159,7 @@ impl Transactions {
         self.0.lost.load(Relaxed)
     }
 
-    /// Waits until no transaction is in progress, at most `limit`. Meanwhile none begins.
+    /// Waits until no transaction is in progress, at most `limit`. During the wait, no transaction begins.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Transactions {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the waiting only.
+    /// Dropping the future ends the wait only.
     pub async fn finish(&self, limit: Duration) -> Result<(), BackendError> {
         match timeout(limit, self.0.room.acquire_many(MOST)).await {
             Ok(_) => Ok(()),
