@@ -46,7 +46,7 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measures calls per second over a loopback connection.
+    /// Measures calls per second over a loopback connection, without decisions of the failure mode.
     Bench(bench::BenchOptions),
 }
 
@@ -144,11 +144,14 @@ async fn serve(
     Ok(())
 }
 
-async fn run(options: Options) -> Result<(), BoxError> {
-    let limiters = options.limits.limiters().await?;
+async fn run(mut options: Options) -> Result<(), BoxError> {
     if let Some(Command::Bench(bench)) = options.command {
-        return bench.run(limiters).await;
+        // Only decisions of the backend count: a call that it does not decide ends the measurement with an error.
+        options.limits.failure_mode = Failure::Closed;
+        options.limits.backend_timeout = 60_000;
+        return bench.run(options.limits.limiters().await?).await;
     }
+    let limiters = options.limits.limiters().await?;
     let domains = config::load(&options.config)?;
     let listener = TcpListener::bind(options.listen).await?;
     let (mut interrupt, mut terminate) = (
