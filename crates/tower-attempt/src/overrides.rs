@@ -4,8 +4,8 @@ use crate::Deadline;
 
 /// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
 ///
-/// A setting that is left out stays the layer's. The rules on safe requests, the budget and the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html) hold for
-/// such a request as for any other.
+/// A setting that is left out stays the layer's. An override changes neither which requests may be retried nor the budget
+/// nor the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
 /// extensions. Retry layers above each other do not multiply their attempts, so `max_attempts` bounds all of them
@@ -93,8 +93,8 @@ impl RetryOverride {
 
 /// Settings of one request that replace settings of a hedge layer, in the extensions of an HTTP or gRPC request.
 ///
-/// A setting that is left out stays the layer's. The rules on safe requests, the budget and the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html) hold
-/// for such a request as for any other.
+/// A setting that is left out stays the layer's. An override changes neither which requests may be hedged nor the budget
+/// nor the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
 ///
 /// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of each
 /// attempt. A hedge is never hedged again.

@@ -147,10 +147,11 @@ pub struct Memcached {
     values: Arc<CasBackend<Items>>,
 }
 
-/// The form in which a set of policies is kept.
+/// How Memcached stores the states of a set of policies.
 enum Kept {
+    /// The set has one policy, and each of its windows is a counter.
     Counted(Arc<Counted>),
-    /// As values. The policies have these ids in the [`CasBackend`].
+    /// The states are values of the [`CasBackend`], where the policies have these ids.
     Values(Vec<PolicyId>),
 }
 

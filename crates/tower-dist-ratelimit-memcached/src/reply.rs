@@ -176,7 +176,7 @@ fn header(line: &[u8]) -> Result<(Reply, Option<u64>), String> {
     Ok((Reply::Meta(meta), length))
 }
 
-/// Reads a number of digits only.
+/// Reads a number that consists of digits only. Returns `None` for any other text, and for a number above `u64::MAX`.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok())?

@@ -45,7 +45,7 @@ pub(super) struct Cluster {
     stale: Arc<Notify>,
 }
 
-/// The pending answer to one request. It follows the slot to other nodes.
+/// The pending answer to one request. If the slot has moved, the future sends the request to the slot's new node.
 pub(super) type Followed = BoxFuture<'static, Result<Words, Failure>>;
 
 #[derive(Default)]
@@ -117,7 +117,7 @@ impl Cluster {
         }))
     }
 
-    /// Waits for an answer, wherever the slot has gone.
+    /// Waits for an answer. If the slot has moved, sends the call to the slot's new node.
     async fn follow(
         &self,
         mut asked: Link,

@@ -29,7 +29,7 @@ pub(super) struct Part {
 pub(super) struct Placed {
     pub(super) place: usize,
     pub(super) quota: Option<Quota>,
-    /// The script for its policy alone.
+    /// The script for calls that charge only its policy.
     pub(super) single: Arc<Script>,
 }
 

@@ -26,11 +26,11 @@ pub(super) struct Rule {
     pub(super) counts: Counts,
     /// The policy's part of a script.
     pub(super) lua: String,
-    /// The shorter script of the policy alone, if there is one.
+    /// The shorter script for calls that charge only this policy, if there is one.
     pub(super) alone: Option<Alone>,
 }
 
-/// The script of a bucket alone.
+/// The script for calls that charge only this policy, a token or leaky bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Alone {
     /// The script without the clock.

@@ -8,7 +8,7 @@ use super::{rule::Rule, script::Script};
 /// number of scripts, here and on the server, does not depend on the combinations that clients cause.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    /// The script for each policy alone.
+    /// For each policy, the script for calls that charge only this policy.
     pub(super) single: Vec<Arc<Script>>,
     /// The script for several policies.
     pub(super) whole: Arc<Script>,

@@ -9,15 +9,17 @@ pub(super) const DEFAULT_RATIO: f64 = 0.2;
 pub(super) const DEFAULT_PER_SECOND: u32 = 10;
 /// Ten seconds of the default tokens per second, as in Finagle, whose tokens live for ten seconds.
 pub(super) const DEFAULT_BURST: u32 = 100;
-/// Initial tokens for each token per second: ten seconds of them. A budget without tokens per second counts as one with
-/// 1 per second, because a service that starts slowly should not get a hundred hedges.
+/// Initial tokens for each token per second: a budget starts with the tokens of ten seconds, at most its burst.
+///
+/// Without tokens per second a budget starts with 10 tokens instead of a full burst, so that a hedge layer does not send
+/// a hundred hedges to a service that is slow at first.
 const DEFAULT_INITIAL: u32 = 10;
 
 /// More extra attempts than calls give no protection. Ten leaves room for fan-out.
 const MAX_RATIO: f64 = 10.0;
 /// Keeps the bucket's word from overflowing for 29 years; see `bucket`.
 const MAX_PER_SECOND: u32 = 10_000;
-/// The maximum of `maxTokens` in grpc-go; gRFC A6 names none.
+/// The maximum of `maxTokens` in gRFC A6.
 const MAX_TOKENS: u32 = 1_000;
 /// The smallest ratio that three decimal places can tell from 0.
 const MIN_RATIO: f64 = 0.001;

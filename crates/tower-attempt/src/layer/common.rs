@@ -21,7 +21,7 @@ pub struct Pool {
     pub budget: Budget,
     /// The budgets of `budget_by`. The protocol picks one for each request.
     pub budgets: Option<Budgets>,
-    /// Whether this layer deposits into it, or a layer above.
+    /// Whether this layer deposits into the budget. If not, a layer above does.
     pub deposits: bool,
 }
 

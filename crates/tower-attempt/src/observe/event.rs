@@ -251,8 +251,8 @@ labelled! {
         /// Fewer than 2 % of this class's last 200 hedges won, so only some are sent. If callers time out
         /// before hedges can win, a lower `max_delay` helps.
         HeldBack => "held_back",
-        /// No instance of the service was ready before the call's deadline or end or before a server's pushback,
-        /// or the service failed to become ready.
+        /// No instance of the service was ready before the call ended, its deadline passed or a server's
+        /// pushback forbade hedges. Or the service failed to become ready.
         NotReady => "not_ready",
         /// The request can't be copied: its body is too long, or still streams with an error type that
         /// could not interrupt it, or its connection is about to be upgraded.

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum ReplayError<E> {
     /// The replayed body returned this error.
     Source(E),
-    /// The remaining body was not kept for this attempt: see [`Interrupted`].
+    /// The attempt cannot receive the remaining body: see [`Interrupted`].
     Interrupted,
 }
 
@@ -37,8 +37,9 @@ impl<E: Error + 'static> Error for ReplayError<E> {
 
 /// The attempt cannot receive the remaining request body.
 ///
-/// There are two causes. The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and
-/// another attempt continues with it. Or the body failed, and an older attempt receives the error.
+/// There are two usual causes. The body is longer than the limit of [`ReplayableRequest`](crate::ReplayableRequest), and
+/// another attempt continues with it. Or the body failed, and an older attempt receives the error. An attempt is also
+/// interrupted if the body panicked, or if it returned a frame of an unknown kind, which cannot be copied.
 ///
 /// A layer does not report an interrupted attempt to its caller while another attempt is in flight. This error is among
 /// the sources of the errors of `axum::body::Body`, `tonic::body::Body`, `reqwest::Body` and

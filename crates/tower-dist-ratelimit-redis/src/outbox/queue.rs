@@ -20,13 +20,14 @@ use crate::{
 const MANY: usize = 64;
 
 /// Number of calls of one kind that go out without a wait, so that the second of two concurrent requests does not wait for
-/// the first. With 64 and 512 concurrent requests for one key, the median latency is the same as with one call.
+/// the first. With 64 and 512 concurrent requests for one key, the median latency is the same as with one free call.
 pub(super) const FREE_CALLS: usize = 2;
 
-/// Time after the last call from which a new request sends the waiting ones.
+/// Time since the last call was sent, after which another call may go out although the free calls are in flight and the
+/// waiting requests are few.
 ///
-/// While two calls are in flight, requests wait until they fill a call or until a call is answered. A near server answers
-/// sooner than this, so its calls are full under load.
+/// Until then they wait until they fill a call, until [`MANY`] requests wait, or until a call is answered. A near server
+/// answers sooner than this, so its calls are full under load.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Maximum number of calls in flight.

@@ -192,8 +192,9 @@ impl Memory {
         })
     }
 
-    /// Holds the keys of a set still while all are checked and then all charged, which makes the two one atomic step:
-    /// every charge to a policy of a set comes through here. One fixed order, so no deadlock.
+    /// Locks the keys under policies of sets. Until the locks are dropped, no other charge changes these keys, because every
+    /// charge to a policy of a set takes its key's lock. So checking all charges and then applying them is one atomic step.
+    /// Locks are taken in ascending order, so callers cannot deadlock.
     fn lock(&self, asked: &[Target<'_>]) -> Locked<'_> {
         let locks = || asked.iter().filter_map(|one| one.lock);
         let (mut locked, mut last) = (Locked::new(), None);
@@ -233,7 +234,8 @@ impl Memory {
                 continue;
             }
             if out.allowed {
-                // Nothing is taken, so the remaining tokens include the cost.
+                // Another policy rejects the request, so nothing is taken from this one. A check of zero cost reports all
+                // its remaining tokens.
                 *out = one.store.check(one.key, now, &one.ask.look());
             }
             if one.ask.cost > 0 {

@@ -47,7 +47,8 @@ impl LimiterBuilder {
 
     /// Adds a policy. All policies count the same key. A check passes if all of them allow it; otherwise none is charged.
     ///
-    /// The limiter returns one decision: the rejection with the longest wait, or else the one with the fewest remaining tokens.
+    /// The limiter returns one decision. If policies reject the check, it is the rejection with the longest wait. Otherwise
+    /// it is the decision with the fewest remaining tokens.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -9,7 +9,7 @@ use super::{Event, Observer};
 /// | line | level | fields |
 /// |---|---|---|
 /// | `rejected` | DEBUG | `reason`, `violated` policies, `retry_after_ms` unless waiting does not help or the wait is unknown |
-/// | `would have been rejected` | INFO | the same, from a shadow |
+/// | `would have been rejected` | INFO | the same, if the limit is a [shadow](crate::RateLimitLayerBuilder::shadow) |
 /// | `undecided` | DEBUG | `error` of the backend |
 /// | `waited` | DEBUG | `waited_ms` for a turn |
 /// | `cancelled` | DEBUG | |

@@ -62,7 +62,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// # Cost
     ///
     /// Two clock reads and three or four atomic operations per call, and fewer at high rates, because only a share of
-    /// the calls is sampled. 16 KB per [key](Self::key), so 4 MB at most.
+    /// the calls is sampled. 16 KB for each of at most 256 [keys](Self::key), so 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)

@@ -22,13 +22,13 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// Lets losers end in the background, so that their connections stay usable.
 ///
 /// Dropping a pending HTTP/1 response closes its connection, and the next request pays for a new one. Over HTTP/2 a
-/// drop only resets a stream, so draining gains nothing.
+/// drop only resets a stream, and the connection stays usable without draining.
 ///
-/// Use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A load metric records
-/// a dropped attempt with the time until it was dropped, so a slow endpoint looks as fast as its hedges, and the
-/// balancer keeps choosing it. Measured with ten endpoints, one of them ten times slower, and hedges after 20 ms: the
-/// 99th percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones; the 99.9th was
-/// 125, 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
+/// With both protocols, use it above a balancer that measures latency, such as tower's p2c `Balance` with `PeakEwma`. A
+/// load metric records a dropped attempt with the time until it was dropped, so a slow endpoint looks as fast as its
+/// hedges, and the balancer keeps choosing it. Measured with ten endpoints, one of them ten times slower, and hedges
+/// after 20 ms: the 99th percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones;
+/// the 99.9th was 125, 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
 ///
 /// The pool awaits a loser's response and reads its body to the end. It does the same for a failed response while other
 /// attempts are in flight. If that takes too long or the body is too large, the loser is dropped. If the pool is full,

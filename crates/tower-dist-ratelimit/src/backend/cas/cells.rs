@@ -306,7 +306,8 @@ impl<C: CompareAndSwap> Task<C> {
     }
 }
 
-/// If the store panics or the runtime ends, the callers get an error and the value gets another task.
+/// If the store panics or the runtime ends, drops the waiting charges, so their callers get an error. The next charge to
+/// the value spawns a new task.
 impl<C> Drop for Task<C> {
     fn drop(&mut self) {
         if !self.is_over {
