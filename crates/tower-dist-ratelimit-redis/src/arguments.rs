@@ -3,7 +3,7 @@ use std::io::Write;
 use smallvec::SmallVec;
 
 use super::{
-    reply::{Said, Words, word},
+    reply::{PolicyReply, Replies, word},
     rows::{Row, Rows},
     run::Run,
 };
@@ -88,40 +88,40 @@ impl<'a> Arguments<'a> {
 
 /// The script's answer for a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    One(Words),
+pub(super) enum RowAnswer {
+    One(Replies),
     Run(Run),
 }
 
-impl Told {
+impl RowAnswer {
     /// The answer for the request with `rank` requests before it in the row.
-    pub(super) fn words(&self, rank: usize) -> Words {
+    pub(super) fn words(&self, rank: usize) -> Replies {
         match self {
             Self::One(words) => words.clone(),
-            Self::Run(run) => Words::from_iter([run.said(rank)]),
+            Self::Run(run) => Replies::from_iter([run.said(rank)]),
         }
     }
 }
 
 /// Reads the script's answer for each row. Returns `None` for numbers that are no answer to this call.
-pub(super) fn told(rows: &Rows, numbers: &[i64]) -> Option<Vec<Told>> {
+pub(super) fn row_answers(rows: &Rows, numbers: &[i64]) -> Option<Vec<RowAnswer>> {
     let mut numbers = numbers.iter().copied();
-    let mut told = Vec::with_capacity(rows.0.len());
+    let mut row_answers = Vec::with_capacity(rows.0.len());
     for Row { call, times } in &rows.0 {
-        told.push(if *times == 1 {
-            let mut said = Words::new();
+        row_answers.push(if *times == 1 {
+            let mut said = Replies::new();
             if !call.settles {
-                said.resize(call.asks.len(), Said::default());
+                said.resize(call.asks.len(), PolicyReply::default());
                 for number in call.by_policy().flatten() {
                     said[number] = word(&mut numbers, call.asks[number].cost)?;
                 }
             }
-            Told::One(said)
+            RowAnswer::One(said)
         } else {
-            Told::Run(Run::new(call, numbers.next()?)?)
+            RowAnswer::Run(Run::new(call, numbers.next()?)?)
         });
     }
-    numbers.next().is_none().then_some(told)
+    numbers.next().is_none().then_some(row_answers)
 }
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn each_request_of_a_run_gets_the_answer_of_a_request_alone() {
         let said = |remaining, reset, granted, wait| {
-            Words::from_iter([Said {
+            Replies::from_iter([PolicyReply {
                 remaining,
                 reset,
                 granted,
@@ -191,11 +191,11 @@ mod tests {
         };
         // A token is 1,000,000 units, and 3 units drain in a microsecond. 200 units were used.
         let rows = rows(&[("a", 1), ("a", 1), ("a", 1)]);
-        let told = |numbers: &[i64]| told(&rows, numbers);
-        let [run] = &told(&[200]).unwrap()[..] else {
+        let row_answers = |numbers: &[i64]| row_answers(&rows, numbers);
+        let [run] = &row_answers(&[200]).unwrap()[..] else {
             panic!("{rows:?} is not one row");
         };
-        let words: Vec<Words> = (0..4).map(|rank| run.words(rank)).collect();
+        let words: Vec<Replies> = (0..4).map(|rank| run.words(rank)).collect();
         assert_eq!(
             words,
             [
@@ -206,7 +206,7 @@ mod tests {
             ]
         );
         for wrong in [&[][..], &[-1], &[1 << 53], &[1, 2]] {
-            assert_eq!(told(wrong), None, "{wrong:?}");
+            assert_eq!(row_answers(wrong), None, "{wrong:?}");
         }
     }
 }

@@ -10,10 +10,10 @@ use std::{
 use tower_dist_ratelimit::backend::toolkit::Health;
 
 use super::{
-    arguments::Told,
+    arguments::RowAnswer,
     call::Call,
     failure::Failure,
-    reply::Words,
+    reply::Replies,
     rows::{Place, Rows},
     run::may_follow,
 };
@@ -56,7 +56,7 @@ enum Stage {
     /// No answer yet.
     #[default]
     Waiting,
-    Told(Vec<Told>),
+    RowAnswer(Vec<RowAnswer>),
     Failed(Failure),
     /// The connection ended without an answer.
     Lost,
@@ -157,10 +157,10 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn tell(mut self, told: Result<Vec<Told>, Failure>) {
+    pub(super) fn answer(mut self, row_answers: Result<Vec<RowAnswer>, Failure>) {
         if let Some(batch) = self.batch.take() {
-            batch.end(match told {
-                Ok(told) => Stage::Told(told),
+            batch.end(match row_answers {
+                Ok(row_answers) => Stage::RowAnswer(row_answers),
                 Err(failure) => Stage::Failed(failure),
             });
         }
@@ -184,7 +184,7 @@ pub(super) struct Pending {
 }
 
 impl Future for Pending {
-    type Output = Result<Words, Failure>;
+    type Output = Result<Replies, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let number = self.number;
@@ -204,9 +204,9 @@ impl Future for Pending {
                 drop(old);
                 return Poll::Pending;
             }
-            Stage::Told(told) => match told.get(waiter.place.row) {
-                Some(told) => Ok(told.words(waiter.place.rank)),
-                None => Ok(Words::new()),
+            Stage::RowAnswer(row_answers) => match row_answers.get(waiter.place.row) {
+                Some(row_answers) => Ok(row_answers.words(waiter.place.rank)),
+                None => Ok(Replies::new()),
             },
             Stage::Failed(failure) => Err(failure.clone()),
             Stage::Lost => Err(Failure::NotConnected(batch.health.reason().into())),

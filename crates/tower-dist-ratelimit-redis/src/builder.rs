@@ -7,7 +7,7 @@ use super::tls::Tls;
 use super::{
     Redis,
     link::Link,
-    route::{Route, Way},
+    route::{Route, Topology},
     target::{Kind, Target},
     wire::{Dialer, Wire},
 };
@@ -267,7 +267,7 @@ impl RedisBuilder {
     }
 
     /// Checks all settings.
-    fn way(self) -> Result<(Way, Arc<str>), ConnectError> {
+    fn way(self) -> Result<(Topology, Arc<str>), ConnectError> {
         let target = Target::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         self.timeouts.check()?;
@@ -286,7 +286,7 @@ impl RedisBuilder {
             password: self.sentinel_password,
             db: 0,
         };
-        let way = Way::new(target, dialer, asker, self.timeouts)?;
+        let way = Topology::new(target, dialer, asker, self.timeouts)?;
         Ok((way, Arc::from(self.prefix)))
     }
 

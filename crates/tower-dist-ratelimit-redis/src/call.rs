@@ -15,7 +15,7 @@ use super::{
 pub(super) struct Call {
     pub(super) script: Arc<Script>,
     /// The requests to the policies, in any order. A policy that does not apply has no ask.
-    pub(super) asks: SmallVec<[Asked; 1]>,
+    pub(super) asks: SmallVec<[KeyArgs; 1]>,
     /// The call is a correction, which has no decisions.
     pub(super) settles: bool,
 }
@@ -61,7 +61,7 @@ impl Call {
             cost,
         );
         let tag = tower_dist_ratelimit::backend::toolkit::tag(charge.key);
-        let ask = Asked::new(&charge, tag, &script.rules[0], 0, Verb::Acquire);
+        let ask = KeyArgs::new(&charge, tag, &script.rules[0], 0, Verb::Acquire);
         Self {
             script: Arc::clone(script),
             asks: SmallVec::from_iter([ask]),
@@ -73,7 +73,7 @@ impl Call {
 /// A key and a request to it as text for the scripts: `cost`, `cost want` or `sdelta 0`, then perhaps a quota. A
 /// [run](super::run) is sent as `xcost times`, and a policy that does not apply as `-`.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct KeyArgs {
     /// The place of its policy in the script.
     pub(super) place: usize,
     pub(super) tag: Tag,
@@ -89,7 +89,7 @@ pub(super) enum Verb {
     Settle(i64),
 }
 
-impl Asked {
+impl KeyArgs {
     pub(super) fn new(
         charge: &Charge<'_>,
         tag: Tag,

@@ -20,10 +20,10 @@ use super::{
     batch::Pending,
     failure::Failure,
     link::Link,
-    reply::Words,
+    reply::Replies,
     target::Address,
     wire::{Commands, Dialer, refused},
-    work::{How, Work},
+    work::{Batching, Work},
 };
 
 /// The first and the longest pause between queries for the owners of slots. While a primary is down, pauses reach the
@@ -46,7 +46,7 @@ pub(super) struct Cluster {
 }
 
 /// The pending answer to one request. If the slot has moved, the future sends the request to the slot's new node.
-pub(super) type Followed = BoxFuture<'static, Result<Words, Failure>>;
+pub(super) type Redirected = BoxFuture<'static, Result<Replies, Failure>>;
 
 #[derive(Default)]
 struct Map {
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     /// Sends a call whose keys are all in this slot.
-    pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Followed, Failure> {
+    pub(super) fn send(self: &Arc<Self>, work: Work) -> Result<Redirected, Failure> {
         let (cluster, again) = (Arc::clone(self), work.clone());
         let owner = self.owner(work.slot)?;
         let pending = self.send_to(&owner, work)?;
@@ -123,7 +123,7 @@ impl Cluster {
         mut asked: Link,
         mut pending: Pending,
         mut again: Work,
-    ) -> Result<Words, Failure> {
+    ) -> Result<Replies, Failure> {
         let slot = again.slot;
         for _ in 0..MOVES {
             // The server has executed nothing before any of these answers.
@@ -132,12 +132,12 @@ impl Cluster {
                     let to = self.resolve(to, &asked);
                     self.write().slots.set(slot, &to);
                     self.stale.notify_one();
-                    (self.link(&to), How::Alone)
+                    (self.link(&to), Batching::Alone)
                 }
-                Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), How::Asking),
+                Err(Failure::Ask(to)) => (self.link(&self.resolve(to, &asked)), Batching::Asking),
                 // Other keys of the call were elsewhere. If the call alone has keys in two places, the caller splits it.
-                Err(Failure::TryAgain) if again.how == How::Together => {
-                    (self.owner(slot)?, How::Alone)
+                Err(Failure::TryAgain) if again.how == Batching::Together => {
+                    (self.owner(slot)?, Batching::Alone)
                 }
                 Err(Failure::NotConnected(why)) => {
                     self.stale.notify_one();

@@ -6,8 +6,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower_dist_ratelimit::backend::BoxFuture;
 
 use super::{
-    errand::{Outcome, run},
-    outbox::{Kind, Outbox, Parcel},
+    round_trip::{Outcome, run},
+    send_queue::{DueCall, Kind, SendQueue},
     wire::{Wire, takes_no_writes},
 };
 
@@ -26,17 +26,17 @@ pub(super) struct End {
     pub(super) had_answers: bool,
 }
 
-/// Sends the requests that the outbox collects while calls are in flight. The end of a call sends the next one, and so
+/// Sends the requests that the send queue collects while calls are in flight. The end of a call sends the next one, and so
 /// does a timer. With no call in flight, no request waits.
 pub(super) struct Combiner<'a> {
-    outbox: &'a Outbox,
+    send_queue: &'a SendQueue,
     wire: Wire,
     timeout: Duration,
     /// Whether a dead connection is replaced.
     reconnects: bool,
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The next calls. A field, so that sending allocates no vector.
-    parcels: Vec<Parcel>,
+    due_calls: Vec<DueCall>,
     /// Fires when unsent requests have waited long enough. Set while calls are in flight.
     timer: Pin<Box<Sleep>>,
     timer_is_set: bool,
@@ -51,14 +51,19 @@ struct Done {
 }
 
 impl<'a> Combiner<'a> {
-    pub(super) fn new(outbox: &'a Outbox, wire: Wire, timeout: Duration, reconnects: bool) -> Self {
+    pub(super) fn new(
+        send_queue: &'a SendQueue,
+        wire: Wire,
+        timeout: Duration,
+        reconnects: bool,
+    ) -> Self {
         Self {
-            outbox,
+            send_queue,
             wire,
             timeout,
             reconnects,
             calls: FuturesUnordered::new(),
-            parcels: Vec::new(),
+            due_calls: Vec::new(),
             timer: Box::pin(sleep(LONGEST_WAIT)),
             timer_is_set: false,
             silences: 0,
@@ -86,11 +91,11 @@ impl<'a> Combiner<'a> {
                 () = ready(()), if is_dead => Some("the connection was closed".to_owned()),
                 () = &mut self.timer, if self.timer_is_set => {
                     self.timer_is_set = false;
-                    self.outbox.take_late(&mut self.parcels);
+                    self.send_queue.take_late(&mut self.due_calls);
                     None
                 }
-                () = self.outbox.news(), if !is_closed => {
-                    is_closed = self.outbox.take(&mut self.parcels);
+                () = self.send_queue.ready(), if !is_closed => {
+                    is_closed = self.send_queue.take(&mut self.due_calls);
                     None
                 }
             };
@@ -106,11 +111,11 @@ impl<'a> Combiner<'a> {
     }
 
     fn send(&mut self) {
-        for parcel in self.parcels.drain(..) {
-            let kind = parcel.kind;
+        for due_call in self.due_calls.drain(..) {
+            let kind = due_call.kind;
             let (commands, timeout) = (Arc::clone(&self.wire.commands), self.timeout);
             self.calls.push(Box::pin(async move {
-                let error = run(parcel, &*commands, timeout).await;
+                let error = run(due_call, &*commands, timeout).await;
                 Done { kind, error }
             }));
         }
@@ -144,7 +149,7 @@ impl<'a> Combiner<'a> {
             return end;
         }
         if let Some(kind) = done.kind {
-            self.outbox.ended(kind, &mut self.parcels);
+            self.send_queue.ended(kind, &mut self.due_calls);
         }
         None
     }

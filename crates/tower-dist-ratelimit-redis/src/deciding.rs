@@ -9,7 +9,7 @@ use tower_dist_ratelimit::backend::{
 
 use super::{
     Redis,
-    call::{Asked, Call, Verb},
+    call::{Call, KeyArgs, Verb},
     part::{Part, Placed},
     scripts::Scripts,
 };
@@ -81,7 +81,7 @@ impl Redis {
             // The script of one policy has one rule.
             let place = place.min(script.rules.len() - 1);
             let tag = self.tags.of(charge.key);
-            Asked::new(charge, tag, &script.rules[place], place, verb)
+            KeyArgs::new(charge, tag, &script.rules[place], place, verb)
         });
         Ok(Call {
             script: Arc::clone(script),

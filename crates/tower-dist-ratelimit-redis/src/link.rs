@@ -13,7 +13,7 @@ use super::{
     batch::Pending,
     combiner::Combiner,
     failure::Failure,
-    outbox::Outbox,
+    send_queue::SendQueue,
     wire::{Commands, Wire},
     work::Work,
 };
@@ -30,7 +30,7 @@ struct Handle(Arc<Shared>);
 
 /// State that the handles and the task share.
 struct Shared {
-    outbox: Outbox,
+    send_queue: SendQueue,
     health: Arc<Health>,
     /// The present connection, if there is one.
     open: Mutex<Option<Arc<dyn Commands>>>,
@@ -45,7 +45,7 @@ impl Link {
         };
         let health = Arc::new(health);
         let shared = Arc::new(Shared {
-            outbox: Outbox::new(Arc::clone(&health)),
+            send_queue: SendQueue::new(Arc::clone(&health)),
             health,
             open: Mutex::default(),
         });
@@ -68,14 +68,14 @@ impl Link {
 
     /// Sends a call. The returned future can be dropped at any time.
     pub(super) fn send(&self, work: Work) -> Result<Pending, Failure> {
-        self.shared().outbox.post(work)
+        self.shared().send_queue.enqueue(work)
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.shared().health.is_up()
     }
 
-    /// The present connection, for a command outside of the outbox.
+    /// The present connection, for a command outside of the send queue.
     pub(super) fn commands(&self) -> Option<Arc<dyn Commands>> {
         self.shared().open().clone()
     }
@@ -103,7 +103,7 @@ impl Link {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.outbox.close();
+        self.0.send_queue.close();
     }
 }
 
@@ -115,7 +115,7 @@ impl Shared {
     /// Records a new connection.
     fn rise(&self, wire: &Wire) {
         *self.open() = Some(Arc::clone(&wire.commands));
-        self.outbox.open();
+        self.send_queue.open();
         self.health.rise();
     }
 
@@ -123,7 +123,7 @@ impl Shared {
     fn fall(&self, reason: String) {
         self.health.fall(reason);
         *self.open() = None;
-        self.outbox.shut();
+        self.send_queue.shut();
     }
 }
 
@@ -142,7 +142,8 @@ impl Supervisor {
             if let Some(wire) = wire.take() {
                 shared.rise(&wire);
                 let reconnects = self.reconnect.is_some();
-                let mut combiner = Combiner::new(&shared.outbox, wire, self.timeout, reconnects);
+                let mut combiner =
+                    Combiner::new(&shared.send_queue, wire, self.timeout, reconnects);
                 let Some(end) = combiner.run().await else {
                     return;
                 };
@@ -158,7 +159,7 @@ impl Supervisor {
             };
             tokio::select! {
                 made = reconnect.run(&shared.health) => wire = Some(made),
-                () = shared.outbox.closed() => return,
+                () = shared.send_queue.closed() => return,
             }
         }
     }

@@ -10,7 +10,7 @@ use tower_dist_ratelimit::{
 };
 
 use super::{
-    call::{Asked, Call, Verb},
+    call::{Call, KeyArgs, Verb},
     failure::Failure,
     route::Route,
     script::Script,
@@ -53,7 +53,7 @@ impl TransactionPart for Part {
             let mut charge = Charge::new(PolicyId::new(0), b"", granted);
             charge.quota = placed.quota;
             // The script refunds at most the granted tokens, which are the cost here.
-            Asked::new(&charge, ask.tag, rule, ask.place, Verb::Settle(i64::MIN))
+            KeyArgs::new(&charge, ask.tag, rule, ask.place, Verb::Settle(i64::MIN))
         });
         Self {
             call: Call {
@@ -69,11 +69,11 @@ impl TransactionPart for Part {
     fn split(&self, failure: &Failure) -> Option<Vec<Self>> {
         let is_apart = matches!(failure, Failure::TryAgain) && self.charges.len() > 1;
         let asks = self.call.asks.iter().zip(&self.charges);
-        let one = |(ask, charge): (&Asked, &Placed)| Self {
+        let one = |(ask, charge): (&KeyArgs, &Placed)| Self {
             route: self.route.clone(),
             call: Call {
                 script: Arc::clone(&charge.single),
-                asks: smallvec![Asked {
+                asks: smallvec![KeyArgs {
                     place: 0,
                     ..ask.clone()
                 }],

@@ -9,7 +9,7 @@ use tower_dist_ratelimit::{Decision, backend::JointDecision};
 /// If exactly the cost was granted and the wait is zero, the wire format omits the last two numbers. Otherwise it encodes the
 /// first number `n` as `-1 - n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct PolicyReply {
     pub(super) remaining: i64,
     pub(super) reset: i64,
     pub(super) granted: i64,
@@ -17,20 +17,20 @@ pub(super) struct Said {
 }
 
 /// A script's answer to one request: one item per policy, in the order of the call.
-pub(super) type Words = SmallVec<[Said; 1]>;
+pub(super) type Replies = SmallVec<[PolicyReply; 1]>;
 
 /// Reads the answer about one policy to a request of this cost.
-pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<Said> {
+pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option<PolicyReply> {
     let (first, reset) = (numbers.next()?, numbers.next()?);
     if first >= 0 {
-        return Some(Said {
+        return Some(PolicyReply {
             remaining: first,
             reset,
             granted: cost,
             wait: 0,
         });
     }
-    Some(Said {
+    Some(PolicyReply {
         remaining: -1 - first,
         reset,
         granted: numbers.next()?,
@@ -39,7 +39,7 @@ pub(super) fn word(numbers: &mut impl Iterator<Item = i64>, cost: i64) -> Option
 }
 
 /// Returns the decisions on one request, whose policies have these limits.
-pub(super) fn verdict(words: &[Said], limits: &[u64]) -> JointDecision {
+pub(super) fn verdict(words: &[PolicyReply], limits: &[u64]) -> JointDecision {
     let decisions = words.iter().zip(limits);
     JointDecision {
         allowed: words.iter().all(|said| said.granted >= 0),
@@ -49,7 +49,7 @@ pub(super) fn verdict(words: &[Said], limits: &[u64]) -> JointDecision {
     }
 }
 
-impl Said {
+impl PolicyReply {
     pub(super) fn decision(&self, limit: u64) -> Decision {
         let micros = |value: i64| u64::try_from(value).ok().map(Duration::from_micros);
         let count = |value: i64| u64::try_from(value).unwrap_or(0);

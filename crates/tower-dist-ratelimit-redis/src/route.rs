@@ -10,14 +10,14 @@ use tower_dist_ratelimit::backend::{
 use super::{
     batch::Pending,
     call::Call,
-    cluster::{Cluster, Followed},
+    cluster::{Cluster, Redirected},
     failure::Failure,
     link::{Connect, Link},
     reply::verdict,
-    sentinel::Watched,
+    sentinel::MonitoredPrimary,
     target::{Kind, Target},
     wire::Dialer,
-    work::{How, Work},
+    work::{Batching, Work},
 };
 
 /// The server that decides.
@@ -31,15 +31,15 @@ pub(super) enum Route {
 
 /// A script's pending answer to one request. It has no box of its own on one server, where a box would cost as much as the
 /// wait.
-type Answers = Either<Pending, Followed>;
+type Answers = Either<Pending, Redirected>;
 
 /// How to connect to a target.
-pub(super) enum Way {
+pub(super) enum Topology {
     One(Connect),
     Cluster(Arc<Cluster>),
 }
 
-impl Way {
+impl Topology {
     /// `asker` connects to sentinels, `dialer` to servers.
     pub(super) fn new(
         target: Target,
@@ -56,7 +56,7 @@ impl Way {
                 Self::One(dialer.to(&address))
             }
             Kind::Sentinel(name) => {
-                let watched = Watched {
+                let watched = MonitoredPrimary {
                     name,
                     sentinels: addresses.collect(),
                     dialer,
@@ -74,12 +74,12 @@ impl Way {
 
 impl Route {
     /// Connects now.
-    pub(super) async fn open(way: Way, timeouts: Timeouts) -> Result<Self, ConnectError> {
+    pub(super) async fn open(way: Topology, timeouts: Timeouts) -> Result<Self, ConnectError> {
         Ok(match way {
-            Way::One(connect) => {
+            Topology::One(connect) => {
                 Self::One(Link::new(Some(connect().await?), Some(connect), timeouts))
             }
-            Way::Cluster(cluster) => {
+            Topology::Cluster(cluster) => {
                 cluster.open().await?;
                 Self::Cluster(cluster)
             }
@@ -87,10 +87,10 @@ impl Route {
     }
 
     /// Connects in the background.
-    pub(super) fn later(way: Way, timeouts: Timeouts) -> Self {
+    pub(super) fn later(way: Topology, timeouts: Timeouts) -> Self {
         match way {
-            Way::One(connect) => Self::One(Link::new(None, Some(connect), timeouts)),
-            Way::Cluster(cluster) => {
+            Topology::One(connect) => Self::One(Link::new(None, Some(connect), timeouts)),
+            Topology::Cluster(cluster) => {
                 cluster.open_later();
                 Self::Cluster(cluster)
             }
@@ -113,7 +113,7 @@ impl Route {
 
     /// Sends a call. In a Cluster all its keys are in one slot. The future has to be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> Result<Answers, Failure> {
-        let how = How::Together;
+        let how = Batching::Together;
         Ok(match self {
             Self::One(link) => Either::Left(link.send(Work { call, slot: 0, how })?),
             Self::Cluster(cluster) => {

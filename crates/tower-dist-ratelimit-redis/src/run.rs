@@ -7,7 +7,7 @@
 use super::{
     call::Call,
     rate::{MOST_USED, Rate},
-    reply::Said,
+    reply::PolicyReply,
 };
 
 /// Returns whether a request can join the run of the request before it.
@@ -44,7 +44,7 @@ impl Run {
     }
 
     /// Returns the answer to the request with `rank` requests before it.
-    pub(super) fn said(&self, rank: usize) -> Said {
+    pub(super) fn said(&self, rank: usize) -> PolicyReply {
         let Self { rate, cost, used } = *self;
         let granted = u64::try_from(rank).map_or(u64::MAX, |rank| rank.min(rate.free(used) / cost));
         rate.say(used + granted * cost * rate.token, cost)
@@ -58,12 +58,12 @@ impl Rate {
     }
 
     /// Returns the answer of a bucket with `used` units to a request, as the scripts compute it.
-    fn say(self, used: u64, cost: u64) -> Said {
+    fn say(self, used: u64, cost: u64) -> PolicyReply {
         let Self { rate, token, burst } = self;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let free = self.free(used);
         if cost <= free {
-            return Said {
+            return PolicyReply {
                 remaining: number(free - cost),
                 reset: number((used + cost * token).div_ceil(rate)),
                 granted: number(cost),
@@ -75,7 +75,7 @@ impl Rate {
             true => number((used + units - burst).div_ceil(rate)),
             false => -1,
         };
-        Said {
+        PolicyReply {
             remaining: number(free),
             reset: number(used.div_ceil(rate)),
             granted: -1,

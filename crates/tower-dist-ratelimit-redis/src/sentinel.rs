@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A primary that sentinels know by name.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct MonitoredPrimary {
     pub(super) name: String,
     pub(super) sentinels: Vec<Address>,
     /// Connects to the server.
@@ -24,7 +24,7 @@ pub(super) struct Watched {
     pub(super) asker: Dialer,
 }
 
-impl Watched {
+impl MonitoredPrimary {
     /// Connects to the present primary: the first reachable and suitable server that a sentinel names.
     ///
     /// An isolated sentinel names an old primary. So if a sentinel or its server fails or is slow, the next one is queried.

@@ -77,7 +77,7 @@ struct HandleCharge {
 impl RateLimitHandle {
     /// The handle of an allowed request.
     pub(crate) fn new(limits: &Arc<Limits>, decided: &Decided<'_>, charged: bool) -> Self {
-        let charges = decided.asked().map(|(asked, decision)| {
+        let charges = decided.charges().map(|(asked, decision)| {
             let has_windows = limits.rules[asked.rule].policy.algorithm().has_windows();
             let window_end = has_windows.then(|| Instant::now().checked_add(decision.reset_after));
             Arc::new(HandleCharge {

@@ -104,7 +104,7 @@ impl HttpLimits {
     }
 
     fn is_near(&self, decided: Decided<'_>, share: f64) -> bool {
-        decided.asked().any(|(asked, decision)| {
+        decided.charges().any(|(asked, decision)| {
             let rule = &self.limits.rules[asked.rule];
             // Rounded up, so that clients see the limit in time.
             let near = (rule.quota(asked).burst_size() as f64 * share).ceil();

@@ -16,7 +16,7 @@ use crate::{
     backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
     ladder::Instead,
-    limits::{Applies, Asked, Limits, Outcome, Question, Rule, usable},
+    limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule, usable},
 };
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
@@ -105,7 +105,7 @@ impl Limiter {
         &self,
         key: K,
         cost: Option<u64>,
-    ) -> impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies {
+    ) -> impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies {
         let (mut key, mut place) = (Some(key), 0..0);
         move |_, sink, asked| {
             if let Some(key) = key.take() {

@@ -13,7 +13,7 @@ use std::{
 
 use self::corrections::Corrections;
 pub(crate) use self::{
-    question::{Asked, Question},
+    question::{PolicyCharge, Question},
     rule::{Applies, Rule, usable},
     waiting::Waiting,
 };

@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, time::timeout};
 use tower_dist_ratelimit::backend::{BoxFuture, toolkit::ConnectError};
 
 use super::*;
-use crate::{call::Call, script::Script, work::How};
+use crate::{call::Call, script::Script, work::Batching};
 
 const PATIENCE: Timeouts = Timeouts {
     connect: Duration::MAX,
@@ -92,7 +92,11 @@ impl Lab {
 
 /// Sends a request, and waits for the answer.
 async fn ask(link: &Link) -> Result<(), Failure> {
-    let (call, slot, how) = (Call::to_one(&Script::of_five(), "k", 1), 0, How::Together);
+    let (call, slot, how) = (
+        Call::to_one(&Script::of_five(), "k", 1),
+        0,
+        Batching::Together,
+    );
     link.send(Work { call, slot, how })?.await.map(|_| ())
 }
 
@@ -202,17 +206,17 @@ async fn two_concurrent_requests_wait_for_one_round_trip_and_a_third_for_five_mi
     let link = Link::new(None, Some(lab.connect()), PATIENCE);
     up(&link).await;
     let script = Script::of_five();
-    let post = |key| {
+    let enqueue = |key| {
         let call = Call::to_one(&script, key, 1);
-        let (slot, how) = (0, How::Together);
+        let (slot, how) = (0, Batching::Together);
         link.send(Work { call, slot, how }).unwrap()
     };
     let began = Instant::now();
-    let first = post("a");
+    let first = enqueue("a");
     tokio::task::yield_now().await;
-    let second = post("b");
+    let second = enqueue("b");
     tokio::task::yield_now().await;
-    let third = post("c");
+    let third = enqueue("c");
     assert!(first.await.is_ok() && second.await.is_ok());
     assert_eq!(began.elapsed(), away);
     assert!(third.await.is_ok());

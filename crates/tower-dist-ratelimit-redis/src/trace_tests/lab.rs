@@ -3,9 +3,9 @@ use std::cell::RefCell;
 use tests::servers::{Redis, Reply, Resp};
 
 use crate::{
-    arguments::{Arguments, told},
+    arguments::{Arguments, row_answers},
     call::Call,
-    reply::Words,
+    reply::Replies,
     rows::{Place, Rows},
 };
 
@@ -35,7 +35,7 @@ impl Lab {
     }
 
     /// Runs a script at this time, as these calls in one.
-    pub(super) fn run(&self, now: u64, calls: &[Call]) -> Vec<Words> {
+    pub(super) fn run(&self, now: u64, calls: &[Call]) -> Vec<Replies> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let mut rows = Rows::default();
         let places: Vec<Place> = calls.iter().map(|call| rows.push(call.clone())).collect();
@@ -56,8 +56,10 @@ impl Lab {
                 other => panic!("{other:?}"),
             })
             .collect();
-        let told = told(&rows, &numbers).unwrap();
-        let words = places.iter().map(|place| told[place.row].words(place.rank));
+        let row_answers = row_answers(&rows, &numbers).unwrap();
+        let words = places
+            .iter()
+            .map(|place| row_answers[place.row].words(place.rank));
         words.collect()
     }
 }

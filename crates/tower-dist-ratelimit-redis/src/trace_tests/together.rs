@@ -9,7 +9,7 @@ use tower_dist_ratelimit::{
 
 use super::{clock::Clock, lab::Lab, same::same, step::Step};
 use crate::{
-    call::{Asked, Call, Verb},
+    call::{Call, KeyArgs, Verb},
     key::Tag,
     reply::verdict,
     rule::Rule,
@@ -146,7 +146,7 @@ impl Together {
         let rules = self.script.rules.iter().enumerate();
         let charge = Charge::new(PolicyId::new(0), NAME, 1);
         let asks =
-            rules.map(|(place, rule)| Asked::new(&charge, tag(NAME), rule, place, Verb::Acquire));
+            rules.map(|(place, rule)| KeyArgs::new(&charge, tag(NAME), rule, place, Verb::Acquire));
         let call = Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),
@@ -173,7 +173,7 @@ impl Together {
         let verb = step.settle.map_or(Verb::Acquire, Verb::Settle);
         let asks = rules.iter().enumerate();
         let asks =
-            asks.map(|(place, rule)| Asked::new(&charge(rule), tag(NAME), rule, place, verb));
+            asks.map(|(place, rule)| KeyArgs::new(&charge(rule), tag(NAME), rule, place, verb));
         pending.calls.push(Call {
             script: Arc::clone(&self.script),
             asks: asks.collect(),

@@ -3,7 +3,7 @@ mod clock;
 mod failure;
 mod keys;
 mod part;
-mod set;
+mod policy_set;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ pub use self::store::CompareAndSwap;
 use self::{
     cells::{Cells, Verb},
     part::Part,
-    set::Set,
+    policy_set::PolicySet,
 };
 use super::{
     Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, PolicyId,
@@ -119,7 +119,7 @@ use crate::{BuildError, Decision, Policy};
 pub struct CasBackend<C> {
     cells: Cells<C>,
     prefix: String,
-    registry: Registry<Arc<Set>>,
+    registry: Registry<Arc<PolicySet>>,
     transactions: Transactions,
 }
 
@@ -233,8 +233,9 @@ impl<C: CompareAndSwap> Backend for CasBackend<C> {
     }
 
     fn register(&self, policies: &[Policy]) -> Result<Vec<PolicyId>, BuildError> {
-        self.registry
-            .register(policies, || Ok(Arc::new(Set::new(&self.prefix, policies)?)))
+        self.registry.register(policies, || {
+            Ok(Arc::new(PolicySet::new(&self.prefix, policies)?))
+        })
     }
 
     fn acquire(&self, charges: &[Charge<'_>], _: &mut [Decision]) -> Answer {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::{
     RateLimited, Rejection, RequestPolicy,
     key::KeySink,
-    limits::{Applies, Asked, Limits, Outcome, Question, Rule},
+    limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule},
 };
 
 /// The settings and the state of one layer, shared by all its services.
@@ -18,7 +18,7 @@ impl<Req> Calls<Req> {
     pub(crate) fn look(
         &self,
         request: &Req,
-    ) -> impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies {
+    ) -> impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies {
         |rule, sink, asked| self.policies[asked.rule].look(request, rule, sink, asked)
     }
 }

@@ -2,14 +2,14 @@ use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
 use crate::{
     Decision,
-    limits::{Asked, Question, Rule},
+    limits::{PolicyCharge, Question, Rule},
 };
 
 /// The decisions on a request, with the names of their policies.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
     rules: &'a [Rule],
-    asked: &'a [Asked],
+    charges: &'a [PolicyCharge],
     decisions: &'a [Decision],
     keys: &'a [u8],
 }
@@ -19,7 +19,7 @@ impl<'a> Decided<'a> {
     pub(crate) fn new(rules: &'a [Rule], question: &'a Question) -> Self {
         Self {
             rules,
-            asked: &question.asked,
+            charges: &question.charges,
             decisions: &question.decisions,
             keys: question.keys(),
         }
@@ -29,7 +29,7 @@ impl<'a> Decided<'a> {
     pub(crate) fn none() -> Self {
         Self {
             rules: &[],
-            asked: &[],
+            charges: &[],
             decisions: &[],
             keys: &[],
         }
@@ -43,7 +43,7 @@ impl<'a> Decided<'a> {
     /// Returns the decision that matters most to the caller: the rejection with the longest wait, or else the decision
     /// with the fewest remaining tokens.
     #[inline]
-    pub(crate) fn tightest(&self) -> Option<(&'a Asked, &'a Decision)> {
+    pub(crate) fn tightest(&self) -> Option<(&'a PolicyCharge, &'a Decision)> {
         self.tightest_of(|_| true)
     }
 
@@ -51,10 +51,10 @@ impl<'a> Decided<'a> {
     #[inline]
     pub(crate) fn tightest_of(
         &self,
-        some: impl Fn(&Asked) -> bool,
-    ) -> Option<(&'a Asked, &'a Decision)> {
-        let asked = self.asked().filter(|(asked, _)| some(asked));
-        asked.min_by_key(|(_, one)| {
+        some: impl Fn(&PolicyCharge) -> bool,
+    ) -> Option<(&'a PolicyCharge, &'a Decision)> {
+        let charges = self.charges().filter(|(asked, _)| some(asked));
+        charges.min_by_key(|(_, one)| {
             let wait = one.retry_after.unwrap_or(Duration::MAX);
             (one.allowed, Reverse(wait), one.remaining)
         })
@@ -68,16 +68,16 @@ impl<'a> Decided<'a> {
     /// Returns each decision with its policy.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'a Rule, &'a Decision)> + Clone + use<'a> {
         let rules = self.rules;
-        self.asked()
+        self.charges()
             .map(|(asked, decision)| (&rules[asked.rule], decision))
     }
 
     /// Returns each decision with its charge.
     #[inline]
-    pub(crate) fn asked(
+    pub(crate) fn charges(
         &self,
-    ) -> impl Iterator<Item = (&'a Asked, &'a Decision)> + Clone + use<'a> {
-        self.asked.iter().zip(self.decisions)
+    ) -> impl Iterator<Item = (&'a PolicyCharge, &'a Decision)> + Clone + use<'a> {
+        self.charges.iter().zip(self.decisions)
     }
 
     /// Returns whether the decisions have meaningful numbers.

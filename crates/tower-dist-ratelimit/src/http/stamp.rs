@@ -3,7 +3,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{HttpLimits, put};
 use crate::{
     Decided, Decision, headers,
-    limits::{Asked, Rule},
+    limits::{PolicyCharge, Rule},
 };
 
 /// The `RateLimit` headers for a response.
@@ -58,7 +58,7 @@ impl Stamp {
 }
 
 /// The most tokens that a client can use; for a share of the quota, the share's limit.
-fn most(http: &HttpLimits, asked: &Asked, decision: &Decision) -> u64 {
+fn most(http: &HttpLimits, asked: &PolicyCharge, decision: &Decision) -> u64 {
     let rule = &http.limits.rules[asked.rule];
     let quota = rule.quota(asked);
     if decision.limit == quota.limit() {
@@ -75,7 +75,7 @@ pub(crate) fn policies_of(rules: &[Rule], decided: Decided<'_>) -> Option<Header
         if rule.policy.hidden {
             return None;
         }
-        let asked = decided.asked().find(|(asked, _)| asked.rule == number);
+        let asked = decided.charges().find(|(asked, _)| asked.rule == number);
         let quota = match asked {
             Some((asked, _)) => rule.quota(asked),
             None if rule.policy.only_if.is_some() => return None,

@@ -93,7 +93,7 @@ impl Limits {
     /// the next request would start together with the last of them. Tokens of a window that has ended are not refunded,
     /// because the current window has not counted them.
     pub(crate) fn take_back(&self, question: &Question, since: Option<Instant>) {
-        let decided = question.asked.iter().zip(question.decisions.iter());
+        let decided = question.charges.iter().zip(question.decisions.iter());
         let is_over =
             |decision: &Decision| since.is_some_and(|then| then.elapsed() >= decision.reset_after);
         let taken = decided.filter(|(asked, decision)| {

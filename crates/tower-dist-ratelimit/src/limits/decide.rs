@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Applies, Asked, Limits, Outcome, Question, Rule, Waiting, waiting::LookUp};
+use super::{Applies, Limits, Outcome, PolicyCharge, Question, Rule, Waiting, waiting::LookUp};
 use crate::{
     Decided, Decision, Decisions, Event, Reason, Rejection, Source,
     backend::{Answer, BackendError, Bounded, JointDecision},
@@ -16,7 +16,7 @@ impl Limits {
     pub(crate) fn decide(
         &self,
         question: &mut Question,
-        look: impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies,
+        look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Outcome {
         let outcome = self.decide_silently(question, look);
         self.tell(outcome, question)
@@ -27,7 +27,7 @@ impl Limits {
     pub(crate) fn decide_silently(
         &self,
         question: &mut Question,
-        look: impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies,
+        look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Outcome {
         match self.prepare(question, look) {
             Ok(lookups) if lookups.is_empty() => self.ask(question),
@@ -79,28 +79,28 @@ impl Limits {
     pub(crate) fn prepare(
         &self,
         question: &mut Question,
-        mut look: impl FnMut(&Rule, &mut KeySink, &mut Asked) -> Applies,
+        mut look: impl FnMut(&Rule, &mut KeySink, &mut PolicyCharge) -> Applies,
     ) -> Result<Vec<LookUp>, Reason> {
         let mut lookups = Vec::new();
-        let Question { sink, asked, .. } = &mut *question;
+        let Question { sink, charges, .. } = &mut *question;
         for (number, rule) in self.rules.iter().enumerate() {
             // Filled in place, for the same reason as the question.
-            asked.push(Asked {
+            charges.push(PolicyCharge {
                 rule: number,
                 id: rule.id,
                 key: 0..0,
                 cost: rule.policy.cost,
                 quota: None,
             });
-            let place = asked.len() - 1;
-            match look(rule, sink, &mut asked[place]) {
+            let place = charges.len() - 1;
+            match look(rule, sink, &mut charges[place]) {
                 Applies::Yes => {}
                 Applies::WithQuota(quota) => lookups.push((place, quota)),
                 Applies::No => {
-                    asked.pop();
+                    charges.pop();
                 }
                 Applies::Rejects(reason) => {
-                    asked.clear();
+                    charges.clear();
                     question.keyless = number;
                     return Err(reason);
                 }
@@ -112,7 +112,7 @@ impl Limits {
     /// Decides on the charges of a request. A backend has the whole timeout from now.
     #[inline]
     pub(crate) fn ask(&self, question: &mut Question) -> Outcome {
-        let (Some(alone), [asked]) = (&self.alone, question.asked.as_slice()) else {
+        let (Some(alone), [asked]) = (&self.alone, question.charges.as_slice()) else {
             return self.ask_backend(question);
         };
         if asked.is_shut_out() {
@@ -129,13 +129,13 @@ impl Limits {
     }
 
     fn ask_backend(&self, question: &mut Question) -> Outcome {
-        if question.asked.is_empty() {
+        if question.charges.is_empty() {
             return Outcome::Pass { charged: true };
         }
-        if question.asked.iter().any(Asked::is_shut_out) {
+        if question.charges.iter().any(PolicyCharge::is_shut_out) {
             // A limit of zero needs no backend.
-            question.asked.retain(|asked| asked.is_shut_out());
-            question.decisions = Decisions::rejected(question.asked.len());
+            question.charges.retain(|asked| asked.is_shut_out());
+            question.decisions = Decisions::rejected(question.charges.len());
             return Outcome::Reject(Reason::Quota);
         }
         match self.ladder.leave() {
@@ -175,7 +175,9 @@ impl Limits {
         leave: Leave,
     ) -> Outcome {
         match verdict {
-            Ok(JointDecision { allowed, decisions }) if decisions.len() == question.asked.len() => {
+            Ok(JointDecision { allowed, decisions })
+                if decisions.len() == question.charges.len() =>
+            {
                 self.ladder.answered_later(leave);
                 question.decisions = decisions;
                 self.by_quota(question, allowed, leave)
@@ -209,7 +211,7 @@ impl Limits {
             Instead::Closed => error,
             Instead::Decide(fallback) => match ask_instead(question, fallback) {
                 Ok(true) => {
-                    for asked in &question.asked {
+                    for asked in &question.charges {
                         fallback.keep(asked.rule, asked.charge(question.keys()));
                     }
                     return Outcome::Pass { charged: true };
@@ -237,8 +239,8 @@ impl Limits {
 
     /// Builds one decision per charge from the limits alone.
     fn unasked(&self, question: &Question, decision: impl Fn(u64) -> Decision) -> Decisions {
-        let asked = question.asked.iter();
-        let quotas = asked.map(|asked| {
+        let charges = question.charges.iter();
+        let quotas = charges.map(|asked| {
             let own = || self.rules[asked.rule].policy.quota();
             asked.quota.unwrap_or_else(own)
         });
@@ -247,7 +249,7 @@ impl Limits {
 
     /// Charges the request to a lease, while the backend is not queried.
     fn spend(&self, question: &mut Question) -> bool {
-        let (Some(leasing), [asked]) = (&self.leasing, question.asked.as_slice()) else {
+        let (Some(leasing), [asked]) = (&self.leasing, question.charges.as_slice()) else {
             return false;
         };
         let charge = asked.charge(question.sink.bytes());
@@ -264,7 +266,7 @@ impl Limits {
         if let Leave::Probe(_) = leave {
             return Ok(leave);
         }
-        for asked in &question.asked {
+        for asked in &question.charges {
             let charge = asked.charge(question.keys());
             let unreported = fallback.take_unreported(asked.rule, charge);
             let unreported = i64::try_from(unreported).unwrap_or(i64::MAX);
@@ -283,7 +285,7 @@ impl Limits {
     /// Refunds the charge to the share, for a request that the backend has not admitted.
     fn release(&self, question: &Question, leave: Leave) {
         if let (Leave::Shared, Instead::Decide(fallback)) = (leave, &self.ladder.instead) {
-            for asked in &question.asked {
+            for asked in &question.charges {
                 fallback.release(asked.rule, asked.charge(question.keys()));
             }
         }
@@ -292,9 +294,9 @@ impl Limits {
 
 /// Decides with this process's share.
 fn ask_instead(question: &mut Question, fallback: &Fallback) -> Result<bool, BackendError> {
-    question.decisions.reject(question.asked.len());
+    question.decisions.reject(question.charges.len());
     let keys = question.sink.bytes();
-    let asked = question.asked.iter();
-    let charges = asked.map(|asked| (asked.rule, asked.charge(keys)));
+    let charges = question.charges.iter();
+    let charges = charges.map(|asked| (asked.rule, asked.charge(keys)));
     fallback.acquire(charges, &mut question.decisions)
 }

@@ -1,4 +1,4 @@
-use super::{Applies, Asked, Rule, rule::usable};
+use super::{Applies, PolicyCharge, Rule, rule::usable};
 use crate::{RequestPolicy, key::KeySink};
 
 impl<Req> RequestPolicy<Req> {
@@ -9,7 +9,7 @@ impl<Req> RequestPolicy<Req> {
         request: &Req,
         rule: &Rule,
         sink: &mut KeySink,
-        asked: &mut Asked,
+        asked: &mut PolicyCharge,
     ) -> Applies {
         if let Some(write) = &self.key {
             let (key, found) = sink.key(|sink| write(request, sink));

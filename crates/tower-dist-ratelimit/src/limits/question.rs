@@ -13,7 +13,7 @@ use crate::{
 /// decision.
 pub(crate) struct Question {
     pub(crate) sink: KeySink,
-    pub(crate) asked: SmallVec<[Asked; 2]>,
+    pub(crate) charges: SmallVec<[PolicyCharge; 2]>,
     /// One decision per entry of `asked`, once there is a decision.
     pub(crate) decisions: Decisions,
     /// The backend error that left the request undecided.
@@ -26,7 +26,7 @@ pub(crate) struct Question {
 
 /// The charge of one policy that applies to the request.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct PolicyCharge {
     /// The number of the policy in the layer.
     pub(crate) rule: usize,
     pub(crate) id: PolicyId,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     pub(crate) quota: Option<Quota>,
 }
 
-impl Asked {
+impl PolicyCharge {
     #[inline]
     pub(crate) fn charge<'a>(&self, keys: &'a [u8]) -> Charge<'a> {
         Charge {
@@ -63,7 +63,7 @@ impl Default for Question {
     fn default() -> Self {
         Self {
             sink: KeySink::new(),
-            asked: SmallVec::new(),
+            charges: SmallVec::new(),
             decisions: Decisions::none(),
             cause: None,
             waiting: None,
@@ -97,13 +97,13 @@ impl Question {
 
     #[inline]
     pub(super) fn ask(&mut self, backend: &dyn Backend) -> Answer {
-        self.decisions.reject(self.asked.len());
+        self.decisions.reject(self.charges.len());
         let keys = self.sink.bytes();
         // Most layers have one policy. Without the vector, its query takes half the time.
-        if let [asked] = self.asked.as_slice() {
+        if let [asked] = self.charges.as_slice() {
             return backend.acquire(&[asked.charge(keys)], &mut self.decisions);
         }
-        let charges = self.asked.iter().map(|asked| asked.charge(keys));
+        let charges = self.charges.iter().map(|asked| asked.charge(keys));
         let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
         backend.acquire(&charges, &mut self.decisions)
     }

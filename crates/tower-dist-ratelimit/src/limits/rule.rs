@@ -2,7 +2,7 @@ use std::{ops::Range, sync::Arc, sync::Once};
 
 use bytes::Bytes;
 
-use super::Asked;
+use super::PolicyCharge;
 use crate::{
     Algorithm, Policy, Quota, Reason,
     backend::{BoxFuture, PolicyId},
@@ -62,7 +62,7 @@ impl Rule {
         &self,
         head: RequestParts<'_>,
         sink: &mut KeySink,
-        asked: &mut Asked,
+        asked: &mut PolicyCharge,
     ) -> Applies {
         match self.key(head, sink) {
             Ok(key) => asked.key = key,
@@ -103,7 +103,7 @@ impl Rule {
     }
 
     /// Returns the effective quota of a key: windows keep the policy's length, and logs are bounded.
-    pub(crate) fn quota(&self, asked: &Asked) -> Quota {
+    pub(crate) fn quota(&self, asked: &PolicyCharge) -> Quota {
         let own = self.policy.quota();
         let kept = |quota| self.policy.algorithm().kept(quota, own);
         asked.quota.map_or(own, kept)

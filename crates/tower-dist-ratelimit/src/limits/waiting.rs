@@ -40,7 +40,7 @@ impl Limits {
                 Some(Waiting::Quotas(found)) => match ready!(Pin::new(found).poll(cx)) {
                     Ok(found) => {
                         for (place, quota) in found {
-                            question.asked[place].quota = quota;
+                            question.charges[place].quota = quota;
                         }
                         question.waiting = None;
                         self.ask(question)

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::lines::{Outlook, Place, Spacing, Supply, WaitingLines};
 use crate::{
     Algorithm, Decision, Event, RateLimited, Reason,
-    limits::{Asked, Limits, Outcome, Question},
+    limits::{Limits, Outcome, PolicyCharge, Question},
     observe::Undecided,
 };
 
@@ -116,8 +116,8 @@ impl Turn {
     }
 
     fn join(&self, outlook: Option<Outlook>) -> Result<Option<Place>, Reason> {
-        let asked = self.question.asked.iter();
-        let spacing: Spacing = asked
+        let charges = self.question.charges.iter();
+        let spacing: Spacing = charges
             .map(|asked| time(&self.limits, asked, asked.cost))
             .collect();
         let key = line(&self.question);
@@ -127,14 +127,14 @@ impl Turn {
 
 /// Whether the buckets can ever hold the tokens that a request needs. If not, the request does not wait for its rejection.
 pub(super) fn can_pass(limits: &Limits, question: &Question) -> bool {
-    let mut asked = question.asked.iter();
-    asked.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
+    let mut charges = question.charges.iter();
+    charges.all(|asked| asked.cost <= limits.rules[asked.rule].quota(asked).burst_size())
 }
 
 /// The line of a request: the policies that apply to it, and the keys.
 fn line(question: &Question) -> SmallVec<[u8; 128]> {
     let mut line = SmallVec::new();
-    for asked in &question.asked {
+    for asked in &question.charges {
         let key = asked.key(question.keys());
         line.extend_from_slice(&(asked.rule as u64).to_le_bytes());
         line.extend_from_slice(&(key.len() as u64).to_le_bytes());
@@ -146,7 +146,7 @@ fn line(question: &Question) -> SmallVec<[u8; 128]> {
 /// The wait in the leaky queues that rejected a request. Such a queue is full, so the request waits for the whole queue once
 /// it has a place.
 fn queue(limits: &Limits, question: &Question) -> Duration {
-    let decided = question.asked.iter().zip(question.decisions.iter());
+    let decided = question.charges.iter().zip(question.decisions.iter());
     let rejected = decided.filter(|(_, decision)| !decision.allowed);
     let waits = rejected.map(
         |(asked, _)| match limits.rules[asked.rule].policy.algorithm() {
@@ -159,8 +159,8 @@ fn queue(limits: &Limits, question: &Question) -> Duration {
 
 /// The supply of tokens for the requests behind a rejected request.
 fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
-    let decided = question.asked.iter().zip(question.decisions.iter());
-    let supply = |(asked, decision): (&Asked, &Decision)| {
+    let decided = question.charges.iter().zip(question.decisions.iter());
+    let supply = |(asked, decision): (&PolicyCharge, &Decision)| {
         if !decision.allowed {
             // The rejected request takes the last tokens then.
             let due = decision.retry_after.and_then(|wait| now.checked_add(wait));
@@ -178,7 +178,7 @@ fn outlook(limits: &Limits, question: &Question, now: Instant) -> Outlook {
 }
 
 /// The minimum time in which this number of tokens returns. In a window, all tokens can return in a moment.
-fn time(limits: &Limits, asked: &Asked, tokens: u64) -> Duration {
+fn time(limits: &Limits, asked: &PolicyCharge, tokens: u64) -> Duration {
     let rule = &limits.rules[asked.rule];
     if !rule.policy.algorithm().is_bucket() {
         return Duration::ZERO;

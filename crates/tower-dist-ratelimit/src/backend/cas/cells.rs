@@ -18,7 +18,7 @@ use super::{
     clock::{self, Clock},
     failure::Failure,
     keys::bits,
-    set::Set,
+    policy_set::PolicySet,
     store::CompareAndSwap,
 };
 use crate::{
@@ -106,7 +106,13 @@ impl Job {
     }
 
     /// Decides the charges, and changes the states accordingly.
-    fn decide(&self, set: &Set, tag: &Tag, states: &mut [State], nanos: u64) -> JointDecision {
+    fn decide(
+        &self,
+        set: &PolicySet,
+        tag: &Tag,
+        states: &mut [State],
+        nanos: u64,
+    ) -> JointDecision {
         match self.verb {
             Verb::Acquire => {
                 // The other policies of the set get a charge of zero cost.
@@ -158,7 +164,7 @@ impl<C: CompareAndSwap> Cells<C> {
     }
 
     /// Queues a job, and starts a task for its value unless there is one.
-    pub(super) fn push(&self, set: &Arc<Set>, tag: Tag, job: Job) {
+    pub(super) fn push(&self, set: &Arc<PolicySet>, tag: Tag, job: Job) {
         let cell = (Arc::as_ptr(set).addr(), tag);
         let is_new = match self.shared.waiting().entry(cell) {
             Entry::Occupied(mut jobs) => {
@@ -201,7 +207,7 @@ impl<C> Shared<C> {
 /// Decides about one value for as long as charges wait for it.
 struct Task<C> {
     cells: Cells<C>,
-    set: Arc<Set>,
+    set: Arc<PolicySet>,
     tag: Tag,
     cell: Cell,
     is_over: bool,
@@ -223,13 +229,13 @@ impl<C: CompareAndSwap> Task<C> {
             };
             let nanos = (self.cells.clock)();
             let mut states = self.set.read(&self.tag, value.as_deref());
-            let before = Set::write(&states);
+            let before = PolicySet::write(&states);
             let decide = |job: Job| {
                 let verdict = job.decide(&self.set, &self.tag, &mut states, nanos);
                 (job, verdict)
             };
             let decided: Vec<(Job, JointDecision)> = jobs.into_iter().map(decide).collect();
-            let value = Set::write(&states);
+            let value = PolicySet::write(&states);
             if value == before {
                 answer(decided);
                 continue;

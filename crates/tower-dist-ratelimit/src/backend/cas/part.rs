@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::{
     cells::{Cells, Job, Verb},
     failure::Failure,
-    set::Set,
+    policy_set::PolicySet,
     store::CompareAndSwap,
 };
 use crate::backend::{
@@ -17,7 +17,7 @@ use crate::backend::{
 /// The charges of a request to one value.
 pub(super) struct Part<C> {
     cells: Cells<C>,
-    set: Arc<Set>,
+    set: Arc<PolicySet>,
     tag: Tag,
     verb: Verb,
     /// Each charge with its index in the request, and the place of its policy in the set.
@@ -25,7 +25,7 @@ pub(super) struct Part<C> {
 }
 
 impl<C: CompareAndSwap> Part<C> {
-    pub(super) fn new(cells: Cells<C>, set: Arc<Set>, tag: Tag, verb: Verb) -> Self {
+    pub(super) fn new(cells: Cells<C>, set: Arc<PolicySet>, tag: Tag, verb: Verb) -> Self {
         Self {
             cells,
             set,
@@ -35,7 +35,7 @@ impl<C: CompareAndSwap> Part<C> {
         }
     }
 
-    pub(super) fn is_of(&self, set: &Arc<Set>, tag: &Tag) -> bool {
+    pub(super) fn is_of(&self, set: &Arc<PolicySet>, tag: &Tag) -> bool {
         Arc::ptr_eq(&self.set, set) && self.tag == *tag
     }
 

@@ -199,7 +199,7 @@ fn the_largest_value_is_within_the_stated_bound() {
     let log =
         Policy::new("log", Quota::new(4_000, crate::arithmetic::HORIZON)).sliding_window_log();
     let policies: Vec<Policy> = windows.chain([log]).collect();
-    let set = Set::new("rl", &policies).unwrap();
+    let set = PolicySet::new("rl", &policies).unwrap();
     let mut states = set.read(&tag(b"k"), None);
     let charge = Charge::new(PolicyId::new(0), b"k", 1);
     for number in 0..4_100 {
@@ -208,7 +208,7 @@ fn the_largest_value_is_within_the_stated_bound() {
             state.settle(number * 700_000_000_000_000, &charge, i64::MAX >> 14);
         }
     }
-    let length = Set::write(&states).len();
+    let length = PolicySet::write(&states).len();
     assert!((55_000..=96 * 1024).contains(&length), "{length}");
 }
 

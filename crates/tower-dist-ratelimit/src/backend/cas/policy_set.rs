@@ -14,14 +14,14 @@ use crate::{
 const MAX_TOKENS: u64 = 4_000;
 
 /// Policies that are decided together. Their states for one key are one value.
-pub(super) struct Set {
+pub(super) struct PolicySet {
     keys: Keys,
     pub(super) limits: Vec<Limit>,
     /// How much longer a value is kept than anything in it counts.
     slack: Duration,
 }
 
-impl Set {
+impl PolicySet {
     /// # Errors
     ///
     /// A prefix that cannot stand in a store key, or a policy that cannot be kept.

@@ -8,66 +8,68 @@ use tokio::time::advance;
 use tokio_test::task::spawn;
 
 use super::{queue::FREE_CALLS, *};
-use crate::{arguments::told, call::Call, reply::Words, script::Script};
+use crate::{arguments::row_answers, call::Call, reply::Replies, script::Script};
 
-/// An outbox with a connection, and a policy with a bucket of five tokens.
+/// A send queue with a connection, and a policy with a bucket of five tokens.
 struct Lab {
-    outbox: Outbox,
+    send_queue: SendQueue,
     script: Arc<Script>,
 }
 
 impl Lab {
     fn new() -> Self {
-        let outbox = Outbox::new(Arc::new(Health::up()));
-        outbox.open();
+        let send_queue = SendQueue::new(Arc::new(Health::up()));
+        send_queue.open();
         Self {
-            outbox,
+            send_queue,
             script: Script::of_five(),
         }
     }
 
-    fn work(&self, key: &str, how: How) -> Work {
+    fn work(&self, key: &str, how: Batching) -> Work {
         let call = Call::to_one(&self.script, key, 1);
         Work { call, slot: 0, how }
     }
 
-    fn post(&self, key: &str) -> Pending {
-        self.outbox.post(self.work(key, How::Together)).unwrap()
+    fn enqueue(&self, key: &str) -> Pending {
+        self.send_queue
+            .enqueue(self.work(key, Batching::Together))
+            .unwrap()
     }
 
     /// Returns the calls that the task would send.
-    fn take(&self) -> Vec<Parcel> {
-        let mut parcels = Vec::new();
-        self.outbox.take(&mut parcels);
-        parcels
+    fn take(&self) -> Vec<DueCall> {
+        let mut due_calls = Vec::new();
+        self.send_queue.take(&mut due_calls);
+        due_calls
     }
 
     /// Sends as many calls as go without a wait, and leaves them in flight. Returns the last one.
-    fn busy(&self) -> Parcel {
-        drop(self.post("busy"));
+    fn busy(&self) -> DueCall {
+        drop(self.enqueue("busy"));
         let calls = (0..FREE_CALLS).map(|_| {
-            let _pending = self.post("busy");
-            let mut parcels = self.take();
-            assert_eq!(parcels.len(), 1);
-            parcels.remove(0)
+            let _pending = self.enqueue("busy");
+            let mut due_calls = self.take();
+            assert_eq!(due_calls.len(), 1);
+            due_calls.remove(0)
         });
         calls.last().unwrap()
     }
 }
 
 /// Answers the rows of a call as a server does whose buckets are all full.
-fn answer(parcel: Parcel) {
-    let rows = parcel.batch.rows.0.iter();
+fn answer(due_call: DueCall) {
+    let rows = due_call.batch.rows.0.iter();
     let numbers = rows.flat_map(|row| match row.times {
         1 => vec![4, 200_000],
         _ => vec![0],
     });
-    let told = told(&parcel.batch.rows, &numbers.collect::<Vec<_>>());
-    parcel.batch.tell(Ok(told.unwrap()));
+    let row_answers = row_answers(&due_call.batch.rows, &numbers.collect::<Vec<_>>());
+    due_call.batch.answer(Ok(row_answers.unwrap()));
 }
 
 async fn left(pending: Pending) -> i64 {
-    let words: Words = pending.await.unwrap();
+    let words: Replies = pending.await.unwrap();
     if words[0].granted < 0 {
         -1
     } else {
@@ -76,27 +78,27 @@ async fn left(pending: Pending) -> i64 {
 }
 
 /// Returns the number of requests in each row.
-fn rows(parcel: &Parcel) -> Vec<usize> {
-    let rows = &parcel.batch.rows.0;
+fn rows(due_call: &DueCall) -> Vec<usize> {
+    let rows = &due_call.batch.rows.0;
     rows.iter().map(|row| row.times).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_calls_go_immediately_and_further_requests_go_together() {
     let lab = Lab::new();
-    let first = lab.post("a");
+    let first = lab.enqueue("a");
     let sent = lab.take().remove(0);
-    let second = lab.post("b");
+    let second = lab.enqueue("b");
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1]]);
     drop(second);
-    let others = [lab.post("a"), lab.post("b"), lab.post("b")];
+    let others = [lab.enqueue("a"), lab.enqueue("b"), lab.enqueue("b")];
     assert!(lab.take().is_empty(), "two calls are on their way");
-    let (kind, mut parcels) = (sent.kind.unwrap(), Vec::new());
+    let (kind, mut due_calls) = (sent.kind.unwrap(), Vec::new());
     answer(sent);
     assert_eq!(left(first).await, 4);
-    lab.outbox.ended(kind, &mut parcels);
-    assert_eq!(parcels.iter().map(rows).collect::<Vec<_>>(), [[1, 2]]);
-    answer(parcels.remove(0));
+    lab.send_queue.ended(kind, &mut due_calls);
+    assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[1, 2]]);
+    answer(due_calls.remove(0));
     let [a, b, again] = others.map(left);
     assert_eq!((a.await, b.await, again.await), (4, 4, 3));
 }
@@ -106,49 +108,49 @@ async fn a_request_whose_caller_leaves_before_the_call_is_not_charged() {
     let lab = Lab::new();
     let busy = lab.busy();
     let mut asked: Vec<Option<Pending>> = ["a", "b", "b", "b", "c", "c"]
-        .map(|key| Some(lab.post(key)))
+        .map(|key| Some(lab.enqueue(key)))
         .into();
     for gone in [0, 2, 4, 5] {
         asked[gone] = None;
     }
-    let mut parcels = Vec::new();
-    lab.outbox.ended(busy.kind.unwrap(), &mut parcels);
-    assert_eq!(parcels.iter().map(rows).collect::<Vec<_>>(), [[2]]);
+    let mut due_calls = Vec::new();
+    lab.send_queue.ended(busy.kind.unwrap(), &mut due_calls);
+    assert_eq!(due_calls.iter().map(rows).collect::<Vec<_>>(), [[2]]);
     // A caller that leaves now has been charged.
     let stays = asked[3].take().unwrap();
     asked.clear();
-    answer(parcels.remove(0));
+    answer(due_calls.remove(0));
     assert_eq!(left(stays).await, 3, "behind one that was there before");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_all_callers_have_left_is_not_sent() {
     let lab = Lab::new();
-    drop((lab.post("a"), lab.post("a"), lab.post("b")));
+    drop((lab.enqueue("a"), lab.enqueue("a"), lab.enqueue("b")));
     assert!(lab.take().is_empty());
-    let _there = lab.post("a");
+    let _there = lab.enqueue("a");
     assert_eq!(rows(&lab.take()[0]), [1]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_answered_in_the_order_of_its_requests() {
     let lab = Lab::new();
-    let asked: Vec<Pending> = (0..7).map(|_| lab.post("a")).collect();
+    let asked: Vec<Pending> = (0..7).map(|_| lab.enqueue("a")).collect();
     answer(lab.take().remove(0));
-    let mut told = Vec::new();
+    let mut row_answers = Vec::new();
     for pending in asked {
-        told.push(left(pending).await);
+        row_answers.push(left(pending).await);
     }
-    assert_eq!(told, [4, 3, 2, 1, 0, -1, -1]);
+    assert_eq!(row_answers, [4, 3, 2, 1, 0, -1, -1]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_call_does_not_wait() {
     let lab = Lab::new();
     let _busy = lab.busy();
-    let keys: Vec<Pending> = (0..33).map(|n| lab.post(&n.to_string())).collect();
+    let keys: Vec<Pending> = (0..33).map(|n| lab.enqueue(&n.to_string())).collect();
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1; 32]]);
-    let hot: Vec<Pending> = (0..63).map(|_| lab.post("hot")).collect();
+    let hot: Vec<Pending> = (0..63).map(|_| lab.enqueue("hot")).collect();
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[1, 63]]);
     drop((keys, hot));
 }
@@ -157,13 +159,13 @@ async fn a_full_call_does_not_wait() {
 async fn a_request_a_while_after_the_last_call_sends_the_waiting_ones() {
     let lab = Lab::new();
     let _busy = lab.busy();
-    let waits = lab.post("a");
+    let waits = lab.enqueue("a");
     advance(Duration::from_micros(999)).await;
-    let also = lab.post("b");
+    let also = lab.enqueue("b");
     assert!(lab.take().is_empty());
     advance(Duration::from_micros(1)).await;
     // The third request does not read the clock, the fourth one does.
-    let (third, fourth) = (lab.post("c"), lab.post("d"));
+    let (third, fourth) = (lab.enqueue("c"), lab.enqueue("d"));
     assert_eq!(rows(&lab.take()[0]), [1; 4]);
     drop((waits, also, third, fourth));
 }
@@ -173,18 +175,18 @@ async fn the_task_is_woken_only_if_it_can_send_a_call() {
     let lab = Lab::new();
     let mut sent = Vec::new();
     for _ in 0..2 {
-        let mut task = spawn(lab.outbox.news());
+        let mut task = spawn(lab.send_queue.ready());
         assert!(task.poll().is_pending());
-        let _there = lab.post("a");
+        let _there = lab.enqueue("a");
         assert!(task.is_woken() && task.poll().is_ready());
         sent.extend(lab.take());
     }
     assert_eq!(sent.len(), 2);
-    let mut task = spawn(lab.outbox.news());
+    let mut task = spawn(lab.send_queue.ready());
     assert!(task.poll().is_pending());
-    let waiting: Vec<Pending> = (0..63).map(|_| lab.post("a")).collect();
+    let waiting: Vec<Pending> = (0..63).map(|_| lab.enqueue("a")).collect();
     assert!(!task.is_woken(), "two calls are on their way");
-    let _last = lab.post("a");
+    let _last = lab.enqueue("a");
     assert!(task.is_woken());
     drop((sent, waiting));
 }
@@ -192,19 +194,19 @@ async fn the_task_is_woken_only_if_it_can_send_a_call() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
     let lab = Lab::new();
-    let mut asked = spawn(lab.post("a"));
+    let mut asked = spawn(lab.enqueue("a"));
     assert!(asked.poll().is_pending());
-    let parcel = lab.take().remove(0);
+    let due_call = lab.take().remove(0);
     assert!(asked.poll().is_pending() && !asked.is_woken());
-    answer(parcel);
+    answer(due_call);
     assert!(asked.is_woken() && asked.poll().is_ready());
 
-    let (mut sent, mut unsent) = (spawn(lab.post("a")), None);
-    let parcels = lab.take();
-    let _ = (sent.poll(), unsent.insert(spawn(lab.post("b"))).poll());
-    lab.outbox.health.fall("it is over".to_owned());
-    lab.outbox.shut();
-    drop(parcels);
+    let (mut sent, mut unsent) = (spawn(lab.enqueue("a")), None);
+    let due_calls = lab.take();
+    let _ = (sent.poll(), unsent.insert(spawn(lab.enqueue("b"))).poll());
+    lab.send_queue.health.fall("it is over".to_owned());
+    lab.send_queue.shut();
+    drop(due_calls);
     for mut lost in [sent, unsent.unwrap()] {
         assert!(lost.is_woken());
         let Poll::Ready(Err(Failure::NotConnected(why))) = lost.poll() else {
@@ -212,11 +214,11 @@ async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
         };
         assert_eq!(&*why, "it is over");
     }
-    let refused = lab.outbox.post(lab.work("a", How::Together));
+    let refused = lab.send_queue.enqueue(lab.work("a", Batching::Together));
     assert!(matches!(refused, Err(Failure::NotConnected(_))));
     // A new connection has no calls in flight.
-    lab.outbox.open();
-    let _pending = lab.post("a");
+    lab.send_queue.open();
+    let _pending = lab.enqueue("a");
     assert_eq!(lab.take().len(), 1);
 }
 
@@ -224,13 +226,22 @@ async fn a_request_is_woken_by_its_answer_and_by_the_end_of_the_connection() {
 async fn a_call_that_has_to_go_alone_goes_alone() {
     let lab = Lab::new();
     let _busy = lab.busy();
-    let alone = lab.outbox.post(lab.work("a", How::Alone)).unwrap();
-    let asking = lab.outbox.post(lab.work("a", How::Asking)).unwrap();
-    let waits = lab.post("a");
-    let parcels = lab.take();
-    let sent: Vec<_> = parcels.iter().map(|one| (one.asking, rows(one))).collect();
+    let alone = lab
+        .send_queue
+        .enqueue(lab.work("a", Batching::Alone))
+        .unwrap();
+    let asking = lab
+        .send_queue
+        .enqueue(lab.work("a", Batching::Asking))
+        .unwrap();
+    let waits = lab.enqueue("a");
+    let due_calls = lab.take();
+    let sent: Vec<_> = due_calls
+        .iter()
+        .map(|one| (one.asking, rows(one)))
+        .collect();
     assert_eq!(sent, [(false, vec![1]), (true, vec![1])]);
-    parcels.into_iter().for_each(answer);
+    due_calls.into_iter().for_each(answer);
     assert_eq!((left(alone).await, left(asking).await), (4, 4));
     assert!(spawn(waits).poll().is_pending());
 }
@@ -239,13 +250,13 @@ async fn a_call_that_has_to_go_alone_goes_alone() {
 async fn a_queue_is_bounded_and_a_request_without_a_caller_takes_no_place() {
     let lab = Lab::new();
     let busy: Vec<_> = (0..2 + 30 * 32)
-        .map(|n| (lab.post(&format!("busy {n}")), lab.take()))
+        .map(|n| (lab.enqueue(&format!("busy {n}")), lab.take()))
         .collect();
     let full = || {
         let mut there = Vec::new();
         while let Ok(pending) = lab
-            .outbox
-            .post(lab.work(&there.len().to_string(), How::Together))
+            .send_queue
+            .enqueue(lab.work(&there.len().to_string(), Batching::Together))
         {
             there.push(pending);
         }
@@ -261,10 +272,10 @@ async fn a_queue_is_bounded_and_a_request_without_a_caller_takes_no_place() {
     assert_eq!(full().len(), LONGEST);
     // On one key, too, the memory of requests whose callers have left is bounded.
     for _ in 0..40_000 {
-        drop(lab.post("hot"));
+        drop(lab.enqueue("hot"));
     }
-    let inside = lab.outbox.lock();
-    let queue = inside.queues.values().next().unwrap();
+    let state = lab.send_queue.lock();
+    let queue = state.queues.values().next().unwrap();
     assert!(queue.len() < 300, "{}", queue.len());
     drop(busy);
 }

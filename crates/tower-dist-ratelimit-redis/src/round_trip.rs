@@ -4,10 +4,10 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::time::timeout;
 
 use super::{
-    arguments::{Arguments, told},
+    arguments::{Arguments, row_answers},
     failure::Failure,
-    outbox::Parcel,
     rows::Rows,
+    send_queue::DueCall,
     wire::Commands,
 };
 
@@ -30,13 +30,13 @@ impl Outcome {
     }
 }
 
-/// Sends a parcel and answers its requests. Returns the problem, if there was one.
+/// Sends a call and answers its requests. Returns the problem, if there was one.
 pub(super) async fn run(
-    parcel: Parcel,
+    due_call: DueCall,
     commands: &dyn Commands,
     limit: Duration,
 ) -> Option<Outcome> {
-    let Parcel { batch, asking, .. } = parcel;
+    let DueCall { batch, asking, .. } = due_call;
     let outcome = match timeout(limit, decide(&batch.rows, commands, asking)).await {
         Err(_) => Outcome::Silence,
         Ok(answer) => answer
@@ -44,12 +44,12 @@ pub(super) async fn run(
             .map_or_else(Outcome::Error, Outcome::Numbers),
     };
     if let Outcome::Numbers(numbers) = &outcome
-        && let Some(told) = told(&batch.rows, numbers)
+        && let Some(row_answers) = row_answers(&batch.rows, numbers)
     {
-        batch.tell(Ok(told));
+        batch.answer(Ok(row_answers));
         return None;
     }
-    batch.tell(Err(outcome.failure(limit)));
+    batch.answer(Err(outcome.failure(limit)));
     Some(outcome)
 }
 
@@ -127,16 +127,16 @@ mod tests {
     }
 
     /// A request to a bucket of five tokens, in flight.
-    fn parcel() -> (Pending, Parcel) {
+    fn due_call() -> (Pending, DueCall) {
         let script = Script::of_five();
         let batch = Arc::new(Batch::new(Arc::default(), Arc::new(Health::up())));
         let (pending, _) = batch.join(Call::to_one(&script, "k", 1));
-        let parcel = Parcel {
+        let due_call = DueCall {
             batch: batch.close(),
             asking: false,
             kind: None,
         };
-        (pending, parcel)
+        (pending, due_call)
     }
 
     /// Returns the commands that were sent, and the remaining tokens if the call was answered.
@@ -145,8 +145,8 @@ mod tests {
             answers: Mutex::new(answers),
             asked: Mutex::default(),
         };
-        let (pending, parcel) = parcel();
-        let outcome = run(parcel, &server, Duration::from_millis(500)).await;
+        let (pending, due_call) = due_call();
+        let outcome = run(due_call, &server, Duration::from_millis(500)).await;
         let answer = pending.await;
         assert_eq!(outcome.is_some(), answer.is_err());
         let left = answer.ok().map(|words| words[0].remaining);

@@ -15,7 +15,7 @@ use super::{
     batch::{Batch, Pending, Sending},
     call::Call,
     failure::Failure,
-    work::{How, Work},
+    work::{Batching, Work},
 };
 
 /// Maximum number of kinds without requests that are remembered.
@@ -28,15 +28,15 @@ pub(super) type Kind = (usize, u16);
 ///
 /// Callers batch their requests themselves, and wake the task only when it has something to send.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(super) struct SendQueue {
     health: Arc<Health>,
-    inside: Mutex<Inside>,
+    state: Mutex<State>,
     /// Wakes the task that sends.
-    news: Notify,
+    ready: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct State {
     /// There is a connection.
     is_open: bool,
     /// No handle is left.
@@ -45,83 +45,83 @@ struct Inside {
     /// Kinds with a call to send.
     due: Vec<Kind>,
     /// Calls that go alone.
-    alone: Vec<Parcel>,
+    alone: Vec<DueCall>,
 }
 
 /// A call to send.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct DueCall {
     pub(super) batch: Sending,
     pub(super) asking: bool,
     /// `None` if it goes alone.
     pub(super) kind: Option<Kind>,
 }
 
-impl Outbox {
+impl SendQueue {
     pub(super) fn new(health: Arc<Health>) -> Self {
         Self {
             health,
-            inside: Mutex::default(),
-            news: Notify::new(),
+            state: Mutex::default(),
+            ready: Notify::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Accepts a request, which is sent with others or alone.
-    pub(super) fn post(&self, work: Work) -> Result<Pending, Failure> {
-        let mut inside = self.lock();
-        if !inside.is_open {
-            drop(inside);
+    pub(super) fn enqueue(&self, work: Work) -> Result<Pending, Failure> {
+        let mut state = self.lock();
+        if !state.is_open {
+            drop(state);
             return Err(Failure::NotConnected(self.health.reason().into()));
         }
         let Work { call, slot, how } = work;
         let (pending, is_due) = match how {
-            How::Together => inside.join(call, slot, &self.health)?,
-            _ => inside.post_alone(call, how, &self.health)?,
+            Batching::Together => state.join(call, slot, &self.health)?,
+            _ => state.enqueue_alone(call, how, &self.health)?,
         };
-        drop(inside);
+        drop(state);
         if is_due {
-            self.news.notify_one();
+            self.ready.notify_one();
         }
         Ok(pending)
     }
 
     /// Waits until there may be something to take out, or no handle is left.
-    pub(super) async fn news(&self) {
-        self.news.notified().await;
+    pub(super) async fn ready(&self) {
+        self.ready.notified().await;
     }
 
     /// Takes out the calls to send now. Returns whether no handle is left.
-    pub(super) fn take(&self, parcels: &mut Vec<Parcel>) -> bool {
-        let mut inside = self.lock();
-        parcels.append(&mut inside.alone);
-        let mut due = mem::take(&mut inside.due);
+    pub(super) fn take(&self, due_calls: &mut Vec<DueCall>) -> bool {
+        let mut state = self.lock();
+        due_calls.append(&mut state.alone);
+        let mut due = mem::take(&mut state.due);
         for kind in due.drain(..) {
-            inside.take(kind, parcels);
+            state.take(kind, due_calls);
         }
-        inside.due = due;
-        inside.is_closed
+        state.due = due;
+        state.is_closed
     }
 
     /// Records that a call of this kind has ended, and takes out the next calls.
-    pub(super) fn ended(&self, kind: Kind, parcels: &mut Vec<Parcel>) {
-        let mut inside = self.lock();
-        if let Some(queue) = inside.queues.get_mut(&kind) {
+    pub(super) fn ended(&self, kind: Kind, due_calls: &mut Vec<DueCall>) {
+        let mut state = self.lock();
+        if let Some(queue) = state.queues.get_mut(&kind) {
             queue.ended();
         }
-        inside.take(kind, parcels);
+        state.take(kind, due_calls);
     }
 
     /// Takes out the requests that have waited long enough.
-    pub(super) fn take_late(&self, parcels: &mut Vec<Parcel>) {
-        let mut inside = self.lock();
-        let waiting = inside.queues.iter().filter(|(_, queue)| !queue.is_empty());
+    pub(super) fn take_late(&self, due_calls: &mut Vec<DueCall>) {
+        let mut state = self.lock();
+        let waiting = state.queues.iter().filter(|(_, queue)| !queue.is_empty());
         let kinds: Vec<Kind> = waiting.map(|(&kind, _)| kind).collect();
         for kind in kinds {
-            inside.take(kind, parcels);
+            state.take(kind, due_calls);
         }
     }
 
@@ -132,11 +132,11 @@ impl Outbox {
 
     /// Records that the connection is lost. All unsent requests fail with the reason in the health.
     pub(super) fn shut(&self) {
-        let mut inside = self.lock();
-        inside.is_open = false;
-        inside.due.clear();
-        let (queues, alone) = (mem::take(&mut inside.queues), mem::take(&mut inside.alone));
-        drop(inside);
+        let mut state = self.lock();
+        state.is_open = false;
+        state.due.clear();
+        let (queues, alone) = (mem::take(&mut state.queues), mem::take(&mut state.alone));
+        drop(state);
         drop(alone);
         queues.into_values().for_each(Queue::shut);
     }
@@ -144,23 +144,23 @@ impl Outbox {
     /// Records that no handle is left.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
-        self.news.notify_one();
+        self.ready.notify_one();
     }
 
     /// Waits until no handle is left.
     pub(super) async fn closed(&self) {
         while !self.lock().is_closed {
-            self.news().await;
+            self.ready().await;
         }
     }
 }
 
 /// A pending request, and whether the task has something to send.
-type Posted = Result<(Pending, bool), Failure>;
+type Enqueued = Result<(Pending, bool), Failure>;
 
-impl Inside {
+impl State {
     /// Adds a request to the others of its kind.
-    fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Posted {
+    fn join(&mut self, call: Call, slot: u16, health: &Arc<Health>) -> Enqueued {
         let kind = (Arc::as_ptr(&call.script).addr(), slot);
         let queue = self.queues.entry(kind).or_default();
         let pending = queue.join(call, health)?;
@@ -172,28 +172,28 @@ impl Inside {
         Ok((pending, is_due))
     }
 
-    fn post_alone(&mut self, call: Call, how: How, health: &Arc<Health>) -> Posted {
+    fn enqueue_alone(&mut self, call: Call, how: Batching, health: &Arc<Health>) -> Enqueued {
         if self.alone.len() >= LONGEST {
             return Err(Failure::Full);
         }
         let batch = Arc::new(Batch::new(Arc::default(), Arc::clone(health)));
         let (pending, _) = batch.join(call);
-        self.alone.push(Parcel {
+        self.alone.push(DueCall {
             batch: batch.close(),
-            asking: how == How::Asking,
+            asking: how == Batching::Asking,
             kind: None,
         });
         Ok((pending, true))
     }
 
     /// Takes out the calls of a kind to send now.
-    fn take(&mut self, kind: Kind, parcels: &mut Vec<Parcel>) {
+    fn take(&mut self, kind: Kind, due_calls: &mut Vec<DueCall>) {
         let Some(queue) = self.queues.get_mut(&kind) else {
             return;
         };
         queue.is_due = false;
         while let Some(batch) = queue.take() {
-            parcels.push(Parcel {
+            due_calls.push(DueCall {
                 batch,
                 asking: false,
                 kind: Some(kind),

@@ -6,7 +6,7 @@ use super::*;
 async fn the_number_of_requests_of_a_call_is_bounded_even_in_one_row() {
     let lab = Lab::new();
     let _busy = lab.busy();
-    let hot: Vec<Pending> = (0..300).map(|_| lab.post("hot")).collect();
+    let hot: Vec<Pending> = (0..300).map(|_| lab.enqueue("hot")).collect();
     assert_eq!(lab.take().iter().map(rows).collect::<Vec<_>>(), [[256]]);
     drop(hot);
 }
@@ -14,11 +14,11 @@ async fn the_number_of_requests_of_a_call_is_bounded_even_in_one_row() {
 #[tokio::test(start_paused = true)]
 async fn the_queue_of_calls_that_go_alone_is_bounded_too() {
     let lab = Lab::new();
-    let post = || lab.outbox.post(lab.work("a", How::Alone));
-    let alone: Vec<Pending> = (0..LONGEST).map(|_| post().unwrap()).collect();
-    assert!(post().is_err());
+    let enqueue = || lab.send_queue.enqueue(lab.work("a", Batching::Alone));
+    let alone: Vec<Pending> = (0..LONGEST).map(|_| enqueue().unwrap()).collect();
+    assert!(enqueue().is_err());
     assert_eq!(lab.take().len(), LONGEST);
-    assert!(post().is_ok());
+    assert!(enqueue().is_ok());
     drop(alone);
 }
 
@@ -26,25 +26,25 @@ async fn the_queue_of_calls_that_go_alone_is_bounded_too() {
 async fn only_kinds_without_requests_are_forgotten() {
     const KINDS: u16 = 100;
     let lab = Lab::new();
-    let post = |slot| {
-        let (call, how) = (Call::to_one(&lab.script, "a", 1), How::Together);
-        lab.outbox.post(Work { call, slot, how }).unwrap()
+    let enqueue = |slot| {
+        let (call, how) = (Call::to_one(&lab.script, "a", 1), Batching::Together);
+        lab.send_queue.enqueue(Work { call, slot, how }).unwrap()
     };
-    let end = |sent: Vec<Parcel>| {
-        let mut parcels = Vec::new();
-        for parcel in sent {
-            let kind = parcel.kind.unwrap();
-            answer(parcel);
-            lab.outbox.ended(kind, &mut parcels);
+    let end = |sent: Vec<DueCall>| {
+        let mut due_calls = Vec::new();
+        for due_call in sent {
+            let kind = due_call.kind.unwrap();
+            answer(due_call);
+            lab.send_queue.ended(kind, &mut due_calls);
         }
-        parcels
+        due_calls
     };
-    let first: Vec<Pending> = (0..KINDS).map(post).collect();
+    let first: Vec<Pending> = (0..KINDS).map(enqueue).collect();
     let mut sent = lab.take();
-    let second: Vec<Pending> = (0..KINDS).map(post).collect();
+    let second: Vec<Pending> = (0..KINDS).map(enqueue).collect();
     sent.extend(lab.take());
     assert_eq!(sent.len(), 200);
-    let others: Vec<Pending> = (0..KINDS).map(post).collect();
+    let others: Vec<Pending> = (0..KINDS).map(enqueue).collect();
     assert!(lab.take().is_empty(), "calls are on their way");
     let sent = end(sent);
     assert_eq!(sent.len(), 100);
@@ -52,5 +52,5 @@ async fn only_kinds_without_requests_are_forgotten() {
     for pending in first.into_iter().chain(second).chain(others) {
         assert_eq!(left(pending).await, 4);
     }
-    assert_eq!(lab.outbox.lock().queues.len(), IDLE_KINDS);
+    assert_eq!(lab.send_queue.lock().queues.len(), IDLE_KINDS);
 }
