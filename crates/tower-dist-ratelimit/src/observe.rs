@@ -14,7 +14,7 @@ use crate::{Decided, Rejection, backend::BackendError};
 /// Receives the events of a rate limit.
 ///
 /// The limit calls the observer on the task that makes the decision, so `on_event` should return quickly. It may run
-/// concurrently for different requests. An `Arc` of an observer is an observer, too.
+/// concurrently for different requests. An `Arc` of an observer is an observer, too, and so is a pair of observers.
 ///
 /// Each request causes exactly one of [`Allowed`](Event::Allowed), [`Rejected`](Event::Rejected),
 /// [`Shadowed`](Event::Shadowed) and [`Cancelled`](Event::Cancelled). Requests that are
@@ -58,6 +58,14 @@ use crate::{Decided, Rejection, backend::BackendError};
 pub trait Observer: Send + Sync + 'static {
     /// Receives an event of the limit with this name. The name is empty unless the builder's `name` sets it.
     fn on_event(&self, name: &Arc<str>, event: Event<'_>);
+}
+
+/// Both receive each event, the first one first. A pair can contain a pair.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn on_event(&self, name: &Arc<str>, event: Event<'_>) {
+        self.0.on_event(name, event);
+        self.1.on_event(name, event);
+    }
 }
 
 impl<T: Observer + ?Sized> Observer for Arc<T> {

@@ -160,7 +160,8 @@ macro_rules! __layer {
                 self
             }
 
-            /// The receiver of the layer's events. An `Arc` of an observer is an observer, too.
+            /// The receiver of the layer's events, in place of an earlier one. An `Arc` of an observer is an observer, too, and so is
+            /// a pair.
             ///
             /// # Default
             ///

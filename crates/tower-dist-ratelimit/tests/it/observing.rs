@@ -255,3 +255,14 @@ async fn an_arc_of_an_observer_passes_on_every_event() {
     let outcomes: Vec<_> = outcomes.iter().map(|one| one.split(' ').next()).collect();
     assert_eq!(outcomes, ["allowed", "rejected", "shadowed"].map(Some),);
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_observer_of_a_pair_receives_every_event() {
+    let (first, second) = (Told::default(), Told::default());
+    let layer = builder(Memory::default()).observer((first.clone(), second.clone()));
+    let mut service = layer.build().unwrap().layer(Probe::default());
+    send(&mut service, from("a")).await;
+    send(&mut service, from("a")).await;
+    assert_eq!(first.all().len(), 2);
+    assert_eq!(first.all(), second.all());
+}
