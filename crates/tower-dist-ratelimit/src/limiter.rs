@@ -16,7 +16,7 @@ use crate::{
     backend::{Answer, Backend, BackendError, Bounded, Charge},
     key::{IntoKey, KeySink},
     ladder::Instead,
-    limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule, usable},
+    limits::{Applies, Limits, Outcome, PolicyCharge, Question, Rule},
 };
 
 /// A limit for code without HTTP and tower. The caller passes the key and handles the decision.
@@ -116,7 +116,7 @@ impl Limiter {
                 asked.cost = cost;
             }
             if let Some(quota) = self.quota {
-                asked.quota = usable(quota);
+                asked.quota = quota.usable();
             }
             Applies::Yes
         }

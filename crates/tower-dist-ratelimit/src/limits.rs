@@ -14,7 +14,7 @@ use std::{
 use self::corrections::Corrections;
 pub(crate) use self::{
     question::{PolicyCharge, Question},
-    rule::{Applies, Rule, usable},
+    rule::{Applies, Rule},
     waiting::Waiting,
 };
 use crate::{

@@ -137,6 +137,11 @@ impl Quota {
         self.limit == 0 || self.burst == 0
     }
 
+    /// Drops an invalid quota. Zero is valid, for a key that is allowed no requests.
+    pub(crate) fn usable(self) -> Option<Self> {
+        (self.is_zero() || self.check().is_ok()).then_some(self)
+    }
+
     /// Checks the bounds that all backends share.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         if self.limit == 0 {

@@ -1,15 +1,22 @@
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use pin_project::pin_project;
 use tower_service::Service;
 
-use super::{CallLimit, LimitError, RateLimited};
-use crate::{delayed::Delayed, limits::Question, observe::Undecided};
+use super::{Calls, LimitError, RateLimited};
+use crate::{
+    Rejection,
+    delayed::Delayed,
+    limits::{Outcome, Question},
+    observe::Undecided,
+};
 
 /// The response of a [`CallLimit`](super::CallLimit) service.
 ///
@@ -39,28 +46,70 @@ pub(super) enum State<S: Service<Req>, Req> {
 
 /// A request that waits for a remote backend or a quota look-up.
 pub(super) struct PendingCall<S, Req> {
-    pub(super) question: Question,
-    /// Holds the instance of the inner service that was ready for the request.
-    pub(super) service: CallLimit<S, Req>,
+    question: Question,
+    /// The instance of the inner service that was ready for the request.
+    inner: S,
+    calls: Arc<Calls<Req>>,
     /// `None` after the decision.
-    pub(super) request: Option<Req>,
-    pub(super) undecided: Undecided,
+    request: Option<Req>,
+    undecided: Undecided,
 }
 
 impl<S: Service<Req> + Clone, Req> PendingCall<S, Req> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, Req>> {
         let Self {
             question,
-            service,
+            inner,
+            calls,
             request,
             undecided,
         } = self;
-        let limits = &service.calls.limits;
+        let limits = &calls.limits;
         let outcome = ready!(limits.poll(question, cx));
         undecided.0 = None;
         let outcome = limits.tell(outcome, question);
         let request = request.take().expect("polled again after a panic");
-        Poll::Ready(service.go_on(outcome, question, request))
+        Poll::Ready(go_on(inner, calls, outcome, question, request))
+    }
+}
+
+/// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, so that a
+/// call inlines only the first of them.
+#[inline(never)]
+pub(super) fn go_on<S: Service<Req> + Clone, Req>(
+    inner: &mut S,
+    calls: &Arc<Calls<Req>>,
+    outcome: Outcome,
+    question: &mut Question,
+    request: Req,
+) -> State<S, Req> {
+    let limits = &calls.limits;
+    match outcome {
+        Outcome::Pass { .. } => {
+            let delay = limits.delay(question);
+            if delay.is_zero() {
+                return State::Calling(inner.call(request));
+            }
+            // Dropping the ready service releases any permit that it holds.
+            let unready = inner.clone();
+            *inner = unready.clone();
+            State::Delayed(Box::new(Delayed::new(delay, unready, request)))
+        }
+        Outcome::Reject(reason) => {
+            *inner = inner.clone();
+            let rejection = Rejection::new(&limits.rules, question, reason);
+            State::RateLimited(Some(RateLimited::new(&rejection)))
+        }
+        Outcome::Later => {
+            let unready = inner.clone();
+            State::Deciding(Box::new(PendingCall {
+                question: mem::take(question),
+                inner: mem::replace(inner, unready),
+                calls: Arc::clone(calls),
+                request: Some(request),
+                undecided: Undecided(Some(limits.watch.clone())),
+            }))
+        }
     }
 }
 

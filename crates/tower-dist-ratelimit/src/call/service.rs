@@ -1,5 +1,5 @@
 use std::{
-    fmt, mem,
+    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -7,15 +7,10 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    CallFuture, Calls, LimitError, RateLimited,
-    future::{PendingCall, State},
+    CallFuture, Calls, LimitError,
+    future::{State, go_on},
 };
-use crate::{
-    Rejection,
-    delayed::Delayed,
-    limits::{Outcome, Question},
-    observe::Undecided,
-};
+use crate::limits::{Outcome, Question};
 
 /// A service behind rate limits, from [`CallLimitLayer`](super::CallLimitLayer).
 ///
@@ -23,7 +18,7 @@ use crate::{
 /// replaces the ready inner service with a clone, which releases any permit that it holds.
 pub struct CallLimit<S, Req> {
     inner: S,
-    pub(super) calls: Arc<Calls<Req>>,
+    calls: Arc<Calls<Req>>,
 }
 
 impl<S, Req> CallLimit<S, Req> {
@@ -54,52 +49,9 @@ where
             Outcome::Pass { .. } if calls.limits.delay(&question).is_zero() => {
                 State::Calling(inner.call(request))
             }
-            outcome => self.go_on(outcome, &mut question, request),
+            outcome => go_on(inner, calls, outcome, &mut question, request),
         };
         CallFuture { state }
-    }
-}
-
-impl<S: Service<Req> + Clone, Req> CallLimit<S, Req> {
-    /// Acts on an outcome: calls the ready inner service, rejects, delays, or waits for the decision. Not inlined, so
-    /// that a call inlines only the first of them.
-    #[inline(never)]
-    pub(super) fn go_on(
-        &mut self,
-        outcome: Outcome,
-        question: &mut Question,
-        request: Req,
-    ) -> State<S, Req> {
-        let Self { inner, calls } = self;
-        let limits = &calls.limits;
-        match outcome {
-            Outcome::Pass { .. } => {
-                let delay = limits.delay(question);
-                if delay.is_zero() {
-                    return State::Calling(inner.call(request));
-                }
-                // Dropping the ready service releases any permit that it holds.
-                let unready = inner.clone();
-                *inner = unready.clone();
-                State::Delayed(Box::new(Delayed::new(delay, unready, request)))
-            }
-            Outcome::Reject(reason) => {
-                *inner = inner.clone();
-                let rejection = Rejection::new(&limits.rules, question, reason);
-                State::RateLimited(Some(RateLimited::new(&rejection)))
-            }
-            Outcome::Later => {
-                let undecided = Undecided(Some(limits.watch.clone()));
-                let mut service = self.clone();
-                mem::swap(&mut service.inner, &mut self.inner);
-                State::Deciding(Box::new(PendingCall {
-                    question: mem::take(question),
-                    service,
-                    request: Some(request),
-                    undecided,
-                }))
-            }
-        }
     }
 }
 

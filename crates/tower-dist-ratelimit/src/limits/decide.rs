@@ -1,4 +1,8 @@
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use super::{Applies, Limits, Outcome, PolicyCharge, Question, Rule, Waiting, waiting::LookUp};
 use crate::{
@@ -187,6 +191,38 @@ impl Limits {
                 self.failed(question, leave, error)
             }
             Err(error) => self.failed(question, leave, error),
+        }
+    }
+
+    /// Polls a pending decision and completes the question. Never returns [`Outcome::Later`].
+    pub(crate) fn poll(&self, question: &mut Question, cx: &mut Context<'_>) -> Poll<Outcome> {
+        loop {
+            let outcome = match &mut question.waiting {
+                Some(Waiting::Quotas(found)) => match ready!(Pin::new(found).poll(cx)) {
+                    Ok(found) => {
+                        for (place, quota) in found {
+                            question.charges[place].quota = quota;
+                        }
+                        question.waiting = None;
+                        self.ask(question)
+                    }
+                    Err(error) => {
+                        self.warn_of_late_quotas();
+                        // This is no failure of the backend, which was not queried.
+                        self.undecided(question, error)
+                    }
+                },
+                Some(Waiting::Backend(verdict, leave)) => {
+                    let leave = *leave;
+                    let verdict = ready!(Pin::new(verdict).poll(cx));
+                    self.decided(question, verdict, leave)
+                }
+                None => unreachable!("a pending decision waits for something"),
+            };
+            if !matches!(outcome, Outcome::Later) {
+                question.waiting = None;
+                return Poll::Ready(outcome);
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-use super::{Applies, PolicyCharge, Rule, rule::usable};
-use crate::{RequestPolicy, key::KeySink};
+use super::{Applies, PolicyCharge, Rule};
+use crate::{Quota, RequestPolicy, key::KeySink};
 
 impl<Req> RequestPolicy<Req> {
     /// Returns whether the policy applies to a request, and fills in its charge.
@@ -22,7 +22,7 @@ impl<Req> RequestPolicy<Req> {
             asked.cost = cost(request);
         }
         if let Some(quota) = &self.quota {
-            asked.quota = quota(request).and_then(usable);
+            asked.quota = quota(request).and_then(Quota::usable);
         }
         Applies::Yes
     }

@@ -74,7 +74,7 @@ impl Rule {
         match &self.policy.dynamic {
             None => Applies::Yes,
             Some(DynamicQuota::Now(quota)) => {
-                asked.quota = quota(head).and_then(usable);
+                asked.quota = quota(head).and_then(Quota::usable);
                 Applies::Yes
             }
             Some(DynamicQuota::Later(quota)) => Applies::WithQuota(quota(head)),
@@ -157,9 +157,4 @@ impl Rule {
             }
         });
     }
-}
-
-/// Drops an invalid quota. Zero is valid, for a key that is allowed no requests.
-pub(crate) fn usable(quota: Quota) -> Option<Quota> {
-    (quota.is_zero() || quota.check().is_ok()).then_some(quota)
 }

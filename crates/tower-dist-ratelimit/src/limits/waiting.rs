@@ -1,11 +1,5 @@
-use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{future::poll_fn, task::Poll, time::Duration};
 
-use super::{Limits, Outcome, Question, rule::usable};
 use crate::{
     Quota,
     backend::{Bounded, BoxFuture, JointDecision},
@@ -32,47 +26,13 @@ impl Waiting {
     }
 }
 
-impl Limits {
-    /// Polls a pending decision and completes the question. Never returns [`Outcome::Later`].
-    pub(crate) fn poll(&self, question: &mut Question, cx: &mut Context<'_>) -> Poll<Outcome> {
-        loop {
-            let outcome = match &mut question.waiting {
-                Some(Waiting::Quotas(found)) => match ready!(Pin::new(found).poll(cx)) {
-                    Ok(found) => {
-                        for (place, quota) in found {
-                            question.charges[place].quota = quota;
-                        }
-                        question.waiting = None;
-                        self.ask(question)
-                    }
-                    Err(error) => {
-                        self.warn_of_late_quotas();
-                        // This is no failure of the backend, which was not queried.
-                        self.undecided(question, error)
-                    }
-                },
-                Some(Waiting::Backend(verdict, leave)) => {
-                    let leave = *leave;
-                    let verdict = ready!(Pin::new(verdict).poll(cx));
-                    self.decided(question, verdict, leave)
-                }
-                None => unreachable!("a pending decision waits for something"),
-            };
-            if !matches!(outcome, Outcome::Later) {
-                question.waiting = None;
-                return Poll::Ready(outcome);
-            }
-        }
-    }
-}
-
 /// Runs all look-ups concurrently.
 async fn all(mut lookups: Vec<LookUp>) -> Vec<Found> {
     let mut found = Vec::with_capacity(lookups.len());
     poll_fn(|cx| {
         lookups.retain_mut(|(place, lookup)| match lookup.as_mut().poll(cx) {
             Poll::Ready(quota) => {
-                found.push((*place, quota.and_then(usable)));
+                found.push((*place, quota.and_then(Quota::usable)));
                 false
             }
             Poll::Pending => true,
