@@ -233,3 +233,22 @@ async fn readiness_is_the_inner_service_s_and_the_ready_instance_is_called() {
     };
     assert_eq!(error.to_string(), "broken");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_its_key_is_rejected_as_the_policy_says() {
+    let messages = [
+        (MissingKey::Reject, "rate-limit key missing"),
+        (
+            MissingKey::Error,
+            "rate-limit key missing: the server does not provide it",
+        ),
+    ];
+    for (action, message) in messages {
+        let policy = Policy::new("user", slow(9)).missing_key(action);
+        let layer =
+            CallLimitLayer::builder(Memory::default()).limit(policy.by_request(|job: &Job| job.0));
+        let mut service = layer.build().unwrap().layer(service_fn(work));
+        let missing = rejected(call(&mut service, Job(None, 1)).await);
+        assert_eq!(missing.to_string(), message);
+    }
+}

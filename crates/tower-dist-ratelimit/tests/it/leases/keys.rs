@@ -141,3 +141,26 @@ fn outside_a_runtime_every_request_is_decided_exactly() {
         assert_eq!(decision.source, Source::Backend);
     }
 }
+
+#[test]
+fn a_request_whose_refill_ended_with_its_runtime_gets_an_error() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    };
+    let (first, other) = (runtime(), runtime());
+    let wan = Wan::away(Duration::ZERO);
+    let limiter = leasing(&wan, plenty()).build().unwrap();
+    let mut waits = Box::pin(limiter.check_n("hot", 9_000));
+    first.block_on(async {
+        warm_up(&limiter, 100).await;
+        wan.is_silent();
+        assert!(waits.as_mut().now_or_never().is_none());
+    });
+    drop(first);
+    let error = other.block_on(waits).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the rate limit's backend did not decide: lease refill lost: runtime shut down"
+    );
+}
