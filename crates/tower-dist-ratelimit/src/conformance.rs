@@ -36,19 +36,16 @@ mod numbers;
 mod subject;
 mod violation;
 
-use std::{fmt, panic::resume_unwind, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use self::numbers::Numbers;
+use self::{checks::CHECKS, subject::Case};
 pub use self::{
     clock::{Clock, Sleeping},
     violation::Violation,
 };
-use crate::{
-    Algorithm,
-    backend::{Backend, BoxFuture},
-};
+use crate::{Algorithm, backend::Backend};
 
 /// A run of all checks. A closure makes the backends: a new backend each time, or handles to one store.
 ///
@@ -92,31 +89,7 @@ const ALL: [Algorithm; 9] = [
 /// The result of a check.
 type Checked = Result<(), Violation>;
 
-type Check = for<'a> fn(&'a Conformance, Algorithm) -> BoxFuture<'a, Checked>;
-
 const BUILDING: &str = "building";
-
-/// The checks of one algorithm.
-const CHECKS: [(&str, Check); 10] = [
-    ("decisions", |kit, one| {
-        Box::pin(checks::decisions(kit, one))
-    }),
-    ("retry", |kit, one| Box::pin(checks::retry(kit, one))),
-    ("expiry", |kit, one| Box::pin(checks::expiry(kit, one))),
-    ("nothing written", |kit, one| {
-        Box::pin(checks::nothing_written(kit, one))
-    }),
-    ("refunds", |kit, one| Box::pin(checks::refunds(kit, one))),
-    ("reset", |kit, one| Box::pin(checks::reset(kit, one))),
-    ("keys", |kit, one| Box::pin(checks::keys(kit, one))),
-    ("racing", |kit, one| Box::pin(checks::racing(kit, one))),
-    ("all or nothing", |kit, one| {
-        Box::pin(checks::all_or_nothing(kit, one))
-    }),
-    ("dynamic quotas", |kit, one| {
-        Box::pin(checks::dynamic_quotas(kit, one))
-    }),
-];
 
 impl Conformance {
     /// Makes a run of all checks over the backends of `backend`, by their clock.
@@ -186,42 +159,46 @@ impl Conformance {
     ///
     /// A promise that the backend breaks.
     pub async fn run(self) -> Result<(), Violation> {
-        if self.wants(BUILDING) {
-            checks::building(&self)?;
-        }
         let kit = Arc::new(self);
-        if kit.clock.grain().is_zero() {
-            for &algorithm in &kit.algorithms {
-                kit.run_one(algorithm).await?;
+        if kit.wants(BUILDING) {
+            for algorithm in ALL {
+                let case = kit.case(BUILDING, algorithm);
+                case.named(checks::building(&case))?;
             }
-            return Ok(());
         }
-        let mut all = JoinSet::new();
+        let mut running = JoinSet::new();
         for &algorithm in &kit.algorithms {
-            let kit = Arc::clone(&kit);
-            all.spawn(async move { kit.run_one(algorithm).await });
+            let one = Arc::clone(&kit).run_one(algorithm);
+            if kit.clock.grain().is_zero() {
+                one.await?;
+            } else {
+                running.spawn(one);
+            }
         }
-        while let Some(one) = all.join_next().await {
-            one.unwrap_or_else(|error| resume_unwind(error.into_panic()))?;
+        running.join_all().await.into_iter().collect()
+    }
+
+    async fn run_one(self: Arc<Self>, algorithm: Algorithm) -> Checked {
+        for (name, check) in CHECKS {
+            if self.wants(name) {
+                let case = self.case(name, algorithm);
+                case.named(check(case.clone()).await)?;
+            }
         }
         Ok(())
     }
 
-    async fn run_one(&self, algorithm: Algorithm) -> Checked {
-        for (name, check) in CHECKS {
-            if self.wants(name) {
-                check(self, algorithm).await?;
-            }
+    fn case(self: &Arc<Self>, check: &'static str, algorithm: Algorithm) -> Case {
+        let kit = Arc::clone(self);
+        Case {
+            kit,
+            check,
+            algorithm,
         }
-        Ok(())
     }
 
     fn wants(&self, check: &str) -> bool {
         self.only.is_none_or(|only| only == check)
-    }
-
-    fn numbers(&self, check: &str) -> Numbers {
-        Numbers::new(self.seed, check)
     }
 }
 

@@ -1,24 +1,47 @@
-//! The checks, one file each.
+//! The checks of one algorithm.
 
-mod all_or_nothing;
-mod building;
 mod decisions;
-mod dynamic_quotas;
-mod expiry;
-mod keys;
-mod nothing_written;
-mod racing;
-mod refunds;
-mod reset;
-mod retry;
+mod frozen;
+mod timed;
 
-pub(super) use self::{
-    all_or_nothing::all_or_nothing, building::building, decisions::decisions,
-    dynamic_quotas::dynamic_quotas, expiry::expiry, keys::keys, nothing_written::nothing_written,
-    racing::racing, refunds::refunds, reset::reset, retry::retry,
+use std::mem::discriminant;
+
+use self::{
+    decisions::decisions,
+    frozen::{all_or_nothing, dynamic_quotas, keys, nothing_written, racing, refunds, reset},
+    timed::{expiry, retry},
 };
 use super::{
-    Checked, Conformance, Numbers, Violation,
-    subject::{FROZEN, LIMIT, QUICK, Subject, Subjects},
+    Checked, Violation,
+    numbers::Numbers,
+    subject::{self, Case, FROZEN},
+    violation,
 };
-use crate::{Algorithm, Decision, Quota};
+use crate::{Quota, backend::BoxFuture};
+
+type Check = fn(Case) -> BoxFuture<'static, Checked>;
+
+/// The checks with their names.
+pub(super) const CHECKS: [(&str, Check); 10] = [
+    ("decisions", |case| Box::pin(decisions(case))),
+    ("retry", |case| Box::pin(retry(case))),
+    ("expiry", |case| Box::pin(expiry(case))),
+    ("nothing written", |case| Box::pin(nothing_written(case))),
+    ("refunds", |case| Box::pin(refunds(case))),
+    ("reset", |case| Box::pin(reset(case))),
+    ("keys", |case| Box::pin(keys(case))),
+    ("racing", |case| Box::pin(racing(case))),
+    ("all or nothing", |case| Box::pin(all_or_nothing(case))),
+    ("dynamic quotas", |case| Box::pin(dynamic_quotas(case))),
+];
+
+/// The backend builds its own algorithms, and rejects the others when they are registered.
+pub(super) fn building(case: &Case) -> Checked {
+    let is_same = |one| discriminant(one) == discriminant(&case.algorithm);
+    let built = case.subject(FROZEN);
+    if case.kit.algorithms.iter().any(is_same) {
+        return built.map(drop);
+    }
+    let expected = "an error: the backend does not have the algorithm";
+    violation::promise(built.is_err(), "register", "the answer", expected, "ids")
+}

@@ -9,15 +9,11 @@ impl Numbers {
         Self(check.bytes().fold(seed, mix))
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// Returns a number in `0..=most`. `most` is below `u64::MAX`.
+    pub(super) fn up_to(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    /// Returns a number in `0..=most`. `most` is below `u64::MAX`.
-    pub(super) fn up_to(&mut self, most: u64) -> u64 {
-        self.next() % (most + 1)
+        (mixed ^ mixed >> 31) % (most + 1)
     }
 }

@@ -1,57 +1,27 @@
 use std::{error::Error, fmt};
 
-use crate::Algorithm;
+use super::Checked;
+use crate::{Algorithm, Decision};
 
 /// A promise that a backend breaks.
 ///
 /// Its text names the check, the algorithm, the operation, the field, and the expected and the actual value.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
-    pub(super) check: &'static str,
-    pub(super) algorithm: Algorithm,
-    pub(super) operation: String,
-    pub(super) field: &'static str,
-    pub(super) expected: String,
-    pub(super) actual: String,
-}
-
-impl Violation {
-    /// Returns the name of the check: `building`, `decisions`, `retry`, `expiry`, `nothing written`, `refunds`, `reset`,
-    /// `keys`, `racing`, `all or nothing` or `dynamic quotas`.
-    #[must_use]
-    pub fn check(&self) -> &str {
-        self.check
-    }
-
-    /// Returns the algorithm under test.
-    #[must_use]
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
-    }
-
-    /// Returns the operation with the wrong answer, and the operations before it.
-    #[must_use]
-    pub fn operation(&self) -> &str {
-        &self.operation
-    }
-
-    /// Returns the wrong part of the answer, such as `remaining`, `reset_after` or `error`.
-    #[must_use]
-    pub fn field(&self) -> &str {
-        self.field
-    }
-
-    /// Returns the value that the field should have.
-    #[must_use]
-    pub fn expected(&self) -> &str {
-        &self.expected
-    }
-
-    /// Returns the value that the field has, or the decision that it is part of.
-    #[must_use]
-    pub fn actual(&self) -> &str {
-        &self.actual
-    }
+    /// The name of the check: `building`, `decisions`, `retry`, `expiry`, `nothing written`, `refunds`, `reset`, `keys`,
+    /// `racing`, `all or nothing` or `dynamic quotas`.
+    pub check: &'static str,
+    /// The algorithm under test.
+    pub algorithm: Algorithm,
+    /// The operation with the wrong answer, and the operations before it.
+    pub operation: String,
+    /// The wrong part of the answer, such as `remaining`, `reset_after` or `error`.
+    pub field: &'static str,
+    /// The value that the field should have.
+    pub expected: String,
+    /// The value that the field has, or the decision that it is part of.
+    pub actual: String,
 }
 
 impl fmt::Display for Violation {
@@ -72,3 +42,70 @@ impl fmt::Display for Violation {
 }
 
 impl Error for Violation {}
+
+/// Fails unless the promise is kept. The kit adds the check and the algorithm.
+pub(super) fn promise(
+    kept: bool,
+    operation: impl fmt::Display,
+    field: &'static str,
+    expected: impl fmt::Display,
+    actual: impl fmt::Debug,
+) -> Checked {
+    if kept {
+        return Ok(());
+    }
+    Err(Violation {
+        check: "",
+        algorithm: Algorithm::default(),
+        operation: operation.to_string(),
+        field,
+        expected: expected.to_string(),
+        actual: format!("{actual:?}"),
+    })
+}
+
+/// Fails unless two values are equal.
+pub(super) fn equal<T: PartialEq + fmt::Debug>(
+    operation: impl fmt::Display,
+    field: &'static str,
+    expected: T,
+    actual: T,
+) -> Checked {
+    let kept = expected == actual;
+    promise(kept, operation, field, format_args!("{expected:?}"), actual)
+}
+
+/// Fails if an operation failed.
+pub(super) fn succeeds<T>(
+    operation: &str,
+    result: Result<T, impl fmt::Display>,
+) -> Result<T, Violation> {
+    result.map_err(|error| {
+        let failed = promise(false, operation, "error", "none", format_args!("{error}"));
+        failed.expect_err("a promise that is not kept is a violation")
+    })
+}
+
+/// Fails unless a request is allowed or rejected as `expected`.
+pub(super) fn allows(operation: impl fmt::Display, expected: bool, seen: Decision) -> Checked {
+    promise(
+        seen.allowed == expected,
+        operation,
+        "allowed",
+        expected,
+        seen,
+    )
+}
+
+/// Fails unless a key has `expected` remaining tokens.
+pub(super) fn remains(operation: impl fmt::Display, expected: u64, seen: Decision) -> Checked {
+    let kept = seen.remaining == expected;
+    promise(kept, operation, "remaining", expected, seen)
+}
+
+/// Fails unless a decision is as on an `unused` key.
+pub(super) fn is_unused(operation: impl fmt::Display, unused: Decision, seen: Decision) -> Checked {
+    let kept = seen.remaining == unused.remaining && seen.reset_after.is_zero();
+    let expected = format_args!("as of an unused key, {unused:?}");
+    promise(kept, operation, "remaining", expected, seen)
+}

@@ -87,7 +87,7 @@ async fn each_check_finds_the_backend_that_breaks_its_promise() {
     ] {
         let alone = kit(fault).only(check).run().await;
         let violation = alone.expect_err(&format!("{check} does not find {fault:?}"));
-        assert_eq!(violation.check(), check, "{fault:?}");
+        assert_eq!(violation.check, check, "{fault:?}");
         let all = kit(fault).run().await;
         assert!(all.is_err(), "{fault:?} passes");
     }
@@ -152,7 +152,7 @@ async fn each_promise_of_a_check_finds_its_own_fault() {
     ] {
         let alone = kit(fault).only(check).run().await;
         let violation = alone.expect_err(&format!("{check} does not find {fault:?}"));
-        assert_eq!(violation.check(), check, "{fault:?}");
+        assert_eq!(violation.check, check, "{fault:?}");
         let said = violation.to_string();
         assert!(said.contains(promise), "{fault:?}: {said}");
     }
@@ -162,17 +162,17 @@ async fn each_promise_of_a_check_finds_its_own_fault() {
 async fn a_violation_names_the_check_the_operation_the_field_and_both_values() {
     let kit = kit(Fault::ForgetsRefunds).algorithms([Algorithm::TokenBucket]);
     let violation = kit.only("refunds").run().await.unwrap_err();
-    assert_eq!(violation.check(), "refunds");
-    assert_eq!(violation.algorithm(), Algorithm::TokenBucket);
-    assert_eq!(violation.operation(), "2 refunded of 20");
-    assert_eq!(violation.field(), "remaining");
-    assert_eq!(violation.expected(), "17");
-    assert!(violation.actual().contains("remaining: 15"), "{violation}");
+    assert_eq!(violation.check, "refunds");
+    assert_eq!(violation.algorithm, Algorithm::TokenBucket);
+    assert_eq!(violation.operation, "2 refunded of 20");
+    assert_eq!(violation.field, "remaining");
+    assert_eq!(violation.expected, "17");
+    assert!(violation.actual.contains("remaining: 15"), "{violation}");
     assert_eq!(
         violation.to_string(),
         format!(
             "refunds, token bucket: 2 refunded of 20: remaining must be 17, but is {}",
-            violation.actual()
+            violation.actual
         )
     );
 }
@@ -197,8 +197,8 @@ async fn by_a_clock_that_cannot_be_paused_waits_are_looked_at_too() {
 async fn a_backend_has_to_reject_the_algorithms_that_it_does_not_claim() {
     let kit = Conformance::new(Memory::default, Paused).algorithms([Algorithm::TokenBucket]);
     let violation = kit.run().await.unwrap_err();
-    assert_eq!(violation.check(), "building");
-    assert_ne!(violation.algorithm(), Algorithm::TokenBucket);
+    assert_eq!(violation.check, "building");
+    assert_ne!(violation.algorithm, Algorithm::TokenBucket);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,14 @@
 use std::time::Duration;
 
-use super::{Algorithm, Checked, Conformance, Decision, FROZEN, LIMIT, Numbers, Quota, Subject};
-use crate::{arithmetic::saturating_nanos, backend::Charge, conformance::between::Between};
+use super::{
+    Case, Checked, Numbers, Quota,
+    subject::{FROZEN, LIMIT, Subject},
+    violation::promise,
+};
+use crate::{
+    Algorithm, Decision, arithmetic::saturating_nanos, backend::Charge,
+    conformance::between::Between,
+};
 
 /// Number of requests in a sequence.
 const LENGTH: u32 = 40;
@@ -11,13 +18,14 @@ const LIVE: Duration = Duration::from_millis(500);
 
 /// Random requests are decided as the arithmetic decides them, also while time passes. By a clock that cannot be paused,
 /// time passes only for algorithms without fixed windows: the beginning of such windows is unknown.
-pub(in super::super) async fn decisions(kit: &Conformance, algorithm: Algorithm) -> Checked {
-    let mut numbers = kit.numbers("decisions");
+pub(super) async fn decisions(case: Case) -> Checked {
+    let kit = &case.kit;
+    let mut numbers = Numbers::new(kit.seed, case.check);
     let stands_still = kit.clock.grain().is_zero();
     for sequence in 0..kit.sequences {
-        let quota = match algorithm {
+        let quota = match case.algorithm {
             Algorithm::FixedWindow { staggered: true } => None,
-            _ if stands_still => Some(quota(algorithm, &mut numbers)),
+            _ if stands_still => Some(quota(case.algorithm, &mut numbers)),
             Algorithm::TokenBucket
             | Algorithm::LeakyBucket
             | Algorithm::LeakyQueue { .. }
@@ -26,13 +34,13 @@ pub(in super::super) async fn decisions(kit: &Conformance, algorithm: Algorithm)
         };
         let passes = quota.is_some();
         let quota = quota.unwrap_or(FROZEN);
-        let subject = Subject::one(kit, "decisions", algorithm, quota, false)?;
+        let subject = case.subject(quota)?;
         let key = subject.key(&sequence.to_string());
         let mut between = Between::new(subject.unused()?);
         for _ in 0..LENGTH {
             if passes {
                 let time = pause(&subject, stands_still, &mut numbers);
-                subject.clock.pass(time).await;
+                subject.pass(time).await;
             }
             let (charge, correction) = request(&subject, &key, kit.leases, &mut numbers);
             compare(&subject, &mut between, charge, correction).await?;
@@ -96,11 +104,11 @@ async fn compare(
     let decision = subject.ask(charge).await?;
     let told = subject.now();
     // Counting in units may round by a nanosecond.
-    let grain = saturating_nanos(subject.clock.grain()).max(1);
+    let grain = saturating_nanos(subject.grain()).max(1);
     let [early, late] = between.decide(asked.saturating_sub(grain), told + grain, &charge);
     let total = |granted: u64, remaining: u64| granted + remaining;
     // A request that could have been rejected may wait for `max_wait`.
-    let longest = match subject.algorithm {
+    let longest = match subject.case.algorithm {
         Algorithm::LeakyQueue { max_wait } if !early.allowed => saturating_nanos(max_wait),
         _ => saturating_nanos(early.delay),
     };
@@ -116,18 +124,18 @@ async fn compare(
         && decision.limit == subject.quota.limit();
     let operation = || format!("acquire of {cost}, up to {up_to}");
     let expected = format!("{early:?} to {late:?}");
-    subject.promise(fits, operation(), "the decision", expected, decision)?;
+    promise(fits, operation(), "the decision", expected, decision)?;
     sound(subject, cost, &decision)?;
     between.settle(asked, told, decision.granted.cast_signed());
     // By a clock that cannot be paused, the beginning of windows is unknown.
-    if subject.clock.grain().is_zero() || !subject.algorithm.has_windows() {
+    if subject.grain().is_zero() || !subject.case.algorithm.has_windows() {
         let [soonest, latest] = between.unused(asked, told);
         let from = soonest.saturating_sub(told + 2 * grain);
         let to = (latest + 2 * grain).saturating_sub(asked);
         let fits = (from..=to).contains(&saturating_nanos(decision.reset_after));
         let [from, to] = [from, to].map(Duration::from_nanos);
         let expected = format!("{from:?} to {to:?}");
-        subject.promise(fits, operation(), "reset_after", expected, decision)?;
+        promise(fits, operation(), "reset_after", expected, decision)?;
     }
     if let Some(delta) = correction
         && decision.allowed
@@ -154,5 +162,5 @@ fn sound(subject: &Subject, cost: u64, decision: &Decision) -> Checked {
         false => "above zero, and zero if allowed",
     };
     let operation = format!("acquire of {cost}");
-    subject.promise(sound, operation, "retry_after", expected, decision)
+    promise(sound, operation, "retry_after", expected, decision)
 }

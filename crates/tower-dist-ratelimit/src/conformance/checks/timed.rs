@@ -1,0 +1,133 @@
+//! Checks that wait until tokens come back.
+
+use std::time::Duration;
+
+use super::{
+    Case, Checked, Violation,
+    subject::{LIMIT, QUICK, Subject},
+    violation::{allows, equal, is_unused, promise},
+};
+
+/// A rejected request is rejected just before its `retry_after` and allowed at it, by the grain of the clock.
+pub(super) async fn retry(case: Case) -> Checked {
+    let subject = case.subject(QUICK)?;
+    // At least one round has to see a rejection. A window can end between two requests.
+    let mut seen = false;
+    for (round, cost) in [1, 3, LIMIT / 2, LIMIT].into_iter().enumerate() {
+        let key = subject.key(&round.to_string());
+        subject.exhaust(&key).await?;
+        let asked = subject.now();
+        let decision = subject.take(&key, cost).await?;
+        if decision.allowed {
+            continue;
+        }
+        let wait = decision.retry_after.unwrap_or_default();
+        let operation = format!("acquire of {cost} from an exhausted key");
+        let (some, expected) = (!wait.is_zero(), "above zero");
+        promise(some, operation, "retry_after", expected, decision)?;
+        let since = [asked, subject.now()].map(Duration::from_nanos);
+        if subject.grain().is_zero() {
+            seen = true;
+            exactly(&subject, &key, cost, wait).await?;
+        } else {
+            seen |= about(&subject, &key, cost, wait, since).await?;
+        }
+    }
+    let (operation, expected) = (
+        "acquire from an exhausted key",
+        "long enough to look before it",
+    );
+    promise(seen, operation, "retry_after", expected, "shorter")
+}
+
+/// Charges one nanosecond before the end of `wait` and at its end, by a paused clock.
+async fn exactly(subject: &Subject, key: &[u8], cost: u64, wait: Duration) -> Checked {
+    let nano = Duration::from_nanos(1);
+    subject.pass(wait - nano).await;
+    let early = subject.take(key, cost).await?;
+    let operation = format!("acquire of {cost}, {nano:?} before a retry_after of {wait:?}");
+    allows(operation, false, early)?;
+    subject.pass(nano).await;
+    let decision = subject.take(key, cost).await?;
+    let operation = format!("acquire of {cost} after a retry_after of {wait:?}");
+    allows(operation, true, decision)
+}
+
+/// Charges repeatedly around the end of `wait`, by a clock that cannot be paused.
+///
+/// Each decision was made between the request and its answer; the one with `wait` was made between the two times of
+/// `since`. Returns whether another rejection was seen.
+async fn about(
+    subject: &Subject,
+    key: &[u8],
+    cost: u64,
+    wait: Duration,
+    since: [Duration; 2],
+) -> Result<bool, Violation> {
+    let (grain, mut seen) = (subject.grain(), false);
+    let now = || Duration::from_nanos(subject.now());
+    let mut pauses = [wait / 2, (wait / 2).saturating_sub(4 * grain)].into_iter();
+    loop {
+        subject.pass(pauses.next().unwrap_or(grain / 2)).await;
+        let asked = now();
+        let decision = subject.take(key, cost).await?;
+        let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
+        if decision.allowed {
+            let operation = format!("acquire at most {most:?} into a retry_after of {wait:?}");
+            promise(most + grain >= wait, operation, "allowed", false, decision)?;
+            return Ok(seen);
+        }
+        let operation = format!("acquire at least {least:?} after a retry_after of {wait:?}");
+        promise(least <= wait + grain, operation, "allowed", true, decision)?;
+        seen = true;
+    }
+}
+
+/// Used tokens count until `reset_after` and not longer.
+pub(super) async fn expiry(case: Case) -> Checked {
+    let subject = case.subject(QUICK)?;
+    let key = subject.key("a");
+    let unused = subject.look(&key).await?;
+    let operation = "a look at an unused key";
+    equal(operation, "reset_after", Duration::ZERO, unused.reset_after)?;
+    subject.take(&key, 3).await?;
+    let asked = subject.now();
+    let used = subject.take(&key, 2).await?;
+    let since = [asked, subject.now()].map(Duration::from_nanos);
+    let (wait, grain) = (used.reset_after, subject.grain());
+    // Nothing counts longer than two windows. A queue lasts a window and one request.
+    let longest = 2 * subject.quota.window() + grain;
+    let expected = format!("above zero and at most {longest:?}");
+    let fits = !wait.is_zero() && wait <= longest;
+    promise(fits, "acquire of a used key", "reset_after", expected, used)?;
+    if grain.is_zero() {
+        let nano = Duration::from_nanos(1);
+        subject.pass(wait - nano).await;
+        let seen = subject.look(&key).await?;
+        let operation = format!("a look 1 ns before a reset_after of {wait:?}");
+        let kept = seen.reset_after == nano;
+        promise(kept, operation, "reset_after", "1ns", seen)?;
+        subject.pass(nano).await;
+    } else {
+        subject.pass(wait.saturating_sub(4 * grain)).await;
+        still(&subject, &key, wait, since).await?;
+        let passed = Duration::from_nanos(subject.now()) - since[1];
+        let rest = (wait + grain).saturating_sub(passed);
+        subject.pass(rest).await;
+    }
+    let seen = subject.look(&key).await?;
+    let operation = format!("a look after a reset_after of {wait:?}");
+    is_unused(operation, unused, seen)
+}
+
+/// Checks the rest of `wait` shortly before its end. The answer with `wait` was made between the two times of `since`.
+async fn still(subject: &Subject, key: &[u8], wait: Duration, since: [Duration; 2]) -> Checked {
+    let now = || Duration::from_nanos(subject.now());
+    let (grain, asked) = (subject.grain(), now());
+    let seen = subject.look(key).await?;
+    let (least, most) = (asked.saturating_sub(since[1]), now() - since[0]);
+    let left = wait.saturating_sub(most + grain)..=(wait + grain).saturating_sub(least);
+    let operation = format!("a look {least:?} to {most:?} into a reset_after of {wait:?}");
+    let (kept, expected) = (left.contains(&seen.reset_after), format!("{left:?}"));
+    promise(kept, operation, "reset_after", expected, seen)
+}
