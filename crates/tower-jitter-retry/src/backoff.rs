@@ -31,7 +31,7 @@ pub struct Backoff {
     cap: Duration,
     /// `None` means linear growth.
     factor: Option<f64>,
-    /// Of an exponential backoff.
+    /// Base after a throttled request; used by exponential backoffs only.
     throttled_base: Duration,
     jitter: Jitter,
     seed: Option<u64>,
@@ -45,9 +45,9 @@ const CAP: Duration = Duration::from_secs(20);
 const THROTTLED_BASE: Duration = Duration::from_secs(1);
 
 impl Backoff {
-    /// `base · factorⁿ` before the 0-based retry n, at most `cap`, with full jitter.
+    /// Exponential backoff: waits `base · factorⁿ` before retry n, counted from 0, and at most `cap`, with full jitter.
     ///
-    /// `base` may be anything up to `cap`; the factor is 2 unless [set](Self::factor).
+    /// `base` is at most `cap`. The factor is 2 unless [set](Self::factor).
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
         let factor = Some(2.0);
@@ -57,7 +57,7 @@ impl Backoff {
         }
     }
 
-    /// `step · (n + 1)` before the 0-based retry n, at most `cap`, with full jitter.
+    /// Linear backoff: waits `step · (n + 1)` before retry n, counted from 0, and at most `cap`, with full jitter.
     #[must_use]
     pub fn linear(step: Duration, cap: Duration) -> Self {
         Self {
@@ -70,23 +70,22 @@ impl Backoff {
         }
     }
 
-    /// Always `delay`, without jitter unless one is [set](Self::jitter).
+    /// Constant backoff: waits `delay` before every retry, without jitter unless one is [set](Self::jitter).
     #[must_use]
     pub fn constant(delay: Duration) -> Self {
         Self::linear(delay, delay).jitter(Jitter::None)
     }
 
-    /// No delay: a retry yields to the executor once, and is sent.
+    /// No delay: a retry yields to the executor once, and is then sent.
     ///
-    /// For services where another attempt reaches another server. Against a single server, immediate retries are the
-    /// quickest way to overload it.
+    /// Use it where each attempt reaches another server. Immediate retries to a single server quickly overload it.
     #[must_use]
     pub fn none() -> Self {
         Self::constant(Duration::ZERO)
     }
 
-    /// The factor by which an exponential backoff grows with each retry: a finite number, at least 1. It has no effect
-    /// on the other kinds.
+    /// The factor by which an exponential backoff grows with each retry: a finite number, at least 1. Other backoffs
+    /// ignore it.
     ///
     /// # Default
     ///
@@ -97,8 +96,8 @@ impl Backoff {
         self
     }
 
-    /// The base of an exponential backoff after a throttled request, if it is longer than the usual base. It has no
-    /// effect on the other kinds.
+    /// The base of an exponential backoff after a throttled request. A value below the usual base has no effect. Other
+    /// backoffs ignore it.
     ///
     /// # Default
     ///
@@ -110,6 +109,10 @@ impl Backoff {
     }
 
     /// The jitter strategy.
+    ///
+    /// # Default
+    ///
+    /// [`Jitter::Full`]; [`Jitter::None`] for a [constant](Self::constant) backoff.
     #[must_use]
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
@@ -120,7 +123,7 @@ impl Backoff {
     ///
     /// # Default
     ///
-    /// A random seed. With every seed, each call of a retry layer has its own sequence.
+    /// A random seed. Each call of a retry layer has its own sequence of delays, also with a seed set here.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -139,8 +142,8 @@ impl Backoff {
     ///
     /// # Errors
     ///
-    /// A cap below the base or step, and a factor that is not a finite number from 1 on. Delays of
-    /// an unchecked backoff are still never above the cap.
+    /// Returns an error if the cap is below the base or step, or if the factor is below 1 or not finite. A backoff that
+    /// was not checked still never exceeds its cap.
     pub fn validate(&self) -> Result<(), BuildError> {
         if self.cap < self.base {
             let bound = format!("at least the first delay of {:?}", self.base);
@@ -177,7 +180,7 @@ impl Backoff {
             }
             Jitter::Decorrelated => {
                 let base = self.ceiling(0, reason);
-                // The base can grow between retries, because the server now throttles.
+                // The base grows if the server starts to throttle between two retries.
                 let previous = previous.unwrap_or(base).max(base);
                 let spread = previous.saturating_mul(3) - base;
                 let delay = base.saturating_add(crate::jitter::share(spread, random));
@@ -185,7 +188,7 @@ impl Backoff {
             }
         }
     }
-    /// The backoff before jitter.
+    /// The delay without jitter, at most the cap.
     fn ceiling(&self, retry: u32, reason: RetryReason) -> Duration {
         let grown = match (self.factor, reason) {
             (None, _) => self.base.saturating_mul(retry.saturating_add(1)),
@@ -204,7 +207,7 @@ impl Default for Backoff {
     }
 }
 
-/// `base · factorⁿ`, exact for a factor of 2 as long as it fits 53 bits of nanoseconds (104 days).
+/// `base · factorⁿ` in floating point. For a factor of 2, results up to 2⁵² ns (52 days) are exact.
 fn power(base: Duration, factor: f64, n: u32) -> Duration {
     // Zero times infinity is not a number.
     if base.is_zero() {

@@ -2,14 +2,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::StopReason;
 
-/// More than the number of reasons.
+/// Length of the array of counters: more than the number of [`StopReason`]s.
 const REASONS: usize = 16;
 
 /// Counts of a retry layer since it was built, over all of its services.
 ///
 /// Calls whose first attempt succeeded are not counted, so that they touch no shared counter. Calls that their callers
-/// dropped are not counted either. An observer receives both. Each number is exact, but the numbers are not read at one
-/// instant.
+/// dropped are not counted either. An observer receives both kinds of calls. Each number is exact, but the numbers are
+/// not read at one instant.
 ///
 /// ```
 /// use tower::{Layer, ServiceExt, service_fn};
@@ -43,7 +43,7 @@ impl RetryCounts {
     }
 }
 
-/// One counter for each number of [`RetryCounts`].
+/// The atomic counters behind [`RetryCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     retries: AtomicU64,

@@ -26,8 +26,8 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// Panics if it is polled again after it was ready.
 ///
-/// `F` is the future of the service `S`. No bound of this type and no type of a field mentions the error type, because the
-/// compiler, which erases lifetimes inside `tokio::spawn`, could not prove it to be `'static`.
+/// `F` is the future of the service `S`. Neither the bounds nor the fields of this type mention the error type: inside
+/// `tokio::spawn` the compiler erases lifetimes, so it could not prove that the error type is `'static`.
 #[pin_project]
 pub struct ResponseFuture<F, S, P: Requests<Req>, O: Observe, T: Limited, Req> {
     /// `None` during the wait for the next attempt.
@@ -73,12 +73,13 @@ where
                         this.attempt.set(None);
                         let elapsed = match verdict.is_retry() {
                             true => this.timer.as_mut().poll(cx, false),
-                            // A deadline does not replace this outcome.
+                            // The caller receives this outcome, even if a deadline has just expired.
                             false => Poll::Pending,
                         };
                         match elapsed {
                             Poll::Pending => this.call.after(verdict, outcome),
-                            // The service may have its own timer for the same instant.
+                            // The attempt failed when the limit expired, perhaps by a timer of the service for the
+                            // same instant: the timeout counts.
                             Poll::Ready(elapsed) => {
                                 this.call.after_timeout(elapsed, this.limit.answer(elapsed))
                             }

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 /// let layer = RetryLayer::http();
 /// let handle = layer.handle();
 /// handle.set_mode(Mode::Off);
-/// // On again, with one attempt less.
+/// // On again, with 2 attempts instead of 3.
 /// handle.set_max_attempts(2)?;
 /// handle.set_mode(Mode::On);
 /// assert_eq!(handle.mode(), Mode::On);
@@ -33,7 +33,7 @@ impl RetryHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if it is 0.
+    /// Returns an error if `attempts` is 0.
     pub fn set_max_attempts(&self, attempts: u32) -> Result<(), BuildError> {
         self.change(|given| given.max_attempts = Some(attempts))
     }
@@ -49,7 +49,7 @@ impl RetryHandle {
 
     /// Sets the maximum `Retry-After` to honour.
     pub fn set_max_retry_after(&self, longest: Duration) {
-        // This setting contradicts no other.
+        // Cannot fail: every duration is valid and contradicts no other setting.
         let _ = self.change(|given| given.max_retry_after = Some(longest));
     }
 
@@ -57,7 +57,8 @@ impl RetryHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if it is zero, or if the layer was built without time limits.
+    /// Returns an error if `timeout` is zero, or if the layer was built without `attempt_timeout`, `deadline` and
+    /// `on_timeout`.
     pub fn set_attempt_timeout(&self, timeout: Duration) -> Result<(), BuildError> {
         self.change(|given| given.attempt_timeout = Some(timeout))
     }
@@ -66,7 +67,8 @@ impl RetryHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if it is zero, or if the layer was built without time limits.
+    /// Returns an error if `limit` is zero, or if the layer was built without `attempt_timeout`, `deadline` and
+    /// `on_timeout`.
     pub fn set_deadline(&self, limit: Duration) -> Result<(), BuildError> {
         self.change(|given| given.deadline = Some(limit))
     }

@@ -4,8 +4,9 @@ use crate::StopReason;
 
 /// A retry layer's report on a call, in the extensions of its HTTP response.
 ///
-/// A response has a report if its call was retried, or if a retry was due and was not sent. A response without a report
-/// belongs to a first attempt that needed no retry.
+/// A response has a report if the layer sent a retry, or would have sent one but could not, for the reason in `stop`.
+/// There is no report if the first attempt needed no retry, if the [mode](crate::Mode) is not `On`, or if another retry
+/// layer is responsible for the failure.
 ///
 /// ```
 /// use tower_jitter_retry::RetryInfo;
@@ -22,7 +23,7 @@ use crate::StopReason;
 pub struct RetryInfo {
     /// The number of attempts, the first one included.
     pub attempts: u32,
-    /// The time that the call waited between its attempts.
+    /// The sum of the backoff delays between the attempts.
     pub slept: Duration,
     /// The reason why no further attempt was sent.
     pub stop: StopReason,

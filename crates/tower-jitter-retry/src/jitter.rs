@@ -23,17 +23,17 @@ pub enum Jitter {
     /// A random delay between zero and the whole backoff.
     #[default]
     Full,
-    /// At least half of the backoff, for cases in which a very short wait would be useless.
+    /// A random delay between half of the backoff and the whole backoff, if a very short wait would be useless.
     Equal,
     /// A random delay between the base and three times the previous delay, for a backoff that grows. It has no effect
     /// on a [constant](crate::Backoff::constant) backoff, whose base is its cap.
     Decorrelated,
 }
 
-/// A uniform share of `whole`, rounded to the nearest nanosecond.
+/// Returns a uniformly distributed duration from zero to `whole`, rounded to the nearest nanosecond.
 ///
-/// The share is the upper 53 bits of `random`, as in a float in [0, 1), but in integers. Long durations therefore lose
-/// no precision. `u64` nanoseconds cover 584 years.
+/// Multiplies `whole` by the upper 53 bits of `random`, over 2⁵³. Integers keep the precision that an `f64` would lose
+/// for long durations. `whole` is cut to `u64::MAX` nanoseconds (584 years).
 pub(crate) fn share(whole: Duration, random: u64) -> Duration {
     let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
     let share = (u128::from(nanos) * u128::from(random >> 11) + (1 << 52)) >> 53;

@@ -15,8 +15,9 @@ use crate::{Backoff, NoObserver, NoTimeLimit, OnTimeout, Retry, RetryCounts, Ret
 
 /// A layer that wraps services in [`Retry`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, and `T` the kind of time limits.
-/// All services of this layer and its clones share the budget, the jitter's seed, the settings and the counts.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `T` says whether and how
+/// time limits end an attempt in flight. All services of this layer and its clones share the budget, the jitter's seed,
+/// the settings and the counts.
 #[derive(Clone)]
 pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
     pub(crate) Parts<P, O, T, Live<Settings>>,
@@ -24,9 +25,10 @@ pub struct RetryLayer<P = Generic, O = NoObserver, T = NoTimeLimit>(
 
 #[cfg(feature = "grpc")]
 impl RetryLayer<Grpc> {
-    /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`]:
-    /// after proof that the server did not process the call, and after pushback. Declare methods
-    /// [idempotent](RetryLayerBuilder::idempotent_methods) to retry UNAVAILABLE, too.
+    /// Retries gRPC calls according to gRFC A6, with the defaults of [`RetryLayerBuilder`] and the rules of [`Grpc`].
+    ///
+    /// The layer retries after a server's pushback, and after proof that the server did not process the call. Without
+    /// either, it retries UNAVAILABLE for methods declared [idempotent](RetryLayerBuilder::idempotent_methods).
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;
@@ -42,7 +44,7 @@ impl RetryLayer<Grpc> {
 
 /// Configures a [`RetryLayer`].
 ///
-/// The protocol comes first. All other setters come in any order, and none of the rules changes the layer's type.
+/// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.
 ///
 /// ```
 /// use std::time::Duration;
@@ -70,8 +72,8 @@ impl RetryLayer<Grpc> {
 /// # }
 /// ```
 ///
-/// A service of another kind needs a rule only if some `Err` must not be retried. (Here the closure needs its
-/// annotation.)
+/// A service that speaks neither HTTP nor gRPC needs a rule only if some `Err` must not be retried. The closure of such
+/// a rule needs a type annotation.
 ///
 /// ```
 /// # use tower_jitter_retry::RetryLayer;
@@ -103,7 +105,8 @@ tower_attempt::__layer! {
     /// Retries HTTP requests that are safe to resend, with the defaults of [`RetryLayerBuilder`] and the rules of
     /// [`Http`](crate::Http).
     http,
-    /// A layer for any service whose requests are `Clone`; it retries every `Err` and no `Ok`.
+    /// Returns a builder of a layer for any service whose requests are `Clone`. By default the layer retries every
+    /// `Err` and no `Ok`.
     builder,
     "tower_jitter_retry", "retries", RetryLayerBuilder, RetryLayer, Retry<T>,
     RetryHandle, RetryCounts, Knobs,
@@ -137,7 +140,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the response is returned.
+    /// The maximum `Retry-After` to honour. If the server demands a longer wait, the caller receives the response, and
+    /// no retry is sent.
     ///
     /// # Default
     ///
@@ -147,23 +151,33 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
         self
     }
 
-    /// The time after a call's start from which no further attempt is sent. A failure whose retry would be later is
-    /// returned immediately, without a wait.
+    /// The latest time for a retry, measured from the call's start. If the delay before a retry would end later, the
+    /// caller receives the failure immediately.
     ///
-    /// This limit does not end an attempt in flight, nor the wait for the service to become ready for an attempt that
-    /// was scheduled in time. For that, see [`deadline`](Self::deadline). The deadline of a
-    /// [`RetryOverride`](crate::RetryOverride) replaces this limit.
+    /// This limit ends neither an attempt in flight nor a retry's wait for the service to become ready;
+    /// [`deadline`](Self::deadline) ends both. The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this
+    /// limit.
+    ///
+    /// # Default
+    ///
+    /// No limit.
     pub fn retry_until(mut self, limit: Duration) -> Self {
         self.0.settings.retry_until = Some(limit);
         self
     }
 
-    /// The outcome for the caller when a time limit expires. Turns hard time limits on: without
-    /// [`attempt_timeout`](Self::attempt_timeout) and [`deadline`](Self::deadline), the limits of the requests
-    /// themselves apply.
+    /// The outcome that the caller receives when a time limit ends the attempt in flight or the call.
     ///
-    /// For error types that do not implement [`TimeoutAnswer`](crate::TimeoutAnswer), and for other outcomes than
-    /// theirs.
+    /// Use it for an error type that does not implement [`TimeoutAnswer`](crate::TimeoutAnswer), or for another outcome
+    /// than `TimeoutAnswer` makes.
+    ///
+    /// If neither [`attempt_timeout`](Self::attempt_timeout) nor [`deadline`](Self::deadline) is set, the layer
+    /// enforces the limits that requests carry: those of a [`RetryOverride`](crate::RetryOverride), and a
+    /// `grpc-timeout`.
+    ///
+    /// # Default
+    ///
+    /// The outcome that the protocol or the service's error type defines.
     ///
     /// ```
     /// use std::time::Duration;
@@ -192,8 +206,8 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range, or two settings that contradict
-    /// each other.
+    /// Returns an error if a setting is out of its range, or if two settings contradict each other. The error names the
+    /// first such setting, its value and its range.
     pub fn build(self) -> Result<RetryLayer<P, O, T>, BuildError>
     where
         P: Protocol,
@@ -216,14 +230,16 @@ impl<P, O, T> RetryLayerBuilder<P, O, T> {
 
 impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
     /// Maximum time from sending an attempt to its response. A slower attempt is dropped, and retried if its request is
-    /// idempotent. For services without a protocol the rule decides: the default rule retries, and
-    /// [`retry_if`](RetryLayerBuilder::retry_if) receives the timeout's outcome.
+    /// idempotent.
+    ///
+    /// For a service that speaks neither HTTP nor gRPC, the rule decides whether to retry after a timeout. The default
+    /// rule does. A [`retry_if`](RetryLayerBuilder::retry_if) closure receives the outcome that the timeout creates.
     ///
     /// The [`RetryOverride`](crate::RetryOverride) of a request replaces this limit. Choose the duration of the slowest
     /// successful responses, such as the 99.9th percentile.
     ///
-    /// The timeout of the last attempt is the call's outcome. The service's error type makes that outcome, see
-    /// [`TimeoutAnswer`](crate::TimeoutAnswer), or [`on_timeout`](RetryLayerBuilder::on_timeout).
+    /// If the last attempt times out, the caller receives the outcome that
+    /// [`TimeoutAnswer`](crate::TimeoutAnswer) or [`on_timeout`](RetryLayerBuilder::on_timeout) creates.
     ///
     /// # Default
     ///
@@ -246,11 +262,11 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
         RetryLayerBuilder(self.0.options(T::hard))
     }
 
-    /// Maximum duration of a call until its response: attempts, waits and readiness of the service. Then the layer
-    /// drops the attempt in flight, or ends the wait.
+    /// Maximum duration of a call until its response, with all attempts and the waits between them. When it expires,
+    /// the layer drops the attempt in flight or ends the wait, and the call times out.
     ///
-    /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` only shortens
-    /// it, because it comes from the other side.
+    /// The deadline of a [`RetryOverride`](crate::RetryOverride) replaces this limit. A `grpc-timeout` can only shorten
+    /// this limit.
     ///
     /// # Default
     ///
@@ -263,8 +279,10 @@ impl<P, O, T: Limited> RetryLayerBuilder<P, O, T> {
 
 #[cfg(feature = "http")]
 impl<P: Dialect, O, T> RetryLayerBuilder<P, O, T> {
-    /// Computes delays with a closure, from the 1-based retry and the outcome before it. If the closure returns `None`,
-    /// the layer's [`backoff`](Self::backoff) applies. A server's hint remains a lower bound.
+    /// Computes the delay before a retry with a closure. The closure receives the retry's number, counted from 1, and
+    /// the outcome of the failed attempt. If it returns `None`, the layer's [`backoff`](Self::backoff) applies.
+    ///
+    /// A server's `Retry-After` remains a lower bound, and a gRPC pushback replaces the delay.
     ///
     /// # Default
     ///
@@ -299,8 +317,8 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// # Default
     ///
-    /// A 429 is retried for every method, POST included, because a server rejects before it processes. Use this setting
-    /// for a server that sends 429 after it has begun to process.
+    /// A 429 is retried for every method, POST included, because most servers send 429 before they process a request.
+    /// Use this setting for a server that may send 429 later.
     pub fn retry_429_for_idempotent_only(self) -> Self {
         self.rule(|settings| settings.spare_429 = true)
     }
@@ -309,8 +327,9 @@ impl<O, T> RetryLayerBuilder<Http, O, T> {
     ///
     /// # Default
     ///
-    /// reqwest's client is assumed to follow redirects, its default. Then a refused connection may be the connection to
-    /// the next page, after the order was placed, and is no proof.
+    /// The layer assumes that reqwest's client follows redirects, which is reqwest's default. A refused connection then
+    /// proves nothing: the first server may have processed the request, and the redirect's target refused the
+    /// connection.
     ///
     /// ```
     /// use tower_jitter_retry::RetryLayer;

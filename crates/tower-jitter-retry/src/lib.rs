@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! A service with any other request that is `Clone`: the layer retries every `Err` and no `Ok`, unless a rule
+//! For a service with any other request that is `Clone`, the layer retries every `Err` and no `Ok`, unless a rule
 //! ([`retry_if`](RetryLayerBuilder::retry_if), [`classify_with`](RetryLayerBuilder::classify_with)) decides otherwise.
 //!
 //! ```
@@ -105,10 +105,10 @@
 //! | [`attempt_timeout`](RetryLayerBuilder::attempt_timeout) | yes; the attempt is retried if the request is idempotent | the timeout of the last attempt |
 //! | [`deadline`](RetryLayerBuilder::deadline) | yes, with the call | a timeout |
 //!
-//! The service's error type makes the outcome of a timeout ([`TimeoutAnswer`]: an error where errors are boxed, a 504 for
-//! axum and reqwest, DEADLINE_EXCEEDED over gRPC), or an [`on_timeout`](RetryLayerBuilder::on_timeout) closure does.
-//! hyper-util's error type has no constructor, so box its errors:
-//! `.layer(retry).map_err(BoxError::from).service(client)`.
+//! The outcome that the caller receives after a timeout depends on the service's error type ([`TimeoutAnswer`]): an error
+//! where errors are boxed, a 504 for axum and reqwest, DEADLINE_EXCEEDED over gRPC. An
+//! [`on_timeout`](RetryLayerBuilder::on_timeout) closure replaces that outcome. hyper-util's error type has no
+//! constructor, so box its errors: `.layer(retry).map_err(BoxError::from).service(client)`.
 //!
 //! Inside `tokio::spawn`, call a service with boxed errors as `service.ready().await?.call(request).await`.
 //! `service.oneshot(request)` and tower's `Retry` above this layer do not compile there, as with tower's `Timeout`. A
@@ -117,8 +117,8 @@
 //! # Overrides
 //!
 //! A [`RetryOverride`] in the extensions of an HTTP or gRPC request replaces settings for that request, in every retry layer
-//! that the request passes. It cannot reach `reqwest::Request`, whose extensions are private. Other requests
-//! choose theirs in [`RequestRule::retry_override`].
+//! that the request passes. It cannot reach `reqwest::Request`, whose extensions are private. For requests of other
+//! services, [`RequestRule::retry_override`] chooses the override.
 //!
 //! ```
 //! use std::time::Duration;
@@ -143,11 +143,11 @@
 //! Layers that share a backend share one [`Budget`]: the outermost layer takes it with
 //! [`budget`](RetryLayerBuilder::budget), the layers below with [`shared_budget`](RetryLayerBuilder::shared_budget).
 //!
-//! Retry layers above each other do not multiply their attempts. Layers in one task count each other's retries; requests of
-//! extra attempts and failed responses carry a mark in their extensions. If neither can travel, the backend receives more
-//! requests:
+//! Retry layers above each other do not multiply their attempts. Layers in one task count each other's retries. Requests of
+//! extra attempts and failed responses carry a mark in their extensions. Where a layer sees neither the count nor the mark,
+//! the backend receives more requests. The table shows how many, for two layers with three attempts each:
 //!
-//! | three attempts over three | responses | errors | timeouts of the layer above |
+//! | the failed attempts are | responses | errors | timeouts of the layer above |
 //! |---|---|---|---|
 //! | HTTP and gRPC | 3 | 3 | 3 |
 //! | HTTP and gRPC, the layer below in another task, such as tower's `Buffer` | 3 | 4 | up to 5 |
@@ -158,7 +158,7 @@
 //!
 //! # Observation
 //!
-//! An HTTP response that took more than one attempt has a [`RetryInfo`] in its extensions. An [`Observer`] receives every
+//! The response of a retried HTTP request has a [`RetryInfo`] in its extensions. An [`Observer`] receives every
 //! attempt, delay and end of a call; `MetricsObserver` and `TracingObserver` are ready observers. A [`RetryHandle`] reads
 //! counts, changes settings, and switches retries off or to a [shadow mode](Mode::Shadow) that only counts.
 //!

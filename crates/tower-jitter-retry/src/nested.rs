@@ -1,8 +1,8 @@
 //! Counts the retries of the layers below, so that retry layers above each other do not multiply their attempts.
 //!
-//! A retry layer below sends its retries while this thread polls the attempt of the layer above. It counts them in a
-//! variable of the thread, which also works for errors and for attempts that the layer above drops. A mark in the
-//! request's extensions would cost every first attempt three allocations.
+//! A layer below sends its retries while this thread polls the attempt of the layer above. A thread-local variable counts
+//! those retries, also if the attempt ends with an error or the layer above drops it. A mark in the request's extensions
+//! would cost every first attempt three allocations.
 
 use std::cell::Cell;
 
@@ -11,8 +11,8 @@ thread_local! {
     static RETRIES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Polls an attempt, and returns the number of retries that layers below sent during the poll. The layers above count
-/// them, too.
+/// Polls an attempt, and returns the number of retries that layers below sent during the poll. The retries also count for
+/// the layers above.
 #[inline]
 pub(crate) fn count<T>(poll: impl FnOnce() -> T) -> (T, u32) {
     let above = RETRIES.replace(0);

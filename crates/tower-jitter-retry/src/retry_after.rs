@@ -7,10 +7,10 @@ use crate::jitter;
 /// Maximum jitter on a server's delay.
 const MAX_JITTER: Duration = Duration::from_secs(1);
 
-/// The delay for the layer's `backoff` and the server's `hint`.
+/// Returns the longer one of the layer's `backoff` and the server's `hint` with jitter.
 ///
-/// The hint is a lower bound. Jitter adds up to a tenth of the hint, at most a second, because the server sent the same
-/// hint to all clients that it rejected together.
+/// The jitter adds up to a tenth of the hint, at most a second. The server may have sent the same hint to many clients,
+/// which would otherwise return together.
 pub(crate) fn delay(backoff: Duration, hint: Duration, random: u64) -> Duration {
     let jitter = jitter::share((hint / 10).min(MAX_JITTER), random);
     backoff.max(hint.saturating_add(jitter))

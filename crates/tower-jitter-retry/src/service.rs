@@ -12,8 +12,8 @@ use crate::{Attempt, NoObserver, NoTimeLimit, ResponseFuture};
 
 /// A service that retries failed calls; made by [`RetryLayer`](crate::RetryLayer).
 ///
-/// The first attempt uses the instance that was polled ready. The layer clones the request and the service only if the
-/// request can be resent.
+/// The first attempt uses the instance of the service that was polled ready. The layer clones the request and the service
+/// only if the request can be resent.
 #[derive(Clone)]
 pub struct Retry<S, P = Generic, O = NoObserver, T = NoTimeLimit> {
     pub(crate) inner: S,
@@ -64,7 +64,7 @@ where
         let name = &settings.knobs.common.name;
         let record = self.parts.observer.start(LayerKind::Retry, name, line);
         let first = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        // Built last, so that no panic can unwind while it exists: the compiler then builds it in place.
+        // The future is built last, when no panic can unwind any more. The compiler then builds it in place.
         ResponseFuture {
             attempt: Some(first),
             timer,

@@ -12,7 +12,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The default of the AWS SDKs, and of the SRE book's chapter on overload.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// The settings in force. A call uses one version of them throughout.
+/// The settings in effect. A handle replaces them, but a call keeps the version with which it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) knobs: Knobs,
@@ -22,17 +22,17 @@ pub(crate) struct Settings {
     pub(crate) deposits: bool,
     /// Whether a second attempt is possible.
     pub(crate) may_repeat: bool,
-    /// The time after a call's start from which no attempt is sent.
+    /// The latest time for a retry, measured from the call's start.
     last_start: Option<Duration>,
     /// Whether the layer can end attempts in flight.
     has_time_limits: bool,
-    /// Shared by all versions with the same backoff, so that no sequence is used twice.
+    /// Shared by all versions of the settings with the same backoff, so that no two calls wait for the same delays.
     seeds: Arc<Seeds>,
-    /// Shared by all versions.
+    /// Shared by all versions of the settings.
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings of a builder. A setting that was not given is `None`.
+/// The settings given to a builder or a handle. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Knobs {
     pub(crate) common: Common,
@@ -89,7 +89,7 @@ impl Knobs {
 }
 
 impl Settings {
-    /// The settings of a layer, given whether it can end attempts in flight.
+    /// Returns the settings of a new layer. `has_time_limits` says whether the layer can end attempts in flight.
     pub(crate) fn new(knobs: Knobs, has_time_limits: bool) -> Self {
         let settings = Self {
             mode: Mode::On,
@@ -123,7 +123,7 @@ impl Settings {
         Ok(settings.resolved())
     }
 
-    /// Updates the settings that follow from the knobs.
+    /// Computes the fields that depend on `knobs`.
     fn resolved(mut self) -> Self {
         let knobs = &self.knobs;
         if let Some(budget) = knobs.common.budget() {
@@ -139,15 +139,14 @@ impl Settings {
         self
     }
 
-    /// The time from which a call that begins now sends no further attempt. Reads the clock only if such a limit is
-    /// set.
+    /// Returns the instant at which a call that begins now stops sending attempts. Reads the clock only if there is such
+    /// a limit.
     #[inline]
     pub(crate) fn last_start(&self) -> Deadline {
         self.last_start.map_or(Deadline::NEVER, Deadline::after)
     }
 
-    /// The settings of a request with an override. The override's deadline is an instant, and so not part of the
-    /// settings.
+    /// Returns these settings with the changes of a request's override, except its deadline, which is an instant.
     pub(crate) fn overridden(&self, own: &RetryOverride) -> Arc<Self> {
         let mut settings = self.clone();
         let knobs = &mut settings.knobs;
@@ -156,7 +155,7 @@ impl Settings {
         Arc::new(settings.resolved())
     }
 
-    /// The delays of one call.
+    /// Returns the delays of a new call.
     pub(crate) fn schedule(&self) -> Schedule {
         Schedule::new(self.knobs.backoff.unwrap_or_default(), self.seeds.next())
     }

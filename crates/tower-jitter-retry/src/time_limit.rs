@@ -8,48 +8,54 @@ use tower_attempt::{Deadline, Elapsed, TimedOut};
 use self::clock::Clock;
 use crate::settings::Knobs;
 
-/// No hard time limits: attempts in flight are never ended.
+/// The layer has no time limit that ends an attempt in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimeLimit;
 
-/// Hard time limits whose outcome comes from the protocol: the service's error type makes it (see
-/// [`TimeoutAnswer`](crate::TimeoutAnswer)), or it is gRPC's DEADLINE_EXCEEDED.
+/// The layer's time limits end an attempt in flight, with the standard outcome of a timeout.
+///
+/// For gRPC the outcome is DEADLINE_EXCEEDED. Otherwise the service's error type creates it; see
+/// [`TimeoutAnswer`](crate::TimeoutAnswer).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardAnswer;
 
-/// Hard time limits whose outcome comes from a closure.
+/// The layer's time limits end an attempt in flight, with the outcome of an
+/// [`on_timeout`](crate::RetryLayerBuilder::on_timeout) closure.
 #[derive(Clone, Copy, Debug)]
 pub struct OnTimeout<F>(pub(crate) F);
 
-/// Whether a layer has hard time limits.
+/// Whether a layer has hard time limits, which end an attempt in flight.
 pub trait Limited {
     /// The timer of one call.
     type Timer: Timer;
-    /// The same kind with hard time limits.
+    /// This type with hard time limits turned on.
     type Hard: Limited<Timer = Clock>;
 
-    /// Whether the limits end attempts in flight.
+    /// Whether the layer has hard time limits.
     const IS_HARD: bool = true;
 
     /// Turns hard time limits on.
     fn hard(self) -> Self::Hard;
 }
 
-/// Makes the outcome of an expired time limit, for a protocol of type `P`.
+/// Creates the outcome of an expired time limit, for a protocol of type `P`.
 pub trait TimeLimit<P, Res, E>: Limited {
     /// Returns the outcome for the caller.
     fn answer(&self, elapsed: Elapsed) -> Result<Res, E>;
 }
 
-/// Watches one call's time.
+/// The timer of one call's hard time limits.
 pub trait Timer: Sized {
-    /// Starts with a call's first attempt. The request's own `deadline` replaces the layer's, and `expiry` shortens it.
+    /// Starts the timer at a call's first attempt.
+    ///
+    /// `deadline` comes from the request's override, and replaces the layer's deadline. `expiry` comes from the protocol,
+    /// such as the end of a `grpc-timeout`, and can only shorten the call.
     fn start(knobs: &Knobs, deadline: Option<Deadline>, expiry: Option<Deadline>) -> Self;
 
-    /// Restarts the attempt's limit for another attempt.
+    /// Restarts the timeout of an attempt for the next attempt.
     fn attempt_started(self: Pin<&mut Self>);
 
-    /// Ready when a limit has expired. The attempt's limit counts only while an attempt is in flight.
+    /// Returns `Ready` if a limit has expired. The timeout of an attempt counts only if `in_flight` is true.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, in_flight: bool) -> Poll<Elapsed>;
 }
 

@@ -30,7 +30,7 @@ impl Schedule {
         }
     }
 
-    /// The next delay after a failure of this kind.
+    /// Returns the delay before the next retry, after a failure for `reason`.
     pub(crate) fn next_after(&mut self, reason: RetryReason) -> Duration {
         let random = self.random();
         let delay = self
@@ -71,7 +71,7 @@ impl Seeds {
         // std's random keys differ from one another, and need no fallible system call.
         let first = seed.unwrap_or_else(|| RandomState::new().hash_one(()));
         Self {
-            // Spreads adjacent seeds, which would otherwise share their successors.
+            // Hashes the seed. Otherwise two layers with the seeds 7 and 8 would both use 8, 9, 10 and so on.
             first: Xoshiro256PlusPlus::seed_from_u64(first).next_u64(),
             given: AtomicU64::new(0),
         }

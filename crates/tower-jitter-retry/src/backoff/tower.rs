@@ -3,8 +3,8 @@ use tower::retry::backoff::{Backoff as TowerBackoff, MakeBackoff};
 
 use super::{Backoff, Schedule};
 
-/// Replaces tower's `ExponentialBackoffMaker`, which uses the same jitter for every request of a layer, in whole
-/// seconds. Here each [`Schedule`] has its own sequence.
+/// Gives each [`Schedule`] its own sequence of delays. tower's `ExponentialBackoffMaker` copies its random generator
+/// instead, so every request of a layer gets the same jitter.
 impl MakeBackoff for Backoff {
     type Backoff = Schedule;
 

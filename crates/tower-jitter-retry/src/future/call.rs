@@ -19,12 +19,13 @@ use crate::{DelaySource, Event, StopReason, nested, retry_after};
 
 /// The state of a call during an attempt, and the decisions after it.
 ///
-/// The order of the fields keeps large fields away from padding: the compiler would copy both once more in each call.
+/// The fixed order of the fields keeps padding away from large fields. Otherwise each call copies the large field and the
+/// padding once more.
 #[repr(C)]
 pub(crate) struct Call<S, P: Requests<Req>, O: Observe, Req> {
     pub(crate) protocol: P,
     pub(crate) settings: Arc<Settings>,
-    /// With `saved`, the source of further attempts; `None` once no further attempt is possible.
+    /// The service for further attempts, which send copies of `saved`. `None` if no further attempt is possible.
     pub(crate) service: Option<S>,
     /// Boxed to keep the future small, because most calls never wait.
     pub(crate) wait: Option<Box<Wait<Req>>>,
@@ -46,11 +47,12 @@ pub(crate) struct Wait<Req> {
     unprocessed: u32,
     /// The number of retries that layers below sent.
     below: u32,
-    /// Whether the one free retry is used up.
+    /// Whether the call has used its one free retry: sent immediately and without a token, after proof that the server
+    /// did not process an attempt.
     had_free_retry: bool,
     /// The 1-based retry for which the user's backoff rule was last called.
     retry: u32,
-    /// The next request; a free retry has no permit.
+    /// The request of the next attempt with its permit from the budget. A free retry has no permit.
     next: Option<(Req, Option<Permit>)>,
 }
 
@@ -83,7 +85,7 @@ where
         verdict
     }
 
-    /// Handles an expired time limit, with the outcome that it creates.
+    /// Handles an expired time limit. `answer` is the outcome that the limit creates.
     #[cold]
     #[inline(never)]
     pub(crate) fn after_timeout(
@@ -113,8 +115,8 @@ where
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
         let protocol = &self.protocol;
-        // Another retry layer, below or above, is responsible for this failure. A layer that never retries does not
-        // check.
+        // Do not retry if a layer below has exhausted its retries, or if this request is a retry of a layer above. A
+        // layer that never retries does not check.
         if verdict.is_retry()
             && self.settings.may_repeat
             && (protocol.was_given_up(&mut self.context, &outcome)
@@ -125,14 +127,16 @@ where
         self.decide(verdict, outcome)
     }
 
-    /// If another attempt follows, the response is dropped here, before the wait. The outcome is passed by value so
-    /// that a success stays in registers.
+    /// Prepares another attempt and drops the outcome, or ends the call with the outcome.
+    ///
+    /// The outcome is passed by value so that a success stays in registers.
     fn decide(
         &mut self,
         verdict: Verdict,
         outcome: Outcome<S, Req>,
     ) -> Result<(), Outcome<S, Req>> {
-        // The layer that pays into the budget receives every outcome that this one does not retry.
+        // A layer above that deposits into the budget receives the outcomes that this layer does not retry, and records
+        // their failures.
         let is_ours = verdict.is_retry() || self.settings.deposits;
         let is_free = verdict == Verdict::Unprocessed && self.has_a_free_retry();
         if verdict.is_failure() && is_ours && !is_free {
@@ -146,10 +150,9 @@ where
         decided.map_err(|reason| self.end(outcome, reason))
     }
 
-    /// Prepares the next attempt after a failure for `reason`, or, without a reason, after an attempt that the server
-    /// did not process.
+    /// Prepares the next attempt after a failure. The `reason` is `None` if the server did not process the attempt.
     ///
-    /// The budget comes last, so that an attempt with a token is always sent.
+    /// The withdrawal from the budget is the last check, so an attempt with a token is always sent.
     fn prepare_next(
         &mut self,
         reason: Option<RetryReason>,
@@ -215,7 +218,7 @@ where
         Ok(())
     }
 
-    /// The request of the next attempt, if the request can be resent.
+    /// Returns the request of the next attempt, or `None` if the request cannot be resent.
     fn copy(&mut self) -> Option<Req> {
         let attempt = Attempt::retry(self.attempt.number() + 1);
         match attempt.number() == self.settings.knobs.max_attempts() {
@@ -261,14 +264,14 @@ where
         })
     }
 
-    /// Adds retries of layers below, which count as attempts of this call.
+    /// Adds retries that layers below sent. They count as attempts of this call.
     #[cold]
     pub(crate) fn add_retries_below(&mut self, retries: u32) {
         let wait = self.wait();
         wait.below = wait.below.saturating_add(retries);
     }
 
-    /// Whether the next [`Verdict::Unprocessed`] is the call's first.
+    /// Whether the call still has its one free retry, for a [`Verdict::Unprocessed`].
     fn has_a_free_retry(&self) -> bool {
         self.wait.as_ref().is_none_or(|wait| !wait.had_free_retry)
     }
@@ -293,7 +296,7 @@ where
         })
     }
 
-    /// Sends the attempt that [`after`](Self::after) prepared, after its delay and when the service is ready.
+    /// Waits for the delay and for the service to become ready, then sends the prepared attempt.
     #[inline(never)]
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<S::Future, S::Error>> {
         let (Some(service), Some(wait)) = (&mut self.service, &mut self.wait) else {

@@ -10,12 +10,12 @@ use tower_attempt::{Deadline, Elapsed};
 use super::Timer;
 use crate::settings::Knobs;
 
-/// Longer than any call. A later deadline would overflow tokio's timer.
+/// Limits of a century or longer are ignored. Instants near the end of their range would overflow in tokio's timer.
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Watches hard time limits.
 ///
-/// One timer serves the attempt and the call. It is created at the first wait for an attempt, and moved to the limit
+/// One tokio timer serves the attempt and the call. It is created when the call first waits, and is moved to the limit
 /// that expires next.
 #[pin_project]
 #[derive(Debug)]

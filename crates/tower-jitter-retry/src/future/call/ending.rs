@@ -19,13 +19,13 @@ where
         if self.settings.deposits {
             self.budget().deposit();
         }
-        // The caller may keep this future, which no longer needs the copy of the request.
+        // The caller may keep this future, but it needs neither the copy of the request nor the service any longer.
         self.saved = None;
         self.service = None;
         self.stop(StopReason::Success);
     }
 
-    /// Ends the call with this outcome.
+    /// Ends the call with an outcome other than a success.
     #[cold]
     pub(crate) fn end(
         &mut self,
@@ -38,26 +38,26 @@ where
             reason,
             StopReason::Fatal | StopReason::NotResendable | StopReason::NotReady
         );
-        // Layers above should not retry this request either.
+        // Marks the failure, so that layers above do not retry it.
         if is_in_vain && self.settings.may_repeat {
             self.protocol.give_up(&self.context, &mut outcome);
         }
         let is_on = self.settings.mode == Mode::On;
         let outcome = match (self.attempt.number(), reason) {
-            // The report of the other layer stays.
+            // This layer added nothing to the call. The report of a layer below stays.
             (1, StopReason::Fatal | StopReason::Nested) => outcome,
             _ if is_on => self.with_info(outcome, reason),
             _ => outcome,
         };
-        // The caller may keep this future. It must not record a body that still streams, nor hold a token or a place in
-        // a queue.
+        // The caller may keep this future. After the call it must not record a streaming body, hold a token, or keep the
+        // service's place in a queue.
         self.saved = None;
         self.wait = None;
         self.service = None;
         outcome
     }
 
-    /// Ends the call with the success of a retry.
+    /// Counts a call that a retry saved, and adds the report to its response.
     #[cold]
     #[inline(never)]
     pub(crate) fn recovered(&self, outcome: Outcome<S, Req>) -> Outcome<S, Req> {
@@ -65,7 +65,7 @@ where
         self.with_info(outcome, StopReason::Success)
     }
 
-    /// Adds the call's report to the outcome.
+    /// Adds the call's [`RetryInfo`] to the outcome.
     fn with_info(&self, mut outcome: Outcome<S, Req>, stop: StopReason) -> Outcome<S, Req> {
         let slept = self.wait.as_ref().map(|wait| wait.slept);
         let info = RetryInfo {
@@ -77,7 +77,7 @@ where
         outcome
     }
 
-    /// Ends the call with the current attempt's outcome.
+    /// Sends the observer the event of the call's end.
     fn stop(&mut self, reason: StopReason) {
         let winner = (reason == StopReason::Success).then_some(self.attempt);
         self.record.send(Event::CallEnded { reason, winner });
