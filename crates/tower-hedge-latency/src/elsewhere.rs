@@ -16,7 +16,7 @@ pub trait Elsewhere<S, Req> {
     /// Prepares the first attempt of a call that may be hedged. The copies for hedges are made from this request.
     fn begin(&self, _request: &mut Req) {}
 
-    /// Returns the instance for a hedge; `own` is a clone of the instance with the first attempt.
+    /// Returns the service for a hedge. `own` is a clone of the service that received the first attempt.
     fn service(&self, _attempt: Attempt, _request: &mut Req, own: S) -> S {
         own
     }
@@ -30,7 +30,7 @@ impl<S, Req> Elsewhere<S, Req> for Anywhere {}
 
 /// Sends hedges to the services of a list in turn.
 ///
-/// The lock is taken only for a hedge. It allows services that are `Send` and not `Sync`, such as boxed ones.
+/// A lock around each service allows services that are not `Sync`, such as boxed ones. Only a hedge takes the lock.
 #[derive(Clone)]
 pub struct Alternates<S>(Arc<[Mutex<S>]>);
 
@@ -47,7 +47,7 @@ impl<S> fmt::Debug for Alternates<S> {
 }
 
 impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
-    /// The first hedge is the second attempt.
+    /// Counts hedges from the second attempt, which is the first hedge.
     fn service(&self, attempt: Attempt, _: &mut Req, own: S) -> S {
         let hedge = usize::try_from(attempt.number().saturating_sub(2)).unwrap_or(0);
         let place = hedge.checked_rem(self.0.len());
@@ -59,7 +59,7 @@ impl<S: Clone, Req> Elsewhere<S, Req> for Alternates<S> {
     }
 }
 
-/// Leaves the destination to a balancer below, which reads [`UsedEndpoints`] in the request's extensions.
+/// Leaves the destination of hedges to a balancer below, which reads [`UsedEndpoints`] in the request's extensions.
 #[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread;

@@ -9,6 +9,9 @@ use crate::trigger::Trigger;
 
 /// Watches a hedge layer, and changes it while it is in use.
 ///
+/// Every service of the layer follows a change from its next call on. Calls in flight end with the settings
+/// that they began with.
+///
 /// ```
 /// use std::time::Duration;
 /// use tower_hedge_latency::{HedgeLayer, Mode};
@@ -29,8 +32,9 @@ use crate::trigger::Trigger;
 pub struct HedgeHandle(pub(crate) Live<Settings>);
 
 impl HedgeHandle {
-    /// Returns the quantile of latency after which the first hedge is due: the explicit one, or the default,
-    /// moved up as far as the budget pays. `None` if the trigger is not a percentile.
+    /// Returns the quantile of latency after which the first hedge is due, or `None` if the trigger is not a percentile.
+    ///
+    /// The default quantile of 0.95 rises if the budget pays for fewer hedges. A quantile that was set stays.
     ///
     /// ```
     /// use tower_hedge_latency::{Budget, HedgeLayer};
@@ -45,10 +49,9 @@ impl HedgeHandle {
         settings.learns().then(|| settings.lesson.quantile())
     }
 
-    /// Returns when the first hedge of a call is due, as an offset from its start. `None` while a percentile has too
-    /// few samples. With `delays` and `fan_out` it is the first delay.
+    /// Returns the delay from a call's start to its first hedge. Returns `None` while a percentile has too few samples.
     ///
-    /// With [`key`](crate::HedgeLayerBuilder::key) this is for the calls beyond the 256th key.
+    /// With [`key`](crate::HedgeLayerBuilder::key) this is the delay of the requests that have no class of their own.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         let settings = self.0.load();
@@ -56,12 +59,12 @@ impl HedgeHandle {
         settings.due(0, learned)
     }
 
-    /// Returns the delay that is learned for each [`key`](crate::HedgeLayerBuilder::key), by the keys' names;
+    /// Returns the name and the learned delay of each [`key`](crate::HedgeLayerBuilder::key), sorted by name. The list is
     /// empty if the trigger is not a percentile.
     ///
     /// # Cost
     ///
-    /// A list of up to 256 keys.
+    /// Allocates a list of up to 256 keys.
     #[must_use]
     pub fn delays_by_key(&self) -> Vec<(Arc<str>, Option<Duration>)> {
         let settings = self.0.load();
@@ -73,7 +76,7 @@ impl HedgeHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if it is not between 0 and 1, or if the budget cannot pay for it.
+    /// Returns an error if `quantile` is not above 0 and below 1, or if the budget cannot pay for its hedges.
     pub fn set_percentile(&self, quantile: f64) -> Result<(), BuildError> {
         self.change(|given| {
             given.percentile.quantile = Some(quantile);
@@ -91,25 +94,25 @@ impl HedgeHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if it is not from 1 to 100, or if the trigger is `delays` or `fan_out`.
+    /// Returns an error if `hedges` is not from 1 to 100, or if the trigger is `delays` or `fan_out`.
     pub fn set_max_hedges(&self, hedges: u32) -> Result<(), BuildError> {
         self.change(|given| given.max_hedges = Some(hedges))
     }
 
-    /// Sets the minimum delay of a percentile.
+    /// Sets the lower bound on the learned delay before the first hedge.
     ///
     /// # Errors
     ///
-    /// Returns an error if it is above the maximum, or if the trigger is not a percentile.
+    /// Returns an error if `delay` is above the upper bound, or if the trigger is not a percentile.
     pub fn set_min_delay(&self, delay: Duration) -> Result<(), BuildError> {
         self.change(|given| given.percentile.min_delay = Some(delay))
     }
 
-    /// Sets the maximum delay of a percentile.
+    /// Sets the upper bound on the learned delay before the first hedge.
     ///
     /// # Errors
     ///
-    /// Returns an error if it is below the minimum, or if the trigger is not a percentile.
+    /// Returns an error if `delay` is below the lower bound, or if the trigger is not a percentile.
     pub fn set_max_delay(&self, delay: Duration) -> Result<(), BuildError> {
         self.change(|given| given.percentile.max_delay = Some(delay))
     }

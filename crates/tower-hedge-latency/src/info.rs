@@ -24,6 +24,7 @@ pub struct HedgeInfo {
     pub winner: Option<Attempt>,
     /// The number of attempts that were sent, the first one included.
     pub attempts: u32,
-    /// The time at which the first hedge was due, as an offset from the call's start.
+    /// The trigger's delay from the call's start to the first hedge. A failed attempt or a server's pushback may have
+    /// sent the hedge at another time.
     pub delay: Duration,
 }

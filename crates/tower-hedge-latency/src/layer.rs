@@ -14,9 +14,9 @@ use crate::{Hedge, HedgeCounts, HedgeHandle, NoObserver};
 
 /// A layer that wraps services in [`Hedge`].
 ///
-/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]; `O` is the observer, `A` chooses the destination of
-/// hedges, and `L` disposes of losers. All services of this layer and its clones share the budget, the settings, the
-/// counts and the learned latencies.
+/// `P` is the protocol: [`Http`](crate::Http), `Grpc` or [`Generic`]. `O` is the observer. `A` chooses the destination of
+/// hedges. `L` disposes of losers, the attempts that another attempt has overtaken. All services of this layer and its
+/// clones share the budget, the settings, the counts and the learned latencies.
 #[derive(Clone)]
 pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
     pub(crate) Parts<P, O, (A, L), Live<Settings>>,
@@ -24,12 +24,14 @@ pub struct HedgeLayer<P = Generic, O = NoObserver, A = Anywhere, L = Cancel>(
 
 #[cfg(feature = "grpc")]
 impl HedgeLayer<Grpc> {
-    /// Hedges gRPC calls of these methods, once each, after the 95th percentile of latency, within a budget of 5 %: the
-    /// defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`]. The methods are full names, and must be idempotent.
+    /// Hedges gRPC calls of the given methods, with the defaults of [`HedgeLayerBuilder`] and the rules of [`Grpc`].
+    ///
+    /// A call is hedged once, after the 95th percentile of latency, within a budget of 5 % extra load. The methods are
+    /// given by their full names, and must be idempotent.
     ///
     /// # Errors
     ///
-    /// Without a method no call would be hedged.
+    /// Returns an error if the list of methods is empty.
     ///
     /// ```
     /// use tower_hedge_latency::HedgeLayer;
@@ -47,10 +49,12 @@ impl HedgeLayer<Grpc> {
 }
 
 tower_attempt::__layer! {
-    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), once each, after the 95th percentile of
-    /// latency, within a budget of 5 %: the defaults of [`HedgeLayerBuilder`] and the rules of [`Http`](crate::Http).
+    /// Hedges HTTP requests of safe methods (GET, HEAD, OPTIONS, TRACE, QUERY), with the defaults of
+    /// [`HedgeLayerBuilder`] and the rules of [`Http`](crate::Http).
+    ///
+    /// A request is hedged once, after the 95th percentile of latency, within a budget of 5 % extra load.
     http,
-    /// A layer for any service whose requests are `Clone`; every request may be hedged.
+    /// Returns a builder of a layer for any service whose requests are `Clone`. By default every request may be hedged.
     builder,
     "tower_hedge_latency", "hedges", HedgeLayerBuilder, HedgeLayer, Hedge<A, L>,
     HedgeHandle, HedgeCounts, Knobs,
@@ -59,10 +63,11 @@ tower_attempt::__layer! {
     http,
     /// Hedges gRPC calls of the methods declared idempotent with
     /// [`idempotent_methods`](HedgeLayerBuilder::idempotent_methods) or
-    /// [`idempotent_if`](HedgeLayerBuilder::idempotent_if). UNAVAILABLE does not win. A server's pushback
-    /// sets the time of the next hedge, earlier or later than the trigger's, and moves the hedges after it
-    /// along; a negative pushback cancels them. A lone failure ends the call: waiting with no attempt in
-    /// flight is left to a retry layer. See [`Grpc`].
+    /// [`idempotent_if`](HedgeLayerBuilder::idempotent_if). See [`Grpc`].
+    ///
+    /// UNAVAILABLE does not win. A server's pushback sets the time of the next hedge, earlier or later than
+    /// the trigger does, and shifts all later hedges by the same time. A negative pushback cancels them. If
+    /// an attempt fails and no other is in flight, the call ends: only a retry layer waits and sends again.
     grpc,
     #[cfg(feature = "grpc")]
     idempotent_if of [] Grpc,

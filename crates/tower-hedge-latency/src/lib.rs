@@ -1,6 +1,7 @@
-//! Hedged requests for any [tower](https://docs.rs/tower) service: if a response is late, the layer sends the request again,
-//! takes the first good response and cancels the other attempts. In Google's experiment, 2 % more requests cut the 99.9th
-//! percentile of a fan-out over 1,000 keys from 1,800 ms to 74 ms (Dean and Barroso, *The Tail at Scale*, 2013).
+//! Hedged requests for any [tower](https://docs.rs/tower) service: if a response is late, the layer sends the request
+//! again, takes the first good response and cancels the other attempts. In Google's experiment, 2 % more requests cut
+//! the 99.9th percentile of a fan-out over 1,000 keys from 1,800 ms to 74 ms (Dean and Barroso, *The Tail at Scale*,
+//! 2013).
 //!
 //! # Quick start
 //!
@@ -61,37 +62,39 @@
 //! | [`fan_out(n)`](HedgeLayerBuilder::fan_out) | n − 1, concurrent with the first attempt | n − 1 for every call | few calls that must not be late |
 //!
 //! A hedge helps if a second attempt would answer sooner. If both attempts share the cause of the delay, a hedge only adds
-//! load. [`spread`](HedgeLayerBuilder::spread) and [`alternates`](HedgeLayerBuilder::alternates) send it elsewhere.
+//! load. [`spread`](HedgeLayerBuilder::spread) and [`alternates`](HedgeLayerBuilder::alternates) send hedges to other
+//! endpoints.
 //!
 //! A percentile can be too high. If 3 % of the responses take 115 ms and the others 15 ms, the 95th percentile lies right
 //! above 15 ms, and a hedged call takes 30 ms. The 99th lies at 115 ms, so its hedges come too late. Choose 1 − q above the
-//! share of the slow mode. The layer also adapts: after fewer than 2 % wins in 200 hedges it sends half as many, down to 1
-//! in 100, and more again when hedges win.
+//! share of the slow responses. The layer also adapts: if fewer than 2 % of 200 hedges win, it halves the share of due
+//! hedges that it sends, down to 1 in 100. When hedges win again, it sends more.
 //!
 //! ## How a percentile is learned
 //!
 //! - The layer records the time in flight of the *first* attempt, if the call succeeded or was past the trigger. If a hedge
 //!   overtook the attempt, its latency is only known to be longer (Kaplan and Meier's estimate). So hedges do not bias the
 //!   trigger: in this crate's tests the hedged share is within a tenth of 1 − q.
-//! - Failures and callers that leave before the trigger are ignored.
+//! - The layer ignores a call that fails, or that its caller drops, before the trigger.
 //! - If more than 1 − q of the first attempts never end, the trigger rises slowly, up to
 //!   [`max_delay`](HedgeLayerBuilder::max_delay).
-//! - If more than a quarter of the calls take the same time to within 1/32, the trigger lies right after them, and fewer
-//!   calls are hedged. In a narrower cluster, such as a common timeout, all or none of the calls may be late; then the budget
-//!   is the bound.
+//! - If more than a quarter of the calls take the same time to within 1/32, the trigger lies right after them, and
+//!   fewer calls are hedged. In a narrower cluster, such as a common timeout, all or none of the calls may be late;
+//!   then the budget is the bound.
 //! - Samples cover the current [`window`](HedgeLayerBuilder::window) of 10 s and the previous one. At high rates, above
 //!   about 4,000 calls per second, the layer samples down to 1 call in 16.
-//! - The first trigger needs `max(100, 10 ÷ (1 − q))` calls. Until then hedges wait for
-//!   [`initial_delay`](HedgeLayerBuilder::initial_delay), if it is set.
+//! - The first trigger needs `max(100, 10 ÷ (1 − q))` calls. Until then hedges are sent after
+//!   [`initial_delay`](HedgeLayerBuilder::initial_delay), or not at all if it is not set.
 //! - The trigger follows a threefold slowdown within 20 s, or within three minutes if hedges answer immediately.
 //! - [`key`](HedgeLayerBuilder::key) learns a percentile for each class of requests.
 //!
 //! # Which budget
 //!
-//! A percentile bounds the extra load while latencies are stable. A [`Budget`] bounds it also when a service suddenly slows
-//! down. The default is 1 − q of the eligible calls that succeed, with 10 tokens at first and a burst of 100. With
-//! `Budget::ratio(0.02)` the default percentile rises to the 98th, so that the slowest calls receive the tokens. An explicit
-//! percentile that an explicit ratio cannot pay for is an error of `build`. Other triggers have no budget by default.
+//! A percentile bounds the extra load while latencies are stable. A [`Budget`] bounds it also when a service suddenly
+//! slows down. The default is 1 − q of the eligible calls that succeed, with 10 tokens at first and a burst of 100.
+//! With `Budget::ratio(0.02)` the default percentile rises to the 98th, so that the slowest calls receive the tokens.
+//! An explicit percentile that an explicit ratio cannot pay for is an error of `build`. Other triggers have no budget
+//! by default.
 //!
 //! # The rules of the race
 //!
@@ -99,10 +102,10 @@
 //!   attempt is in flight. If all attempts fail, the caller receives the outcome of the first attempt.
 //! - A failure before any hedge is returned immediately, because retries belong to a retry layer. With
 //!   [`hedge_on_failure`](HedgeLayerBuilder::hedge_on_failure) the next hedge follows immediately.
-//! - Losers are dropped when the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream. With
-//!   the feature `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`): dropped losers
-//!   make a slow endpoint look fast.
-//! - A hedge that is not ready, or that the budget denies, delays nothing and costs nothing.
+//! - Losers are dropped when the winner is known. Over HTTP/1 that closes a connection, over HTTP/2 it resets a stream.
+//!   With the feature `drain` they end in the background. Drain losers above a balancer by latency (`PeakEwma`):
+//!   dropped losers make a slow endpoint look fast.
+//! - A hedge whose service is not ready, or for which the budget has no token, is not sent, and delays no other attempt.
 //! - A tie goes to the oldest attempt. Only the response head is classified.
 //! - HTTP hedges only safe methods: the second of two DELETEs answers 404 and may win.
 //!   [`hedge_if`](HedgeLayerBuilder::hedge_if) narrows this, and [`hedge_unsafe_if`](HedgeLayerBuilder::hedge_unsafe_if)
@@ -111,15 +114,17 @@
 //!   `x-hedge-attempt`. No hedge is sent after a request's [deadline](HedgeOverride::deadline).
 //! - A streaming body is recorded up to [`replay_limit`](HedgeLayerBuilder::replay_limit). If it is longer, the oldest
 //!   attempt continues and the others are cancelled.
-//! - The layer sets no timeout. Put one for each attempt below.
+//! - The layer sets no timeout. Put a timeout for each attempt below it.
 //!
 //! Inside `tokio::spawn`, call a service with boxed errors as `service.ready().await?.call(request).await`.
-//! `service.oneshot(request)` does not compile there, as with tower's `Timeout`, unless a `BoxCloneService` wraps the layer.
+//! `service.oneshot(request)` does not compile there, as with tower's `Timeout`, unless a `BoxCloneService` wraps the
+//! layer.
 //!
 //! # Overrides
 //!
 //! A [`HedgeOverride`] in the extensions of an HTTP or gRPC request replaces settings for that request. It cannot reach
-//! `reqwest::Request`, whose extensions are private. Other requests choose theirs in [`RequestRule::hedge_override`].
+//! `reqwest::Request`, whose extensions are private. For requests of other services,
+//! [`RequestRule::hedge_override`] chooses the override.
 //!
 //! ```
 //! use std::time::Duration;
@@ -146,16 +151,16 @@
 //!
 //! # Observation
 //!
-//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] receives every attempt, every
-//! hedge that is due but not sent, and the end of each call; `MetricsObserver` and `TracingObserver` are ready observers. A
-//! [`HedgeHandle`] reads counts and learned delays, changes settings, and switches hedging off or to a [`Mode::Shadow`] that
-//! only counts.
+//! The HTTP response of a hedged call has a [`HedgeInfo`] in its extensions. An [`Observer`] receives every attempt,
+//! every hedge that is due but not sent, and the end of each call; `MetricsObserver` and `TracingObserver` are ready
+//! observers. A [`HedgeHandle`] reads counts and learned delays, changes settings, and switches hedging off or to a
+//! [`Mode::Shadow`] that only counts.
 //!
 //! # Cost
 //!
-//! A call that is not hedged copies its request and the service, performs a few atomic operations, reads the clock once or
-//! twice, and uses a timer if it does not answer at its first poll: no further allocation, no lock, no boxed future. That is
-//! about 0.06 µs without the timer and 0.16 µs with it (`benches`, on a shared Xeon). Each class takes 16 KB.
+//! A call that is not hedged copies its request and the service, performs a few atomic operations, reads the clock once
+//! or twice, and uses a timer if it does not answer at its first poll: no further allocation, no lock, no boxed future.
+//! That is about 0.06 µs without the timer and 0.16 µs with it (`benches`, on a shared Xeon). Each class takes 16 KB.
 //!
 //! # Features
 //!

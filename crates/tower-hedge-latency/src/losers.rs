@@ -1,4 +1,4 @@
-//! The fate of attempts that lost a race.
+//! Disposes of the attempts that lost a race.
 
 #[cfg(feature = "drain")]
 mod drain;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 #[cfg(feature = "drain")]
 pub use self::drain::Drain;
 
-/// Holds attempts in flight, and disposes of losers.
+/// Holds attempts in flight, and disposes of losers, the attempts that another attempt has overtaken.
 pub trait Losers<F: Future> {
     /// An attempt in flight.
     type Attempt: Future<Output = F::Output>;
@@ -17,10 +17,11 @@ pub trait Losers<F: Future> {
     /// Takes the future of a new attempt.
     fn hold(&self, future: F) -> Self::Attempt;
 
-    /// Disposes of an attempt because another attempt won. An attempt that stays in its place is dropped right after.
+    /// Disposes of an attempt because another attempt won. If the attempt is left in place, the caller drops it right
+    /// after this call.
     fn lose(&self, _attempt: Pin<&mut Option<Self::Attempt>>) {}
 
-    /// Disposes of the failure of an attempt while others are in flight or after another won.
+    /// Disposes of the outcome of a failed attempt that the caller will not receive.
     fn discard(&self, _failure: F::Output) {}
 }
 

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct UsedEndpoints(Arc<Mutex<Vec<Box<str>>>>);
 
 impl UsedEndpoints {
-    /// Returns the request's list, and inserts an empty list if it is missing.
+    /// Returns the request's list. Inserts an empty list if the request has none.
     pub(super) fn of<B>(request: &mut http::Request<B>) -> Self {
         let extensions = request.extensions_mut();
         extensions.get_or_insert_with(Self::default).clone()
@@ -52,7 +52,7 @@ impl UsedEndpoints {
         self.list().iter().any(|used| **used == *endpoint)
     }
 
-    /// All endpoints, in the order of the attempts.
+    /// Returns all endpoints, in the order in which they were added.
     #[must_use]
     pub fn to_vec(&self) -> Vec<Box<str>> {
         self.list().clone()

@@ -18,14 +18,14 @@ use crate::{HedgeLayer, NoObserver};
 ///
 /// | setting | default | source |
 /// |---|---|---|
-/// | trigger | the 95th percentile, or a higher one if the budget pays for less | *The Tail at Scale* |
-/// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` say it themselves | |
-/// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | tokio's grain |
+/// | trigger | the 95th percentile, or a higher one if the budget pays for fewer hedges | *The Tail at Scale* |
+/// | `max_hedges` | 1 with `percentile` and `fixed`; `delays` and `fan_out` set the number themselves | |
+/// | `min_delay`, `max_delay`, `initial_delay` | 1 ms, none, none | resolution of tokio's timers |
 /// | `window` | 10 s, and at least `max(100, 10 ÷ (1 − q))` samples | |
 /// | `budget` | `percentile`: 1 − q of the eligible calls that succeed, 10 at first, a burst of 100; else unlimited, since a fixed trigger is the caller's own decision | *The Tail at Scale* |
 /// | `key` | one class | |
 ///
-/// The protocol comes first. All other setters come in any order, and none of the rules changes the layer's type.
+/// Choose the protocol first, with `http` or `grpc`. Call all other setters in any order.
 ///
 /// ```
 /// use tower_hedge_latency::{Budget, HedgeLayer, Http};
@@ -50,19 +50,20 @@ pub struct HedgeLayerBuilder<P = Generic, O = NoObserver, A = Anywhere, L = Canc
 );
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// The quantile of latency, from live calls, after which hedges are sent: hedge k is due after k times that
-    /// latency.
+    /// The quantile of the latency of live calls after which hedges are sent, above 0 and below 1. Hedge k is due after k
+    /// times that latency.
     ///
-    /// `quantile` is above 0 and below 1: 0.95 hedges the slowest 5 % of the calls. The learned latency follows a changing service
-    /// within about two [windows](Self::window). Choose the quantile by the additional load that you can afford.
+    /// With 0.95 the slowest 5 % of the calls are hedged. Choose the quantile by the additional load that you can afford.
     /// The default budget pays for these hedges. [`build`](Self::build) fails if an explicit [`budget`](Self::budget) is
-    /// too small for them. A percentile does not help if a slow mode of the service affects more than 1 − `quantile`
-    /// of the calls: the learned delay is then a latency of the slow mode, and hedges are too late to win.
+    /// too small for them. The learned latency follows a changing service within about two [windows](Self::window).
+    ///
+    /// If more than 1 − `quantile` of the calls are slow, the learned delay is as long as a slow call, and hedges are too
+    /// late to win.
     ///
     /// # Cost
     ///
-    /// Two clock reads and three or four atomic operations per call, and fewer at high rates, because only a share of
-    /// the calls is sampled. 16 KB for each of at most 256 [keys](Self::key), so 4 MB at most.
+    /// Two clock reads and three or four atomic operations per call. At high rates it is less, because only a share of
+    /// the calls is sampled. Memory is 16 KB for each of at most 256 [keys](Self::key), so 4 MB at most.
     pub fn percentile(mut self, quantile: f64) -> Self {
         self.0.settings.percentile.quantile = Some(quantile);
         self.trigger("percentile", Trigger::Percentile)
@@ -76,26 +77,34 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self.trigger("fixed", Trigger::Fixed(delay))
     }
 
-    /// The offsets from the call's start at which hedges are sent: at most 100, in ascending order.
+    /// The offsets from the call's start at which hedges are sent: 1 to 100 of them, in ascending order.
     pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
         self.trigger("delays", Trigger::Delays(delays.into_iter().collect()))
     }
 
     /// The number of attempts that are sent concurrently, from 2 to 101.
     ///
-    /// This multiplies the load by that number.
+    /// The load on the service is multiplied by `attempts`.
     pub fn fan_out(self, attempts: u32) -> Self {
         self.trigger("fan_out", Trigger::FanOut(attempts))
     }
 
     /// Maximum number of hedges per call, from 1 to 100, with [`percentile`](Self::percentile) and
     /// [`fixed`](Self::fixed). The first attempt does not count.
+    ///
+    /// # Default
+    ///
+    /// 1.
     pub fn max_hedges(mut self, hedges: u32) -> Self {
         self.0.settings.max_hedges = Some(hedges);
         self
     }
 
     /// Lower bound on the learned delay before the first hedge.
+    ///
+    /// # Default
+    ///
+    /// 1 ms, the resolution of tokio's timers.
     pub fn min_delay(mut self, delay: Duration) -> Self {
         self.0.settings.percentile.min_delay = Some(delay);
         self
@@ -103,19 +112,23 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 
     /// Upper bound on the learned delay before the first hedge.
     ///
-    /// If the service becomes slower than this, the layer hedges more calls than the percentile, as far as the budget
-    /// allows.
+    /// If the service becomes slower than this bound, the layer hedges more calls than the percentile does, as far as the
+    /// budget allows.
     ///
-    /// Set the bound below every timeout above this layer, by at least the time of a usual response. The latency of a
-    /// call that its caller drops is unknown. If more than 1 − q of the calls would exceed such a timeout, the
-    /// percentile settles right below it: no hedge can win there, and most hedges are [held
-    /// back](crate::SkipReason::HeldBack). [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts such calls.
+    /// If a layer above has a timeout, set the bound below that timeout by at least the time of a usual response.
+    /// Otherwise, when more than 1 − q of the calls reach the timeout, the learned delay settles right below it. Hedges
+    /// then have no time to win, and most are [held back](crate::SkipReason::HeldBack).
+    /// [`cancelled_late`](crate::HedgeCounts::cancelled_late) counts such calls.
+    ///
+    /// # Default
+    ///
+    /// No bound.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.0.settings.percentile.max_delay = Some(delay);
         self
     }
 
-    /// The delay before the first hedge until the percentile has enough samples.
+    /// The delay before the first hedge while the percentile has too few samples.
     ///
     /// # Default
     ///
@@ -125,20 +138,25 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
         self
     }
 
-    /// The duration of a window of samples. The current and the previous window count.
+    /// Minimum duration of a window of samples. The percentile is computed from the current and the previous window.
     ///
-    /// A window also stays open until it has `max(100, 10 ÷ (1 − q))` samples, so a service with few calls has a longer
-    /// memory.
+    /// A window stays open until it has `max(100, 10 ÷ (1 − q))` samples, so with few calls it lasts longer.
+    ///
+    /// # Default
+    ///
+    /// 10 s.
     pub fn window(mut self, window: Duration) -> Self {
         self.0.settings.percentile.window = Some(window);
         self
     }
 
-    /// Whether the failure of an attempt sends the next hedge immediately.
+    /// Whether a retryable failure of an attempt sends the next hedge immediately.
     ///
-    /// For services whose failures are fast and short, so that a retry layer's wait would be too long. The hedge costs
-    /// a token like any other, and only retryable failures count. A due hedge that waits for a permit is sent if the
-    /// failed attempt held that permit; if its service is still not ready, the failure is returned.
+    /// Use it for failures that arrive early and pass quickly, where the backoff of a retry layer would be too long. The
+    /// hedge takes a token from the budget like any other.
+    ///
+    /// A due hedge may be waiting for a concurrency permit that the failed attempt held. That hedge is then sent. If its
+    /// service is still not ready, the caller receives the failure.
     ///
     /// # Default
     ///
@@ -152,9 +170,10 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range, with its value and its range, or two settings that contradict
-    /// each other: two triggers, a percentile that the budget cannot pay for, or a setting that the trigger does not
-    /// use. gRPC without idempotent methods is an error, too.
+    /// Returns an error if a setting is out of its range. The error names the setting, its value and its range.
+    ///
+    /// Returns an error if two settings contradict each other: two triggers, a percentile that the budget cannot pay
+    /// for, or a setting that the trigger does not use. gRPC without idempotent methods is an error, too.
     pub fn build(self) -> Result<HedgeLayer<P, O, A, L>, BuildError>
     where
         P: Protocol,

@@ -19,8 +19,8 @@ use crate::elsewhere::Alternates;
 use crate::elsewhere::{Chosen, Spread, UsedEndpoints};
 
 impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// The services that receive hedges: the first hedge of a call uses the first service, the second hedge the second,
-    /// in rotation. An empty list means the same service as the first attempt.
+    /// The services that receive hedges, in rotation: the first hedge of a call goes to the first service, the second
+    /// hedge to the second. If the list is empty, hedges go to the service of the first attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -58,8 +58,7 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
     /// Gives the attempts of a call a shared list of [`UsedEndpoints`] in their extensions, so that a balancer below
     /// can send each attempt to another endpoint.
     ///
-    /// A replica that is slow for a while is slow for a hedge, too. The fewer replicas there are, the more often a
-    /// hedge meets it.
+    /// Otherwise a hedge may go to the same slow replica as the first attempt, and with few replicas it often does.
     #[cfg(feature = "http")]
     pub fn spread(self) -> HedgeLayerBuilder<P, O, Spread, L> {
         self.elsewhere(Spread)
@@ -80,9 +79,9 @@ impl<P, O, A, L> HedgeLayerBuilder<P, O, A, L> {
 impl<C, K, O, A, L> HedgeLayerBuilder<Generic<C, K>, O, A, L> {
     /// Learns a separate percentile for each class of requests. The closure names a request's class.
     ///
-    /// If some kinds of requests always take longer than others, they would be the late ones, and take all hedges. With
-    /// a key for each class, 1 − q of each class's calls are hedged. Choose a key with few values, such as a route or a
-    /// method, because each class needs its own samples. Beyond 256 keys, all other requests share one class.
+    /// With one class, requests of a kind that always takes long would receive all hedges. With a class for each kind,
+    /// 1 − q of the calls of each kind are hedged. Choose a key with few values, such as a route or a method, because
+    /// each class needs its own samples. Beyond 256 keys, all other requests share one class.
     ///
     /// # Default
     ///
@@ -119,16 +118,16 @@ macro_rules! key {
         impl<O, A, L> HedgeLayerBuilder<$protocol, O, A, L> {
             /// Learns a separate percentile for each class of requests. The closure names a request's class.
             ///
-            /// If some kinds of requests always take longer than others, they would be the late ones, and take all
-            /// hedges. With a key for each class, 1 − q of each class's calls are hedged. Choose a key with few values,
-            /// such as a route or a method, because each class needs its own samples. Beyond 256 keys, all other
-            /// requests share one class.
+            /// With one class, requests of a kind that always takes long would receive all hedges. With a class for
+            /// each kind, 1 − q of the calls of each kind are hedged. Choose a key with few values, such as a route or
+            /// a method, because each class needs its own samples.
+            ///
+            /// Requests beyond the first 256 keys share one class with the requests for which the closure returns
+            /// `None`.
             ///
             /// # Default
             ///
             /// One class.
-            ///
-            /// Requests for which the closure returns `None` share one class.
             ///
             /// # Cost
             ///
@@ -165,7 +164,8 @@ key!(Grpc);
 
 #[cfg(feature = "http")]
 impl<P: Dialect, O, A, L> HedgeLayerBuilder<P, O, A, L> {
-    /// Hedges only the requests for which a closure returns `true` and that may be hedged.
+    /// Restricts hedging to the requests for which a closure returns `true`. A request that may not be hedged without
+    /// this setting is still not hedged.
     ///
     /// # Default
     ///
@@ -191,8 +191,8 @@ impl<O, A, L> HedgeLayerBuilder<Http, O, A, L> {
     /// Also hedges the requests of unsafe methods for which a closure returns `true`.
     ///
     /// Two attempts of such a request may run concurrently, in any order, and either may win. A DELETE
-    /// may show its caller the 404 of the second attempt, and a PUT with a precondition its 412. A
-    /// cancelled PUT may take effect after the caller's next one.
+    /// may show its caller the 404 of the second attempt, and a PUT with a precondition the 412 of the
+    /// second attempt. A cancelled PUT may take effect after the caller's next PUT.
     ///
     /// # Default
     ///

@@ -30,10 +30,13 @@ const BODY_LIMIT: u64 = 64 * 1024;
 /// after 20 ms: the 99th percentile was 20 ms without hedges, 36 ms with dropped losers, and 20 ms with drained ones;
 /// the 99.9th was 125, 40 and 32 ms. Make [`time_limit`](Self::time_limit) longer than the slowest responses.
 ///
-/// The pool awaits a loser's response and reads its body to the end. It does the same for a failed response while other
-/// attempts are in flight. If that takes too long or the body is too large, the loser is dropped. If the pool is full,
-/// a further loser is dropped immediately. Draining losers are dropped with the layer and its services. If a caller
-/// drops a call, its attempts are always dropped.
+/// A background task awaits a loser's response and reads its body to the end. Another task does the same for a response
+/// that failed while other attempts are in flight. A task that exceeds [`time_limit`](Self::time_limit) or
+/// [`body_limit`](Self::body_limit) drops the loser. If [`capacity`](Self::capacity) tasks are running, a further loser is
+/// dropped immediately.
+///
+/// When the layer and its services are dropped, all draining losers are dropped. If a caller drops a call, the call's
+/// attempts are always dropped.
 ///
 /// # Default
 ///
@@ -71,7 +74,7 @@ struct Pool {
 }
 
 impl Drain {
-    /// Maximum number of concurrent losers; with 0 all losers are dropped.
+    /// Maximum number of losers that are drained concurrently. With 0 all losers are dropped.
     #[must_use]
     pub fn capacity(mut self, losers: usize) -> Self {
         self.capacity = losers;
@@ -92,7 +95,7 @@ impl Drain {
         self
     }
 
-    /// The number of losers that were dropped because the pool was full or no runtime was running.
+    /// Returns the number of losers that were dropped because `capacity` losers were draining or no runtime was running.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pool.dropped.load(Relaxed)
@@ -135,7 +138,7 @@ where
     B: Body + Send + 'static,
     E: 'static,
 {
-    /// Boxed, so that a loser can be moved out of its call.
+    /// Boxed, so that a loser can be moved from its call to a background task.
     type Attempt = Pin<Box<F>>;
 
     fn hold(&self, future: F) -> Pin<Box<F>> {
