@@ -63,7 +63,7 @@ impl Classes {
         table.get(&hash).map(|(_, class)| Arc::clone(class))
     }
 
-    /// Applies another lesson to the samples of all classes.
+    /// Computes the thresholds of all classes again, after the quantile has changed.
     pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
         self.rest.estimator.apply(now, lesson);
         for (_, class) in self.table.load().values() {
@@ -85,7 +85,7 @@ impl Classes {
 impl PerKey for Classes {
     type Found = Arc<Class>;
 
-    /// The class of a key; `None` stands for [`rest`](Self::rest).
+    /// Returns the class of a key, and adds it if there is room. `None` stands for [`rest`](Self::rest).
     fn of<K: Hash + Display + ?Sized>(&self, key: &K) -> Option<Arc<Class>> {
         let hash = self.hasher.hash_one(key);
         let table = self.table.load();

@@ -8,17 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::quantile::{Sample, quantile};
 
-/// The threshold is refreshed after this number of samples or microseconds: often enough to follow a change within a
-/// hundredth of the default window, and rarely enough to cost a busy service a few nanoseconds per call.
-///
-/// Samples are not counted. A bucket that has received another 256 samples indicates about that many.
+/// The threshold is refreshed when the count of a bucket passes a multiple of this number, so a busy service spends a few
+/// nanoseconds per call on refreshes.
 const REFRESH_SAMPLES: u32 = 256;
+/// The threshold is also refreshed after this time, a hundredth of the default window.
 const REFRESH_MICROS: u64 = 100_000;
-/// A window with this many times its required samples has 1,000 samples beyond the threshold. More samples would not
-/// make the threshold more precise than its bucket, so the estimator then samples fewer calls.
+/// A window with this many times its required samples has at least 1,000 samples beyond the threshold. More samples would
+/// not make the threshold more precise than its bucket, so the estimator then samples fewer calls.
 const PLENTY: u64 = 100;
-/// At least one of 2⁴ calls is a sample. A lower rate would save next to nothing, and would follow a service slowly
-/// when its calls become rare.
+/// The lowest sampling rate is one of 2⁴ calls. A lower rate would save next to nothing, and would adapt slowly when calls
+/// become rare.
 const RAREST: u32 = 4;
 /// 2⁶⁴ ÷ the golden ratio, an odd number whose multiples are spread evenly (Knuth, *The Art of Computer
 /// Programming*, 6.4).
@@ -27,7 +26,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The value of an unknown threshold.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Learns from live latencies when a call is late.
+/// Learns from live latencies the threshold above which a call is late.
 ///
 /// Two windows of samples count together, the current one and the previous one, so that a quiet moment forgets nothing.
 /// No thread waits for another: the first thread that finds a refresh due claims it, and the others use the old
@@ -45,9 +44,9 @@ pub(crate) struct Estimator {
     refreshed: AtomicU64,
     /// Set while a thread refreshes the threshold.
     busy: AtomicBool,
-    /// One of 2 to this power calls is a sample, and represents that many calls.
+    /// One of 2^`rarity` calls is a sample, and represents that number of calls.
     rarity: AtomicU32,
-    /// In microseconds.
+    /// The learned latency in microseconds, or [`UNKNOWN`].
     threshold: AtomicU64,
 }
 
@@ -95,8 +94,8 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// The latest threshold in microseconds; `None` until the first window has enough samples. It stays while no call
-    /// is recorded.
+    /// Returns the latest threshold in microseconds, or `None` until the first window has enough samples. The threshold
+    /// does not expire while no calls are recorded.
     pub(crate) fn threshold(&self) -> Option<u64> {
         match self.threshold.load(Relaxed) {
             UNKNOWN => None,
@@ -104,9 +103,10 @@ impl Estimator {
         }
     }
 
-    /// The number of calls that the call with this number represents, or `None` if it is not sampled.
+    /// Returns `None` if the call with the number `call` is not sampled. Otherwise returns the number of calls that the
+    /// sample represents.
     ///
-    /// The choice is independent of the call's latency, so that the samples are not biased.
+    /// The choice of samples is independent of latency, so that the samples are not biased.
     #[inline]
     pub(crate) fn counts_for(&self, call: u64) -> Option<u32> {
         let rarity = self.rarity.load(Relaxed);
@@ -122,8 +122,8 @@ impl Estimator {
         now: impl FnOnce() -> u64,
         lesson: &Lesson,
     ) {
-        // A delayed thread may add to a window that was closed in the meantime, which still counts. A thread delayed by
-        // a whole window more adds to the next window.
+        // A delayed thread may add its sample to a window that has just been closed. A closed window still counts. If the
+        // thread is delayed by another whole window, it adds the sample to the window that replaced the closed one.
         let Some(window) = self.windows.get(self.current.load(Relaxed)) else {
             return;
         };
@@ -139,15 +139,16 @@ impl Estimator {
         }
     }
 
-    /// Applies another lesson to the present samples, however few, if a threshold is known.
+    /// Computes the threshold again, after the quantile has changed. If a threshold is known, any number of samples is
+    /// enough.
     pub(crate) fn apply(&self, now: u64, lesson: &Lesson) {
-        // A refresh takes microseconds.
+        // Another thread is refreshing, which takes microseconds.
         while !self.refresh(now, lesson) {
             std::thread::yield_now();
         }
     }
 
-    /// Returns `false` if another thread is refreshing.
+    /// Computes the threshold. Returns `false` if another thread is refreshing.
     #[cold]
     fn refresh(&self, now: u64, lesson: &Lesson) -> bool {
         // Acquire pairs with the release below: the next refresh sees the current window and its opening time.
@@ -158,7 +159,7 @@ impl Estimator {
         self.refreshed.store(now, Relaxed);
         self.rotate(now, lesson);
         let [one, other] = &self.windows;
-        // A threshold of another quantile is worse than a threshold from few samples.
+        // If the quantile has changed, a threshold from few samples is better than the threshold of the old quantile.
         let least = self.threshold().map_or(lesson.samples, |_| 1);
         if let Some(threshold) = quantile([one, other], lesson.above, least) {
             self.threshold.store(threshold, Relaxed);
@@ -167,7 +168,8 @@ impl Estimator {
         true
     }
 
-    /// Closes the current window if it is full, and clears the previous one.
+    /// Closes the current window if its time is over and it has enough samples. Clears the previous window, which becomes
+    /// the current one. Adapts the sampling rate.
     fn rotate(&self, now: u64, lesson: &Lesson) {
         let current = self.current.load(Relaxed);
         let [Some(full), Some(next)] = [current, 1 - current].map(|index| self.windows.get(index))
@@ -186,7 +188,8 @@ impl Estimator {
             self.opened.store(now, Relaxed);
         }
         let rarity = match is_over && !is_full {
-            // Calls became rare: a few samples that represent many calls each would fill the window too early.
+            // Calls became rare, and samples that represent many calls each would fill the window too early. Starts the
+            // window again with every call as a sample.
             true if rarity > 0 => {
                 full.clear();
                 0
@@ -204,7 +207,7 @@ fn scattered(call: u64) -> u64 {
     (spread ^ spread >> 32).wrapping_mul(SPREAD)
 }
 
-/// The sampling rate for this number of calls per window.
+/// Returns the `rarity` of samples for this number of calls per window.
 fn rarity_of(calls: u64, lesson: &Lesson) -> u32 {
     let plenty = lesson.samples.saturating_mul(PLENTY).max(1);
     let times = (calls / plenty).checked_ilog2();

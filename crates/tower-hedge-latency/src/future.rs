@@ -26,9 +26,9 @@ type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>
 ///
 /// Panics if it is polled again after it was ready.
 ///
-/// `H` is an attempt in flight: the future of the service `S`, or its box in a layer that drains losers. `V` is its output.
-/// No bound of this type and no type of a field mentions the error type, because the compiler, which erases lifetimes
-/// inside `tokio::spawn`, could not prove it to be `'static`.
+/// `H` is an attempt in flight: the future of the service `S`, or that future in a box if the layer drains losers. `V` is
+/// the output of `H`. Neither the bounds nor the fields of this type mention the error type: inside `tokio::spawn` the
+/// compiler erases lifetimes, so it could not prove that the error type is `'static`.
 #[pin_project]
 pub struct ResponseFuture<H, S, V, P: Requests<Req>, O: Observe, A, L, Req> {
     /// The first attempt, until it ends.
@@ -36,7 +36,8 @@ pub struct ResponseFuture<H, S, V, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) primary: Option<H>,
     /// The first attempt's failure while hedges are in flight. Boxed, because most calls do not fail.
     pub(crate) failure: Option<Box<V>>,
-    /// Inline, because every hedged call that does not answer immediately needs it.
+    /// The timer of the next hedge. Inline, because every call that may be hedged needs it, unless the response comes
+    /// immediately.
     #[pin]
     pub(crate) timer: Option<Sleep>,
     pub(crate) race: Race<H, S, P, O, A, L, Req>,
@@ -91,7 +92,7 @@ where
                 let Some(due) = race.due() else {
                     return Poll::Pending;
                 };
-                // A concurrent attempt needs no timer.
+                // A hedge that is due at the call's start needs no timer.
                 if due > race.start {
                     match this.timer.as_mut().as_pin_mut() {
                         // A server's pushback has moved the hedge since the timer was set.
@@ -107,7 +108,7 @@ where
                 race.add_hedge();
             }
         };
-        // The losers are dropped before the caller receives the outcome.
+        // Losers are dropped or moved to the background before the caller receives the outcome.
         if decisive != Attempt::PRIMARY {
             race.losers.lose(this.primary.as_mut());
         }

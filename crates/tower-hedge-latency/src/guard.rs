@@ -3,23 +3,25 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The number of consecutive hedges that is judged together. With fewer wins than [`WINS`] among them, the cause that
-/// slows the first attempt probably slows the second, too.
+/// The number of consecutive hedges whose wins are counted together. If fewer than [`WINS`] of them win, the cause that
+/// slows first attempts probably slows hedges, too.
 const HEDGES: u8 = 200;
 /// 2 % of [`HEDGES`].
 const WINS: u8 = 4;
 /// At the last step one of 100 due hedges is sent, to detect when hedges win again.
 const LAST_STEP: u8 = 7;
 
-/// Watches whether hedges win.
+/// Watches whether hedges win, and holds hedges back if they do not.
 ///
-/// The state is one word: the step, and the hedges and wins since that step began. Two hundred hedges with fewer than
-/// four wins lead to the next step. The fourth win leads one step back immediately, because the rest of the two hundred
-/// would take long where few hedges are sent.
+/// At step 0 every due hedge is sent, and each further step halves the share that is sent. Two hundred hedges with fewer
+/// than four wins lead to the next step. The fourth win leads one step back immediately, because the rest of the two
+/// hundred would take long where few hedges are sent.
+///
+/// The state is one word: the step, and the hedges and wins since that step began.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     state: AtomicU32,
-    /// The number of hedges that came due while not all are sent.
+    /// The number of hedges that came due while only a share of them was sent.
     due: AtomicU32,
 }
 
@@ -36,7 +38,7 @@ impl Guard {
         match State::from_word(self.state.load(Relaxed)).step {
             0 => true,
             step => {
-                // Each step halves the hedges.
+                // Each step halves the share of due hedges that are sent.
                 let one_of = (1 << step).min(100);
                 self.due.fetch_add(1, Relaxed).is_multiple_of(one_of)
             }

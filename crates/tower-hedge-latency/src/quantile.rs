@@ -6,7 +6,8 @@ use crate::histogram::{Histogram, lower_bound};
 const WHOLE: u64 = 1_000_000_000;
 /// One call, in the fixed-point numbers of the weights.
 const ONE: u128 = 1 << 32;
-/// Fewer calls beyond a time are noise: ten, and a hundredth of the calls that should exceed the time.
+/// Minimum number of calls at or above a latency for an estimate of that latency. A hundredth of the calls beyond the
+/// quantile is another minimum.
 const FEW: u64 = 10;
 
 /// The observed latencies of some calls.
@@ -37,23 +38,22 @@ impl Sample {
     }
 }
 
-/// The latency in microseconds that `above` billionths of the calls in two samples exceed; `None` if there are fewer
-/// than
-/// `least` calls.
+/// Returns the latency in microseconds that `above` billionths of the calls in two samples exceed, or `None` if there are
+/// fewer than `least` calls.
 ///
-/// A call that was cut off by a hedge has an unknown latency above its cut. Its weight is shared among all calls that
-/// took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The estimate is unbiased
-/// if the hedge's latency is independent of the first attempt's. Below the trigger it is always unbiased, because no
-/// call is cut off there.
+/// If a hedge cut a call off, the call's latency is only known to be above the cut. The call's weight is shared among all
+/// calls that took longer than the cut (the estimate of Kaplan and Meier, 1958, in Efron's form of 1967). The estimate is
+/// unbiased if the latencies of hedges and first attempts are independent. Below the trigger it is always unbiased,
+/// because no call is cut off there.
 ///
-/// If too few calls took longer, as with attempts that never end, the call counts as if it had ended at its cut. That
-/// is too short, but above the trigger of that time. So the threshold rises until the right share of calls is late, and
-/// does not jump to the latency of a few calls. The bucket is then taken whole: inside the bucket, the threshold would
-/// never pass the cuts of hedges that answer immediately.
+/// If too few calls took longer than a cut, as with attempts that never end, each call counts as if it had ended at its
+/// cut. A cut is shorter than the true latency, but longer than the trigger at that time. So the threshold rises until the
+/// right share of calls is late, and does not jump to the latency of a few calls. The result is then the upper end of its
+/// bucket. A result inside the bucket would never pass the cuts of hedges that answer immediately.
 ///
-/// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. A bucket with more than
-/// a quarter of all calls is taken whole: nearly equal latencies lie anywhere in it, and a threshold below them would
-/// make nearly all of the calls late.
+/// Otherwise the result is interpolated inside its bucket, so the error is at most one bucket. If a bucket holds more than
+/// a quarter of all calls, the result is its upper end: nearly equal latencies may lie anywhere in the bucket, and a
+/// threshold below them would make nearly all of the calls late.
 pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> {
     let [one, other] = of;
     let total = one.total() + other.total();
@@ -83,8 +83,10 @@ pub(crate) fn quantile(of: [&Sample; 2], above: u64, least: u64) -> Option<u64> 
     })
 }
 
-/// The bucket at which this number of calls has ended, given the ended and the cut-off calls of each bucket. `None` if
-/// only a few calls reach it, or if another thread cleared the samples in the meantime.
+/// Returns the latency in microseconds within which `rank` calls have ended, given the ended and the cut-off calls of each
+/// bucket. `rank` is a fixed-point number; see [`ONE`].
+///
+/// Returns `None` if fewer than `few` calls reach that latency after a cut, or if another thread has cleared the samples.
 fn reach(
     buckets: impl Iterator<Item = (usize, u64, u64)>,
     total: u64,

@@ -14,8 +14,8 @@ use crate::{NoObserver, ResponseFuture, StopReason};
 
 /// A service that hedges late calls; made by [`HedgeLayer`](crate::HedgeLayer).
 ///
-/// The first attempt uses the instance that was polled ready. The layer clones the request and the service only if the
-/// request may be hedged.
+/// The first attempt uses the instance of the service that was polled ready. The layer clones the request and the service
+/// only if the request may be hedged.
 #[derive(Clone)]
 pub struct Hedge<S, P = Generic, O = NoObserver, A = Anywhere, L = Cancel> {
     pub(crate) inner: S,
@@ -80,8 +80,8 @@ where
         let name = &settings.knobs.common.name;
         let record = self.parts.observer.start(LayerKind::Hedge, name, line);
         let primary = record.enter(Attempt::PRIMARY, || self.inner.call(request));
-        // Built last and from plain values, so that no panic can unwind while it exists: the compiler then builds it in
-        // place.
+        // The future is built last and from plain values, so no panic can unwind while it exists. The compiler then
+        // builds it in place.
         ResponseFuture {
             primary: Some(losers.hold(primary)),
             failure: None,

@@ -11,23 +11,23 @@ use crate::counters::Counters;
 use crate::estimator::{Lesson, Seen};
 use crate::trigger::{Percentile, Trigger, micros};
 
-/// The settings in force. A call uses one version of them throughout.
+/// The settings in effect. A handle replaces them, but a call keeps the version with which it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The settings of the user.
     pub(crate) knobs: Knobs,
-    /// The lesson of the trigger if it is a percentile.
+    /// The quantile to learn, and its windows. Used only if the trigger is a percentile.
     pub(crate) lesson: Lesson,
     pub(crate) budget: Budget,
     /// Whether this layer deposits its eligible calls into the budget. Otherwise a layer above does.
     pub(crate) deposits: bool,
-    /// Shared by all versions.
+    /// Shared by all versions of the settings.
     pub(crate) latencies: Arc<Latencies>,
-    /// Shared by all versions.
+    /// Shared by all versions of the settings.
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The settings of a builder. A setting that was not given is `None`.
+/// The settings given to a builder or a handle. A setting that was not given is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
     pub(crate) common: Common,
@@ -49,7 +49,7 @@ pub(crate) struct Latencies {
 }
 
 impl Knobs {
-    /// Checks the settings. Those in `given` are new.
+    /// Checks the settings. `given` are the settings of the latest change.
     pub(crate) fn validate(&self, given: &Self) -> Result<(), BuildError> {
         self.trigger.validate()?;
         self.common.validate()?;
@@ -64,19 +64,19 @@ impl Knobs {
         self.trigger.get().unwrap_or(&Trigger::Percentile)
     }
 
-    /// The budget in force. The default budget keeps its tokens, if its ratio is the `former` one.
+    /// Returns the budget in effect. A default budget keeps the tokens of the `former` budget if their ratios are equal.
     fn budget(&self, former: &Budget) -> Budget {
         match (self.common.budget(), self.trigger()) {
             (Some(budget), _) => budget.clone(),
             (None, Trigger::Percentile) => {
-                // The budget equals the share of calls that the trigger makes late (*The Tail at Scale*).
+                // The budget's ratio is the share of calls that the trigger makes late (*The Tail at Scale*).
                 let budget = Budget::ratio(self.percentile.share());
                 match former.share() == budget.share() {
                     true => former.clone(),
                     false => budget,
                 }
             }
-            // The caller chooses the time of hedges, and so their number.
+            // The user has chosen the time of hedges, and so their number.
             (None, _) => Budget::unlimited(),
         }
     }
@@ -125,7 +125,7 @@ impl Settings {
         Ok(settings.resolved())
     }
 
-    /// Updates the settings that follow from the knobs. Applies another percentile to the samples.
+    /// Computes the fields that depend on `knobs`. If the quantile has changed, computes the learned thresholds again.
     fn resolved(mut self) -> Self {
         self.budget = self.knobs.budget(&self.budget);
         self.lesson = self.knobs.percentile.lesson(&self.budget);
@@ -151,8 +151,7 @@ impl Settings {
         }
     }
 
-    /// The settings of a request with an override. The override's deadline is an instant, and so not part of the
-    /// settings.
+    /// Returns these settings with the changes of a request's override, except its deadline, which is an instant.
     pub(crate) fn overridden(&self, own: &HedgeOverride) -> Arc<Self> {
         let mut settings = self.clone();
         let knobs = &mut settings.knobs;
@@ -175,7 +174,7 @@ impl Settings {
         knobs.trigger().due(hedge, knobs.max_hedges, learned)
     }
 
-    /// The class; `None` is the class of all other requests.
+    /// Returns `class`, or the class of requests without one of their own.
     pub(crate) fn class<'a>(&'a self, class: Option<&'a Class>) -> &'a Class {
         class.unwrap_or(&self.latencies.classes.rest)
     }

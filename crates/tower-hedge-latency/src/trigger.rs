@@ -6,7 +6,7 @@ use tower_attempt::BuildError;
 
 pub(crate) use self::percentile::{Percentile, micros};
 
-/// More attempts would help no tail, and each takes memory in its call.
+/// More attempts would not make the tail shorter, and each takes memory in its call.
 const MAX_HEDGES: usize = 100;
 
 /// When hedges are due, as offsets from the call's start.
@@ -16,7 +16,7 @@ pub(crate) enum Trigger {
     Percentile,
     /// Hedge k is due after k times the delay.
     Fixed(Duration),
-    /// Hedge k is due after the k-th delay.
+    /// Hedge k is due at the k-th offset from the call's start.
     Delays(Vec<Duration>),
     /// This number of attempts is sent concurrently.
     FanOut(u32),

@@ -14,7 +14,8 @@ use crate::class::Class;
 use crate::settings::Settings;
 use crate::{Event, SkipReason, StopReason};
 
-/// In seconds; longer than any call. A later time would overflow tokio's timer.
+/// A delay of this many seconds or more counts as never. Instants near the end of their range would overflow in tokio's
+/// timer.
 const CENTURY: u64 = 100 * 366 * 24 * 3600;
 
 /// The state of a call, except its first attempt and its timer.
@@ -26,10 +27,10 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) settings: Arc<Settings>,
     pub(crate) context: P::Context,
     pub(crate) deadline: Deadline,
-    /// Whether the request may be hedged, so that the call is recorded and counted.
+    /// Whether the request may be hedged. The trigger learns from such calls alone.
     pub(crate) watched: bool,
     pub(crate) start: Instant,
-    /// The call's class; `None` is the class of all other requests.
+    /// The call's class; `None` stands for the class of requests without one of their own.
     pub(crate) class: Option<Arc<Class>>,
     /// The delay that the class had learned when the call began.
     pub(crate) learned: Option<Duration>,
@@ -39,17 +40,17 @@ pub(crate) struct Race<H, S, P: Requests<Req>, O: Observe, A, L, Req> {
     pub(crate) stage: u32,
     /// The number of attempts sent, the first one included.
     pub(crate) attempts: u32,
-    /// In flight, the oldest first.
+    /// The hedges that are in flight or wait for their service, the oldest first.
     pub(crate) hedges: Vec<DueHedge<S, H, Req>>,
-    /// An attempt failed, so the next hedge is due immediately.
+    /// Whether the next hedge is due immediately, because an attempt failed.
     pub(crate) hurry: bool,
-    /// The end of the waits that servers demanded.
+    /// The instant before which no hedge is sent, because a server demanded a wait.
     pub(crate) earliest: Option<Instant>,
     /// The hedge that a server's pushback moved, and its new time. Later hedges keep their distance to it.
     pub(crate) moved: Option<(u32, Instant)>,
     /// The latency of the first attempt, if it failed.
     pub(crate) failed_after: Option<Duration>,
-    /// The stop reason if the call ends with the last outcome.
+    /// The stop reason if the call ends with the outcome that was classified last.
     pub(crate) reason: StopReason,
     pub(crate) ended: bool,
 }
@@ -76,14 +77,14 @@ impl<S, H, Req> DueHedge<S, H, Req> {
 impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
     /// The time of the next hedge; `None` if no hedge is possible or the deadline comes first.
     pub(super) fn due(&self) -> Option<Instant> {
-        // A hedge that was due before the deadline may be polled after it.
+        // The deadline may have passed since the timer was set.
         if self.spare.is_none() || !self.deadline.leaves(Duration::ZERO) {
             return None;
         }
         self.due_at(self.stage)
     }
 
-    /// The time of the 0-based `hedge`; `None` if there is no such hedge before the deadline.
+    /// The time at which the 0-based `hedge` is due; `None` if it is not due before the deadline.
     fn due_at(&self, hedge: u32) -> Option<Instant> {
         let delay = self.delay(hedge)?;
         let due = match self.moved {

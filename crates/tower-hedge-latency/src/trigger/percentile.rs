@@ -8,7 +8,7 @@ use crate::estimator::Lesson;
 const QUANTILE: f64 = 0.95;
 /// The resolution of tokio's timers, which round up to a millisecond.
 const MIN_DELAY: Duration = Duration::from_millis(1);
-/// Long enough for a stable estimate at a hundred calls per second, and short enough to follow a service that changes
+/// Long enough for a stable estimate at a hundred calls per second, and short enough to follow a change of the service
 /// within half a minute.
 const WINDOW: Duration = Duration::from_secs(10);
 /// A percentile of fewer samples is noise. A high percentile needs ten samples beyond it.
@@ -48,7 +48,7 @@ impl Percentile {
         }
     }
 
-    /// The lesson for hedges that this budget pays for.
+    /// Returns the quantile to learn, and its windows.
     ///
     /// If the budget pays for fewer hedges than the default quantile needs, the quantile rises. Otherwise the tokens
     /// would go to the first late calls instead of the slowest. An explicit quantile stays.
@@ -110,7 +110,7 @@ impl Percentile {
 
     /// Rejects settings of a percentile together with the `setter` of another trigger.
     pub(crate) fn validate_unset(&self, setter: &str) -> Result<(), BuildError> {
-        // The quantile chooses the trigger, so it is no second setting.
+        // The quantile is not listed, because it chooses the trigger itself.
         for (field, is_set) in [
             ("min_delay", self.min_delay.is_some()),
             ("max_delay", self.max_delay.is_some()),
@@ -130,7 +130,7 @@ impl Percentile {
             Some(micros) => Duration::from_micros(micros),
             None => self.initial_delay?,
         };
-        // `clamp` would panic on bounds that `validate` rejects.
+        // Not `clamp`, which panics if the minimum is above the maximum.
         let delay = delay.max(self.min_delay());
         Some(
             self.max_delay

@@ -73,7 +73,7 @@ where
 }
 
 impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> {
-    /// Counts and records a call that ends. `overtaken`: with the outcome of a hedge.
+    /// Counts a call that ends, and records its latency. `overtaken` means that it ends with the outcome of a hedge.
     #[inline]
     fn settle(&mut self, overtaken: bool) {
         let call = self.settings.counters.calls.count();
@@ -100,12 +100,15 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         }
     }
 
-    /// The observation of the first attempt when the call ends `now`, if there is one. `overtaken`: a hedge won.
+    /// Returns the observed latency of the first attempt when the call ends `now`. `overtaken` means that the call ends
+    /// with the outcome of a hedge.
     ///
-    /// An overtaken attempt is cancelled, so its latency is only known to be longer than its time in flight. The
-    /// winner's latency is no observation of a first attempt. A failure before the trigger, or a caller that leaves
-    /// before it, does not show how long a response would have taken. After the trigger both count as late, so that a
-    /// stalled service does not seem fast.
+    /// - The attempt succeeded: its latency.
+    /// - A hedge overtook the attempt: the attempt is cancelled, and its latency is only known to be longer than its time
+    ///   in flight. The hedge's own latency is not recorded.
+    /// - The attempt failed, or the caller dropped the call, before the trigger: `None`, because a response might have
+    ///   taken any time.
+    /// - The same after the trigger: the call counts as late, so that a stalled service does not seem fast.
     fn seen(&self, overtaken: bool, now: Instant) -> Option<Seen> {
         let has_failed = self.failed_after.is_some();
         let out = now.saturating_duration_since(self.start);
@@ -131,7 +134,7 @@ impl<H, S, P: Requests<Req>, O: Observe, A, L, Req> Race<H, S, P, O, A, L, Req> 
         }
     }
 
-    /// Records the primary's failure on a shared budget, since the layer above does not receive it.
+    /// Records the first attempt's failure on a shared budget, because the layer above does not receive that failure.
     fn record_hidden_failure(&self) {
         if self.failed_after.is_some() && !self.settings.deposits {
             self.budget().record_failure();

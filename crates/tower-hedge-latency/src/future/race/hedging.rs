@@ -1,4 +1,4 @@
-//! Hedges from the time they are due, and the consequences of failures.
+//! Sends hedges that are due, and reacts to failed attempts.
 
 use std::future::Future;
 use std::task::{Context, Poll};
@@ -24,7 +24,8 @@ where
     A: Elsewhere<S, Req>,
     L: Losers<S::Future, Attempt = H>,
 {
-    /// Adds the next hedge, unless hedges do not win or the budget is empty.
+    /// Adds the next hedge, which is due now. Skips it if the guard holds it back, the budget is empty, or the request
+    /// cannot be copied.
     pub(in crate::future) fn add_hedge(&mut self) {
         if self.stage == 0 && !self.hurry {
             self.settings.counters.late.count();
@@ -35,7 +36,7 @@ where
         // After the last hedge, sent or not, the copy of the request is dropped.
         let is_last = self.delay(self.stage).is_none();
         let last = self.spare.take_if(|_| is_last);
-        // A fixed trigger is the caller's explicit decision, and is not held back.
+        // Only hedges of a percentile are held back. Any other trigger is the user's explicit decision.
         if self.settings.learns() && !self.class().guard.allows() {
             return self.skip(attempt, SkipReason::HeldBack);
         }
@@ -88,7 +89,7 @@ where
                         return Poll::Ready((attempt, outcome));
                     }
                     self.losers.discard(outcome);
-                    // An older hedge may wait for the permit of this one.
+                    // An older hedge may be waiting for the concurrency permit of this one: poll it again.
                     next = 0;
                 }
             }
@@ -96,10 +97,10 @@ where
         Poll::Pending
     }
 
-    /// Sends the hedge at this place, or removes it.
+    /// Sends the hedge at index `place`, or removes it.
     ///
-    /// The token is taken only now. A hedge whose service is never ready costs nothing, and blocks no token that another
-    /// hedge or retry could use.
+    /// The token is taken only now. A hedge whose service is never ready takes no token that another hedge or retry could
+    /// use.
     fn send(&mut self, place: usize, is_ready: bool) {
         let DueHedge { attempt, state } = self.hedges.remove(place);
         let HedgeState::Readying(mut service, mut request) = state else {
@@ -122,8 +123,10 @@ where
         self.hedges.insert(place, DueHedge { attempt, state });
     }
 
-    /// Classifies an attempt's outcome, once. Returns whether it decides the race, which every outcome does that a
-    /// retry would not improve.
+    /// Classifies an attempt's outcome. Returns whether it decides the race: a success does, and so does a failure that is
+    /// not retryable.
+    ///
+    /// Called once for each outcome, because it also records failures and sends an event.
     #[inline]
     pub(in crate::future) fn decides(
         &mut self,
@@ -147,9 +150,9 @@ where
     /// Records a failure on the budget, and obeys a server that demands a wait or forbids further attempts.
     #[cold]
     fn failed(&mut self, attempt: Attempt, verdict: Verdict, outcome: &Outcome<S, Req>) {
-        // The layer above records the primary's failure on a shared budget, if it receives that failure.
+        // On a shared budget, the layer above records the first attempt's failure if that is the call's outcome.
         let is_seen_above = attempt == Attempt::PRIMARY && !self.settings.deposits;
-        // A retry layer below that gave up has recorded the failure.
+        // A retry layer below that gave up has recorded the failure already.
         let protocol = &self.protocol;
         if !protocol.was_given_up(&mut self.context, outcome) && !is_seen_above {
             self.budget().record_failure();
@@ -170,8 +173,8 @@ where
         self.hurry = self.sends_on_failure() && !self.is_readying() && self.due().is_some();
     }
 
-    /// Holds hedges back until `wait` has passed. The next hedge is sent then if it was due earlier, or if the server
-    /// demanded exactly this wait.
+    /// Delays hedges until `wait` has passed. The next hedge is then sent if it was due earlier, or if the server demanded
+    /// exactly this wait.
     fn push_back(&mut self, wait: Duration, exactly: bool) {
         let Some(end) = later(Instant::now(), wait) else {
             return self.call_off();
@@ -192,14 +195,16 @@ where
 
     /// Whether the call continues after the failure of its first attempt.
     ///
-    /// Without another attempt in flight it ends, because retries belong to another layer. With hedges on failure the
-    /// next hedge is sent, which may be a hedge that waits for the permit of the failed attempt. It is polled once: a
-    /// hedge whose service is not ready then does not delay the failure.
+    /// It continues if a hedge is in flight. Otherwise it ends, because retries belong to a retry layer.
+    ///
+    /// With `hedge_on_failure` it also continues if a hedge can be sent now: the next one, or a due one that waits for its
+    /// service, which the failed attempt may have just made ready. If that service is still not ready at the next poll,
+    /// the call ends.
     pub(in crate::future) fn survives_failure(&self) -> bool {
         self.has_sent() || self.hurry || self.sends_on_failure() && self.is_readying()
     }
 
-    /// Whether the failure of an attempt sends a hedge now.
+    /// Whether the failure of an attempt sends a hedge immediately.
     fn sends_on_failure(&self) -> bool {
         self.settings.knobs.on_failure == Some(true) && self.may_send()
     }
