@@ -27,6 +27,11 @@ impl BuildError {
     /// For authors of a [`Backend`](crate::backend::Backend) or a [`KeyExtractor`](crate::key::KeyExtractor).
     #[must_use]
     pub fn new(field: &'static str, value: impl fmt::Display, bound: impl fmt::Display) -> Self {
+        Self::of(field, &value, &bound)
+    }
+
+    // One copy for all types of values.
+    fn of(field: &'static str, value: &dyn fmt::Display, bound: &dyn fmt::Display) -> Self {
         Self {
             policy: None,
             field,

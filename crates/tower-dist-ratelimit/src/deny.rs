@@ -48,7 +48,7 @@ struct Denials {
     places: Box<[Mutex<Option<Box<Denial>>>]>,
     /// Keys can share a version, so that invalidating one key invalidates the other.
     versions: Box<[Version]>,
-    terms: SmallVec<[Terms; 4]>,
+    terms: Box<[Terms]>,
 }
 
 /// The version of a key. It grows when tokens are returned or charged after a request, and when the key's
@@ -89,7 +89,7 @@ impl Denying {
     fn invalidate(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
         let denials = Arc::clone(&self.denials);
         let tags = charges.iter().map(|charge| denials.tag(charge));
-        let tags: SmallVec<[u64; 2]> = tags.collect();
+        let tags: Vec<u64> = tags.collect();
         Around::new(move || {
             for &tag in &tags {
                 denials.version(tag).number.fetch_add(1, SeqCst);

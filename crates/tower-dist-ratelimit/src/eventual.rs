@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
-use tokio::{runtime, task::JoinSet, time::Instant};
+use tokio::{runtime, time::Instant};
 
 use self::exchange::Exchange;
 use crate::{
@@ -17,6 +16,7 @@ use crate::{
         Answer, Backend, BackendError, BoxFuture, Capabilities, Charge, Memory, OwnedCharge,
         PolicyId,
     },
+    background::Background,
     register,
     terms::Terms,
 };
@@ -31,7 +31,7 @@ pub(crate) struct PostPaid {
     created: Instant,
     period: Duration,
     /// One task per recently used key. The tasks are aborted when this is dropped.
-    exchanges: Mutex<JoinSet<()>>,
+    exchanges: Background,
 }
 
 /// State shared with exchange tasks.
@@ -136,7 +136,7 @@ impl PostPaid {
             }),
             created: Instant::now(),
             period,
-            exchanges: Mutex::default(),
+            exchanges: Background::default(),
         })
     }
 
@@ -161,10 +161,8 @@ impl PostPaid {
             key: key.into(),
             is_over: false,
         };
-        let exchanges = self.exchanges.lock();
-        let mut exchanges = exchanges.unwrap_or_else(PoisonError::into_inner);
-        while exchanges.try_join_next().is_some() {}
-        exchanges.spawn(exchange.run(self.phase(), self.period));
+        let exchange = exchange.run(self.phase(), self.period);
+        self.exchanges.spawn(usize::MAX, Box::pin(exchange));
     }
 
     fn policy(&self, id: PolicyId) -> Option<&Arc<PolicyUsage>> {
@@ -174,7 +172,7 @@ impl PostPaid {
 
     /// Converts charges to the local memory's policy ids. Returns `None` if a key is too long, or new while its
     /// policy has the maximum number of keys: then the backend decides.
-    fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<SmallVec<[Charge<'a>; 4]>> {
+    fn own<'a>(&self, charges: &[Charge<'a>]) -> Option<Vec<Charge<'a>>> {
         let own = charges.iter().map(|charge| {
             let policy = self.policy(charge.policy)?;
             let keys = policy.keys();

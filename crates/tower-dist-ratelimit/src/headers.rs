@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 use self::field_text::FieldText;
-use crate::{Decision, Quota};
+use crate::{BuildError, Decision, Quota};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -49,6 +49,18 @@ pub enum ResponseHeaders {
     NearLimit(f64),
     /// None.
     Never,
+}
+
+impl ResponseHeaders {
+    pub(crate) fn check(self) -> Result<(), BuildError> {
+        match self {
+            Self::NearLimit(share) if !(share > 0.0 && share <= 1.0) => {
+                let value = format_args!("NearLimit({share})");
+                Err(BuildError::new("headers", value, "above 0 and at most 1"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The value of `RateLimit-Policy`. `None` without policies.

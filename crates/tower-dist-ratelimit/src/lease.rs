@@ -7,11 +7,10 @@ mod table;
 
 use std::{
     slice,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use tokio::{runtime, sync::oneshot, task::JoinSet, time::Instant};
 
 use self::{
@@ -27,6 +26,7 @@ use crate::{
         Answer, Backend, BackendError, Bounded, BoxFuture, Capabilities, Charge, JointDecision,
         PolicyId,
     },
+    background::Background,
     terms::Terms,
 };
 
@@ -51,13 +51,13 @@ use crate::{
 /// steps, which the proof does not cover, so their unused tokens expire.
 pub(crate) struct Leasing {
     inner: Arc<dyn Backend>,
-    terms: SmallVec<[Terms; 4]>,
+    terms: Box<[Terms]>,
     shared: Arc<Shared>,
     /// Timeout of background calls to the backend.
     timeout: Duration,
     /// Refills in flight: at most one per key. They outlive the requests that started them, and are
     /// aborted when this is dropped.
-    refills: Mutex<JoinSet<()>>,
+    refills: Background,
 }
 
 /// State shared with refills, which can outlive their requests.
@@ -131,7 +131,7 @@ impl Leasing {
                 created: Instant::now(),
             }),
             timeout,
-            refills: Mutex::default(),
+            refills: Background::default(),
         }
     }
 
@@ -225,9 +225,7 @@ impl Leasing {
             // The receiver is gone if the request was cancelled.
             let _ = sender.send(verdict);
         };
-        let mut refills = self.refills.lock().unwrap_or_else(PoisonError::into_inner);
-        while refills.try_join_next().is_some() {}
-        refills.spawn(refill);
+        self.refills.spawn(usize::MAX, Box::pin(refill));
         Box::pin(async move {
             let ended = |_| Err(BackendError::new("lease refill lost: runtime shut down"));
             granted.await.unwrap_or_else(ended)
@@ -245,7 +243,7 @@ impl Leasing {
     fn relieve(&self, charges: &[Charge<'_>]) -> Around<impl Fn() + use<>> {
         let shared = Arc::clone(&self.shared);
         let tags = charges.iter().map(|charge| shared.table.tag(charge));
-        let tags: SmallVec<[u64; 2]> = tags.collect();
+        let tags: Vec<u64> = tags.collect();
         Around::new(move || {
             for &tag in &tags {
                 shared.table.ways(tag).relieve(tag);

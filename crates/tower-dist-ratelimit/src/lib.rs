@@ -139,6 +139,7 @@ mod algorithm;
 pub mod arithmetic;
 mod around;
 pub mod backend;
+mod background;
 mod build_error;
 mod call;
 #[cfg(feature = "conformance")]

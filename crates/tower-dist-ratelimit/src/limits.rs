@@ -19,7 +19,7 @@ pub(crate) use self::{
 };
 use crate::{
     BuildError, Consistency, FailureMode, Policy, Reason,
-    backend::{Alone, Backend, BackendError, DEADLINE, Memory},
+    backend::{Alone, Backend, BackendError, DEADLINE, Memory, PolicyId},
     deny::Denying,
     eventual::PostPaid,
     ladder::Ladder,
@@ -49,11 +49,24 @@ pub(crate) struct Settings {
     backend: Arc<dyn Backend>,
     pub(crate) failure_mode: FailureMode,
     pub(crate) timeout: Duration,
-    pub(crate) consistency: Consistency,
+    consistency: Consistency,
+    /// Wraps the backend for a consistency. `None` unless one is set, so that a binary that sets none contains neither leases
+    /// nor eventual decisions.
+    wrap: Option<Wrap>,
     pub(crate) deny_cache: bool,
     pub(crate) shadow: bool,
     pub(crate) watch: Watch,
 }
+
+/// Puts leases or eventual decisions on top of a backend that knows these policies by these ids. The duration is the
+/// timeout of the backend.
+type Wrap = fn(
+    Consistency,
+    Arc<dyn Backend>,
+    &[Policy],
+    &[PolicyId],
+    Duration,
+) -> Result<(Arc<dyn Backend>, Option<Arc<Leasing>>), BuildError>;
 
 /// The outcome of a request.
 #[derive(Clone, Copy)]
@@ -105,10 +118,28 @@ impl Settings {
             failure_mode: FailureMode::default(),
             timeout: DEADLINE,
             consistency: Consistency::default(),
+            wrap: None,
             deny_cache: true,
             shadow: false,
             watch: Watch::default(),
         }
+    }
+
+    pub(crate) fn set_consistency(&mut self, consistency: Consistency) {
+        self.consistency = consistency;
+        self.wrap = Some(|consistency, backend, policies, ids, timeout| {
+            Ok(match consistency {
+                Consistency::Exact => (backend, None),
+                Consistency::Leased(time) => {
+                    let leases = Arc::new(Leasing::new(backend, policies, ids, time, timeout));
+                    (Arc::clone(&leases) as Arc<dyn Backend>, Some(leases))
+                }
+                Consistency::Eventual(period) => {
+                    let post_paid = PostPaid::new(backend, policies, ids, period, timeout)?;
+                    (Arc::new(post_paid), None)
+                }
+            })
+        });
     }
 
     /// Checks the policies and registers them with the backend.
@@ -118,6 +149,7 @@ impl Settings {
             failure_mode,
             timeout,
             consistency,
+            wrap,
             deny_cache,
             shadow,
             watch,
@@ -150,15 +182,10 @@ impl Settings {
         if deny_cache && backend.is_remote() {
             backend = Arc::new(Denying::new(backend, &policies, &ids));
         }
-        if let Consistency::Eventual(period) = consistency {
-            backend = Arc::new(PostPaid::new(backend, &policies, &ids, period, timeout)?);
-        }
-        let mut leasing = None;
-        if let Consistency::Leased(time) = consistency {
-            let leases = Arc::new(Leasing::new(backend, &policies, &ids, time, timeout));
-            backend = Arc::clone(&leases) as Arc<dyn Backend>;
-            leasing = Some(leases);
-        }
+        let (backend, leasing) = match wrap {
+            None => (backend, None),
+            Some(wrap) => wrap(consistency, backend, &policies, &ids, timeout)?,
+        };
         let alone = match ids[..] {
             [only] => Memory::alone(&*backend, only),
             _ => None,

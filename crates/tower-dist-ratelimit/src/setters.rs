@@ -42,7 +42,7 @@ macro_rules! shared_setters {
         ///
         /// [`Consistency::Exact`].
         pub fn consistency(mut self, consistency: Consistency) -> Self {
-            self.settings.consistency = consistency;
+            self.settings.set_consistency(consistency);
             self
         }
 

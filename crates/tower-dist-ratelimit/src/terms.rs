@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use crate::{
     Algorithm, Policy, Quota,
     algorithm::saturating_nanos,
@@ -18,7 +16,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// Returns the terms of policies that the backend knows by these ids.
-    pub(crate) fn all(policies: &[Policy], ids: &[PolicyId]) -> SmallVec<[Self; 4]> {
+    pub(crate) fn all(policies: &[Policy], ids: &[PolicyId]) -> Box<[Self]> {
         let terms = policies.iter().zip(ids).map(|(policy, &id)| Self {
             id,
             algorithm: policy.algorithm(),

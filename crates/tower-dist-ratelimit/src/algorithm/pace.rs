@@ -37,12 +37,9 @@ impl Pace {
     pub(super) fn new(quota: Quota) -> Result<Self, BuildError> {
         quota.check()?;
         let window = saturating_nanos(quota.window());
-        let most_per_window = most_per_window(window);
-        if u128::from(quota.limit()) > most_per_window {
-            let bound = format!(
-                "at most {most_per_window} in a window of {:?}",
-                quota.window()
-            );
+        let most = largest_limit(window);
+        if quota.limit() > most {
+            let bound = format!("at most {most} in a window of {:?}", quota.window());
             return Err(BuildError::new("limit", quota.limit(), bound));
         }
         if quota.burst_size() > MAX_AHEAD {
@@ -62,7 +59,7 @@ impl Pace {
             return Self::of(1, longest, 1);
         }
         let window = saturating_nanos(quota.window()).clamp(1, longest);
-        let most = u64::try_from(most_per_window(window)).unwrap_or(u64::MAX);
+        let most = largest_limit(window);
         let burst = quota.burst_size().clamp(1, MAX_AHEAD);
         Self::of(quota.limit().min(most), window, burst)
     }
@@ -136,6 +133,10 @@ impl Pace {
 /// Returns the limit at which `limit * 2^k / window` units per nanosecond stay below 2⁶³ up to the horizon.
 fn most_per_window(window: u64) -> u128 {
     (u128::from(window) << 63) / HORIZON.as_nanos()
+}
+
+fn largest_limit(window: u64) -> u64 {
+    u64::try_from(most_per_window(window)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
     settings: Settings,
     policies: Vec<Policy>,
     answers: Answers,
+    /// Whether the setting of the response headers is valid.
+    headers: Result<(), BuildError>,
     reject: R,
 }
 
@@ -46,6 +48,7 @@ impl RateLimitLayerBuilder {
             settings: Settings::new(backend),
             policies: Vec::new(),
             answers: Answers::default(),
+            headers: Ok(()),
             reject: ProblemJson,
         }
     }
@@ -87,6 +90,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Selects the responses that carry the `RateLimit` headers.
     pub fn headers(mut self, fields: ResponseHeaders) -> Self {
         self.answers.fields = fields;
+        // Checked here, so that a binary that does not call this setter cannot print floating-point numbers.
+        self.headers = fields.check();
         self
     }
 
@@ -184,6 +189,7 @@ impl<R> RateLimitLayerBuilder<R> {
             settings: self.settings,
             policies: self.policies,
             answers: self.answers,
+            headers: self.headers,
             reject,
         }
     }
@@ -195,12 +201,7 @@ impl<R> RateLimitLayerBuilder<R> {
     /// Fails if there is no policy or more than the backend can decide together, if a policy or a setting is invalid, or
     /// if the backend cannot keep a policy.
     pub fn build(self) -> Result<RateLimitLayer<R>, BuildError> {
-        if let ResponseHeaders::NearLimit(share) = self.answers.fields
-            && !(share > 0.0 && share <= 1.0)
-        {
-            let value = format!("NearLimit({share})");
-            return Err(BuildError::new("headers", value, "above 0 and at most 1"));
-        }
+        self.headers?;
         let limits = self.settings.build(self.policies)?;
         let mut policies = limits.rules.iter().map(|rule| &rule.policy);
         let varies = policies.any(|policy| policy.dynamic.is_some() || policy.only_if.is_some());

@@ -1,15 +1,16 @@
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use smallvec::SmallVec;
-use tokio::{runtime, task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
 use super::{Limits, Question};
 use crate::{
     Algorithm, Decision, Source,
     backend::{Answer, Backend, BackendError, Bounded, Charge},
+    background::Background,
     ladder::Instead,
 };
 
@@ -20,7 +21,7 @@ const MAX_TRAVELLING: usize = 1024;
 /// for them. Dropping the layer cancels them.
 #[derive(Default)]
 pub(crate) struct Corrections {
-    travelling: Mutex<JoinSet<()>>,
+    travelling: Background,
     lost: Arc<AtomicU64>,
 }
 
@@ -70,20 +71,15 @@ impl Limits {
                 return;
             }
         };
-        let mut travelling = travelling.lock().unwrap_or_else(PoisonError::into_inner);
-        while travelling.try_join_next().is_some() {}
-        let runtime = runtime::Handle::try_current().ok();
-        let Some(runtime) = runtime.filter(|_| travelling.len() < MAX_TRAVELLING) else {
-            lost.fetch_add(1, Relaxed);
-            return;
-        };
-        let (timeout, lost) = (self.timeout, Arc::clone(lost));
+        let (timeout, late) = (self.timeout, Arc::clone(lost));
         let travel = async move {
             if Bounded::new(timeout, answer).await.is_err() {
-                lost.fetch_add(1, Relaxed);
+                late.fetch_add(1, Relaxed);
             }
         };
-        travelling.spawn_on(travel, &runtime);
+        if !travelling.spawn(MAX_TRAVELLING, Box::pin(travel)) {
+            lost.fetch_add(1, Relaxed);
+        }
     }
 
     /// Refunds the tokens of a request that was not sent after all, in the background if the backend answers later.
