@@ -1,7 +1,7 @@
 /// One attempt to send a request.
 ///
-/// A layer that sends an extra attempt of an HTTP request stores this in the request's extensions. So the services
-/// below can distinguish it from the first attempt, which carries none.
+/// A layer that sends an extra attempt of an HTTP request stores an `Attempt` in the request's extensions. The first
+/// attempt carries none, so the services below can tell the two apart.
 ///
 /// ```
 /// use tower_attempt::{Attempt, AttemptKind};
@@ -47,19 +47,19 @@ impl Attempt {
         Self { number, kind }
     }
 
-    /// Attempt `number` (the first is 1), sent because an earlier one failed.
+    /// A retry with this number, sent because an earlier attempt failed. The first attempt has the number 1.
     #[must_use]
     pub const fn retry(number: u32) -> Self {
         Self::new(number, AttemptKind::Retry)
     }
 
-    /// Attempt `number` (the first is 1), sent while an earlier one was in flight.
+    /// A hedge with this number, sent while an earlier attempt was in flight. The first attempt has the number 1.
     #[must_use]
     pub const fn hedge(number: u32) -> Self {
         Self::new(number, AttemptKind::Hedge)
     }
 
-    /// Returns the number of the attempt, as counted by the layer that sent it. The first is 1.
+    /// Returns the number of the attempt, as counted by the layer that sent it. The first attempt has the number 1.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.number

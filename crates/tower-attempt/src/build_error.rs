@@ -18,9 +18,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// Reports that `field` is `value`, but must be `bound`.
-    ///
-    /// `bound` completes the sentence "but must be …".
+    /// Returns the error with the text "`field` is `value`, but must be `bound`".
     #[must_use]
     pub fn new(
         field: &'static str,
@@ -35,7 +33,7 @@ impl BuildError {
         }
     }
 
-    /// Reports that the two settings `field` and `other` exclude each other.
+    /// Returns the error that the two settings `field` and `other` exclude each other.
     #[must_use]
     pub fn besides(field: &'static str, other: &str) -> Self {
         Self::new(field, format_args!("set"), format!("unset besides {other}"))

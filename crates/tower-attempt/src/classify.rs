@@ -7,16 +7,16 @@ use crate::{Attempt, Budget, HedgeOverride, RetryOverride};
 
 /// Decides whether a request of your own type may be resent.
 ///
-/// A layer gives the request away when it sends it. So the rule takes a [`Context`](Self::Context) from it first, and
-/// [`Classify`] receives that context with the outcome.
+/// The layer no longer has the request when the outcome arrives. So the rule extracts a [`Context`](Self::Context) before
+/// the request is sent, and [`Classify`] receives that context with the outcome.
 pub trait RequestRule<Req> {
-    /// The facts to keep about a request in flight.
+    /// The facts that the rule keeps about a request in flight.
     type Context;
 
-    /// Takes the context of a request before it is sent.
+    /// Extracts the context from a request before the request is sent.
     fn context(&self, request: &Req) -> Self::Context;
 
-    /// Whether this request may be resent after a failure. If not, a retry layer keeps no copy of it.
+    /// Whether this request may be resent after a failure. If not, a retry layer keeps no copy of the request.
     ///
     /// # Default
     ///
@@ -142,7 +142,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         outcome: &Result<Res, E>,
     ) -> Verdict;
 
-    /// Classifies an attempt that the layer timed out. `answer` is the outcome for the caller.
+    /// Classifies an attempt that exceeded the layer's timeout. If no retry follows, the caller receives `answer`.
     ///
     /// # Default
     ///
@@ -156,7 +156,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
         self.classify(context, attempt, answer)
     }
 
-    /// Returns the delay before the 1-based `retry` that follows this outcome.
+    /// Returns the delay after this outcome, before the retry with the number `retry`, counted from 1.
     ///
     /// # Default
     ///
@@ -166,7 +166,7 @@ pub trait Classify<Req, Res, E>: RequestRule<Req> {
     }
 }
 
-/// Retries every `Err` as transient and every attempt that timed out. Never retries an `Ok`.
+/// Classifies every `Err` as transient, and retries every attempt that timed out. Never retries an `Ok`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryError;
 

@@ -5,9 +5,11 @@ use tokio::time::Instant;
 /// The instant at which the caller stops waiting: see [`RetryOverride::deadline`](crate::RetryOverride::deadline) and
 /// [`HedgeOverride::deadline`](crate::HedgeOverride::deadline).
 ///
-/// No extra attempt starts at this instant or later. A failure whose retry would start that late is returned
-/// immediately. A deadline alone does not end an attempt in flight. If a retry was scheduled in time, it does not end
-/// the wait for the service to become ready, either. Use a timeout for that.
+/// No extra attempt is scheduled for this instant or later. If a retry would start that late, the caller receives the
+/// failure immediately.
+///
+/// A deadline alone ends neither an attempt in flight nor a retry's wait for the service to become ready. Use a timeout
+/// for that.
 ///
 /// ```
 /// use std::time::Duration;

@@ -8,18 +8,19 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::{Attempt, Hint, Rejected, Verdict};
 
-/// Maximum length of a chain of sources or wrappers, which may be a ring.
+/// Maximum length of a chain of sources or wrappers, because a chain may contain a cycle.
 const MAX_SOURCES: usize = 32;
 
-/// The views of the registered wrappers. Threads that register a type at the same time may add it twice.
+/// The registered types with their views. Threads that register a type concurrently may add it twice.
 static WRAPPERS: RwLock<Vec<(TypeId, View)>> = RwLock::new(Vec::new());
 
+/// Returns the error inside an error of the registered type.
 type View = fn(&dyn Any) -> Option<&dyn Any>;
 
 /// An error type that wraps errors of other types without a box.
 ///
-/// The rules look for known errors in boxed errors and their sources. They cannot look into an unboxed error of an
-/// unknown type, unless that type is [registered](Self::register).
+/// The layers recognise known errors directly, in boxed errors, and among their sources. They look into an unboxed error
+/// of an unknown type only if that type is [registered](Self::register).
 ///
 /// ```
 /// use std::any::Any;
@@ -48,9 +49,9 @@ pub trait WrapsError: 'static {
     /// Returns the wrapped error: a boxed error, or an error of a known type.
     fn wrapped(&self) -> &dyn Any;
 
-    /// Lets the rules look into errors of this type, in the whole process.
+    /// Registers this type, so that all layers of the process look into its errors.
     ///
-    /// A layer calls this before it returns such an error.
+    /// Call it before a service returns such an error.
     ///
     /// # Cost
     ///
@@ -73,7 +74,7 @@ fn view(of: TypeId) -> Option<View> {
     found.map(|(_, view)| *view)
 }
 
-/// Iterates over an error and its sources. Empty for an unboxed error of an unknown type.
+/// Iterates over an error and its sources. For an unboxed error of an unknown type, the iterator is empty.
 pub(crate) fn chain<E: 'static>(error: &E) -> impl Iterator<Item = &(dyn Error + 'static)> {
     successors(known(error), |error| source(*error)).take(MAX_SOURCES)
 }
@@ -111,7 +112,7 @@ fn known(mut error: &dyn Any) -> Option<&(dyn Error + 'static)> {
     None
 }
 
-/// The source of an error. `io::Error` would return its wrapped error's source, and skip the wrapped error.
+/// Returns the source of an error. For an `io::Error` this is the wrapped error, which [`Error::source`] skips.
 fn source<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref().and_then(io::Error::get_ref);
     wrapped.map_or_else(|| error.source(), |wrapped| Some(wrapped))
@@ -126,10 +127,10 @@ impl Rejected {
         chain(error).find_map(Self::of_one)
     }
 
-    /// Amends a rule's retry of an outcome that may be a rejection. A rejection with a wait is not sent before that
-    /// wait; without a wait it is fatal.
+    /// Corrects a rule's retry of an outcome that may be a rejection.
     ///
-    /// If the rule names a wait of its own, the longer wait counts.
+    /// If the rejection or the rule names a wait, the retry waits for the longer of the two. A rejection without a wait is
+    /// fatal if the rule names none, either.
     #[cold]
     pub(crate) fn amend<Res, E: 'static>(
         verdict: Verdict,

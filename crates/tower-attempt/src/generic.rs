@@ -10,8 +10,8 @@ use crate::{
 /// The protocol of services whose requests are `Clone`. A rule of type `C` classifies the outcomes, and `K` names the
 /// class of a request for a hedge layer.
 ///
-/// An error that is a [`Rejected`] was not sent. If the rule would retry it, the rejection's wait is the hint. A
-/// rejection without a wait is fatal.
+/// If the error of an attempt is a [`Rejected`], the request was not sent. If the rule would retry it, the retry waits at
+/// least as long as the rejection names. A rejection without a wait is fatal.
 ///
 /// # Default
 ///
@@ -23,7 +23,7 @@ pub struct Generic<C = EveryError, K = OneClass> {
 }
 
 impl<C, K> Generic<C, K> {
-    /// Classifies with `rule`.
+    /// Classifies outcomes with `rule`.
     #[must_use]
     pub fn rule<R>(self, rule: R) -> Generic<R, K> {
         let key = self.key;

@@ -18,11 +18,11 @@ pub enum Mode {
     /// Sends retries or hedges.
     #[default]
     On,
-    /// Sends no extra attempt and changes no call, but counts and reports the extra attempts that it would send.
-    /// Requests are not copied, so it cannot tell whether a body is too long to resend.
+    /// Sends no extra attempt and changes no call, but counts and reports the extra attempts that the layer would send.
+    /// Requests are not copied, so the layer cannot tell whether a body is too long to resend.
     ///
-    /// A retry layer takes the tokens for them from its budget, so give it a budget of its own. A hedge layer uses neither
-    /// its budget nor the readiness of the service. It keeps learning latencies.
+    /// A retry layer takes a token from its budget for each retry that it counts, so give the layer a budget of its own. A
+    /// hedge layer uses neither its budget nor the readiness of the service. It keeps learning latencies.
     Shadow,
     /// Sends no extra attempt, copies nothing, changes nothing and learns nothing.
     ///

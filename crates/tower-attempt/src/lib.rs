@@ -15,7 +15,7 @@
 //! | [`Attempt`] | the number and kind of an attempt, in the extensions of extra attempts |
 //! | [`Rejected`], [`WrapsError`] | the error of a layer below that rejected a request |
 //! | [`Observer`] | receives events from a layer |
-//! | [`RetryOverride`], [`HedgeOverride`] | the own settings of one request |
+//! | [`RetryOverride`], [`HedgeOverride`] | settings of one request that replace a layer's |
 //! | [`Deadline`], [`TimeoutAnswer`] | the time at which the caller stops waiting, and the outcome of a timeout |
 //!
 //! # One budget for all extra load
@@ -56,8 +56,9 @@
 //! | `tracing` | `TracingObserver` |
 //! | `metrics` | `MetricsObserver` |
 //!
-//! No feature changes the behaviour of another. Cargo enables HTTP/1 and HTTP/2 for every crate of a build: the features
-//! `tonic-014` and `reqwest-013` do so, because these clients need the protocols; the other features do not.
+//! No feature changes the behaviour of another. The features `tonic-014` and `reqwest-013` enable HTTP/1 and HTTP/2 in
+//! hyper, because these clients need the protocols. Cargo then enables them for every crate of the build. The other
+//! features enable no protocol.
 //!
 //! The minimum supported Rust version is 1.88.
 #![forbid(unsafe_code)]

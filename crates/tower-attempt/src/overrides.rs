@@ -4,8 +4,8 @@ use crate::Deadline;
 
 /// Settings of one request that replace settings of a retry layer, in the extensions of an HTTP or gRPC request.
 ///
-/// A setting that is left out stays the layer's. An override changes neither which requests may be retried nor the budget
-/// nor the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
+/// The layer's settings apply where the override has none. An override never changes which requests may be retried, the
+/// budget, or the layer's [`Mode`](https://docs.rs/tower-jitter-retry/latest/tower_jitter_retry/enum.Mode.html).
 ///
 /// The override applies to every retry layer that the request passes, because copies for further attempts carry the same
 /// extensions. Retry layers above each other do not multiply their attempts, so `max_attempts` bounds all of them
@@ -62,14 +62,15 @@ impl RetryOverride {
         Self::new().max_attempts(1)
     }
 
-    /// Maximum number of attempts, the first included. It may be more than the layer's; 0 counts as 1.
+    /// Maximum number of attempts, the first included. It may exceed the layer's maximum. 0 counts as 1.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts.max(1));
         self
     }
 
-    /// Time limit of each attempt, in a layer that has an `attempt_timeout` or a `deadline`. Other layers ignore it.
+    /// Time limit of each attempt, in a layer with an `attempt_timeout`, a `deadline` or an `on_timeout`. Other layers
+    /// ignore this setting.
     ///
     /// `Duration::MAX` lifts the layer's limit. With zero, an attempt times out unless it ends at its first poll.
     #[must_use]
@@ -80,10 +81,11 @@ impl RetryOverride {
 
     /// The instant at which the caller stops waiting. No attempt starts then or later.
     ///
-    /// It replaces the layer's `retry_until` and `deadline`. In a layer that has an `attempt_timeout` or a `deadline` it
-    /// also ends the call. [`Deadline::NEVER`] lifts the layer's limits. A `grpc-timeout` also holds.
+    /// This deadline replaces the layer's `retry_until` and `deadline`. In a layer with an `attempt_timeout`, a `deadline`
+    /// or an `on_timeout` it also ends the call. [`Deadline::NEVER`] lifts the layer's limits. A `grpc-timeout` may end the
+    /// call earlier.
     ///
-    /// Hedge layers honour it, too, unless the request has a [`HedgeOverride`] with a deadline.
+    /// Hedge layers honour this deadline, too, unless the request has a [`HedgeOverride`] with a deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Deadline) -> Self {
         self.deadline = Some(deadline);
@@ -93,8 +95,8 @@ impl RetryOverride {
 
 /// Settings of one request that replace settings of a hedge layer, in the extensions of an HTTP or gRPC request.
 ///
-/// A setting that is left out stays the layer's. An override changes neither which requests may be hedged nor the budget
-/// nor the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
+/// The layer's settings apply where the override has none. An override never changes which requests may be hedged, the
+/// budget, or the layer's [`Mode`](https://docs.rs/tower-hedge-latency/latest/tower_hedge_latency/enum.Mode.html).
 ///
 /// The override applies to every hedge layer that the request passes. Below a retry layer it applies to the race of each
 /// attempt. A hedge is never hedged again.
@@ -145,17 +147,18 @@ impl HedgeOverride {
         Self::new().max_hedges(0)
     }
 
-    /// Delay before each hedge: hedge k is due k times the delay after the call's start. It replaces the layer's trigger.
+    /// Delay between hedges: hedge k is due after k times the delay, counted from the call's start. It replaces the layer's
+    /// trigger.
     ///
-    /// The number of hedges stays the layer's. A layer that learns a percentile learns nothing from the call.
+    /// The layer's number of hedges stays. A layer that learns a percentile learns nothing from the call.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
-    /// Maximum number of hedges. It may be more than the layer's; above 100 it counts as 100. A layer with `delays` sends
-    /// at most one hedge for each of them.
+    /// Maximum number of hedges. It may exceed the layer's maximum. A value above 100 counts as 100. A layer with `delays`
+    /// sends at most one hedge for each delay.
     #[must_use]
     pub fn max_hedges(mut self, hedges: u32) -> Self {
         self.max_hedges = Some(hedges.min(100));

@@ -4,7 +4,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// A response for the caller. It deposits into a retry layer's budget.
+    /// A success: the caller receives the outcome, and the call deposits into the budget.
     Success,
     /// A failure that a retry would not change.
     Fatal,
@@ -15,13 +15,14 @@ pub enum Verdict {
         /// The server's hint about a retry.
         hint: Option<Hint>,
     },
-    /// A retryable failure of a request that is not safe to resend. The protocol returns it in place of
-    /// [`Retry`](Self::Retry).
+    /// A retryable failure of a request that is not safe to resend. The protocols HTTP and gRPC return this verdict in
+    /// place of [`Retry`](Self::Retry).
     Unsafe,
     /// A failure with proof that the server did not process the request, so that any request is safe to resend.
     ///
-    /// The first such retry of a call is a transparent retry: immediate and free. Use this verdict for failures that
-    /// another connection probably avoids. If the next attempt may fail the same way, use [`not_sent`](Self::not_sent).
+    /// The first retry of a call after this verdict is sent immediately and takes no token from the budget. Use this
+    /// verdict for failures that another connection probably avoids. If the next attempt may fail the same way, use
+    /// [`not_sent`](Self::not_sent).
     Unprocessed,
 }
 
@@ -50,8 +51,8 @@ pub enum RetryReason {
     /// The request was not sent: no connection could be made, or a layer of this process [rejected](crate::Rejected)
     /// it.
     ///
-    /// Any request is safe to resend. The retry backs off and takes a token, because the next attempt may fail the same
-    /// way.
+    /// Any such request is safe to resend. The retry backs off and takes a token, because the next attempt may fail the
+    /// same way.
     NotSent,
 }
 
@@ -136,7 +137,7 @@ impl Verdict {
         }
     }
 
-    /// Whether a [throttle](crate::Budget::grpc_throttle) counts the outcome as a failure.
+    /// Whether the outcome is a failure that [`Budget::record_failure`](crate::Budget::record_failure) counts.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         self.is_retry() || matches!(self, Self::Unsafe)

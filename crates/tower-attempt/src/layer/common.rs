@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::{Mode, OneOf};
 use crate::{Budget, Budgets, BuildError};
 
-/// The settings that both layers have, without their defaults.
+/// The settings that retry and hedge layers share, as the user gave them.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     /// The layer's name for observers. Empty unless set.
@@ -42,7 +42,7 @@ impl Common {
     ///
     /// # Errors
     ///
-    /// Two settings for the budget, and a budget that is out of its range.
+    /// Returns an error if two setters gave a budget, or if the budget is out of its range.
     pub fn validate(&self) -> Result<(), BuildError> {
         self.pool.validate()?;
         let Some(pool) = self.pool.get() else {
@@ -52,12 +52,12 @@ impl Common {
         budgets.map_or_else(|| pool.budget.validate(), Budgets::validate)
     }
 
-    /// Combines the settings of `given` with the settings of `self` that `given` leaves out. The name and budgets by key
-    /// stay.
+    /// Combines the settings of `given` with the settings of `self` that `given` leaves out. The name of `self` and its
+    /// budgets by key stay.
     ///
     /// # Errors
     ///
-    /// One budget in place of budgets by key.
+    /// Returns an error if `given` has a budget and `self` has budgets by key.
     pub fn overridden_by(&self, given: &Self) -> Result<Self, BuildError> {
         let mut common = self.clone();
         common.mode = given.mode.or(self.mode);
@@ -76,19 +76,19 @@ impl Common {
         self.pool.get()?.budgets.as_ref()
     }
 
-    /// The mode in force.
+    /// Returns the mode in effect.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode.unwrap_or_default()
     }
 
-    /// The budget that is set, or the template of the budgets by key.
+    /// Returns the budget that was given, or the template of the budgets by key.
     #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
         self.pool.get().map(|pool| &pool.budget)
     }
 
-    /// The budget of requests without a key, given the layer's budget.
+    /// Returns the budget of requests without a key. `budget` is the layer's budget in effect.
     #[must_use]
     pub fn without_key(&self, budget: &Budget) -> Budget {
         match self.budgets() {

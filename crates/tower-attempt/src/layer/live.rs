@@ -13,7 +13,7 @@ pub type Current<S> = Cache<Live<S>, Arc<S>>;
 
 struct Shared<S> {
     current: ArcSwap<S>,
-    /// Held while the settings change.
+    /// Held by the thread that changes the settings.
     changing: Mutex<()>,
 }
 

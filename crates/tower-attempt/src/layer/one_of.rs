@@ -4,7 +4,7 @@ use crate::BuildError;
 #[derive(Clone, Debug)]
 pub struct OneOf<T> {
     given: Option<(&'static str, T)>,
-    /// Another setter of the group that was called, too.
+    /// Another setter of the group, if it was called before.
     other: Option<&'static str>,
 }
 
@@ -29,11 +29,11 @@ impl<T> OneOf<T> {
         self.given.as_ref().map(|(setter, _)| *setter)
     }
 
-    /// Rejects a second setter, and names both.
+    /// Checks that only one setter of the group was called.
     ///
     /// # Errors
     ///
-    /// Two different setters of the group were called.
+    /// Returns an error that names the two setters.
     pub fn validate(&self) -> Result<(), BuildError> {
         match (&self.given, self.other) {
             (Some((setter, _)), Some(other)) => Err(BuildError::besides(setter, other)),

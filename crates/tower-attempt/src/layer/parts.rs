@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The parts of a builder, a layer or a service, which differ in the form of their settings `S` only.
+/// The parts of a builder, a layer or a service. The three differ only in the type `S` of their settings.
 #[derive(Clone)]
 pub struct Parts<P, O, X, S> {
     /// The protocol, with the user's rules.
@@ -24,7 +24,7 @@ impl<P, O, X, S> Parts<P, O, X, S> {
         }
     }
 
-    /// Reports to another observer.
+    /// Replaces the observer.
     pub fn observer<T>(self, observer: T) -> Parts<P, T, X, S> {
         Parts {
             protocol: self.protocol,
@@ -44,7 +44,7 @@ impl<P, O, X, S> Parts<P, O, X, S> {
         }
     }
 
-    /// Changes the form of the settings.
+    /// Converts the settings.
     pub fn settings<T>(self, change: impl FnOnce(S) -> T) -> Parts<P, O, X, T> {
         Parts {
             protocol: self.protocol,
@@ -55,7 +55,7 @@ impl<P, O, X, S> Parts<P, O, X, S> {
     }
 }
 
-/// Without bounds: closures and observers need no `Debug`.
+/// Shows only the settings, because closures and observers need not implement `Debug`.
 impl<P, O, X, S: fmt::Debug> fmt::Debug for Parts<P, O, X, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.fmt(f)

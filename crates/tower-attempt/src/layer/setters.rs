@@ -72,7 +72,7 @@ macro_rules! __layer {
         }
 
         impl $handle {
-            /// Returns the counts since the layer was made.
+            /// Returns the counts since the layer was built.
             #[must_use]
             pub fn counts(&self) -> $counts {
                 self.0.load().counters.read()
@@ -98,8 +98,8 @@ macro_rules! __layer {
                 let _ = self.change(|given| given.common.mode = Some(mode));
             }
 
-            /// Sets the budget. The depositing layer stays: this layer, or with
-            #[doc = concat!("[`shared_budget`](", stringify!($builder), "::shared_budget) a layer above.")]
+            /// Sets the budget. The same layer deposits into it as before: this layer, or a layer above if this layer was
+            #[doc = concat!("built with [`shared_budget`](", stringify!($builder), "::shared_budget).")]
             ///
             /// # Errors
             ///
@@ -111,7 +111,7 @@ macro_rules! __layer {
                 self.change(|given| given.common.pool.set("budget", pool))
             }
 
-            /// Sets all settings that were given to the builder of another layer. Settings that it was not given stay.
+            /// Applies every setting that was given to the builder of `layer`. Other settings stay.
             ///
             /// Every service of this handle's layer follows from its next call on. Calls in flight end with the settings
             /// that they began with. If `layer` was given a budget, both layers share it. Name, protocol, rules, observer and
@@ -160,8 +160,8 @@ macro_rules! __layer {
                 self
             }
 
-            /// The receiver of the layer's events, in place of an earlier one. An `Arc` of an observer is an observer, too, and so is
-            /// a pair.
+            /// The receiver of the layer's events. It replaces an observer that was set before. An `Arc` of an observer is an
+            /// observer, too, and so is a pair of observers.
             ///
             /// # Default
             ///
@@ -183,12 +183,12 @@ macro_rules! __layer {
 
             #[doc = concat!("The budget that ", $extras, " draw on, and that successful calls deposit into.")]
             ///
-            /// For the outermost layer that uses this budget. Layers below take a clone of it with
+            /// Use it for the outermost of the layers that share this budget. Layers below take a clone of it with
             /// [`shared_budget`](Self::shared_budget).
             ///
             /// # Default
             ///
-            #[doc = concat!("The table of [`", stringify!($builder), "`].")]
+            #[doc = concat!("See the table of [`", stringify!($builder), "`].")]
             ///
             /// # Errors
             ///
@@ -237,11 +237,14 @@ macro_rules! __layer {
         }
 
         impl<K, O, $($x),+> $builder<$crate::Generic<$crate::EveryError, K>, O, $($x),+> {
-            /// Sends another attempt after the outcomes for which a closure returns `true`.
+            /// Makes the outcomes retryable for which a closure returns `true`.
+            ///
+            /// A retry layer sends another attempt after such an outcome. In a hedge layer, such an outcome does not win
+            /// while another attempt is in flight.
             ///
             /// # Default
             ///
-            /// After every `Err` and no `Ok`.
+            /// Every `Err` is retryable, and no `Ok`.
             ///
             /// ```
             #[doc = concat!("use ", $krate, "::", stringify!($layer), ";")]
@@ -340,8 +343,8 @@ macro_rules! __layer {
 
         #[cfg(feature = "http")]
         impl<P: $crate::Dialect, O, $($x),+> $builder<P, O, $($x),+> {
-            /// The number of bytes to record of a request's body while it streams, so that the request can be
-            /// resent. Bodies in memory are shared and have no limit.
+            /// Maximum number of bytes to record of a request's streaming body, so that the request can be resent.
+            /// Bodies in memory are shared and have no limit.
             ///
             /// Once an attempt has read more than the limit, the request is no longer resent. The oldest attempt in
             /// flight continues with the body, and the other attempts are cancelled.
@@ -360,9 +363,10 @@ macro_rules! __layer {
             ///
             /// The closure has the last word on the meaning of an outcome. It never makes another attempt safe: a
             /// retryable verdict is obeyed only if the request is idempotent, if there is proof that the server did not
-            /// process it, or if the server rejected it (HTTP's 429, gRPC's pushback). A retry layer also calls it for
-            /// attempts that timed out. In a hedge layer an outcome to be retried does not win while another attempt is in
-            /// flight.
+            /// process it, or if the server rejected it (HTTP's 429, gRPC's pushback).
+            ///
+            /// A retry layer also calls the closure for attempts that timed out. In a hedge layer, a retryable outcome does
+            /// not win while another attempt is in flight.
             ///
             /// # Default
             ///
@@ -457,10 +461,10 @@ macro_rules! __layer {
 
         $(#[$idempotent_if])*
         impl<$($dialect)* O, $($x),+> $builder<$protocol, O, $($x),+> {
-            /// Declares the requests idempotent for which a closure returns `true`, in addition to the protocol's own
-            /// idempotent requests.
+            /// Declares that the requests for which a closure returns `true` are idempotent, in addition to the protocol's
+            /// own idempotent requests.
             ///
-            /// For a POST that only reads, or that the server deduplicates, and for gRPC methods. A
+            /// Use it for a POST that only reads, for a POST that the server deduplicates, and for gRPC methods. A
             /// [`classify`](Self::classify) rule never makes another attempt safe; this setting does.
             ///
             /// # Default
@@ -510,11 +514,11 @@ macro_rules! __layer {
                 self.rule(|settings| settings.retry_statuses = statuses.into_iter().collect())
             }
 
-            /// Adds an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) to each request without a key whose
-            /// method is not idempotent, so that it may be resent like any other. For servers that keep the promise:
-            /// if a server ignores the key, a resent POST acts twice.
+            /// Generates an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) for each request that has no key
+            /// and no idempotent method. The request may then be resent like an idempotent one.
             ///
-            /// A key has to be new for every request, such as a random UUID. All attempts of a request have the same
+            /// Use it only with servers that honour the key. If a server ignores the key, a resent POST may act twice. The
+            /// closure returns a new key for every request, such as a random UUID. All attempts of a request have the same
             /// key. A hedge layer still hedges such a request only if `hedge_unsafe_if` allows it.
             ///
             /// # Default
